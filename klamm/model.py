@@ -1,0 +1,84 @@
+"""The nouns every part shares: ids, topic-partitions, names that are legal.
+
+Ends are exclusive everywhere (`end_offset` is one past the last); times are milliseconds since the epoch
+unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import uuid
+from typing import NamedTuple, NewType
+
+BrokerId = NewType("BrokerId", int)
+CoordinatorId = NewType("CoordinatorId", int)
+TopicId = NewType("TopicId", uuid.UUID)
+Offset = NewType("Offset", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+ProducerId = NewType("ProducerId", int)
+GenerationId = NewType("GenerationId", int)
+
+EARLIEST_TIMESTAMP = -2
+"""ListOffsets: the first offset still there (Kafka's ListOffsetsRequest.EARLIEST_TIMESTAMP)."""
+LATEST_TIMESTAMP = -1
+"""ListOffsets: the high watermark."""
+MAX_TIMESTAMP = -3
+"""ListOffsets: the offset of the record with the largest timestamp (KIP-734)."""
+
+NO_PRODUCER_ID = -1
+NO_LEADER_EPOCH = -1
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+
+TOPIC_NAME_LENGTH_MAX = 249
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        """`orders-3`, which is also the name of its directory in a log dir."""
+        return f"{self.topic}-{self.partition}"
+
+
+def topic_name_problem(name: str) -> str | None:
+    """Why `name` is not a legal topic name, or None (Kafka's `Topic.validate`)."""
+    if not name:
+        return "the topic name is empty"
+    if name in (".", ".."):
+        return f"the topic name {name!r} is reserved"
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        return f"the topic name has {len(name)} characters; at most {TOPIC_NAME_LENGTH_MAX} are allowed"
+    if not _LEGAL_TOPIC.match(name):
+        return f"the topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+    return None
+
+
+def topic_collision_key(name: str) -> str:
+    """Names that differ only in '.' and '_' collide in metric names (Kafka's `Topic.unifyCollisionChars`)."""
+    return name.replace(".", "_")
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode()`: signed 32 bits over UTF-16 code units."""
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for (unit,) in struct.iter_unpack(">H", encoded):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def coordinator_shard(key: str, shard_count: int) -> int:
+    """Which partition of an internal topic owns a group id or transactional id.
+
+    Kafka's `Utils.abs(key.hashCode) % count`, whose abs maps `Integer.MIN_VALUE` to 0."""
+    value = java_string_hash(key)
+    magnitude = 0 if value == -(1 << 31) else abs(value)
+    return magnitude % shard_count
