@@ -214,8 +214,8 @@ class ErrorCode(enum.IntEnum):
     def of(cls, value: int) -> ErrorCode:
         """The member for a code from the wire; a number this table lacks becomes UNKNOWN_SERVER_ERROR."""
         try:
-            return cls(value)
-        except ValueError:
+            return cls._value2member_map_[value]  # type: ignore[return-value]
+        except KeyError:
             return cls.UNKNOWN_SERVER_ERROR
 
     def exception(self, message: str = "") -> BrokerError:

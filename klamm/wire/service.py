@@ -1,0 +1,87 @@
+"""gRPC methods, described by the contracts themselves: what a stub calls and what a server registers.
+
+Both sides are built from the service descriptors in proto/, so there is no generated service code. The two
+framed messages (klamm/wire/framed.py) travel as plain bytes; all others as protobuf objects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+from klamm.wire.v1 import broker_pb2, controller_pb2, coordinator_pb2
+
+BROKER: ServiceDescriptor = broker_pb2.DESCRIPTOR.services_by_name["Broker"]
+ADMIN: ServiceDescriptor = controller_pb2.DESCRIPTOR.services_by_name["Admin"]
+CONTROLLER: ServiceDescriptor = controller_pb2.DESCRIPTOR.services_by_name["Controller"]
+COORDINATOR: ServiceDescriptor = coordinator_pb2.DESCRIPTOR.services_by_name["Coordinator"]
+
+_FRAMED = frozenset({"klamm.v1.ProduceRequest", "klamm.v1.FetchResponse"})
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One RPC. A (de)serializer of None means that the message is bytes."""
+
+    name: str
+    """In snake_case: the attribute of a Stub, the method of a servicer."""
+    path: str
+    """`/klamm.v1.Broker/Produce`"""
+    client_streaming: bool
+    server_streaming: bool
+    request_serializer: Callable[[Any], bytes] | None
+    request_deserializer: Callable[[bytes], Any] | None
+    response_serializer: Callable[[Any], bytes] | None
+    response_deserializer: Callable[[bytes], Any] | None
+
+
+def methods(service: ServiceDescriptor) -> list[Method]:
+    """Every RPC of `service`, in the order of its contract."""
+    return [
+        Method(
+            name=_WORD.sub("_", method.name).lower(),
+            path=f"/{service.full_name}/{method.name}",
+            client_streaming=method.client_streaming,
+            server_streaming=method.server_streaming,
+            request_serializer=_serializer(method.input_type),
+            request_deserializer=_deserializer(method.input_type),
+            response_serializer=_serializer(method.output_type),
+            response_deserializer=_deserializer(method.output_type),
+        )
+        for method in service.methods
+    ]
+
+
+def _serializer(message: Descriptor) -> Callable[[Any], bytes] | None:
+    return None if message.full_name in _FRAMED else GetMessageClass(message).SerializeToString
+
+
+def _deserializer(message: Descriptor) -> Callable[[bytes], Any] | None:
+    return None if message.full_name in _FRAMED else GetMessageClass(message).FromString
+
+
+class Stub:
+    """The callable RPCs of one service over one channel: `Stub(channel, BROKER).list_offsets(request)`."""
+
+    def __init__(self, channel: Any, service: ServiceDescriptor) -> None:
+        for method in methods(service):
+            kind = f"{_arity(method.client_streaming)}_{_arity(method.server_streaming)}"
+            multicallable = getattr(channel, kind)(
+                method.path,
+                request_serializer=method.request_serializer,
+                response_deserializer=method.response_deserializer,
+            )
+            setattr(self, method.name, multicallable)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the service has no method {name!r}")
+
+
+def _arity(streaming: bool) -> str:
+    return "stream" if streaming else "unary"

@@ -1,0 +1,39 @@
+"""A broken invariant stops the process: a wrong server is worse than a missing one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from typing import NoReturn
+
+log = logging.getLogger(__name__)
+
+EXIT_STATUS = 70
+"""sysexits' EX_SOFTWARE."""
+
+
+def fatal(story: str, error: BaseException | None = None) -> NoReturn:
+    """Logs what happened and ends the process at once, without running clean-up that might persist the damage."""
+    log.critical("fatal: %s", story, exc_info=error)
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(EXIT_STATUS)
+
+
+def require_assertions() -> None:
+    """Services check their invariants with assert and refuse to run without them (python -O)."""
+    if not __debug__:
+        raise SystemExit("klamm: services do not run under python -O: their assertions must stay on")
+
+
+def watch(task: asyncio.Task[None]) -> asyncio.Task[None]:
+    """Makes the end of a task that must never fail fatal when it is an exception."""
+
+    def on_done(done: asyncio.Task[None]) -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            fatal(f"task {done.get_name()} failed", error)
+
+    task.add_done_callback(on_done)
+    return task

@@ -1,0 +1,137 @@
+"""A gRPC server for servicers described by the contracts, with health and reflection.
+
+A servicer is any object with one coroutine (or async generator, where the answer streams) per RPC, named in
+snake_case. What it raises unexpectedly is logged with the RPC's name and answered INTERNAL: expected outcomes
+are error codes in the body.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+from grpc_reflection.v1alpha import reflection
+
+from klamm.errors import KlammError
+from klamm.wire.service import Method, methods
+
+log = logging.getLogger(__name__)
+
+
+class RpcServer:
+    """One listening gRPC server.
+
+    `max_message_bytes` bounds what it receives (`socket.request.max.bytes`), `max_concurrent_rpcs` how many
+    calls it works on; one more is answered RESOURCE_EXHAUSTED by gRPC itself."""
+
+    def __init__(self, *, max_message_bytes: int, max_concurrent_rpcs: int) -> None:
+        self._server = aio.server(
+            maximum_concurrent_rpcs=max_concurrent_rpcs,
+            options=[
+                # Two processes on one port would silently share its connections.
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", max_message_bytes),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.max_concurrent_streams", max_concurrent_rpcs),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+            ],
+        )
+        self._health = health_aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._service_names: list[str] = []
+
+    def add_service(self, service: ServiceDescriptor, servicer: object) -> None:
+        """Registers every RPC of `service`; raises AttributeError when the servicer lacks one."""
+        handlers = {method.path.rpartition("/")[2]: _handler(method, servicer) for method in methods(service)}
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service.full_name, handlers),)
+        )
+        self._service_names.append(service.full_name)
+
+    async def start(self, bind: str, port: int) -> int:
+        """Listens and answers; returns the port (chosen by the system when `port` is 0).
+
+        Raises KlammError when the address cannot be bound."""
+        reflection.enable_server_reflection(
+            [
+                *self._service_names,
+                health_pb2.DESCRIPTOR.services_by_name["Health"].full_name,
+                reflection.SERVICE_NAME,
+            ],
+            self._server,
+        )
+        try:
+            bound_port: int = self._server.add_insecure_port(f"{bind}:{port}")
+        except RuntimeError as error:
+            raise KlammError(f"cannot listen on {bind}:{port}: is the port in use? ({error})") from error
+        await self._server.start()
+        for name in ["", *self._service_names]:
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        return bound_port
+
+    async def stop(self, grace_s: float) -> None:
+        """Takes no more calls; those under way have `grace_s` seconds."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace_s)
+
+
+def _handler(method: Method, servicer: object) -> Any:
+    function = getattr(servicer, method.name)
+    make = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }[method.client_streaming, method.server_streaming]
+    guard = _guard_stream if method.server_streaming else _guard_unary
+    return make(
+        guard(method.path, function),
+        request_deserializer=method.request_deserializer,
+        response_serializer=method.response_serializer,
+    )
+
+
+def _guard_unary(path: str, function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    @functools.wraps(function)
+    async def guarded(request: Any, context: Any) -> Any:
+        try:
+            return await function(request, context)
+        except aio.AbortError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge: nothing else may leave as a bare INTERNAL
+            await _abort(path, context, error)
+
+    return guarded
+
+
+def _guard_stream(
+    path: str, function: Callable[..., AsyncIterator[Any]]
+) -> Callable[..., AsyncIterator[Any]]:
+    @functools.wraps(function)
+    async def guarded(request: Any, context: Any) -> AsyncIterator[Any]:
+        try:
+            async for response in function(request, context):
+                yield response
+        except aio.AbortError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            await _abort(path, context, error)
+
+    return guarded
+
+
+async def _abort(path: str, context: Any, error: Exception) -> None:
+    """A malformed request (a KlammError at the edge) is the caller's fault, anything else is ours."""
+    if isinstance(error, KlammError):
+        log.info("rpc=%s refused=%s", path, error)
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+    log.exception("rpc=%s failed", path)
+    await context.abort(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
