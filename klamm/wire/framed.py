@@ -25,7 +25,7 @@ _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
 
 def encode_framed(header: Message, records: Sequence[Buffer]) -> bytes:
-    """One message of `header` and the concatenation of `records`: the only copy is gRPC's own need of bytes."""
+    """One message of `header` and the concatenation of `records`; the join is the only copy."""
     head = header.SerializeToString()
     size_bytes = sum(map(len, records))
     prefix = b"\x0a" + _encode_varint(len(head)) + head

@@ -15,7 +15,7 @@ EXIT_STATUS = 70
 
 
 def fatal(story: str, error: BaseException | None = None) -> NoReturn:
-    """Logs what happened and ends the process at once, without running clean-up that might persist the damage."""
+    """Logs what happened and ends the process at once: clean-up might persist the damage."""
     log.critical("fatal: %s", story, exc_info=error)
     logging.shutdown()
     sys.stderr.flush()
