@@ -1,0 +1,84 @@
+"""Record batches, format version 2: what producers send, segments hold and consumers read.
+
+Bytes in, values out; no I/O, no clock. The rest of the project uses this module's names only: a native
+codec would replace `encode_batch`, `decode_batch` and `record_spans` here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from klamm.records.compression import CompressionType
+from klamm.records.control import (
+    ControlRecord,
+    ControlRecordType,
+    decode_control_record,
+    encode_control_record,
+    end_transaction_marker,
+)
+from klamm.records.decoder import MAX_DECOMPRESSED_BYTES, decode_batch, record_spans, validate_records
+from klamm.records.encoder import encode_batch, estimate_size_bytes
+from klamm.records.errors import (
+    ChecksumMismatchError,
+    CorruptBatchError,
+    DecompressedTooLargeError,
+    InvalidCompressionError,
+    InvalidHeaderError,
+    InvalidRecordError,
+    TruncatedBatchError,
+    UnsupportedCompressionError,
+    UnsupportedMagicError,
+)
+from klamm.records.header import (
+    HEADER_SIZE_BYTES,
+    PREFIX_SIZE_BYTES,
+    BatchHeader,
+    Buffer,
+    TimestampType,
+    assign_offset,
+    increment_sequence,
+    iter_headers,
+    offset_prefix,
+    read_header,
+    set_log_append_time,
+    validate_batch,
+)
+from klamm.records.record import Headers, RawRecord, Record, RecordSpans
+
+__all__ = [
+    "HEADER_SIZE_BYTES",
+    "MAX_DECOMPRESSED_BYTES",
+    "PREFIX_SIZE_BYTES",
+    "BatchHeader",
+    "Buffer",
+    "ChecksumMismatchError",
+    "CompressionType",
+    "ControlRecord",
+    "ControlRecordType",
+    "CorruptBatchError",
+    "DecompressedTooLargeError",
+    "Headers",
+    "InvalidCompressionError",
+    "InvalidHeaderError",
+    "InvalidRecordError",
+    "RawRecord",
+    "Record",
+    "RecordSpans",
+    "TimestampType",
+    "TruncatedBatchError",
+    "UnsupportedCompressionError",
+    "UnsupportedMagicError",
+    "assign_offset",
+    "decode_batch",
+    "decode_control_record",
+    "encode_batch",
+    "encode_control_record",
+    "end_transaction_marker",
+    "estimate_size_bytes",
+    "increment_sequence",
+    "iter_headers",
+    "offset_prefix",
+    "read_header",
+    "record_spans",
+    "set_log_append_time",
+    "validate_batch",
+    "validate_records",
+]

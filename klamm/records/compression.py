@@ -1,0 +1,178 @@
+"""The five compressions of the record format, each bounded when it is undone.
+
+    number  name    what Kafka's Java clients write
+         0  none
+         1  gzip    one gzip member
+         2  snappy  xerial framing: 16 byte header, then blocks of 32 KiB, each behind its int32 size
+         3  lz4     LZ4 frame, independent blocks (KIP-57; Kafka refuses linked ones)
+         4  zstd    one zstd frame (KIP-110)
+
+Raw snappy without framing is read too, since librdkafka writes it. A few hundred bytes can claim to become
+gigabytes; here the output buffer is allocated by us, never grows past the caller's bound, and what does not
+fit is a DecompressedTooLargeError. Default levels are those of KIP-390.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import cramjam
+
+from klamm.records.errors import DecompressedTooLargeError, InvalidCompressionError
+
+Buffer = bytes | bytearray | memoryview
+
+
+class CompressionType(enum.IntEnum):
+    """The number is the one in the batch attributes, the lower-case name the one in `compression.type`."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def config_name(self) -> str:
+        """`none`, `gzip`, `snappy`, `lz4` or `zstd`."""
+        return self.name.lower()
+
+    @classmethod
+    def from_name(cls, name: str) -> CompressionType:
+        """The type a configuration names; ValueError names the ones there are."""
+        for member in cls:
+            if member.config_name == name:
+                return member
+        known = ", ".join(member.config_name for member in cls)
+        raise ValueError(f"compression.type {name!r} is unknown; expected one of {known}")
+
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_INT32: Final = struct.Struct(">i")
+
+_GZIP_LEVEL: Final = 6
+_LZ4_LEVEL: Final = 9
+_ZSTD_LEVEL: Final = 3
+
+_FIRST_GUESS_BYTES: Final = 64 * 1024
+_GUESSED_RATIO: Final = 8
+_OUTPUT_FULL: Final = "failed to write whole buffer"
+
+
+def compress(compression: CompressionType, data: bytes, level: int | None = None) -> bytes:
+    """`data` in the given compression; `level` None is Kafka's default, and snappy has none."""
+    match compression:
+        case CompressionType.NONE:
+            return data
+        case CompressionType.GZIP:
+            return bytes(cramjam.gzip.compress(data, level=_GZIP_LEVEL if level is None else level))
+        case CompressionType.SNAPPY:
+            return _compress_snappy(data)
+        case CompressionType.LZ4:
+            return _compress_lz4(data, _LZ4_LEVEL if level is None else level)
+        case CompressionType.ZSTD:
+            return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
+
+
+def decompress(compression: CompressionType, data: Buffer, *, max_bytes: int) -> bytes:
+    """What `compress` was given.
+
+    Raises InvalidCompressionError, and DecompressedTooLargeError when the result (also for `none`) would be
+    larger than `max_bytes`. Allocates at most twice that.
+    """
+    match compression:
+        case CompressionType.NONE:
+            if len(data) > max_bytes:
+                raise _too_large(compression, max_bytes)
+            return bytes(data)
+        case CompressionType.SNAPPY:
+            return _decompress_snappy(memoryview(data), max_bytes)
+        case CompressionType.GZIP:
+            return _decompress_stream(compression, cramjam.gzip.decompress_into, data, max_bytes)
+        case CompressionType.LZ4:
+            return _decompress_stream(compression, cramjam.lz4.decompress_into, data, max_bytes)
+        case CompressionType.ZSTD:
+            return _decompress_stream(compression, cramjam.zstd.decompress_into, data, max_bytes)
+
+
+def _compress_lz4(data: bytes, level: int) -> bytes:
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    compressor.compress(data)
+    return bytes(compressor.finish())
+
+
+def _compress_snappy(data: bytes) -> bytes:
+    view = memoryview(data)
+    pieces = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        pieces += _INT32.pack(len(block)), block
+    return b"".join(pieces)
+
+
+def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
+    """Each block states its size, so the exact output is allocated once the sum is known to be allowed."""
+    try:
+        size = sum(cramjam.snappy.decompress_raw_len(block) for block in _snappy_blocks(data))
+        if size > max_bytes:
+            raise _too_large(CompressionType.SNAPPY, max_bytes)
+        output = memoryview(bytearray(size))
+        position = 0
+        for block in _snappy_blocks(data):
+            position += cramjam.snappy.decompress_raw_into(block, output[position:])
+    except cramjam.DecompressionError as error:
+        raise InvalidCompressionError(f"snappy: {error}") from None
+    return bytes(output[:position])
+
+
+def _snappy_blocks(data: memoryview) -> Iterator[memoryview]:
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        yield data
+        return
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        if len(data) - position < _INT32.size:
+            raise InvalidCompressionError(
+                f"snappy: a block size is cut off at byte {position} of {len(data)}"
+            )
+        (size,) = _INT32.unpack_from(data, position)
+        position += _INT32.size
+        if not 0 < size <= len(data) - position:
+            raise InvalidCompressionError(
+                f"snappy: block of {size} bytes at byte {position}; {len(data) - position} are left"
+            )
+        yield data[position : position + size]
+        position += size
+
+
+def _decompress_stream(
+    compression: CompressionType,
+    decompress_into: Callable[[Buffer, bytearray], int],
+    data: Buffer,
+    max_bytes: int,
+) -> bytes:
+    """Streams do not state their size reliably: guess it, and multiply the guess up to the bound."""
+    capacity = min(max_bytes, max(_FIRST_GUESS_BYTES, _GUESSED_RATIO * len(data)))
+    while True:
+        output = bytearray(capacity)
+        try:
+            size = decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            if str(error) != _OUTPUT_FULL:
+                raise InvalidCompressionError(f"{compression.config_name}: {error}") from None
+        else:
+            return bytes(memoryview(output)[:size])
+        if capacity >= max_bytes:
+            raise _too_large(compression, max_bytes)
+        capacity = min(max_bytes, capacity * _GUESSED_RATIO)
+
+
+def _too_large(compression: CompressionType, max_bytes: int) -> DecompressedTooLargeError:
+    return DecompressedTooLargeError(
+        f"the {compression.config_name} records exceed {max_bytes} bytes when decompressed"
+    )

@@ -1,0 +1,272 @@
+"""The 61 bytes in front of every record batch: reading, checking and patching them.
+
+    at  bytes  field                     at  bytes  field
+     0      8  base_offset               27      8  base_timestamp_ms
+     8      4  batch_length (after it)   35      8  max_timestamp_ms
+    12      4  partition_leader_epoch    43      8  producer_id
+    16      1  magic = 2                 51      2  producer_epoch
+    17      4  crc (CRC-32C of 21..end)  53      4  base_sequence
+    21      2  attributes                57      4  record_count
+    23      4  last_offset_delta         61      …  records
+
+    attributes: bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon
+
+All integers are big-endian and, but for the crc, signed. The first 16 bytes lie outside the checksum: a
+broker assigns offsets and its leader epoch without looking at the rest, and without touching it.
+Follows `org.apache.kafka.common.record.DefaultRecordBatch` (KIP-98).
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterator
+from functools import partial
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from klamm.records.compression import CompressionType
+from klamm.records.errors import (
+    ChecksumMismatchError,
+    InvalidHeaderError,
+    TruncatedBatchError,
+    UnsupportedCompressionError,
+    UnsupportedMagicError,
+)
+
+Buffer = bytes | bytearray | memoryview
+"""What batches are read from. A memoryview must be one of single bytes."""
+
+MAGIC: Final = 2
+HEADER_SIZE_BYTES: Final = 61
+LENGTH_OVERHEAD_BYTES: Final = 12
+"""`batch_length` counts what follows it: the base offset and the length itself come on top."""
+PREFIX_SIZE_BYTES: Final = 16
+"""Base offset, length and leader epoch: what lies outside the checksum and before the magic."""
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+CRC: Final = struct.Struct(">I")
+CRC_POSITION: Final = 17
+ATTRIBUTES_POSITION: Final = 21
+"""Where what the checksum covers begins."""
+_PREFIX: Final = struct.Struct(">qii")
+_BASE_OFFSET: Final = struct.Struct(">q")
+_LEADER_EPOCH: Final = struct.Struct(">i")
+_ATTRIBUTES: Final = struct.Struct(">h")
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
+_LEADER_EPOCH_POSITION: Final = 12
+_MAX_TIMESTAMP_POSITION: Final = 35
+
+COMPRESSION_MASK: Final = 0x07
+TIMESTAMP_TYPE_MASK: Final = 0x08
+TRANSACTIONAL_MASK: Final = 0x10
+CONTROL_MASK: Final = 0x20
+
+NO_TIMESTAMP: Final = -1
+NO_SEQUENCE: Final = -1
+SEQUENCE_MAX: Final = 2**31 - 1
+
+
+class TimestampType(enum.IntEnum):
+    """Who set the time of a record (`message.timestamp.type`)."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+def increment_sequence(sequence: int, increment: int) -> int:
+    """The sequence `increment` records on; after 2^31 - 1 comes 0."""
+    return (sequence + increment) & SEQUENCE_MAX
+
+
+class BatchHeader(NamedTuple):
+    """The fields as they stand in the batch."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch, header included."""
+        return self.batch_length + LENGTH_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        """Of the last record the batch had when it was written; compaction may have removed it since."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Where the log goes on after this batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 for a batch that has none."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def compression(self) -> CompressionType:
+        """Raises UnsupportedCompressionError for a number that stands for none."""
+        return _compression(self)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return (
+            TimestampType.LOG_APPEND_TIME
+            if self.attributes & TIMESTAMP_TYPE_MASK
+            else TimestampType.CREATE_TIME
+        )
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_MASK)
+
+
+_header_of = partial(tuple.__new__, BatchHeader)
+
+
+def _compression(header: BatchHeader) -> CompressionType:
+    number = header.attributes & COMPRESSION_MASK
+    try:
+        return CompressionType(number)
+    except ValueError:
+        raise UnsupportedCompressionError(
+            f"batch at offset {header.base_offset} has compression {number}; "
+            f"expected 0 to {max(CompressionType)}"
+        ) from None
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header of the batch that starts at `position`; its records need not be in `buffer`.
+
+    Raises TruncatedBatchError when fewer than 61 bytes are left, UnsupportedMagicError, and
+    InvalidHeaderError when the length cannot be right.
+    """
+    if len(buffer) - position < HEADER_SIZE_BYTES:
+        raise TruncatedBatchError(
+            f"{max(0, len(buffer) - position)} bytes at position {position}; "
+            f"a batch header takes {HEADER_SIZE_BYTES}"
+        )
+    header: BatchHeader = _header_of(HEADER.unpack_from(buffer, position))
+    if header.magic != MAGIC:
+        raise UnsupportedMagicError(f"magic {header.magic} at position {position}; expected {MAGIC}")
+    if header.batch_length < HEADER_SIZE_BYTES - LENGTH_OVERHEAD_BYTES:
+        raise InvalidHeaderError(
+            f"batch length {header.batch_length} at position {position}; "
+            f"the header alone takes {HEADER_SIZE_BYTES - LENGTH_OVERHEAD_BYTES}"
+        )
+    return header
+
+
+def read_whole(buffer: Buffer, position: int) -> BatchHeader:
+    """`read_header`, and TruncatedBatchError unless all of the batch is in `buffer`."""
+    header = read_header(buffer, position)
+    if position + header.batch_length + LENGTH_OVERHEAD_BYTES > len(buffer):
+        raise TruncatedBatchError(
+            f"batch at offset {header.base_offset} takes {header.size_bytes} bytes; "
+            f"{len(buffer) - position} are left at position {position}"
+        )
+    return header
+
+
+def iter_headers(
+    buffer: Buffer, position: int = 0, end: int | None = None
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch in `buffer[position:end]`, which holds whole batches only.
+
+    Raises as `read_header` does, and TruncatedBatchError when the last batch is not all there: batches
+    before it have been yielded by then.
+    """
+    view = memoryview(buffer)[: len(buffer) if end is None else end]
+    while position < len(view):
+        header = read_whole(view, position)
+        yield position, header
+        position += header.size_bytes
+
+
+def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
+    """Raises ChecksumMismatchError; reads the batch once and copies nothing."""
+    end = position + header.batch_length + LENGTH_OVERHEAD_BYTES
+    actual = crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end])
+    if actual != header.crc:
+        raise ChecksumMismatchError(
+            f"batch at offset {header.base_offset} states CRC-32C {header.crc:#010x}; "
+            f"its bytes have {actual:#010x}"
+        )
+
+
+def check_counts(header: BatchHeader, *, allow_gaps: bool) -> None:
+    """Record count against offsets; with `allow_gaps` a compacted batch, even an empty one, is fine.
+
+    Raises InvalidHeaderError.
+    """
+    offsets_spanned = header.last_offset_delta + 1
+    count = header.record_count
+    if count == offsets_spanned > 0 or (allow_gaps and 0 <= count <= offsets_spanned and offsets_spanned > 0):
+        return
+    raise InvalidHeaderError(
+        f"batch at offset {header.base_offset} states {count} records and last offset delta "
+        f"{header.last_offset_delta}; expected {'at most' if allow_gaps else 'exactly'} {offsets_spanned}"
+    )
+
+
+def validate_batch(buffer: Buffer, position: int = 0, *, allow_gaps: bool = False) -> BatchHeader:
+    """Everything that can be checked about the batch at `position` without reading its records.
+
+    Header, checksum, record count and compression. `allow_gaps` accepts what compaction leaves behind: set
+    it for batches out of a log, not for those out of a producer. Raises a CorruptBatchError.
+    """
+    header = read_whole(buffer, position)
+    check_crc(buffer, position, header)
+    check_counts(header, allow_gaps=allow_gaps)
+    if header.attributes & COMPRESSION_MASK:
+        _compression(header)
+    return header
+
+
+def offset_prefix(base_offset: int, batch_length: int, partition_leader_epoch: int) -> bytes:
+    """The first 16 bytes of a batch.
+
+    An immutable batch gets its offset by writing this in front of `memoryview(batch)[16:]`.
+    """
+    return _PREFIX.pack(base_offset, batch_length, partition_leader_epoch)
+
+
+def assign_offset(
+    buffer: bytearray | memoryview, position: int = 0, *, base_offset: int, partition_leader_epoch: int
+) -> None:
+    """Patches both fields in place; neither is under the checksum."""
+    _BASE_OFFSET.pack_into(buffer, position, base_offset)
+    _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_POSITION, partition_leader_epoch)
+
+
+def set_log_append_time(batch: bytearray | memoryview, append_time_ms: int) -> None:
+    """Marks one whole batch, in place, as stamped by the broker: all its records now have this time."""
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_POSITION)
+    _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, attributes | TIMESTAMP_TYPE_MASK)
+    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, append_time_ms)
+    seal(batch)
+
+
+def seal(batch: bytearray | memoryview) -> None:
+    """Computes and writes the checksum of one whole batch."""
+    CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
