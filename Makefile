@@ -1,0 +1,59 @@
+# Every target does its own set-up: all it needs is a Python 3.11 or newer with venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format unit integration bench sim chaos proto lock clean
+
+help:  ## Lists the targets.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+# One environment for everything; made anew when the pins or the package's description change.
+$(VENV)/.ready: requirements.lock pyproject.toml tools/build_proto.py $(wildcard proto/klamm/v1/*.proto)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "klamm needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Set PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: on Debian, apt-get install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(VENV)/.ready  ## Makes the virtual environment, with every dependency pinned by hash.
+
+demo: setup  ## A year of real flights through the log, Spark and back, checked against pandas.
+	$(BIN)/python demo/flights.py
+
+test: setup lint  ## Lint and every test a laptop can run.
+	$(PYTEST) tests
+
+lint: setup  ## ruff, mypy strict, import contracts.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## Rewrites the sources in the house format.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+unit: setup  ## Only the unit tests.
+	$(PYTEST) tests/unit
+
+integration: setup  ## Only the tests with real processes, sockets, disks and Spark.
+	$(PYTEST) tests/integration
+
+bench: setup  ## Every benchmark; bench/RESULTS.md says how to read them.
+	$(BIN)/python bench/run.py
+
+proto: setup  ## Builds the gRPC code from proto/ again.
+	$(BIN)/python tools/build_proto.py
+
+lock: setup  ## Resolves requirements.lock anew (name, version, hash).
+	$(BIN)/python -m pip install --quiet pip-tools
+	$(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links \
+	    --no-emit-trusted-host --no-header --all-build-deps --extra dev --output-file requirements.lock pyproject.toml
+
+clean:  ## Removes the environment and everything built.
+	rm -rf $(VENV) build dist klamm/wire/v1/*_pb2.py klamm/wire/v1/*_pb2.pyi
