@@ -1,0 +1,1 @@
+"""Where requests wait: a timing wheel, and the purgatory that parks operations on it."""

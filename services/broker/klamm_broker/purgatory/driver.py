@@ -1,0 +1,69 @@
+"""Gives a purgatory its sense of time: one timer of the event loop, armed for the next deadline.
+
+The only part of the package that knows asyncio and a clock. However many operations are parked, there is one
+timer and no task; parking one with an earlier deadline re-arms it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from klamm.model import TopicPartition
+from klamm_broker.purgatory.purgatory import Operation, Parked, Purgatory
+from klamm_server.clock import Clock
+from klamm_server.faults import fatal
+
+
+class PurgatoryDriver:
+    """A purgatory of at most `max_parked` operations on the running loop. `close` disarms it."""
+
+    def __init__(self, *, max_parked: int, clock: Clock) -> None:
+        self._clock = clock
+        self._purgatory = Purgatory(max_parked=max_parked, start_ms=clock.monotonic_ms())
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_ms = 0
+        self.check_and_complete = self._purgatory.check_and_complete
+        self.cancel = self._purgatory.cancel
+
+    def __len__(self) -> int:
+        """Operations parked."""
+        return len(self._purgatory)
+
+    @property
+    def is_full(self) -> bool:
+        return self._purgatory.is_full
+
+    def park(self, operation: Operation, keys: Iterable[TopicPartition], wait_ms: int) -> Parked:
+        """As `Purgatory.park`, for `wait_ms` from now."""
+        now_ms = self._clock.monotonic_ms()
+        if not len(self._purgatory):
+            # Nothing moved the wheel while it was empty; without this its clock would be arbitrarily old.
+            self._purgatory.advance(now_ms)
+        parked = self._purgatory.park(operation, keys, now_ms + wait_ms)
+        self._arm(now_ms)
+        return parked
+
+    def close(self) -> None:
+        """Expires nothing any more; for after the last RPC."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, now_ms: int) -> None:
+        deadline_ms = self._purgatory.next_deadline_ms()
+        if deadline_ms is None or (self._timer is not None and self._armed_ms <= deadline_ms):
+            return
+        self.close()
+        self._armed_ms = deadline_ms
+        delay_s = max(0, deadline_ms - now_ms) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        try:
+            self._purgatory.advance(now_ms)
+            self._arm(now_ms)
+        except Exception as error:  # noqa: BLE001 - a driver that dies silently would park requests for ever
+            fatal("the purgatory's timer failed", error)
