@@ -164,9 +164,7 @@ class MetadataImage:
 
     def live_coordinators(self) -> tuple[CoordinatorImage, ...]:
         """Coordinators that are not fenced, by id."""
-        return tuple(
-            self.coordinators[i] for i in sorted(self.coordinators) if not self.coordinators[i].fenced
-        )
+        return tuple(self.coordinators[i] for i in sorted(self.coordinators) if not self.coordinators[i].fenced)
 
     def shard_owner(self, topic: str, shard: int) -> CoordinatorImage | None:
         """The coordinator that serves a shard, or None while nobody does (unassigned, gone or fenced)."""
@@ -403,9 +401,7 @@ class _ImageDraft:
         partitions[record.partition] = _checked(
             PartitionImage(
                 partition=before.partition,
-                replicas=tuple(record.replicas.broker_ids)
-                if record.HasField("replicas")
-                else before.replicas,
+                replicas=tuple(record.replicas.broker_ids) if record.HasField("replicas") else before.replicas,
                 isr=tuple(record.isr.broker_ids) if record.HasField("isr") else before.isr,
                 leader=record.leader if new_leader else before.leader,
                 leader_epoch=before.leader_epoch + new_leader,
@@ -463,9 +459,7 @@ class _ImageDraft:
         assert 0 <= record.shard < shard_count, f"{record.topic} has {shard_count} shards, not {record.shard}"
         before = self._shards.current.get((record.topic, record.shard))
         assert (
-            before is None
-            or before.producer_id != record.producer_id
-            or before.writer_epoch < record.writer_epoch
+            before is None or before.producer_id != record.producer_id or before.writer_epoch < record.writer_epoch
         ), f"shard {record.shard} of {record.topic}: writer epoch {record.writer_epoch} follows {before}"
         self._shards.writable()[record.topic, record.shard] = ShardImage(
             coordinator_id=record.coordinator_id,

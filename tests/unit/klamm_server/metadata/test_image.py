@@ -96,18 +96,14 @@ class Twin:
         change = {"fenced": self.draw(st.booleans()), "in_controlled_shutdown": self.draw(st.booleans())}
         self.brokers[broker_id].update(change)
         epoch = self.brokers[broker_id]["broker_epoch"]
-        return MetadataRecord(
-            broker_change=BrokerChangeRecord(broker_id=broker_id, broker_epoch=epoch, **change)
-        )
+        return MetadataRecord(broker_change=BrokerChangeRecord(broker_id=broker_id, broker_epoch=epoch, **change))
 
     def propose_unregister_broker(self) -> MetadataRecord | None:
         if not self.brokers:
             return None
         broker_id = self.draw(st.sampled_from(sorted(self.brokers)))
         epoch = self.brokers.pop(broker_id)["broker_epoch"]
-        return MetadataRecord(
-            unregister_broker=UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch)
-        )
+        return MetadataRecord(unregister_broker=UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch))
 
     def propose_register_coordinator(self) -> MetadataRecord:
         coordinator_id = self.draw(st.sampled_from([7, 8]))
@@ -139,9 +135,7 @@ class Twin:
         coordinator_id = self.draw(st.sampled_from(sorted(self.coordinators)))
         epoch = self.coordinators.pop(coordinator_id)["coordinator_epoch"]
         return MetadataRecord(
-            unregister_coordinator=UnregisterCoordinatorRecord(
-                coordinator_id=coordinator_id, coordinator_epoch=epoch
-            )
+            unregister_coordinator=UnregisterCoordinatorRecord(coordinator_id=coordinator_id, coordinator_epoch=epoch)
         )
 
     def propose_topic(self) -> MetadataRecord | None:
@@ -217,16 +211,10 @@ class Twin:
             self.configs.pop((kind, resource, name), None)
         else:
             self.configs[kind, resource, name] = value
-        return MetadataRecord(
-            config=ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
-        )
+        return MetadataRecord(config=ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value))
 
     def propose_shard_assignment(self) -> MetadataRecord | None:
-        shards = [
-            (name, number)
-            for name, topic in self.topics.items()
-            for number in range(len(topic["partitions"]))
-        ]
+        shards = [(name, number) for name, topic in self.topics.items() for number in range(len(topic["partitions"]))]
         if not shards:
             return None
         topic, shard = self.draw(st.sampled_from(sorted(shards)))
@@ -276,8 +264,7 @@ class Twin:
         } == self.configs
         assert all(image.configs.values())
         assert {
-            key: (shard.coordinator_id, shard.producer_id, shard.writer_epoch)
-            for key, shard in image.shards.items()
+            key: (shard.coordinator_id, shard.producer_id, shard.writer_epoch) for key, shard in image.shards.items()
         } == self.shards
 
 
@@ -329,9 +316,7 @@ def test_deltas_name_exactly_what_differs(data: st.DataObject) -> None:
         assert {topic.topic_id for topic in delta.created} == new_ids - old_ids
         assert {topic.topic_id for topic in delta.deleted} == old_ids - new_ids
         assert {before.topic_id for before, _ in delta.changed} == {
-            topic_id
-            for topic_id in old_ids & new_ids
-            if old.topics_by_id[topic_id] != after.topics_by_id[topic_id]
+            topic_id for topic_id in old_ids & new_ids if old.topics_by_id[topic_id] != after.topics_by_id[topic_id]
         }
         assert changed_configs(old, after) == {
             resource
@@ -349,9 +334,7 @@ def _small_cluster() -> MetadataImage:
         [
             MetadataRecord(cluster=ClusterRecord(cluster_id="c")),
             MetadataRecord(register_broker=RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=True)),
-            MetadataRecord(
-                register_coordinator=RegisterCoordinatorRecord(coordinator_id=7, coordinator_epoch=2)
-            ),
+            MetadataRecord(register_coordinator=RegisterCoordinatorRecord(coordinator_id=7, coordinator_epoch=2)),
             MetadataRecord(topic=TopicRecord(name="t", topic_id=TOPIC_ID)),
             MetadataRecord(
                 partition=PartitionRecord(topic_id=TOPIC_ID, partition=0, replicas=[1, 2], isr=[1], leader=1)
@@ -368,16 +351,10 @@ def _small_cluster() -> MetadataImage:
 IMPOSSIBLE = {
     "no kind": MetadataRecord(),
     "second cluster id": MetadataRecord(cluster=ClusterRecord(cluster_id="d")),
-    "broker epoch does not grow": MetadataRecord(
-        register_broker=RegisterBrokerRecord(broker_id=1, broker_epoch=1)
-    ),
+    "broker epoch does not grow": MetadataRecord(register_broker=RegisterBrokerRecord(broker_id=1, broker_epoch=1)),
     "change of an unknown broker": MetadataRecord(broker_change=BrokerChangeRecord(broker_id=9)),
-    "change of a former broker": MetadataRecord(
-        broker_change=BrokerChangeRecord(broker_id=1, broker_epoch=0)
-    ),
-    "removal of a former broker": MetadataRecord(
-        unregister_broker=UnregisterBrokerRecord(broker_id=1, broker_epoch=0)
-    ),
+    "change of a former broker": MetadataRecord(broker_change=BrokerChangeRecord(broker_id=1, broker_epoch=0)),
+    "removal of a former broker": MetadataRecord(unregister_broker=UnregisterBrokerRecord(broker_id=1, broker_epoch=0)),
     "coordinator epoch does not grow": MetadataRecord(
         register_coordinator=RegisterCoordinatorRecord(coordinator_id=7, coordinator_epoch=2)
     ),
@@ -390,9 +367,7 @@ IMPOSSIBLE = {
     "topic name exists": MetadataRecord(topic=TopicRecord(name="t", topic_id=bytes(16))),
     "topic id exists": MetadataRecord(topic=TopicRecord(name="u", topic_id=TOPIC_ID)),
     "unknown topic id": MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=bytes(16))),
-    "partition number skips": MetadataRecord(
-        partition=PartitionRecord(topic_id=TOPIC_ID, partition=2, replicas=[1])
-    ),
+    "partition number skips": MetadataRecord(partition=PartitionRecord(topic_id=TOPIC_ID, partition=2, replicas=[1])),
     "no replicas": MetadataRecord(partition=PartitionRecord(topic_id=TOPIC_ID, partition=1, leader=-1)),
     "replica twice": MetadataRecord(
         partition=PartitionRecord(topic_id=TOPIC_ID, partition=1, replicas=[1, 1], leader=-1)
@@ -446,12 +421,8 @@ def test_a_fenced_or_missing_coordinator_owns_no_shard() -> None:
     assert image.shards["t", 0] == ShardImage(coordinator_id=7, producer_id=0, writer_epoch=4)
     assert image.shard_owner("t", 1) is None
     for change in (
-        MetadataRecord(
-            coordinator_change=CoordinatorChangeRecord(coordinator_id=7, coordinator_epoch=2, fenced=True)
-        ),
-        MetadataRecord(
-            unregister_coordinator=UnregisterCoordinatorRecord(coordinator_id=7, coordinator_epoch=2)
-        ),
+        MetadataRecord(coordinator_change=CoordinatorChangeRecord(coordinator_id=7, coordinator_epoch=2, fenced=True)),
+        MetadataRecord(unregister_coordinator=UnregisterCoordinatorRecord(coordinator_id=7, coordinator_epoch=2)),
     ):
         assert replay(image, [change], 8).shard_owner("t", 0) is None
 

@@ -1,0 +1,322 @@
+"""A broker's or coordinator's membership of the cluster: registration, heartbeats, controlled shutdown.
+
+KIP-631's BrokerLifecycleManager. Registering gives an epoch, heartbeats keep it alive, and a controller that does
+not know the epoch any more is answered by registering again under the same incarnation id. Whether the server is
+fenced is read from the metadata image, which is what everybody else goes by; the first heartbeat of an epoch waits
+until the image includes the registration, because only such a heartbeat unfences.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import grpc
+
+from klamm.errors import ErrorCode
+from klamm.retry import Backoff
+from klamm.wire.service import CONTROLLER
+from klamm.wire.v1.common_pb2 import Endpoint
+from klamm.wire.v1.controller_pb2 import (
+    BrokerHeartbeatRequest,
+    CoordinatorHeartbeatRequest,
+    HeartbeatResponse,
+    RegisterBrokerRequest,
+    RegisterCoordinatorRequest,
+    RegisterResponse,
+)
+from klamm_server.clock import Clock
+from klamm_server.controller_channel import ControllerChannel
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata_link import MetadataLink
+
+log = logging.getLogger(__name__)
+
+RETRY = Backoff(initial_ms=50, max_ms=1_000)
+
+NOT_REGISTERED = -1
+"""The epoch before the first registration."""
+
+_LOST = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
+_WORTH_WAITING = frozenset({ErrorCode.DUPLICATE_BROKER_REGISTRATION})
+"""Not retriable by Kafka's table, but over when the session of the process before this one ends."""
+
+SHUTDOWN_HEARTBEATS_PER_INTERVAL = 10
+"""While it waits to be allowed to stop, a server asks that much more often than it usually reports."""
+
+
+class Member(Protocol):
+    """Who registers: what brokers and coordinators say differently."""
+
+    register_rpc: str
+    heartbeat_rpc: str
+
+    def __str__(self) -> str: ...
+
+    def register_request(self, cluster_id: str) -> object: ...
+
+    def heartbeat_request(self, epoch: int, metadata_end_index: int, want_shutdown: bool) -> object: ...
+
+    def is_unfenced(self, image: MetadataImage, epoch: int) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerMember:
+    """A broker process. `incarnation_id` is 16 random bytes made at its start."""
+
+    broker_id: int
+    incarnation_id: bytes
+    host: str
+    port: int
+    rack: str
+    log_dir_ids: tuple[bytes, ...]
+    static_configs: Mapping[str, str]
+    offline_log_dir_ids: Callable[[], Sequence[bytes]]
+    register_rpc: str = "register_broker"
+    heartbeat_rpc: str = "broker_heartbeat"
+
+    def __str__(self) -> str:
+        return f"broker {self.broker_id}"
+
+    def register_request(self, cluster_id: str) -> RegisterBrokerRequest:
+        return RegisterBrokerRequest(
+            cluster_id=cluster_id,
+            broker_id=self.broker_id,
+            incarnation_id=self.incarnation_id,
+            endpoint=Endpoint(host=self.host, port=self.port),
+            rack=self.rack,
+            log_dir_ids=self.log_dir_ids,
+            static_configs=dict(self.static_configs),
+        )
+
+    def heartbeat_request(self, epoch: int, metadata_end_index: int, want_shutdown: bool) -> BrokerHeartbeatRequest:
+        return BrokerHeartbeatRequest(
+            broker_id=self.broker_id,
+            broker_epoch=epoch,
+            metadata_end_index=metadata_end_index,
+            want_shutdown=want_shutdown,
+            offline_log_dir_ids=self.offline_log_dir_ids(),
+        )
+
+    def is_unfenced(self, image: MetadataImage, epoch: int) -> bool:
+        broker = image.brokers.get(self.broker_id)
+        return broker is not None and broker.broker_epoch == epoch and not broker.fenced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorMember:
+    """A coordinator process. `incarnation_id` is 16 random bytes made at its start."""
+
+    coordinator_id: int
+    incarnation_id: bytes
+    host: str
+    port: int
+    register_rpc: str = "register_coordinator"
+    heartbeat_rpc: str = "coordinator_heartbeat"
+
+    def __str__(self) -> str:
+        return f"coordinator {self.coordinator_id}"
+
+    def register_request(self, cluster_id: str) -> RegisterCoordinatorRequest:
+        return RegisterCoordinatorRequest(
+            cluster_id=cluster_id,
+            coordinator_id=self.coordinator_id,
+            incarnation_id=self.incarnation_id,
+            endpoint=Endpoint(host=self.host, port=self.port),
+        )
+
+    def heartbeat_request(
+        self, epoch: int, metadata_end_index: int, want_shutdown: bool
+    ) -> CoordinatorHeartbeatRequest:
+        return CoordinatorHeartbeatRequest(
+            coordinator_id=self.coordinator_id,
+            coordinator_epoch=epoch,
+            metadata_end_index=metadata_end_index,
+            want_shutdown=want_shutdown,
+        )
+
+    def is_unfenced(self, image: MetadataImage, epoch: int) -> bool:
+        coordinator = image.coordinators.get(self.coordinator_id)
+        return coordinator is not None and coordinator.coordinator_epoch == epoch and not coordinator.fenced
+
+
+class Registration:
+    """Registers `member` (`register`) and keeps it registered (`run`, a task of its own).
+
+    `link` is the member's metadata link, run by the caller. `cluster_id` is that of its data, or empty when it has
+    none. The first registration must be accepted within `registration_timeout_ms`
+    (`initial.broker.registration.timeout.ms`); a later one is tried for ever. Each call to the controller has
+    `request_timeout_ms`: less than the session timeout, or one dead controller costs the session."""
+
+    def __init__(
+        self,
+        member: Member,
+        controllers: Sequence[tuple[str, int]],
+        *,
+        link: MetadataLink,
+        cluster_id: str,
+        clock: Clock,
+        heartbeat_interval_ms: int,
+        request_timeout_ms: int,
+        registration_timeout_ms: int,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._member = member
+        self._channel = ControllerChannel(controllers, CONTROLLER)
+        self._link = link
+        self._clock = clock
+        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._registration_timeout_ms = registration_timeout_ms
+        self._rng = rng or random.Random()
+        self._failures = 0
+        self._hurry = asyncio.Event()
+        self._want_shutdown = False
+        self._may_stop = asyncio.Event()
+        self.cluster_id = cluster_id
+        """The cluster's id, known once registered."""
+        self.epoch = NOT_REGISTERED
+        """The epoch of the newest registration; every call that speaks for this process carries it."""
+
+    @property
+    def fenced(self) -> bool:
+        """Whether the cluster, as far as this process knows, gives it no work."""
+        return not self._member.is_unfenced(self._link.image, self.epoch)
+
+    async def wait_unfenced(self) -> None:
+        """Returns when the metadata image shows the present registration unfenced."""
+        await self._link.wait_for(lambda image: self._member.is_unfenced(image, self.epoch))
+
+    async def register(self) -> None:
+        """Registers for the first time; `epoch` and `cluster_id` are known afterwards.
+
+        Raises the BrokerError of a refusal that waiting cannot cure (INCONSISTENT_CLUSTER_ID...), or the last
+        one when `registration_timeout_ms` is over."""
+        await self._register(self._clock.monotonic_ms() + self._registration_timeout_ms)
+
+    async def run(self) -> None:
+        """Keeps up the registration until cancelled, or until `shut_down` was granted.
+
+        Raises the BrokerError of a refusal that waiting cannot cure; then the process must not go on."""
+        assert self.epoch != NOT_REGISTERED, f"{self._member} is not registered yet"
+        try:
+            await self._keep_alive()
+            while not self._may_stop.is_set():
+                await self._register(None)
+                await self._keep_alive()
+        finally:
+            await self._channel.close()
+
+    async def shut_down(self, timeout_ms: int) -> bool:
+        """Asks to stop and waits, at most `timeout_ms`, until the member's work has been moved elsewhere.
+
+        Returns whether that was granted. `run` must be running, and ends then."""
+        self._want_shutdown = True
+        self._hurry.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._may_stop.wait()
+        granted = self._may_stop.is_set()
+        log.info("%s controlled shutdown granted=%s", self._member, granted)
+        return granted
+
+    async def _register(self, deadline_ms: int | None) -> None:
+        while True:
+            request = self._member.register_request(self.cluster_id)
+            response: RegisterResponse | None = await self._call(self._member.register_rpc, request)
+            code = ErrorCode.NETWORK_EXCEPTION if response is None else ErrorCode.of(response.error_code)
+            if response is not None and code is ErrorCode.NONE:
+                self._accept(response)
+                return
+            text = f"no controller answers at {self._channel.address}" if response is None else response.error_message
+            if not code.retriable and code not in _WORTH_WAITING:
+                raise code.exception(f"{self._member} cannot register: {text}")
+            if deadline_ms is not None and self._clock.monotonic_ms() >= deadline_ms:
+                raise code.exception(
+                    f"{self._member} could not register within {self._registration_timeout_ms} ms: {text}"
+                )
+            await self._turn_and_back_off(response)
+
+    def _accept(self, response: RegisterResponse) -> None:
+        assert response.epoch > self.epoch, f"{self._member}: epoch {response.epoch} follows {self.epoch}"
+        self._failures = 0
+        self.epoch = response.epoch
+        self.cluster_id = response.cluster_id
+        log.info(
+            "%s registered epoch=%d cluster_id=%s controller=%s",
+            self._member,
+            self.epoch,
+            self.cluster_id,
+            self._channel.address,
+        )
+
+    async def _keep_alive(self) -> None:
+        """Sends heartbeats until the controller forgot this registration or lets the member stop."""
+        await self._catch_up()
+        while True:
+            request = self._member.heartbeat_request(self.epoch, self._link.image.end_index, self._want_shutdown)
+            response: HeartbeatResponse | None = await self._call(self._member.heartbeat_rpc, request)
+            code = ErrorCode.NETWORK_EXCEPTION if response is None else ErrorCode.of(response.error_code)
+            if code in _LOST:
+                log.warning("%s epoch=%d is not registered any more: %s", self._member, self.epoch, code.name)
+                return
+            if response is None or code is not ErrorCode.NONE:
+                await self._turn_and_back_off(response)
+                continue
+            self._failures = 0
+            if self._want_shutdown and response.should_shutdown:
+                self._may_stop.set()
+                return
+            await self._pause()
+
+    async def _catch_up(self) -> None:
+        """Waits until the image includes the registration, but no longer than a heartbeat may be late."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._heartbeat_interval_ms / 1000):
+                await self._link.wait_for(lambda image: image.end_index > self.epoch)
+
+    async def _pause(self) -> None:
+        """Until the next heartbeat is due; `shut_down` cuts the first one short."""
+        interval_ms = self._heartbeat_interval_ms
+        if self._want_shutdown:
+            interval_ms //= SHUTDOWN_HEARTBEATS_PER_INTERVAL
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(interval_ms / 1000):
+                await self._hurry.wait()
+        self._hurry.clear()
+
+    async def _call(self, rpc: str, request: object) -> Any:
+        """The response, or None when there was none."""
+        try:
+            return await getattr(self._channel.stub(), rpc)(request, timeout=self._request_timeout_ms / 1000)
+        except grpc.RpcError as error:
+            log.warning(
+                "%s rpc=%s controller=%s status=%s details=%r",
+                self._member,
+                rpc,
+                self._channel.address,
+                error.code().name,
+                error.details(),
+            )
+            return None
+
+    async def _turn_and_back_off(self, response: RegisterResponse | HeartbeatResponse | None) -> None:
+        self._failures += 1
+        if response is None:
+            await self._channel.rotate()
+        elif response.error_code == ErrorCode.NOT_CONTROLLER:
+            await self._channel.redirect(response.controller)
+        else:
+            log.warning(
+                "%s refused by controller=%s code=%s %s",
+                self._member,
+                self._channel.address,
+                ErrorCode.of(response.error_code).name,
+                response.error_message,
+            )
+        await asyncio.sleep(RETRY.delay_ms(self._failures, self._rng) / 1000)
