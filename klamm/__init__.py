@@ -1,0 +1,67 @@
+"""Klamm's client library: records, producer, consumer, admin, command line. It knows no service.
+
+The public names below are loaded on first use, so that `import klamm` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+from klamm.version import __version__
+
+if TYPE_CHECKING:
+    from klamm.admin import Admin, AsyncAdmin, NewTopic
+    from klamm.consumer import AsyncConsumer, Consumer, ConsumerRecord
+    from klamm.errors import KlammError
+    from klamm.model import TopicPartition
+    from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
+    from klamm.producer import AsyncProducer, Producer, ProducerRecord, RecordMetadata
+
+_MODULES: Final = {
+    "Admin": "klamm.admin",
+    "AsyncAdmin": "klamm.admin",
+    "AsyncConsumer": "klamm.consumer",
+    "AsyncProducer": "klamm.producer",
+    "Consumer": "klamm.consumer",
+    "ConsumerRecord": "klamm.consumer",
+    "KlammError": "klamm.errors",
+    "NewTopic": "klamm.admin",
+    "OffsetAndMetadata": "klamm.offsets",
+    "OffsetAndTimestamp": "klamm.offsets",
+    "Producer": "klamm.producer",
+    "ProducerRecord": "klamm.producer",
+    "RecordMetadata": "klamm.producer",
+    "TopicPartition": "klamm.model",
+}
+
+__all__ = [
+    "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Consumer",
+    "ConsumerRecord",
+    "KlammError",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "Producer",
+    "ProducerRecord",
+    "RecordMetadata",
+    "TopicPartition",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'klamm' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

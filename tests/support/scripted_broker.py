@@ -1,0 +1,281 @@
+"""Brokers whose answers a test writes: real gRPC servers and real batch checks over an imaginary cluster.
+
+`ScriptedCluster` holds topics, leaders and what was appended. Each Produce takes the next `Answer` of
+`produce_answers` (an ordinary one when there is none), each Metadata the next of `metadata_errors`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+from klamm.records import Record, decode_batch, iter_headers
+from klamm.wire.framed import decode_framed, split_records
+from klamm.wire.service import BROKER
+from klamm.wire.v1 import broker_pb2, common_pb2
+from klamm_server.rpc_server import RpcServer
+
+
+@dataclass(kw_only=True)
+class Answer:
+    """How one Produce request is treated."""
+
+    error: ErrorCode = ErrorCode.NONE
+    """For every partition of the request, or for `only`."""
+    only: TopicPartition | None = None
+    append: bool | None = None
+    """Whether the batches are stored; by default when there is no error."""
+    drop: bool = False
+    """Answers UNAVAILABLE, as a broken connection would."""
+    wait_for: threading.Event | None = None
+    """Answers only when it is set; batches are stored before."""
+    leader_hint: tuple[int, int] = (-1, -1)
+    """Leader and epoch (KIP-951)."""
+
+
+@dataclass
+class Partition:
+    """One partition of the imaginary cluster."""
+
+    leader: int
+    leader_epoch: int = 0
+    batches: list[bytes] = field(default_factory=list)
+    end_offset: int = 0
+
+
+@dataclass
+class ProduceSeen:
+    """One request as it arrived."""
+
+    broker_id: int
+    header: broker_pb2.ProduceHeader
+    batch_counts: list[int]
+
+
+class ScriptedCluster:
+    """Topics and scripted answers shared by the brokers `serve` starts."""
+
+    def __init__(self, broker_count: int = 1, racks: tuple[str, ...] = ()) -> None:
+        self.broker_count = broker_count
+        self.racks = racks or ("",) * broker_count
+        self.topics: dict[str, list[Partition]] = {}
+        self.topic_ids: dict[str, uuid.UUID] = {}
+        self.auto_create_partitions = 0
+        self.max_message_bytes = 1 << 40
+        self.log_append_time_ms = -1
+        self.produce_answers: deque[Answer] = deque()
+        self.metadata_errors: deque[ErrorCode] = deque()
+        self.coordinator_errors: deque[ErrorCode] = deque()
+        self.produced: list[ProduceSeen] = []
+        self.in_flight_max = 0
+        self.metadata_count = 0
+        self.ports: list[int] = []
+        self._in_flight = 0
+
+    def create_topic(self, name: str, partition_count: int, leaders: list[int] | None = None) -> None:
+        """Partition p is led by broker p modulo their number unless `leaders` says otherwise."""
+        assigned = leaders or [number % self.broker_count for number in range(partition_count)]
+        self.topics[name] = [Partition(leader) for leader in assigned]
+        self.topic_ids[name] = uuid.uuid4()
+
+    def move_leader(self, tp: TopicPartition, leader: int) -> None:
+        """A new leader with the next epoch."""
+        partition = self.topics[tp.topic][tp.partition]
+        partition.leader = leader
+        partition.leader_epoch += 1
+
+    def records(self, topic: str, partition: int = 0) -> list[Record]:
+        """Everything appended to the partition."""
+        return [record for batch in self.topics[topic][partition].batches for record in decode_batch(batch)]
+
+    def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        """The values of those records."""
+        return [record.value for record in self.records(topic, partition)]
+
+    @property
+    def bootstrap(self) -> str:
+        """bootstrap.servers"""
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    @contextlib.asynccontextmanager
+    async def serve(self) -> AsyncIterator[ScriptedCluster]:
+        """Runs the brokers on this event loop."""
+        servers = []
+        for broker_id in range(self.broker_count):
+            server = RpcServer(max_message_bytes=100 << 20, max_concurrent_rpcs=1_000)
+            server.add_service(BROKER, _ScriptedBroker(self, broker_id))
+            self.ports.append(await server.start("127.0.0.1", 0))
+            servers.append(server)
+        try:
+            yield self
+        finally:
+            await asyncio.gather(*(server.stop(0) for server in servers))
+
+    @contextlib.contextmanager
+    def serve_in_thread(self) -> Iterator[ScriptedCluster]:
+        """Runs the brokers on a loop and thread of their own, for tests of the synchronous clients."""
+        started = threading.Event()
+        finished: list[asyncio.Event] = []
+
+        async def main() -> None:
+            finished.append(asyncio.Event())
+            asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+            async with self.serve():
+                started.set()
+                await finished[0].wait()
+
+        loop = asyncio.new_event_loop()
+
+        def run() -> None:
+            loop.run_until_complete(main())
+            loop.close()
+
+        thread = threading.Thread(target=run, name="scripted-brokers")
+        thread.start()
+        assert started.wait(10)
+        try:
+            yield self
+        finally:
+            loop.call_soon_threadsafe(finished[0].set)
+            thread.join()
+
+    def metadata(self, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
+        """The answer to any broker's Metadata."""
+        self.metadata_count += 1
+        error = self.metadata_errors.popleft() if self.metadata_errors else ErrorCode.NONE
+        names = sorted(self.topics) if request.all_topics else list(request.topics)
+        if request.allow_auto_topic_creation and self.auto_create_partitions:
+            for name in set(names) - set(self.topics):
+                self.create_topic(name, self.auto_create_partitions)
+        nodes = [self._node(broker_id) for broker_id in range(self.broker_count)]
+        return broker_pb2.MetadataResponse(
+            cluster_id="scripted",
+            brokers=nodes,
+            controllers=nodes[:1],
+            coordinators=nodes[:1],
+            topics=[self._topic(name, error) for name in names],
+        )
+
+    def _node(self, broker_id: int) -> common_pb2.Node:
+        return common_pb2.Node(
+            node_id=broker_id,
+            endpoint=common_pb2.Endpoint(host="127.0.0.1", port=self.ports[broker_id]),
+            rack=self.racks[broker_id],
+        )
+
+    def _topic(self, name: str, error: ErrorCode) -> broker_pb2.TopicMetadata:
+        if name not in self.topics and not error:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if error:
+            return broker_pb2.TopicMetadata(error_code=error, name=name)
+        return broker_pb2.TopicMetadata(
+            name=name,
+            topic_id=self.topic_ids[name].bytes,
+            partitions=[
+                broker_pb2.PartitionMetadata(
+                    partition=number,
+                    leader=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    replicas=[max(0, partition.leader)],
+                    isr=[max(0, partition.leader)],
+                    error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader < 0 else 0,
+                )
+                for number, partition in enumerate(self.topics[name])
+            ],
+        )
+
+    async def produce(self, broker_id: int, message: bytes, context: Any) -> broker_pb2.ProduceResponse:
+        """Checks and stores the batches unless the next answer says otherwise."""
+        answer = self.produce_answers.popleft() if self.produce_answers else Answer()
+        header, records = decode_framed(message, broker_pb2.ProduceHeader)
+        parts = split_records(records, [each.records_bytes for each in header.partitions])
+        self.produced.append(ProduceSeen(broker_id, header, [len(list(iter_headers(part))) for part in parts]))
+        self._in_flight += 1
+        self.in_flight_max = max(self.in_flight_max, self._in_flight)
+        try:
+            outcomes = [
+                self._append(broker_id, answer, asked, part)
+                for asked, part in zip(header.partitions, parts, strict=True)
+            ]
+            if answer.wait_for is not None:
+                await asyncio.to_thread(answer.wait_for.wait, 20)
+        finally:
+            self._in_flight -= 1
+        if answer.drop:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")
+        return broker_pb2.ProduceResponse(partitions=outcomes if header.acks else [])
+
+    def _append(
+        self, broker_id: int, answer: Answer, asked: broker_pb2.ProducePartition, part: memoryview
+    ) -> broker_pb2.ProducedPartition:
+        tp = TopicPartition(asked.topic, asked.partition)
+        outcome = broker_pb2.ProducedPartition(
+            topic=tp.topic,
+            partition=tp.partition,
+            base_offset=-1,
+            log_append_time_ms=self.log_append_time_ms,
+            current_leader=answer.leader_hint[0],
+            current_leader_epoch=answer.leader_hint[1],
+        )
+        partition = self.topics[tp.topic][tp.partition]
+        batches = _split_batches(bytes(part))
+        error = answer.error if answer.only in (None, tp) else ErrorCode.NONE
+        if partition.leader != broker_id:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif any(len(batch) > self.max_message_bytes for batch in batches):
+            error = ErrorCode.MESSAGE_TOO_LARGE
+        outcome.error_code = error
+        if answer.append if answer.append is not None else not (error or answer.drop):
+            outcome.base_offset = partition.end_offset
+            for batch in batches:
+                partition.batches.append(batch)
+                partition.end_offset += len(decode_batch(batch))
+        return outcome
+
+
+def _split_batches(part: bytes) -> list[bytes]:
+    return [part[position : position + header.size_bytes] for position, header in iter_headers(part)]
+
+
+class _ScriptedBroker:
+    """The servicer of one broker; what the scripted cluster has no part in is not implemented."""
+
+    def __init__(self, cluster: ScriptedCluster, broker_id: int) -> None:
+        self._cluster = cluster
+        self._broker_id = broker_id
+
+    async def metadata(self, request: Any, context: Any) -> broker_pb2.MetadataResponse:
+        return self._cluster.metadata(request)
+
+    async def find_coordinator(self, request: Any, context: Any) -> broker_pb2.FindCoordinatorResponse:
+        errors = self._cluster.coordinator_errors
+        error = errors.popleft() if errors else ErrorCode.NONE
+        node = self._cluster.metadata(broker_pb2.MetadataRequest()).brokers[0]
+        return broker_pb2.FindCoordinatorResponse(
+            coordinators=[
+                broker_pb2.FoundCoordinator(key=key, error_code=error, node=None if error else node)
+                for key in request.keys
+            ]
+        )
+
+    async def produce(self, request: bytes, context: Any) -> broker_pb2.ProduceResponse:
+        return await self._cluster.produce(self._broker_id, request, context)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        async def unimplemented(request: Any, context: Any) -> None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, name)
+
+        return unimplemented

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from scripted_broker import ScriptedCluster
+
+from klamm.client import KlammClient
+from klamm.cluster import ClusterView
+from klamm.config import ClientConfig
+from klamm.errors import EXCEPTIONS, ErrorCode, IllegalStateError, KlammError, NoBrokerError
+from klamm.model import TopicPartition
+from klamm.wire.v1 import broker_pb2
+
+NetworkError = EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]
+RequestTimedOutError = EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT]
+
+
+def with_client(
+    body: Callable[[KlammClient, ScriptedCluster], Awaitable[None]],
+    cluster: ScriptedCluster | None = None,
+    **settings: Any,
+) -> None:
+    async def main() -> None:
+        async with (cluster or ScriptedCluster()).serve() as served:
+            settings.setdefault("bootstrap_servers", served.bootstrap)
+            client = KlammClient(ClientConfig.parse(**settings), rng=random.Random(1))
+            try:
+                await body(client, served)
+            finally:
+                await client.close()
+
+    asyncio.run(main())
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_refresh_learns_topics_and_servers() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        cluster.create_topic("t", 3)
+
+        view = await client.refresh_metadata(["t"])
+
+        assert view is client.cluster
+        assert view.cluster_id == "scripted"
+        assert view.partition_count("t") == 3
+        assert [node.port for node in view.brokers.values()] == cluster.ports
+
+    with_client(body, ScriptedCluster(broker_count=2))
+
+
+def test_unknown_topic_is_reported_in_the_view() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        view = await client.refresh_metadata(["missing"])
+
+        assert view.topic_errors == {"missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+    with_client(body)
+
+
+def test_callers_at_the_same_time_share_one_request() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        for name in ("a", "b", "c"):
+            cluster.create_topic(name, 1)
+
+        await asyncio.gather(*(client.refresh_metadata([name]) for name in ("a", "b", "c")))
+
+        assert set(client.cluster.topics) == {"a", "b", "c"}
+        assert cluster.metadata_count == 1
+
+    with_client(body)
+
+
+def test_listeners_hear_of_changes_only() -> None:
+    heard: list[tuple[ClusterView, ClusterView]] = []
+
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        cluster.create_topic("t", 1)
+        client.on_change(lambda before, after: heard.append((before, after)))
+
+        await client.refresh_metadata(["t"])
+        await client.refresh_metadata(["t"])
+
+        assert heard == [(ClusterView(), client.cluster)]
+
+    with_client(body)
+
+
+def test_metadata_is_refreshed_when_it_is_old() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        cluster.create_topic("t", 1)
+        await client.refresh_metadata(["t"])
+        grown = asyncio.Event()
+        client.on_change(lambda before, after: grown.set())
+
+        cluster.topics["t"].append(cluster.topics["t"][0])
+        await asyncio.wait_for(grown.wait(), 5)
+
+        assert client.cluster.partition_count("t") == 2
+
+    with_client(body, metadata_max_age_ms=10)
+
+
+def test_second_bootstrap_server_is_asked_when_the_first_is_down() -> None:
+    async def main() -> None:
+        async with ScriptedCluster().serve() as cluster:
+            config = ClientConfig.parse(bootstrap_servers=f"127.0.0.1:{unused_port()},{cluster.bootstrap}")
+            client = KlammClient(config)
+            assert (await client.refresh_metadata([])).brokers
+            await client.close()
+
+    asyncio.run(main())
+
+
+def test_no_server_at_all_is_a_no_broker_error_that_names_them() -> None:
+    async def main() -> None:
+        address = f"127.0.0.1:{unused_port()}"
+        client = KlammClient(ClientConfig.parse(bootstrap_servers=address))
+        with pytest.raises(NoBrokerError, match=address):
+            await client.refresh_metadata([])
+        await client.close()
+
+    asyncio.run(main())
+
+
+def test_server_that_does_not_answer_in_time_is_a_timeout() -> None:
+    async def main(address: str) -> None:
+        client = KlammClient(ClientConfig.parse(bootstrap_servers=address, request_timeout_ms=20))
+        with pytest.raises(RequestTimedOutError, match=address):
+            await client.any_broker().metadata(broker_pb2.MetadataRequest())
+        await client.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        asyncio.run(main(f"127.0.0.1:{silent.getsockname()[1]}"))
+
+
+def test_call_under_way_when_the_client_closes_is_a_network_error() -> None:
+    async def main(silent: socket.socket) -> None:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        client = KlammClient(ClientConfig.parse(bootstrap_servers=address))
+        call = asyncio.ensure_future(client.any_broker().metadata(broker_pb2.MetadataRequest()))
+        connection, _ = await asyncio.get_running_loop().sock_accept(silent)
+        await client.close()
+        with pytest.raises(NetworkError):
+            await call
+        connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        asyncio.run(main(silent))
+
+
+def test_what_the_server_does_not_implement_is_named() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        with pytest.raises(EXCEPTIONS[ErrorCode.UNSUPPORTED_VERSION], match="list_offsets"):
+            await client.any_broker().list_offsets(broker_pb2.ListOffsetsRequest())
+
+    with_client(body)
+
+
+def test_broker_that_is_not_alive_is_refused() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        await client.refresh_metadata([])
+        with pytest.raises(NoBrokerError, match="broker 7"):
+            client.broker(7)
+
+    with_client(body)
+
+
+def test_controller_is_not_known_before_metadata() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        with pytest.raises(NoBrokerError, match="controller"):
+            client.admin()
+        await client.refresh_metadata([])
+        assert client.admin().create_topics
+
+    with_client(body)
+
+
+def test_coordinator_is_remembered_until_forgotten() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        cluster.coordinator_errors.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        with pytest.raises(EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]):
+            await client.coordinator_for("g")
+
+        first = await client.coordinator_for("g")
+        cluster.coordinator_errors.append(ErrorCode.INVALID_GROUP_ID)
+        assert await client.coordinator_for("g") is first
+
+        client.forget_coordinator("g")
+        with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_GROUP_ID]):
+            await client.coordinator_for("g")
+
+    with_client(body)
+
+
+def test_leader_hint_changes_the_view_once() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        cluster.create_topic("t", 1, leaders=[0])
+        await client.refresh_metadata(["t"])
+        tp = TopicPartition("t", 0)
+
+        assert client.update_leader(tp, 1, 1)
+        assert not client.update_leader(tp, 1, 1)
+        leader = client.cluster.leader_of(tp)
+        assert leader is not None
+        assert leader.node_id == 1
+
+    with_client(body, ScriptedCluster(broker_count=2))
+
+
+def test_retrying_repeats_retriable_errors_only() -> None:
+    outcomes: list[KlammError | None] = [NetworkError("first"), NoBrokerError("second"), None]
+
+    async def operation() -> str:
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+        return "done"
+
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        assert await client.retrying(operation, timeout_ms=5_000) == "done"
+        outcomes.extend([EXCEPTIONS[ErrorCode.INVALID_REQUEST]("no"), None])
+        with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_REQUEST]):
+            await client.retrying(operation, timeout_ms=5_000)
+
+    with_client(body, retry_backoff_ms=1)
+
+
+def test_retrying_ends_with_the_last_error_when_time_is_up() -> None:
+    async def operation() -> None:
+        raise NoBrokerError("nobody")
+
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        with pytest.raises(NoBrokerError, match="nobody"):
+            await client.retrying(operation, timeout_ms=20)
+
+    with_client(body, retry_backoff_ms=5)
+
+
+def test_closed_client_refuses_work() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        await client.close()
+        with pytest.raises(IllegalStateError, match="closed"):
+            await client.refresh_metadata([])
+        with pytest.raises(IllegalStateError, match="closed"):
+            client.any_broker()
+
+    with_client(body)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from klamm.config import ClientConfig, boolean, integer, optional_integer, optional_text, text
+from klamm.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example(ClientConfig):
+    batch_size: int = integer(16_384, at_least=0, at_most=1_000_000)
+    color: str = text("red", one_of=("red", "green"))
+    level: int | None = optional_integer()
+    label: str | None = optional_text()
+    flag: bool = boolean(False)
+
+
+def test_dotted_names_and_keywords_mean_the_same_fields() -> None:
+    config = Example.parse({"batch.size": 5, "client.id": "a"}, color="green")
+
+    assert (config.batch_size, config.client_id, config.color) == (5, "a", "green")
+
+
+def test_values_may_come_as_text_as_in_a_properties_file() -> None:
+    config = Example.parse({"batch.size": "77", "flag": "True", "level": "3"})
+
+    assert (config.batch_size, config.flag, config.level) == (77, True, 3)
+
+
+def test_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"'batch.sise'; did you mean 'batch.size'"):
+        Example.parse({"batch.sise": 1})
+
+
+def test_name_given_both_ways_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"batch\.size is given twice"):
+        Example.parse({"batch.size": 1}, batch_size=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("batch.size", -1, "at least 0"),
+        ("batch.size", 1_000_001, "at most 1000000"),
+        ("batch.size", True, "a whole number"),
+        ("batch.size", "many", "a whole number"),
+        ("batch.size", 1.5, "a whole number"),
+        ("color", "blue", "one of red, green"),
+        ("color", 1, "a string"),
+        ("label", 1, "a string or None"),
+        ("flag", "yes", "true or false"),
+        ("bootstrap.servers", "", "strings separated by commas"),
+        ("bootstrap.servers", [], "at least one host:port"),
+        ("bootstrap.servers", 9094, "strings separated by commas"),
+        ("bootstrap.servers", "host:port", "host:port"),
+        ("bootstrap.servers", "host:70000", "host:port"),
+        ("bootstrap.servers", "::1:9094", "brackets"),
+    ],
+)
+def test_bad_value_names_setting_value_and_expectation(name: str, value: object, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Example.parse({name: value})
+
+    assert str(caught.value).startswith(f"{name}={value!r} is not valid; expected")
+    assert expected in str(caught.value)
+
+
+def test_servers_take_lists_text_default_ports_and_ipv6() -> None:
+    assert Example.parse(bootstrap_servers="a, b:1,[::1]").bootstrap_servers == ("a:9094", "b:1", "[::1]:9094")
+    assert Example.parse(bootstrap_servers=["a:1"]).bootstrap_servers == ("a:1",)
+    assert Example.parse().bootstrap_servers == ("localhost:9094",)
+
+
+def test_backoff_bounds_must_fit_each_other() -> None:
+    with pytest.raises(ConfigError, match=r"retry\.backoff\.max\.ms=50 must be at least retry\.backoff\.ms=100"):
+        Example.parse({"retry.backoff.max.ms": 50})
+
+
+def test_effective_configuration_has_dotted_names() -> None:
+    assert Example.parse({"batch.size": 5}).as_mapping()["batch.size"] == 5
