@@ -137,9 +137,7 @@ def _snappy_blocks(data: memoryview) -> Iterator[memoryview]:
     position = len(_XERIAL_HEADER)
     while position < len(data):
         if len(data) - position < _INT32.size:
-            raise InvalidCompressionError(
-                f"snappy: a block size is cut off at byte {position} of {len(data)}"
-            )
+            raise InvalidCompressionError(f"snappy: a block size is cut off at byte {position} of {len(data)}")
         (size,) = _INT32.unpack_from(data, position)
         position += _INT32.size
         if not 0 < size <= len(data) - position:

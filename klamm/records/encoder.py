@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby, repeat
+from typing import Final, cast
+
+from crc32c import crc32c
 
 from klamm.model import NO_LEADER_EPOCH, NO_PRODUCER_ID
 from klamm.records.compression import CompressionType, compress
 from klamm.records.header import (
+    ATTRIBUTES_POSITION,
     CONTROL_MASK,
+    CRC,
+    CRC_POSITION,
     HEADER,
     HEADER_SIZE_BYTES,
     LENGTH_OVERHEAD_BYTES,
@@ -19,13 +24,14 @@ from klamm.records.header import (
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     TimestampType,
-    seal,
 )
 from klamm.records.record import RawRecord
-from klamm.records.varint import encode_all, encode_varint
+from klamm.records.varint import varint_of
 
 NO_PRODUCER_EPOCH: Final = -1
-_NULL: Final = encode_varint(-1)
+_NULL: Final = varint_of(-1)
+_ATTRIBUTES: Final = b"\0"
+_NO_HEADERS: Final = varint_of(0)
 
 
 def encode_batch(
@@ -51,21 +57,20 @@ def encode_batch(
     """
     if offset_deltas is None:
         offset_deltas = range(len(records))
+    assert len(offset_deltas) == len(records), f"{len(offset_deltas)} offsets for {len(records)} records"
     if last_offset_delta is None:
         if not records:
             raise ValueError("a batch without records needs a last_offset_delta")
         last_offset_delta = offset_deltas[-1]
-    timestamps_ms = [record[0] for record in records] or [NO_TIMESTAMP]
-    section = (
-        compress(compression, _encode_records(records, offset_deltas), compression_level) if records else b""
-    )
+    timestamps_ms, section = _encode_records(records, offset_deltas) if records else ((NO_TIMESTAMP,), b"")
+    section = compress(compression, section, compression_level) if section else b""
     attributes = (
-        compression
-        | (TIMESTAMP_TYPE_MASK if timestamp_type else 0)
-        | (TRANSACTIONAL_MASK if is_transactional else 0)
-        | (CONTROL_MASK if is_control else 0)
+        (compression if section else CompressionType.NONE)
+        | TIMESTAMP_TYPE_MASK * timestamp_type
+        | TRANSACTIONAL_MASK * is_transactional
+        | CONTROL_MASK * is_control
     )
-    batch = bytearray(
+    header = bytearray(
         HEADER.pack(
             base_offset,
             HEADER_SIZE_BYTES - LENGTH_OVERHEAD_BYTES + len(section),
@@ -82,9 +87,8 @@ def encode_batch(
             len(records),
         )
     )
-    batch += section
-    seal(batch)
-    return bytes(batch)
+    CRC.pack_into(header, CRC_POSITION, crc32c(section, crc32c(header[ATTRIBUTES_POSITION:])))
+    return b"".join((header, section))
 
 
 def estimate_size_bytes(
@@ -101,34 +105,60 @@ _RECORD_OVERHEAD_BYTES_MAX: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
 _HEADER_OVERHEAD_BYTES_MAX: Final = 5 + 5
 
 
-def _encode_records(records: Sequence[RawRecord], offset_deltas: Sequence[int]) -> bytes:
-    """Column by column: each step is one pass in C over all records."""
+_Column = bytes | Iterable[bytes]
+"""One piece of every record: bytes that are the same for all, or an iterable with as many as there are."""
+
+
+def _encode_records(records: Sequence[RawRecord], offset_deltas: Sequence[int]) -> tuple[Sequence[int], bytes]:
+    """The timestamps, and all records encoded: column by column, each step one pass, most of them in C."""
     timestamps_ms, keys, values, headers = zip(*records, strict=True)
     base_timestamp_ms = timestamps_ms[0]
-    columns = [
-        encode_all([timestamp_ms - base_timestamp_ms for timestamp_ms in timestamps_ms]),
-        encode_all(list(offset_deltas)),
+    columns: list[_Column] = [
+        _ATTRIBUTES,
+        _encode_numbers([timestamp_ms - base_timestamp_ms for timestamp_ms in timestamps_ms]),
+        map(varint_of, offset_deltas),
         *_encode_nullable(keys),
         *_encode_nullable(values),
-        [_encode_headers(each) if each else b"\0" for each in headers],
+        map(_encode_headers, headers) if any(headers) else _NO_HEADERS,
     ]
-    bodies = list(map(b"".join, zip(*columns, strict=True)))
-    lengths = encode_all([len(body) + 1 for body in bodies])
-    return b"".join(
-        chain.from_iterable((length, b"\0", body) for length, body in zip(lengths, bodies, strict=True))
-    )
+    bodies = list(map(b"".join, zip(*_merge_constants(columns), strict=False)))
+    lengths = map(varint_of, map(len, bodies))
+    return timestamps_ms, b"".join(chain.from_iterable(zip(lengths, bodies, strict=True)))
 
 
-def _encode_nullable(contents: Sequence[bytes | None]) -> tuple[list[bytes], list[bytes]]:
-    """Length prefixes and contents."""
-    lengths = encode_all([-1 if content is None else len(content) for content in contents])
-    return lengths, [content or b"" for content in contents]
+def _merge_constants(columns: list[_Column]) -> Iterator[Iterable[bytes]]:
+    """Fewer columns are fewer pieces to join in each record."""
+    for is_constant, group in groupby(columns, key=lambda column: isinstance(column, bytes)):
+        if is_constant:
+            yield repeat(b"".join(cast("Iterator[bytes]", group)))
+        else:
+            yield from cast("Iterator[Iterable[bytes]]", group)
+
+
+def _encode_numbers(numbers: list[int]) -> _Column:
+    if numbers.count(numbers[0]) == len(numbers):
+        return varint_of(numbers[0])
+    return map(varint_of, numbers)
+
+
+def _encode_nullable(contents: Sequence[bytes | None]) -> tuple[_Column, ...]:
+    """The columns of one nullable field: lengths and, unless all are null, contents."""
+    nulls = contents.count(None)
+    if nulls == len(contents):
+        return (_NULL,)
+    if nulls:
+        return (map(_encode_nullable_content, contents),)
+    present = cast("Sequence[bytes]", contents)
+    return _encode_numbers(list(map(len, present))), present
+
+
+def _encode_nullable_content(content: bytes | None) -> bytes:
+    return _NULL if content is None else varint_of(len(content)) + content
 
 
 def _encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    pieces = [encode_varint(len(headers))]
+    pieces = [varint_of(len(headers))]
     for name, content in headers:
         encoded_name = name.encode()
-        pieces += encode_varint(len(encoded_name)), encoded_name
-        pieces += (_NULL,) if content is None else (encode_varint(len(content)), content)
+        pieces += varint_of(len(encoded_name)), encoded_name, _encode_nullable_content(content)
     return b"".join(pieces)

@@ -126,11 +126,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        return (
-            TimestampType.LOG_APPEND_TIME
-            if self.attributes & TIMESTAMP_TYPE_MASK
-            else TimestampType.CREATE_TIME
-        )
+        return TimestampType.LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_MASK else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
@@ -150,8 +146,7 @@ def _compression(header: BatchHeader) -> CompressionType:
         return CompressionType(number)
     except ValueError:
         raise UnsupportedCompressionError(
-            f"batch at offset {header.base_offset} has compression {number}; "
-            f"expected 0 to {max(CompressionType)}"
+            f"batch at offset {header.base_offset} has compression {number}; expected 0 to {max(CompressionType)}"
         ) from None
 
 
@@ -163,8 +158,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """
     if len(buffer) - position < HEADER_SIZE_BYTES:
         raise TruncatedBatchError(
-            f"{max(0, len(buffer) - position)} bytes at position {position}; "
-            f"a batch header takes {HEADER_SIZE_BYTES}"
+            f"{max(0, len(buffer) - position)} bytes at position {position}; a batch header takes {HEADER_SIZE_BYTES}"
         )
     header: BatchHeader = _header_of(HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
@@ -188,9 +182,7 @@ def read_whole(buffer: Buffer, position: int) -> BatchHeader:
     return header
 
 
-def iter_headers(
-    buffer: Buffer, position: int = 0, end: int | None = None
-) -> Iterator[tuple[int, BatchHeader]]:
+def iter_headers(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each batch in `buffer[position:end]`, which holds whole batches only.
 
     Raises as `read_header` does, and TruncatedBatchError when the last batch is not all there: batches
@@ -209,8 +201,7 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
     actual = crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end])
     if actual != header.crc:
         raise ChecksumMismatchError(
-            f"batch at offset {header.base_offset} states CRC-32C {header.crc:#010x}; "
-            f"its bytes have {actual:#010x}"
+            f"batch at offset {header.base_offset} states CRC-32C {header.crc:#010x}; its bytes have {actual:#010x}"
         )
 
 
@@ -264,9 +255,4 @@ def set_log_append_time(batch: bytearray | memoryview, append_time_ms: int) -> N
     (attributes,) = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_POSITION)
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, attributes | TIMESTAMP_TYPE_MASK)
     _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, append_time_ms)
-    seal(batch)
-
-
-def seal(batch: bytearray | memoryview) -> None:
-    """Computes and writes the checksum of one whole batch."""
     CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))

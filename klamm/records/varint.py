@@ -3,67 +3,86 @@
 Zigzag maps 0, -1, 1, -2 … to 0, 1, 2, 3 …, so small numbers of either sign take one byte. Lengths and offset
 deltas are at most 32 bits wide (five bytes), timestamp deltas 64 bits (ten bytes); a longer one is an error.
 Same as `org.apache.kafka.common.utils.ByteUtils`.
+
+Numbers of one and two bytes, nearly all there are, are looked up in the tables below, by the loops that read
+and write records themselves: a function call costs more than the look-up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from klamm.records.errors import InvalidRecordError
 
 VARINT_BYTES_MAX: Final = 5
 VARLONG_BYTES_MAX: Final = 10
+_BITS: Final = {VARINT_BYTES_MAX: 32, VARLONG_BYTES_MAX: 64}
 
-_TABLE_SIZE: Final = 1 << 14
+NO_LENGTH: Final = 1 << 40
+"""Stands for a length below -1: reaches past any data, so whoever follows it finds the record broken."""
 
 
 def encode_varint(value: int) -> bytes:
     """One to ten bytes; `value` is at most 64 bits wide, signed."""
-    remaining = (value << 1) ^ (value >> 63)
+    raw = (value << 1) ^ (value >> 63)
     encoded = bytearray()
-    while remaining > 0x7F:
-        encoded.append(remaining & 0x7F | 0x80)
-        remaining >>= 7
-    encoded.append(remaining)
+    while raw > 0x7F:
+        encoded.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    encoded.append(raw)
     return bytes(encoded)
-
-
-ENCODED: Final = tuple(encode_varint(value) for value in range(_TABLE_SIZE))
-"""`ENCODED[n]` is `encode_varint(n)`: almost every number in a batch is small and not negative."""
-
-DECODED: Final = tuple((raw >> 1) ^ -(raw & 1) for raw in range(_TABLE_SIZE))
-"""`DECODED[u]` undoes the zigzag for what one or two bytes can hold."""
-
-
-def encode_all(values: list[int]) -> list[bytes]:
-    """`encode_varint` of each of a non-empty list."""
-    if min(values) >= 0 and max(values) < _TABLE_SIZE:
-        return [ENCODED[value] for value in values]
-    return [encode_varint(value) for value in values]
-
-
-def size_of_varint(value: int) -> int:
-    """How many bytes `encode_varint` makes of `value`."""
-    zigzag = (value << 1) ^ (value >> 63)
-    return max(1, (zigzag.bit_length() + 6) // 7)
 
 
 def decode_varint(data: bytes, position: int, bytes_max: int = VARINT_BYTES_MAX) -> tuple[int, int]:
     """The number at `position`, and the position after it.
 
-    Raises InvalidRecordError when it is longer than `bytes_max` bytes or wider than the type that stands for
-    (32 bits for five, 64 for ten), IndexError when `data` ends inside it.
+    Raises InvalidRecordError when it is wider than what `bytes_max` stands for (32 bits for five bytes, 64
+    for ten), IndexError when `data` ends inside it.
     """
     raw = shift = 0
-    for length in range(1, bytes_max + 1):
-        byte = data[position]
-        position += 1
+    for at in range(position, position + bytes_max):
+        byte = data[at]
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
-            if length == bytes_max and raw >> (32 if bytes_max == VARINT_BYTES_MAX else 64):
+            if raw >> _BITS[bytes_max]:
                 break
-            return (raw >> 1) ^ -(raw & 1), position
+            return (raw >> 1) ^ -(raw & 1), at + 1
         shift += 7
-    raise InvalidRecordError(
-        f"the varint before byte {position} of the records is wider than {bytes_max} bytes hold"
-    )
+    raise InvalidRecordError(f"the number at byte {position} of the records has more than {_BITS[bytes_max]} bits")
+
+
+def decode_length(data: bytes, position: int) -> tuple[int, int]:
+    """Like `decode_varint`; a length below -1 becomes NO_LENGTH."""
+    length, position = decode_varint(data, position)
+    return (length if length >= -1 else NO_LENGTH), position
+
+
+def _unzigzag(raw: int) -> int:
+    return (raw >> 1) ^ -(raw & 1)
+
+
+def _length(raw: int) -> int:
+    length = _unzigzag(raw)
+    return length if length >= -1 else NO_LENGTH
+
+
+class _Encoded(dict[int, bytes]):
+    """Small numbers are looked up, others encoded on demand (and not kept: there are too many)."""
+
+    def __missing__(self, value: int) -> bytes:
+        return encode_varint(value)
+
+
+_ENCODED: Final = _Encoded({value: encode_varint(value) for value in range(-64, 1 << 13)})
+
+varint_of: Final[Callable[[int], bytes]] = _ENCODED.__getitem__
+"""`encode_varint`, fast for the numbers that are usual; made for `map`."""
+
+NUMBER_1: Final = tuple(_unzigzag(byte) for byte in range(128))
+NUMBER_2: Final = tuple(tuple(_unzigzag(high << 7 | low & 0x7F) for low in range(256)) for high in range(128))
+"""`NUMBER_2[second byte][first byte]`, the first one with its continuation bit still set."""
+
+LENGTH_1: Final = tuple(_length(byte) for byte in range(128))
+LENGTH_2: Final = tuple(tuple(_length(high << 7 | low & 0x7F) for low in range(256)) for high in range(128))
+"""The same two for lengths, as `decode_length` gives them."""
