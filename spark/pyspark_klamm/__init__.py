@@ -1,0 +1,56 @@
+"""`format("klamm")` for Spark, which finds this module by its name (`pyspark_*`) and loads `DefaultSource`.
+
+Source and sink have the options and columns of Spark's Kafka connector; see `options.py` and `schema.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from pyspark_klamm.options import sink_options, source_options
+from pyspark_klamm.schema import source_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from pyspark_klamm.sink import KlammBatchWriter, KlammStreamWriter
+    from pyspark_klamm.source import KlammBatchReader, KlammStreamReader
+
+__all__ = ["DefaultSource", "KlammDataSource"]
+
+
+class KlammDataSource(DataSource):
+    """Topics of a Klamm cluster as tables and streams. Bad options are a ConfigError when the query starts."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "klamm"
+
+    def schema(self) -> str:
+        include_headers = str(self.options.get("includeHeaders", "false")).lower() == "true"
+        return source_schema(include_headers=include_headers)
+
+    def reader(self, schema: StructType) -> KlammBatchReader:
+        from pyspark_klamm.source import KlammBatchReader
+
+        return KlammBatchReader(source_options(self.options, streaming=False), schema)
+
+    def streamReader(self, schema: StructType) -> KlammStreamReader:
+        from pyspark_klamm.source import KlammStreamReader
+
+        return KlammStreamReader(source_options(self.options, streaming=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> KlammBatchWriter:
+        from pyspark_klamm.sink import KlammBatchWriter
+
+        return KlammBatchWriter(sink_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KlammStreamWriter:
+        from pyspark_klamm.sink import KlammStreamWriter
+
+        return KlammStreamWriter(sink_options(self.options), schema)
+
+
+DefaultSource = KlammDataSource
