@@ -1,0 +1,523 @@
+"""All partition logs of a broker, over one or more `log.dirs`. Kafka's `LogManager`.
+
+A log dir that fails is taken offline with the logs in it; the others serve on. Which thread may call what:
+
+- before serving: the constructor and `load`, which uses threads of its own;
+- event loop: everything else, none of it waiting for the disk but `create`, `delete`, `truncate`, which are rare;
+- disk thread: `run()` of what the event loop was handed (`FlushJob`, `CheckpointJob`) and `remove_files`.
+  At most one round of flushes and checkpoints is under way at a time: the shell plans the next when the last is done;
+- after serving: `close`.
+
+Directory names are Kafka's: `<topic>-<partition>`, and `<topic>-<partition>.<hex>-delete` on the way out.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from klamm.errors import BrokerError, ErrorCode, KlammError
+from klamm.model import TopicId, TopicPartition
+from klamm_broker.log.checkpoints import (
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    CheckpointError,
+    read_offsets,
+    write_offsets,
+)
+from klamm_broker.log.clean_shutdown import take_clean_shutdown, write_clean_shutdown
+from klamm_broker.log.dir_lock import DirectoryLock
+from klamm_broker.log.disk import Disk
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.log_flush import FlushJob
+from klamm_broker.log.log_loader import LoadContext, load_partition
+from klamm_broker.log.meta_properties import MetaProperties, claim_directory
+from klamm_broker.log.partition_log import PartitionLog, PendingDeletion
+from klamm_broker.log.partition_metadata import read_topic_id, write_topic_id
+from klamm_broker.log.segment_pool import SegmentPool
+from klamm_broker.log.storage_failure import LogDir, LogDirError
+
+DELETE_SUFFIX = "-delete"
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})\Z")
+_DIRECTORY_NAME_LENGTH_MAX = 255
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogManagerConfig:
+    """Settings of this process."""
+
+    log_dirs: tuple[str, ...]
+    """`log.dirs`."""
+    cluster_id: str
+    node_id: int
+    open_segments_max: int = 512
+    """`log.open.segments.max` (ours): sealed segments kept open for reading, over all logs."""
+    recovery_threads_per_data_dir: int = 2
+    """`num.recovery.threads.per.data.dir`."""
+
+    def __post_init__(self) -> None:
+        assert self.log_dirs, "log.dirs is empty"
+        assert self.open_segments_max > 0, self.open_segments_max
+        assert self.recovery_threads_per_data_dir > 0, self.recovery_threads_per_data_dir
+
+
+class _CheckpointOrder:
+    """Keeps checkpoints of one dir in the order in which they were planned.
+
+    A truncation writes its checkpoint on the event loop while one planned before may be under way on a disk
+    thread; without the lock and the number, the recovery points of before the truncation could come
+    last."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.planned = 0
+        self.written = 0
+
+    def next(self) -> int:
+        self.planned += 1
+        return self.planned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointJob:
+    """The offsets of one log dir as they were when it was planned."""
+
+    disk: Disk
+    log_dir: LogDir
+    recovery_points: Mapping[TopicPartition, int]
+    log_start_offsets: Mapping[TopicPartition, int]
+    order: _CheckpointOrder
+    number: int
+
+    def run(self) -> None:
+        """Writes both checkpoint files, durably, unless a later job did. Raises LogDirFailure or DiskFull."""
+        with self.order.lock:
+            if self.number < self.order.written:
+                return
+            try:
+                write_offsets(self.disk, f"{self.log_dir.path}/{RECOVERY_POINT_FILE}", self.recovery_points)
+                write_offsets(self.disk, f"{self.log_dir.path}/{LOG_START_OFFSET_FILE}", self.log_start_offsets)
+            except OSError as error:
+                raise self.log_dir.failed(error, "checkpoint") from error
+            self.order.written = self.number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirDescription:
+    """One row of DescribeLogDirs."""
+
+    path: str
+    directory_id: uuid.UUID | None
+    """None if the dir could not be opened."""
+    error_code: ErrorCode
+    total_bytes: int
+    """-1 if unknown, as `usable_bytes`."""
+    usable_bytes: int
+    replica_bytes: Mapping[TopicPartition, int]
+
+
+class _Directory:
+    """A log dir this process uses: its lock, its identity, and how the last use ended."""
+
+    def __init__(self, log_dir: LogDir) -> None:
+        self.log_dir = log_dir
+        self.lock: DirectoryLock | None = None
+        self.properties: MetaProperties | None = None
+        self.clean_shutdown_epoch: int | None = None
+        self.checkpoint_order = _CheckpointOrder()
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_start_offsets: dict[TopicPartition, int] = {}
+
+
+class LogManager:
+    """See the module's docstring. The constructor locks and claims each dir; raises LogDirError."""
+
+    def __init__(self, config: LogManagerConfig, disk: Disk, rng: random.Random) -> None:
+        self._config = config
+        self._disk = disk
+        self._rng = rng
+        self._pool = SegmentPool(config.open_segments_max)
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._directories = [_Directory(LogDir(path)) for path in config.log_dirs]
+        try:
+            for directory in self._directories:
+                self._claim(directory)
+        except LogDirError:
+            self._unlock()
+            raise
+        if not self._online():
+            raise LogDirError(f"no log dir can be used: {'; '.join(self.offline_log_dirs().values())}")
+
+    def _claim(self, directory: _Directory) -> None:
+        path = directory.log_dir.path
+        try:
+            self._disk.make_directory(path)
+            directory.lock = DirectoryLock(self._disk, path)
+            directory.properties = claim_directory(
+                self._disk,
+                path,
+                cluster_id=self._config.cluster_id,
+                node_id=self._config.node_id,
+                new_directory_id=uuid.UUID(int=self._rng.getrandbits(128), version=4),
+            )
+        except OSError as error:
+            logger.error("%s", directory.log_dir.take_offline(error, "open"))
+
+    # Loading
+
+    def load(self, topic_config: Callable[[str], LogConfig], *, now_ms: int) -> list[PendingDeletion]:
+        """Opens every partition found in the log dirs; blocks, with `recovery_threads_per_data_dir` threads per dir.
+
+        Returns directories that were being deleted when the last process ended. Raises LogDirError if a partition
+        is found in two dirs."""
+        deletions: list[PendingDeletion] = []
+        workers = self._config.recovery_threads_per_data_dir * len(self._directories)
+        with ThreadPoolExecutor(workers, thread_name_prefix="log-recovery") as executor:
+            loading = []
+            for directory in self._online():
+                for topic_partition, path in self._find_partitions(directory, deletions, now_ms):
+                    config = topic_config(topic_partition.topic)
+                    loading.append(executor.submit(self._load_log, directory, topic_partition, path, config, now_ms))
+            for future in loading:
+                log = future.result()
+                if log is not None:
+                    self._add_loaded(log)
+        return deletions
+
+    def _find_partitions(
+        self, directory: _Directory, deletions: list[PendingDeletion], now_ms: int
+    ) -> Iterator[tuple[TopicPartition, str]]:
+        log_dir = directory.log_dir
+        try:
+            self._read_checkpoints(directory)
+            names = self._disk.list_directories(log_dir.path)
+        except OSError as error:
+            logger.error("%s", log_dir.take_offline(error, "load"))
+            return
+        for name in names:
+            path = f"{log_dir.path}/{name}"
+            if name.endswith(DELETE_SUFFIX):
+                deletions.append(PendingDeletion(log_dir=log_dir, paths=(path,), due_ms=now_ms))
+            elif (topic_partition := parse_directory_name(name)) is not None:
+                yield topic_partition, path
+            else:
+                logger.warning("dir=%s ignored: not the name of a topic-partition", path)
+
+    def _read_checkpoints(self, directory: _Directory) -> None:
+        path = directory.log_dir.path
+        directory.clean_shutdown_epoch = take_clean_shutdown(self._disk, path)
+        # A checkpoint that cannot be read costs a longer scan (recovery points) or serves deleted records again
+        # (start offsets), as if the crash had come before it was written; it does not cost the directory.
+        directory.recovery_points = self._read_offsets(f"{path}/{RECOVERY_POINT_FILE}")
+        directory.log_start_offsets = self._read_offsets(f"{path}/{LOG_START_OFFSET_FILE}")
+
+    def _read_offsets(self, path: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(self._disk, path)
+        except CheckpointError as error:
+            logger.warning("%s: ignored", error)
+            return {}
+
+    def _load_log(
+        self, directory: _Directory, topic_partition: TopicPartition, path: str, config: LogConfig, now_ms: int
+    ) -> PartitionLog | None:
+        """None if the dir failed meanwhile. Runs on a recovery thread."""
+        if directory.log_dir.failure is not None:
+            return None
+        context = LoadContext(
+            config=config,
+            log_start_offset=directory.log_start_offsets.get(topic_partition, 0),
+            recovery_point=directory.recovery_points.get(topic_partition, 0),
+            clean_shutdown=directory.clean_shutdown_epoch is not None,
+            now_ms=now_ms,
+        )
+        try:
+            topic_id = read_topic_id(self._disk, path)
+            return self._open(directory, topic_partition, path, topic_id, context)
+        except OSError as error:
+            logger.error("%s", directory.log_dir.take_offline(error, f"load of {topic_partition}"))
+            return None
+
+    def _open(
+        self,
+        directory: _Directory,
+        topic_partition: TopicPartition,
+        path: str,
+        topic_id: TopicId | None,
+        context: LoadContext,
+    ) -> PartitionLog:
+        return PartitionLog(
+            disk=self._disk,
+            log_dir=directory.log_dir,
+            directory=path,
+            topic_partition=topic_partition,
+            topic_id=topic_id,
+            config=context.config,
+            loaded=load_partition(self._disk, path, context, self._rng),
+            pool=self._pool,
+            rng=self._rng,
+        )
+
+    def _add_loaded(self, log: PartitionLog) -> None:
+        other = self._logs.setdefault(log.topic_partition, log)
+        if other is not log:
+            raise LogDirError(
+                f"{log.topic_partition} is in two log dirs: {other.directory} and {log.directory}; "
+                f"remove the one that is out of date"
+            )
+
+    # Logs
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log, also one whose dir went offline (its calls then raise LogDirFailure)."""
+        return self._logs.get(topic_partition)
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, PartitionLog]:
+        return self._logs
+
+    def get_or_create(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int
+    ) -> PartitionLog:
+        """The log of this topic; a new one goes into the online dir with the fewest logs.
+
+        Raises the exception of INCONSISTENT_TOPIC_ID if the log is another topic's, LogDirFailure or DiskFull if it
+        cannot be created, KAFKA_STORAGE_ERROR if no dir is online."""
+        log = self._logs.get(topic_partition)
+        if log is None:
+            log = self._create(topic_partition, topic_id, config, now_ms)
+            self._logs[topic_partition] = log
+        elif log.topic_id is None:
+            self._adopt(log, topic_id)
+        elif log.topic_id != topic_id:
+            raise ErrorCode.INCONSISTENT_TOPIC_ID.exception(
+                f"{log.directory} is of topic id {log.topic_id}, not {topic_id}"
+            )
+        return log
+
+    def _adopt(self, log: PartitionLog, topic_id: TopicId) -> None:
+        """The directory was made, but a crash came before its `partition.metadata`: it can only be this topic's."""
+        try:
+            write_topic_id(self._disk, log.directory, topic_id)
+        except OSError as error:
+            raise log.log_dir.failed(error, f"creation of {log.topic_partition}") from error
+        log.topic_id = topic_id
+
+    def _create(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        directory = self._emptiest()
+        path = f"{directory.log_dir.path}/{topic_partition}"
+        context = LoadContext(config=config, log_start_offset=0, recovery_point=0, clean_shutdown=False, now_ms=now_ms)
+        try:
+            self._disk.make_directory(path)
+            write_topic_id(self._disk, path, topic_id)
+            return self._open(directory, topic_partition, path, topic_id, context)
+        except OSError as error:
+            raise directory.log_dir.failed(error, f"creation of {topic_partition}") from error
+
+    def _emptiest(self) -> _Directory:
+        online = self._online()
+        if not online:
+            raise ErrorCode.KAFKA_STORAGE_ERROR.exception("no log dir is online")
+        return min(online, key=lambda directory: len(self._logs_in(directory)))
+
+    def delete(self, topic_partition: TopicPartition, *, now_ms: int) -> PendingDeletion:
+        """Takes a log out of service at once; its directory is renamed and to be removed when due.
+
+        Raises the exception of UNKNOWN_TOPIC_OR_PARTITION, LogDirFailure or DiskFull."""
+        log = self._logs.get(topic_partition)
+        if log is None:
+            raise ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.exception(str(topic_partition))
+        log.log_dir.check_online()
+        doomed = f"{log.log_dir.path}/{self._delete_name(topic_partition)}"
+        try:
+            self._disk.replace(log.directory, doomed)
+            del self._logs[topic_partition]
+            log.abandon()
+            self._disk.fsync_directory(log.log_dir.path)
+        except OSError as error:
+            raise log.log_dir.failed(error, f"deletion of {topic_partition}") from error
+        due_ms = now_ms + log.config.file_delete_delay_ms
+        return PendingDeletion(log_dir=log.log_dir, paths=(doomed,), due_ms=due_ms)
+
+    def _delete_name(self, topic_partition: TopicPartition) -> str:
+        unique = uuid.UUID(int=self._rng.getrandbits(128), version=4).hex
+        suffix = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
+        return topic_partition.topic[: _DIRECTORY_NAME_LENGTH_MAX - len(suffix)] + suffix
+
+    def truncate(self, offsets: Mapping[TopicPartition, int], *, now_ms: int) -> None:
+        """Cuts each log to end at its offset, then stores the recovery points that moved back. Blocks for the disk.
+
+        Without the second step a crash would trust, unread, records written later in the place of those cut."""
+        dirs: dict[str, _Directory] = {}
+        for topic_partition, offset in offsets.items():
+            log = self._logs[topic_partition]
+            recovery_point = log.recovery_point
+            log.truncate_to(offset, now_ms=now_ms)
+            if log.recovery_point < recovery_point:
+                dirs[log.log_dir.path] = self._directory_of(log)
+        for directory in dirs.values():
+            self._checkpoint_of(directory).run()
+
+    def remove_files(self, deletion: PendingDeletion) -> None:
+        """Removes what a deletion left behind. Disk thread. Raises LogDirFailure."""
+        deletion.log_dir.check_online()
+        try:
+            for path in deletion.paths:
+                if path.endswith(DELETE_SUFFIX):
+                    self._disk.remove_tree(path)
+                else:
+                    self._disk.remove([path])
+        except OSError as error:
+            raise deletion.log_dir.failed(error, "deletion") from error
+
+    # Background work
+
+    def plan_flushes(self, *, now_ms: int) -> list[FlushJob]:
+        """Jobs for the logs that are due. Run each on a disk thread, then call `complete_flush` on the event loop."""
+        jobs = []
+        for log in self._online_logs():
+            try:
+                if log.flush_due(now_ms):
+                    jobs.append(log.plan_flush())
+            except BrokerError as error:
+                logger.error("flush=%s %s", log.topic_partition, error)
+        return jobs
+
+    def complete_flush(self, job: FlushJob) -> None:
+        log = self._logs.get(job.topic_partition)
+        if log is not None and log.log_dir is job.log_dir:
+            log.complete_flush(job)
+
+    def plan_checkpoints(self) -> list[CheckpointJob]:
+        """One job per online dir, every `log.flush.offset.checkpoint.interval.ms`."""
+        return [self._checkpoint_of(directory) for directory in self._online()]
+
+    def _checkpoint_of(self, directory: _Directory) -> CheckpointJob:
+        logs = self._logs_in(directory)
+        return CheckpointJob(
+            disk=self._disk,
+            log_dir=directory.log_dir,
+            recovery_points={log.topic_partition: log.recovery_point for log in logs},
+            # A start at a segment's beginning needs no row: the file name says it.
+            log_start_offsets={
+                log.topic_partition: log.log_start_offset
+                for log in logs
+                if log.log_start_offset > log.segment_base_offsets[0]
+            },
+            order=directory.checkpoint_order,
+            number=directory.checkpoint_order.next(),
+        )
+
+    def apply_retention(self, high_watermark: Callable[[TopicPartition], int], *, now_ms: int) -> list[PendingDeletion]:
+        """Drops expired segments of every log, every `log.retention.check.interval.ms`."""
+        deletions = []
+        for log in self._online_logs():
+            mark = high_watermark(log.topic_partition)
+            try:
+                deletion = log.apply_retention(now_ms=now_ms, high_watermark=mark)
+            except BrokerError as error:
+                logger.error("retention=%s %s", log.topic_partition, error)
+                continue
+            if deletion is not None:
+                deletions.append(deletion)
+        return deletions
+
+    # Log dirs
+
+    def offline_log_dirs(self) -> dict[str, str]:
+        """Path and reason of each dir that failed."""
+        dirs = (directory.log_dir for directory in self._directories)
+        return {log_dir.path: log_dir.failure for log_dir in dirs if log_dir.failure is not None}
+
+    def directory_ids(self) -> dict[str, uuid.UUID]:
+        """Path and id of each online dir, for the broker's registration."""
+        return {
+            directory.log_dir.path: directory.properties.directory_id
+            for directory in self._online()
+            if directory.properties is not None
+        }
+
+    def clean_shutdown_epoch(self) -> int | None:
+        """The broker epoch of the last orderly stop, None unless every dir says that there was one."""
+        epochs = {directory.clean_shutdown_epoch for directory in self._directories}
+        return epochs.pop() if len(epochs) == 1 else None
+
+    def describe_log_dirs(self) -> list[LogDirDescription]:
+        return [self._describe(directory) for directory in self._directories]
+
+    def _describe(self, directory: _Directory) -> LogDirDescription:
+        log_dir = directory.log_dir
+        total = usable = -1
+        if log_dir.failure is None:
+            try:
+                total, usable = self._disk.space(log_dir.path)
+            except OSError as error:
+                logger.error("%s", log_dir.failed(error, "describe"))
+        offline = log_dir.failure is not None
+        return LogDirDescription(
+            path=log_dir.path,
+            directory_id=directory.properties.directory_id if directory.properties else None,
+            error_code=ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.NONE,
+            total_bytes=total,
+            usable_bytes=usable,
+            replica_bytes={log.topic_partition: log.size_bytes for log in self._logs_in(directory) if not offline},
+        )
+
+    def _online(self) -> list[_Directory]:
+        return [directory for directory in self._directories if directory.log_dir.failure is None]
+
+    def _online_logs(self) -> Sequence[PartitionLog]:
+        return [log for log in self._logs.values() if log.log_dir.failure is None]
+
+    def _logs_in(self, directory: _Directory) -> list[PartitionLog]:
+        return [log for log in self._logs.values() if log.log_dir is directory.log_dir]
+
+    def _directory_of(self, log: PartitionLog) -> _Directory:
+        return next(directory for directory in self._directories if directory.log_dir is log.log_dir)
+
+    # Stopping
+
+    def close(self, *, broker_epoch: int) -> None:
+        """Makes everything durable, leaves the clean-shutdown marker in each dir that managed to, unlocks all dirs.
+
+        A dir that fails here is reported in the log and recovers at the next start."""
+        for directory in self._directories:
+            try:
+                if directory.log_dir.failure is None:
+                    self._close(directory, broker_epoch)
+            except KlammError as error:
+                logger.error("%s", error)
+            for log in self._logs_in(directory):
+                log.abandon()
+        self._logs.clear()
+        self._unlock()
+
+    def _close(self, directory: _Directory, broker_epoch: int) -> None:
+        for log in self._logs_in(directory):
+            log.close()
+        self._checkpoint_of(directory).run()
+        try:
+            write_clean_shutdown(self._disk, directory.log_dir.path, broker_epoch)
+        except OSError as error:
+            raise directory.log_dir.failed(error, "clean shutdown") from error
+
+    def _unlock(self) -> None:
+        for directory in self._directories:
+            if directory.lock is not None:
+                directory.lock.release()
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """The topic-partition a directory is named after, or None."""
+    found = _PARTITION_DIRECTORY.match(name)
+    return TopicPartition(found["topic"], int(found["partition"])) if found else None

@@ -1,0 +1,147 @@
+"""The offset index of one segment: from an offset to a position in its `.log` file at or before it.
+
+An entry is 8 bytes, big-endian (Kafka's `OffsetIndex`):
+
+    relative offset i32 | position i32
+
+It names the *last* offset of a batch and the position at which that batch starts; both grow strictly. There
+is about one entry per `index.interval.bytes` of log, so a lookup ends with a short forward scan.
+
+Entries live in two arrays in memory: bisect on them is several times faster than on a mapped file, costs no
+page fault, and a file that shrinks cannot raise SIGBUS. The size is bounded by `segment.index.bytes`;
+sealed segments keep theirs only while in use (`segment_pool.py`). What was appended since the last write to
+the file is `unwritten`: the tail of an index can always be had again from the log.
+"""
+
+from __future__ import annotations
+
+import operator
+import struct
+import sys
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+ENTRY_SIZE_BYTES = 8
+RELATIVE_OFFSET_MAX = 2**31 - 1
+
+
+class CorruptIndexError(Exception):
+    """An index does not fit its own format or its log; it is rebuilt from the log."""
+
+
+class IndexEntry(NamedTuple):
+    """The batch that ends with `offset` starts at `position`."""
+
+    offset: int
+    position: int
+
+
+def strictly_growing(values: list[int]) -> bool:
+    """Each value is larger than the one before it; at C speed, for an index may have a million entries."""
+    return all(map(operator.lt, values, values[1:]))
+
+
+class OffsetIndex:
+    """In-memory offset index. Invariants: both arrays have equal length and grow strictly; `written` <=
+    length."""
+
+    __slots__ = ("_entry_count_max", "_offsets", "_positions", "base_offset", "written_count")
+
+    def __init__(self, base_offset: int, max_bytes: int) -> None:
+        self.base_offset = base_offset
+        self._entry_count_max = max_bytes // ENTRY_SIZE_BYTES
+        self._offsets = array("I")
+        self._positions = array("I")
+        self.written_count = 0
+        """How many entries the file already has."""
+
+    @classmethod
+    def decode(cls, base_offset: int, max_bytes: int, data: bytes) -> OffsetIndex:
+        """From a file's content; trailing zero entries (a preallocated file) are not entries.
+
+        Raises CorruptIndexError if the size is not a multiple of an entry or the entries do not grow."""
+        index = cls(base_offset, max_bytes)
+        if len(data) % ENTRY_SIZE_BYTES:
+            raise CorruptIndexError(f"{len(data)} bytes are no multiple of {ENTRY_SIZE_BYTES}")
+        words = array("I")
+        words.frombytes(data)
+        if sys.byteorder == "little":
+            words.byteswap()
+        index._offsets, index._positions = words[0::2], words[1::2]
+        index._drop_padding()
+        index._check()
+        index.written_count = len(index)
+        return index
+
+    def _drop_padding(self) -> None:
+        # No batch starts at position 0 and is indexed: the first entry comes after the first interval.
+        count = len(self._positions)
+        while count and self._positions[count - 1] == 0:
+            count -= 1
+        del self._offsets[count:], self._positions[count:]
+
+    def _check(self) -> None:
+        for values in (self._offsets, self._positions):
+            listed = values.tolist()
+            if not strictly_growing(listed) or (listed and listed[-1] > RELATIVE_OFFSET_MAX):
+                raise CorruptIndexError("entries do not grow, or are negative")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._offsets) >= self._entry_count_max
+
+    @property
+    def last(self) -> IndexEntry:
+        """The last entry, or (base offset, 0)."""
+        return self._entry(len(self._offsets) - 1)
+
+    def _entry(self, slot: int) -> IndexEntry:
+        if slot < 0:
+            return IndexEntry(self.base_offset, 0)
+        return IndexEntry(self.base_offset + self._offsets[slot], self._positions[slot])
+
+    def entries(self) -> Iterator[IndexEntry]:
+        """All entries, in order."""
+        return (self._entry(slot) for slot in range(len(self._offsets)))
+
+    def append(self, offset: int, position: int) -> None:
+        """Adds an entry larger than all before it."""
+        assert not self.is_full, f"offset index of {self.base_offset} is full"
+        last = self.last
+        assert offset > last.offset or not self._offsets, f"offset {offset} after {last.offset}"
+        assert position > last.position, f"position {position} after {last.position}"
+        self._offsets.append(offset - self.base_offset)
+        self._positions.append(position)
+
+    def lookup(self, offset: int) -> IndexEntry:
+        """The entry with the largest offset <= `offset`, or (base offset, 0): a place to scan from."""
+        if offset < self.base_offset:
+            return self._entry(-1)
+        relative = min(offset - self.base_offset, RELATIVE_OFFSET_MAX)
+        return self._entry(bisect_right(self._offsets, relative) - 1)
+
+    def floor_position(self, position: int) -> int:
+        """The largest indexed batch start <= `position`, or 0."""
+        slot = bisect_right(self._positions, position) - 1
+        return self._positions[slot] if slot >= 0 else 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the entries whose offset is `offset` or larger."""
+        relative = offset - self.base_offset
+        keep = bisect_right(self._offsets, relative - 1) if relative > 0 else 0
+        del self._offsets[keep:], self._positions[keep:]
+        self.written_count = min(self.written_count, keep)
+
+    def unwritten(self) -> bytes:
+        """The encoded entries that are not in the file yet; they belong at `written_count * 8`."""
+        start = self.written_count
+        pairs = zip(self._offsets[start:], self._positions[start:], strict=True)
+        return b"".join(_ENTRY.pack(offset, position) for offset, position in pairs)
+
+
+_ENTRY = struct.Struct(">II")

@@ -1,0 +1,593 @@
+"""The log of one partition replica: an ordered list of segments, offsets, epochs. Kafka's `UnifiedLog`.
+
+Owns everything in its directory. What it does not own: the high watermark and who may read up to where (the
+replica tells it), and when background work runs (the shell calls, with the time as an argument).
+
+Invariants (`check_invariants`):
+- segments are in order of base offset and do not overlap; the last one is *active*, open, and alone appended to;
+- first base offset <= log_start_offset <= log_end_offset; recovery_point <= log_end_offset;
+- a call that raises DiskFull has changed nothing.
+
+Everything here runs on the event loop; there are no locks. What a disk thread does for a log it does with values
+handed out here: `FlushJob` (plan_flush, run, complete_flush) and `PendingDeletion`. Appending and reading go to the
+page cache and stay on the loop: handing a small write to a thread costs ten times the write.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicId, TopicPartition
+from klamm.records.header import BatchHeader, Buffer, iter_headers, validate_batch
+from klamm_broker.log.disk import Disk
+from klamm_broker.log.leader_epochs import LeaderEpochCache, LeaderEpochFile
+from klamm_broker.log.log_config import LogConfig, TimestampSource
+from klamm_broker.log.log_flush import FlushJob
+from klamm_broker.log.offset_index import CorruptIndexError
+from klamm_broker.log.record_set import (
+    AppendOrigin,
+    CheckedBatch,
+    RecordSet,
+    as_replicated,
+    check_produced,
+    with_offsets,
+)
+from klamm_broker.log.retention import SegmentSummary, expired_count
+from klamm_broker.log.segment import (
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    FileSlice,
+    Segment,
+    TimestampHit,
+    roll_jitter_ms,
+)
+from klamm_broker.log.segment_pool import SegmentPool
+from klamm_broker.log.storage_failure import LogDir, UnexpectedOffset
+from klamm_broker.log.time_index import NO_TIMESTAMP_MS
+
+DELETED_SUFFIX = ".deleted"
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class AppendResult(NamedTuple):
+    """Where a record set went."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """The time all its records were given, or -1 if they keep their own."""
+    log_start_offset: int
+
+
+class FetchData(NamedTuple):
+    """What a read found."""
+
+    records: bytes
+    """Whole batches, as on disk; the first holds the offset asked for. Empty at the end."""
+    log_start_offset: int
+    log_end_offset: int
+
+
+class LocatedRecords(NamedTuple):
+    """Where the records of a read lie; valid until the next call that changes the log."""
+
+    segment: Segment
+    part: FileSlice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingDeletion:
+    """Files that were renamed out of the way and are to be removed, on a disk thread, at `due_ms`."""
+
+    log_dir: LogDir
+    paths: tuple[str, ...]
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedLog:
+    """What loading a partition directory found (`log_loader.py`)."""
+
+    segments: list[Segment]
+    """In order, at least one; the last is open."""
+    epochs: LeaderEpochCache
+    epoch_file: LeaderEpochFile
+    log_start_offset: int
+    recovery_point: int
+
+
+class PartitionLog:
+    """See the module's docstring. Every call may raise LogDirFailure."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        log_dir: LogDir,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: TopicId | None,
+        config: LogConfig,
+        loaded: LoadedLog,
+        pool: SegmentPool,
+        rng: random.Random,
+    ) -> None:
+        self._disk = disk
+        self.log_dir = log_dir
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        """May be replaced at any time; segments that exist keep their index settings."""
+        self.epochs = loaded.epochs
+        self._epoch_file = loaded.epoch_file
+        self._pool = pool
+        self._rng = rng
+        self._segments = loaded.segments
+        self._bases = [segment.base_offset for segment in loaded.segments]
+        self._active = loaded.segments[-1]
+        self.log_start_offset = loaded.log_start_offset
+        self.recovery_point = loaded.recovery_point
+        """All records below are on disk, with the index entries and epochs that belong to them."""
+        self._generation = 0
+        self._files_created, self._files_synced = 1, 0
+        self._unflushed_since_ms: int | None = None
+        self._closed = False
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self._active.next_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the `.log` files."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def segment_base_offsets(self) -> tuple[int, ...]:
+        return tuple(self._bases)
+
+    def _check_usable(self) -> None:
+        self.log_dir.check_online()
+        if self._closed:
+            raise ErrorCode.KAFKA_STORAGE_ERROR.exception(f"the log of {self.topic_partition} is closed")
+
+    # Appending
+
+    def append_as_leader(
+        self,
+        records: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendResult:
+        """Checks a record set, gives it the next offsets and writes it with one system call.
+
+        `records` is not kept and not changed. Raises what `check_produced` raises, or DiskFull."""
+        self._check_usable()
+        batches = check_produced(records, self.config, now_ms=now_ms, origin=origin)
+        record_set = with_offsets(batches, self.log_end_offset, leader_epoch)
+        self._append(record_set, now_ms)
+        if leader_epoch != self.epochs.latest_epoch:
+            self.epochs.assign(leader_epoch, record_set.base_offset)
+        stamped = self.config.timestamp_source is TimestampSource.LOG_APPEND_TIME
+        return AppendResult(
+            record_set.base_offset,
+            record_set.last_offset,
+            now_ms if stamped else NO_TIMESTAMP_MS,
+            self.log_start_offset,
+        )
+
+    def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendResult:
+        """Appends what the leader sent, offsets and epochs as they are; more than one segment may be filled.
+
+        Offsets may have gaps (compaction) but go on from the log end offset, else UnexpectedOffset. Raises a
+        CorruptBatchError or DiskFull; batches before the one that failed may have been appended."""
+        self._check_usable()
+        batches = self._check_replicated(records)
+        for group in self._groups(batches):
+            self._append(as_replicated(group), now_ms)
+            for header, _ in group:
+                if header.partition_leader_epoch > self.epochs.latest_epoch:
+                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        first, last = batches[0].header, batches[-1].header
+        return AppendResult(first.base_offset, last.last_offset, NO_TIMESTAMP_MS, self.log_start_offset)
+
+    def _check_replicated(self, records: Buffer) -> list[CheckedBatch]:
+        view = memoryview(records)
+        batches: list[CheckedBatch] = []
+        expected = self.log_end_offset
+        for position, _ in iter_headers(view):
+            header = validate_batch(view, position, allow_gaps=True)
+            if header.base_offset < expected:
+                raise UnexpectedOffset(
+                    f"{self.topic_partition}: batch of offset {header.base_offset}; expected {expected} or later"
+                )
+            expected = header.next_offset
+            batches.append(CheckedBatch(header, view[position : position + header.size_bytes]))
+        if not batches:
+            raise UnexpectedOffset(f"{self.topic_partition}: an empty record set")
+        return batches
+
+    def _groups(self, batches: list[CheckedBatch]) -> Iterator[list[CheckedBatch]]:
+        """Runs of batches that fit one segment; a batch larger than `segment.bytes` has one to itself."""
+        group: list[CheckedBatch] = []
+        size = 0
+        for batch in batches:
+            if group and size + batch.header.size_bytes > self.config.segment_bytes:
+                yield group
+                group, size = [], 0
+            group.append(batch)
+            size += batch.header.size_bytes
+        yield group
+
+    def _append(self, record_set: RecordSet, now_ms: int) -> None:
+        try:
+            if self._active.should_roll(
+                append_bytes=record_set.size_bytes,
+                last_offset=record_set.last_offset,
+                max_timestamp_ms=record_set.max_timestamp_ms,
+                now_ms=now_ms,
+                config=self.config,
+            ):
+                self._roll(record_set.base_offset, now_ms)
+            self._active.append(record_set.buffers, record_set.batches, record_set.size_bytes)
+        except OSError as error:
+            raise self.log_dir.failed(error, f"append to {self.topic_partition}") from error
+        if self._unflushed_since_ms is None:
+            self._unflushed_since_ms = now_ms
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
+
+    def _roll(self, base_offset: int, now_ms: int) -> None:
+        """Seals the active segment and begins one at `base_offset`; one without records is replaced."""
+        sealed = self._active
+        sealed.seal()
+        self._begin_segment(base_offset, now_ms)
+        self._pool.use(sealed)
+        if not sealed.size_bytes:
+            self._delete_segments(len(self._segments) - 2, len(self._segments) - 1)
+
+    def _begin_segment(self, base_offset: int, now_ms: int) -> None:
+        segment = Segment(
+            self._disk,
+            self.directory,
+            base_offset,
+            config=self.config,
+            created_ms=now_ms,
+            roll_jitter_ms=roll_jitter_ms(self.config, self._rng),
+        )
+        segment.create()
+        self._segments.append(segment)
+        self._bases.append(base_offset)
+        self._active = segment
+        self._files_created += 1
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, max_offset: int | None = None, min_one: bool = True) -> FetchData:
+        """Batches from the one that holds `offset` on, up to `max_bytes` and below `max_offset` (default: all).
+
+        With `min_one` a first batch larger than `max_bytes` is given whole (KIP-74). Raises the exception of
+        OFFSET_OUT_OF_RANGE, or a CorruptBatchError where the log is damaged."""
+        located = self.locate(offset, max_bytes, max_offset=max_offset, min_one=min_one)
+        if located is None or not located.part.size_bytes:
+            return FetchData(b"", self.log_start_offset, self.log_end_offset)
+        records = self._reading(lambda: located.segment.read(located.part))
+        return FetchData(records, self.log_start_offset, self.log_end_offset)
+
+    def locate(
+        self, offset: int, max_bytes: int, *, max_offset: int | None = None, min_one: bool = True
+    ) -> LocatedRecords | None:
+        """As `read`, but where the records are instead of the records; None if there are none to read yet."""
+        self._check_usable()
+        self._check_in_range(offset)
+        end_offset = self.log_end_offset if max_offset is None else min(max_offset, self.log_end_offset)
+        if offset >= end_offset:
+            return None
+        for slot in range(self._slot_of(offset), len(self._segments)):
+            part = self._in_segment(slot, lambda s: self._locate_in(s, offset, max_bytes, end_offset, min_one))
+            if part is not None:
+                return LocatedRecords(self._segments[slot], part)
+        return None
+
+    def _check_in_range(self, offset: int) -> None:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(
+                f"{self.topic_partition}: offset {offset}; the log has {self.log_start_offset} to {self.log_end_offset}"
+            )
+
+    def _slot_of(self, offset: int) -> int:
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def _locate_in(
+        self, segment: Segment, offset: int, max_bytes: int, end_offset: int, min_one: bool
+    ) -> FileSlice | None:
+        end_position = segment.size_bytes
+        if end_offset < self._end_offset_of(segment):
+            limit = segment.find_batch(end_offset)
+            end_position = end_position if limit is None else limit[0]
+        return segment.locate(offset, max_bytes, end_position, min_one=min_one)
+
+    def _end_offset_of(self, segment: Segment) -> int:
+        if segment is self._active:
+            return segment.next_offset
+        return self._bases[bisect_right(self._bases, segment.base_offset)]
+
+    def _in_segment(self, slot: int, look: Callable[[Segment], T]) -> T:
+        """Looks something up in a segment, rebuilding its indexes once if they turn out not to fit the log."""
+
+        def attempt() -> T:
+            segment = self._opened(self._segments[slot])
+            try:
+                return look(segment)
+            except CorruptIndexError as error:
+                logger.warning("segment=%s index=rebuilt reason=%s", segment.path(), error)
+                segment.rebuild_indexes()
+                return look(segment)
+
+        return self._reading(attempt)
+
+    def _opened(self, segment: Segment) -> Segment:
+        return segment if segment is self._active else self._pool.use(segment)
+
+    def _reading(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except OSError as error:
+            raise self.log_dir.failed(error, f"read of {self.topic_partition}") from error
+
+    def headers(self, offset: int) -> Iterator[BatchHeader]:
+        """Headers of the batches from the one that holds `offset` on, e.g. to rebuild producer state.
+
+        The log must not change while this is consumed. Raises as `read`."""
+        self._check_usable()
+        self._check_in_range(offset)
+        for slot in range(self._slot_of(offset), len(self._segments)):
+            yield from self._in_segment(
+                slot, lambda s: [header for _, header in s.headers() if header.last_offset >= offset]
+            )
+
+    # Offsets by time
+
+    def find_timestamp(self, timestamp_ms: int) -> TimestampHit | None:
+        """The first record from the log start on with this timestamp or a later one."""
+        self._check_usable()
+        for slot in range(self._slot_of(self.log_start_offset), len(self._segments)):
+            if self._segments[slot].largest.timestamp_ms < timestamp_ms:
+                continue
+            hit = self._in_segment(slot, lambda s: s.find_timestamp(timestamp_ms, self.log_start_offset))
+            if hit is not None:
+                return hit
+        return None
+
+    def find_max_timestamp(self) -> TimestampHit | None:
+        """The first record that has the largest timestamp of the log (KIP-734); None for a log without any."""
+        self._check_usable()
+        first = self._slot_of(self.log_start_offset)
+        slot = max(range(first, len(self._segments)), key=lambda i: self._segments[i].largest.timestamp_ms)
+        timestamp_ms = self._segments[slot].largest.timestamp_ms
+        if timestamp_ms == NO_TIMESTAMP_MS:
+            return None
+        return self._in_segment(slot, lambda s: s.find_timestamp(timestamp_ms, self.log_start_offset))
+
+    def earliest(self) -> TimestampHit:
+        """The log start offset with its epoch (-1 if unknown); it has no timestamp."""
+        epoch = self.epochs.epoch_for_offset(self.log_start_offset)
+        return TimestampHit(NO_TIMESTAMP_MS, self.log_start_offset, epoch)
+
+    # Removing from the start
+
+    def advance_log_start(self, offset: int, *, high_watermark: int) -> bool:
+        """DeleteRecords: records below `offset` are no longer served; their files go with the next retention pass.
+
+        False if the log starts there or later already. Raises the exception of OFFSET_OUT_OF_RANGE above the
+        high watermark: what is not replicated must not be deleted."""
+        self._check_usable()
+        if offset > high_watermark:
+            raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(
+                f"{self.topic_partition}: cannot delete up to {offset}; the high watermark is {high_watermark}"
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self._start_at(offset)
+        return True
+
+    def apply_retention(self, *, now_ms: int, high_watermark: int) -> PendingDeletion | None:
+        """Drops the oldest segments that expired; their files are renamed now and to be removed when due."""
+        self._check_usable()
+        count = expired_count(
+            [self._summary(segment) for segment in self._segments],
+            self.config,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            high_watermark=high_watermark,
+        )
+        if not count:
+            return None
+        try:
+            if count == len(self._segments):
+                self._roll(self.log_end_offset, now_ms)
+            paths = self._rename_deleted(self._segments[:count])
+            self._forget_segments(0, count)
+        except OSError as error:
+            raise self.log_dir.failed(error, f"retention of {self.topic_partition}") from error
+        self._start_at(max(self.log_start_offset, self._bases[0]))
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        return PendingDeletion(log_dir=self.log_dir, paths=paths, due_ms=due_ms)
+
+    def _summary(self, segment: Segment) -> SegmentSummary:
+        largest_ms = segment.largest.timestamp_ms
+        if largest_ms < 0:
+            largest_ms = self._reading(lambda: self._disk.modified_ms(segment.path()))
+        return SegmentSummary(self._end_offset_of(segment), segment.size_bytes, largest_ms)
+
+    def _start_at(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
+
+    def _rename_deleted(self, segments: list[Segment]) -> tuple[str, ...]:
+        """Oldest first, so that a crash in between leaves a log without a gap."""
+        paths = []
+        for segment in segments:
+            for path in segment.paths:
+                self._disk.replace(path, path + DELETED_SUFFIX)
+                paths.append(path + DELETED_SUFFIX)
+        return tuple(paths)
+
+    def _forget_segments(self, start: int, end: int) -> list[Segment]:
+        gone = self._segments[start:end]
+        del self._segments[start:end], self._bases[start:end]
+        for segment in gone:
+            self._pool.forget(segment)
+            segment.release()
+        return gone
+
+    def _delete_segments(self, start: int, end: int) -> None:
+        """Newest first, so that a crash in between leaves a log without a gap."""
+        for segment in reversed(self._forget_segments(start, end)):
+            self._disk.remove(segment.paths)
+
+    # Truncating
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> bool:
+        """Cuts the records at and above `offset`; False if the log ends there or before.
+
+        When the recovery point moved back, the caller writes the recovery-point checkpoint before it appends again
+        (`LogManager.truncate`): else a crash could trust records that took the place of those."""
+        self._check_usable()
+        if offset >= self.log_end_offset:
+            return False
+        if offset < self._bases[0]:
+            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
+            return True
+        try:
+            self._delete_segments(bisect_right(self._bases, offset), len(self._segments))
+            self._activate_last()
+            self._active.truncate_to(offset)
+            self._truncated()
+        except OSError as error:
+            raise self.log_dir.failed(error, f"truncation of {self.topic_partition}") from error
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
+        """Drops everything; the next record gets `offset`. For a follower whose log the leader no longer covers."""
+        self._check_usable()
+        try:
+            self._delete_segments(0, len(self._segments))
+            self._begin_segment(offset, now_ms)
+            self.epochs.clear()
+            self.log_start_offset = offset
+            self._truncated()
+        except OSError as error:
+            raise self.log_dir.failed(error, f"truncation of {self.topic_partition}") from error
+
+    def _activate_last(self) -> None:
+        """The last segment is the one appended to from now on, and no longer the pool's to close."""
+        self._active = self._segments[-1]
+        self._pool.use(self._active)
+        self._pool.forget(self._active)
+
+    def _truncated(self) -> None:
+        self._generation += 1
+        end_offset = self.log_end_offset
+        self.epochs.truncate_from_end(end_offset)
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self._write_epochs()
+
+    def _write_epochs(self) -> None:
+        self._epoch_file.write(self.epochs.version, self.epochs.entries)
+
+    # Flushing and closing
+
+    def flush_due(self, now_ms: int) -> bool:
+        """Whether a sealed segment or `flush.ms` waits for a flush."""
+        if self.recovery_point < self._active.base_offset:
+            return True
+        since_ms = self._unflushed_since_ms
+        return since_ms is not None and now_ms - since_ms >= self.config.flush_ms
+
+    def plan_flush(self) -> FlushJob:
+        """Step 1 of a flush (`log_flush.py`), up to the current log end. Raises DiskFull."""
+        self._check_usable()
+        first = self._slot_of(self.recovery_point)
+        fds: list[int] = []
+        try:
+            self._active.write_indexes()
+            for segment in self._segments[first:]:
+                fds.append(self._opened(segment).dup_for_flush())
+        except OSError as error:
+            for fd in fds:
+                self._disk.close(fd)
+            raise self.log_dir.failed(error, f"flush of {self.topic_partition}") from error
+        suffixes = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        paths = tuple(segment.path(suffix) for segment in self._segments[first:] for suffix in suffixes)
+        self._unflushed_since_ms = None
+        return FlushJob(
+            disk=self._disk,
+            log_dir=self.log_dir,
+            topic_partition=self.topic_partition,
+            end_offset=self.log_end_offset,
+            generation=self._generation,
+            log_fds=tuple(fds),
+            index_paths=paths,
+            directory=self.directory if self._files_created > self._files_synced else None,
+            files_created=self._files_created,
+            epoch_file=self._epoch_file,
+            epoch_version=self.epochs.version,
+            epochs=self.epochs.entries,
+        )
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """Step 3 of a flush, after `job.run()` returned."""
+        if job.generation != self._generation:
+            return  # some of what was synced is gone, and other records may have its offsets
+        self.recovery_point = max(self.recovery_point, job.end_offset)
+        self._files_synced = job.files_created
+
+    def flush(self) -> None:
+        """All three steps here and now: blocks for the disk. Raises DiskFull."""
+        job = self.plan_flush()
+        job.run()
+        self.complete_flush(job)
+
+    def close(self) -> None:
+        """Makes everything durable and gives the files back; the log is of no use afterwards."""
+        self._check_usable()
+        try:
+            self._active.seal()
+        except OSError as error:
+            raise self.log_dir.failed(error, f"close of {self.topic_partition}") from error
+        self.flush()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Gives the files back without writing: the disk failed, or the log is being deleted."""
+        self._closed = True
+        for segment in self._segments:
+            self._pool.forget(segment)
+            segment.release()
+
+    def check_invariants(self) -> None:
+        """Asserts what the module's docstring states; costs a scan of every segment."""
+        assert self._bases == [segment.base_offset for segment in self._segments]
+        assert self._active is self._segments[-1]
+        assert self._bases[0] <= self.log_start_offset <= self.log_end_offset, (self._bases, self.log_end_offset)
+        assert self.recovery_point <= self.log_end_offset, (self.recovery_point, self.log_end_offset)
+        self.epochs.check_invariants()
+        for segment in self._segments:
+            self._opened(segment).check_invariants()
+        for before, after in zip(self._segments, self._segments[1:], strict=False):
+            assert before.next_offset <= after.base_offset, (before.next_offset, after.base_offset)

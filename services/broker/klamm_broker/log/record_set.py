@@ -1,0 +1,181 @@
+"""What a record set must be before a leader appends it, and the same set with its offsets.
+
+A record set is the batches of one produce request for one partition, or of one replica fetch. Checks look at batch
+headers and the checksum, once; records are decoded only where a config demands it: another `compression.type`, or a
+bounded `message.timestamp.before.max.ms`. Pure: bytes in, buffers out. Follows Kafka's `LogValidator`, less its look at
+each record of a batch that is stored as it came.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from klamm.errors import ErrorCode
+from klamm.records.compression import CompressionType
+from klamm.records.decoder import decode_batch
+from klamm.records.encoder import encode_batch
+from klamm.records.header import (
+    PREFIX_SIZE_BYTES,
+    BatchHeader,
+    Buffer,
+    TimestampType,
+    offset_prefix,
+    read_header,
+    set_log_append_time,
+    validate_batch,
+)
+from klamm_broker.log.log_config import NO_LIMIT_MS, LogConfig, TimestampSource
+from klamm_broker.log.segment import AppendedBatch
+
+
+class AppendOrigin(enum.Enum):
+    """Who wrote the records; only coordinators may write control batches."""
+
+    CLIENT = enum.auto()
+    COORDINATOR = enum.auto()
+
+
+class CheckedBatch(NamedTuple):
+    """A batch that passed: its header and all of its bytes."""
+
+    header: BatchHeader
+    data: Buffer
+
+
+class RecordSet(NamedTuple):
+    """Ready for `Segment.append`."""
+
+    buffers: list[Buffer]
+    batches: list[AppendedBatch]
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    """The largest of the set; -1 if no record has a timestamp."""
+
+
+def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: AppendOrigin) -> list[CheckedBatch]:
+    """The batches of `records`, re-compressed or stamped where the config says so.
+
+    Raises a CorruptBatchError, or the exception of INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or
+    RECORD_LIST_TOO_LARGE."""
+    view = memoryview(records)
+    checked: list[CheckedBatch] = []
+    position = 0
+    while position < len(view):
+        header = validate_batch(view, position)
+        end = position + header.size_bytes
+        _check_header(header, config, now_ms, origin)
+        batch = _rewritten(CheckedBatch(header, view[position:end]), config, now_ms)
+        if batch.header.size_bytes > config.max_message_bytes:
+            raise ErrorCode.MESSAGE_TOO_LARGE.exception(
+                f"batch of {batch.header.size_bytes} bytes; max.message.bytes is {config.max_message_bytes}"
+            )
+        checked.append(batch)
+        position = end
+    if not checked:
+        raise ErrorCode.INVALID_RECORD.exception("the record set is empty")
+    if (size := sum(len(batch.data) for batch in checked)) > config.segment_bytes:
+        raise ErrorCode.RECORD_LIST_TOO_LARGE.exception(
+            f"record set of {size} bytes; segment.bytes is {config.segment_bytes}"
+        )
+    return checked
+
+
+def _check_header(header: BatchHeader, config: LogConfig, now_ms: int, origin: AppendOrigin) -> None:
+    if header.is_control and origin is AppendOrigin.CLIENT:
+        raise ErrorCode.INVALID_RECORD.exception("clients may not write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0 and not header.is_control:
+        raise ErrorCode.INVALID_RECORD.exception(
+            f"batch of producer {header.producer_id} has sequence {header.base_sequence}; expected 0 or more"
+        )
+    if config.timestamp_source is not TimestampSource.CREATE_TIME or origin is not AppendOrigin.CLIENT:
+        return
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        raise ErrorCode.INVALID_TIMESTAMP.exception("a producer may not set the type LogAppendTime")
+    if header.max_timestamp_ms - now_ms > config.timestamp_after_max_ms:
+        raise ErrorCode.INVALID_TIMESTAMP.exception(
+            f"timestamp {header.max_timestamp_ms} is more than message.timestamp.after.max.ms="
+            f"{config.timestamp_after_max_ms} after the broker's {now_ms}"
+        )
+
+
+def _rewritten(batch: CheckedBatch, config: LogConfig, now_ms: int) -> CheckedBatch:
+    """The batch as it is to be stored; the same object in the usual case."""
+    header = batch.header
+    create_time = config.timestamp_source is TimestampSource.CREATE_TIME
+    if create_time and config.timestamp_before_max_ms != NO_LIMIT_MS and not header.is_control:
+        _check_not_too_old(batch, config.timestamp_before_max_ms, now_ms)
+    if config.compression_type != "producer" and not header.is_control:
+        wanted = compression_of(config.compression_type)
+        if header.compression is not wanted:
+            batch = recompress(batch, wanted)
+    if create_time:
+        return batch
+    stamped = bytearray(batch.data)
+    set_log_append_time(stamped, now_ms)
+    return CheckedBatch(read_header(stamped), stamped)
+
+
+def _check_not_too_old(batch: CheckedBatch, before_max_ms: int, now_ms: int) -> None:
+    timestamps = (record.timestamp_ms for record in decode_batch(batch.data, check_crc=False))
+    oldest = min((timestamp for timestamp in timestamps if timestamp >= 0), default=now_ms)
+    if now_ms - oldest > before_max_ms:
+        raise ErrorCode.INVALID_TIMESTAMP.exception(
+            f"timestamp {oldest} is more than message.timestamp.before.max.ms={before_max_ms} "
+            f"before the broker's {now_ms}"
+        )
+
+
+def compression_of(compression_type: str) -> CompressionType:
+    """The codec a topic's `compression.type` other than `producer` asks for."""
+    if compression_type == "uncompressed":
+        return CompressionType.NONE
+    return CompressionType.from_name(compression_type)
+
+
+def recompress(batch: CheckedBatch, compression: CompressionType) -> CheckedBatch:
+    """The same records and producer fields under another codec. Raises a CorruptBatchError."""
+    header = batch.header
+    records = decode_batch(batch.data, check_crc=False)
+    data = encode_batch(
+        [(record.timestamp_ms, record.key, record.value, record.headers) for record in records],
+        base_offset=header.base_offset,
+        partition_leader_epoch=header.partition_leader_epoch,
+        compression=compression,
+        timestamp_type=header.timestamp_type,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+    )
+    return CheckedBatch(read_header(data), data)
+
+
+def with_offsets(batches: Sequence[CheckedBatch], base_offset: int, leader_epoch: int) -> RecordSet:
+    """The set as a leader stores it: offsets from `base_offset` on, its epoch in every batch. Copies no records."""
+    buffers: list[Buffer] = []
+    appended: list[AppendedBatch] = []
+    offset, size_bytes, max_timestamp_ms = base_offset, 0, -1
+    for header, data in batches:
+        buffers.append(offset_prefix(offset, header.batch_length, leader_epoch))
+        buffers.append(memoryview(data)[PREFIX_SIZE_BYTES:])
+        offset += header.last_offset_delta + 1
+        appended.append(AppendedBatch(offset - 1, header.max_timestamp_ms, len(data)))
+        size_bytes += len(data)
+        max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp_ms)
+    return RecordSet(buffers, appended, size_bytes, base_offset, offset - 1, max_timestamp_ms)
+
+
+def as_replicated(batches: Sequence[CheckedBatch]) -> RecordSet:
+    """The set as a follower stores it: exactly as the leader sent it."""
+    return RecordSet(
+        buffers=[batch.data for batch in batches],
+        batches=[AppendedBatch(header.last_offset, header.max_timestamp_ms, len(data)) for header, data in batches],
+        size_bytes=sum(len(batch.data) for batch in batches),
+        base_offset=batches[0].header.base_offset,
+        last_offset=batches[-1].header.last_offset,
+        max_timestamp_ms=max(batch.header.max_timestamp_ms for batch in batches),
+    )
