@@ -1,0 +1,344 @@
+"""The configs a broker understands: Kafka's names and defaults, and the few of our own.
+
+Those that stand in for a topic config (topic_configs.SYNONYMS) are made from it, and can be changed at run time:
+the defaults of topics are looked up again whenever the metadata changes. Everything else is read at the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from klamm_server.config_def import (
+    LONG_MAX,
+    REQUIRED,
+    ConfigDef,
+    ConfigType,
+    ConfigValue,
+    Required,
+    Validator,
+    at_least,
+    between,
+    one_of,
+)
+from klamm_server.topic_configs import DAY_MS, MIB, SYNONYMS, TOPIC_CONFIGS
+
+_BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
+_STRING, _LIST = ConfigType.STRING, ConfigType.LIST
+
+_UNSET_WHEN_IN_OTHER_UNITS = frozenset(
+    {"log.roll.ms", "log.roll.jitter.ms", "log.retention.ms", "log.flush.interval.ms"}
+)
+"""First synonyms that have a second one: only that one has a default, or it would never be looked at."""
+
+
+def _default_of_topics(topic_config: str) -> ConfigDef:
+    name = SYNONYMS[topic_config][0].name
+    definition = TOPIC_CONFIGS[topic_config]
+    if name == topic_config:
+        return definition
+    return replace(
+        definition,
+        name=name,
+        default=None if name in _UNSET_WHEN_IN_OTHER_UNITS else definition.default,
+        documentation=f"For topics that do not set {topic_config}: {definition.documentation}",
+    )
+
+
+def _broker(
+    name: str,
+    type_: ConfigType,
+    default: ConfigValue | Required,
+    validator: Validator | None,
+    documentation: str,
+) -> ConfigDef:
+    return ConfigDef(name=name, type=type_, default=default, validator=validator, documentation=documentation)
+
+
+_LIMIT_OR_NONE = Validator(
+    expected="-1 or at least 1", accepts=lambda value: isinstance(value, int) and (value == -1 or value >= 1)
+)
+
+_OWN = [
+    # the process
+    _broker(
+        "node.id",
+        _INT,
+        REQUIRED,
+        at_least(0),
+        "The id of this server, unique among the servers of its kind.",
+    ),
+    _broker(
+        "listeners",
+        _LIST,
+        # Kafka listens on every interface; a server without authentication does not, unless it is told to.
+        ("GRPC://localhost:9094",),
+        None,
+        "Where the server listens, as NAME://host:port; an empty host is every interface.",
+    ),
+    _broker(
+        "advertised.listeners",
+        _LIST,
+        None,
+        None,
+        "What clients and other servers dial, as NAME://host:port, when that is not what listeners says.",
+    ),
+    _broker("broker.rack", _STRING, None, None, "Where the broker stands; replicas are spread over racks."),
+    _broker(
+        "controller.quorum.bootstrap.servers",
+        _LIST,
+        ("localhost:9093",),
+        None,
+        "Controllers to ask first, as host:port.",
+    ),
+    _broker(
+        "broker.heartbeat.interval.ms",
+        _INT,
+        2_000,
+        at_least(1),
+        "How often a server tells the controller that it is alive.",
+    ),
+    _broker(
+        "broker.session.timeout.ms",
+        _INT,
+        9_000,
+        at_least(1),
+        "A server that the controller has not heard of for this long is fenced.",
+    ),
+    _broker(
+        "initial.broker.registration.timeout.ms",
+        _INT,
+        60_000,
+        at_least(1),
+        "How long a starting server tries to register before it gives up and exits.",
+    ),
+    _broker(
+        "controlled.shutdown.enable",
+        _BOOLEAN,
+        True,
+        None,
+        "Whether a broker that stops hands over its leaderships first.",
+    ),
+    _broker(
+        "socket.request.max.bytes",
+        _INT,
+        100 * MIB,
+        at_least(1),
+        "The largest request that is accepted.",
+    ),
+    # topics
+    _broker("num.partitions", _INT, 1, at_least(1), "Partitions of a topic that is created without saying how many."),
+    _broker(
+        "default.replication.factor",
+        _INT,
+        1,
+        at_least(1),
+        "Replicas of a topic that is created without saying how many.",
+    ),
+    _broker(
+        "auto.create.topics.enable",
+        _BOOLEAN,
+        True,
+        None,
+        "Whether a client that asks for an unknown topic by name may have it created.",
+    ),
+    _broker("delete.topic.enable", _BOOLEAN, True, None, "Whether topics can be deleted."),
+    _broker(
+        "offsets.topic.num.partitions",
+        _INT,
+        50,
+        at_least(1),
+        "Shards of the consumer groups; must not change once __consumer_offsets exists.",
+    ),
+    _broker(
+        "offsets.topic.replication.factor",
+        _INT,
+        3,
+        at_least(1),
+        "Replicas of __consumer_offsets; it cannot be created while fewer brokers are alive.",
+    ),
+    _broker("offsets.topic.segment.bytes", _INT, 100 * MIB, at_least(1), "segment.bytes of __consumer_offsets."),
+    # the log
+    _broker(
+        "log.dir",
+        _LIST,
+        # Kafka's /tmp/kafka-logs is emptied by a reboot.
+        ("klamm-data/broker",),
+        None,
+        "The directory of the log when log.dirs is not set.",
+    ),
+    _broker("log.dirs", _LIST, None, None, "The directories of the log; partitions are spread over them."),
+    _broker(
+        "log.retention.minutes",
+        _INT,
+        None,
+        _LIMIT_OR_NONE,
+        "retention.ms in minutes, for topics, when log.retention.ms is not set.",
+    ),
+    _broker(
+        "log.retention.hours",
+        _INT,
+        7 * 24,
+        _LIMIT_OR_NONE,
+        "retention.ms in hours, for topics, when log.retention.minutes is not set either.",
+    ),
+    _broker(
+        "log.roll.hours",
+        _INT,
+        7 * 24,
+        at_least(1),
+        "segment.ms in hours, for topics, when log.roll.ms is not set.",
+    ),
+    _broker(
+        "log.roll.jitter.hours",
+        _INT,
+        0,
+        at_least(0),
+        "segment.jitter.ms in hours, for topics, when log.roll.jitter.ms is not set.",
+    ),
+    _broker(
+        "log.flush.scheduler.interval.ms",
+        _LONG,
+        LONG_MAX,
+        at_least(0),
+        "How often it is checked what flush.ms asks to be fsynced, and its default.",
+    ),
+    _broker(
+        "log.retention.check.interval.ms",
+        _LONG,
+        5 * 60_000,
+        at_least(1),
+        "How often it is checked which segments retention drops.",
+    ),
+    _broker(
+        "log.flush.offset.checkpoint.interval.ms",
+        _INT,
+        60_000,
+        at_least(0),
+        "How often the recovery points are written: what lies behind them is not scanned after a crash.",
+    ),
+    _broker(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        _INT,
+        60_000,
+        at_least(0),
+        "How often the log start offsets are written.",
+    ),
+    _broker(
+        "num.recovery.threads.per.data.dir",
+        _INT,
+        2,
+        at_least(1),
+        "How many logs of one directory are recovered at the same time.",
+    ),
+    _broker(
+        "log.dir.failure.timeout.ms",
+        _LONG,
+        30_000,
+        at_least(1),
+        "A broker that cannot tell the controller of a failed directory for this long stops.",
+    ),
+    _broker("log.cleaner.enable", _BOOLEAN, True, None, "Whether logs are compacted at all."),
+    _broker(
+        "producer.id.expiration.ms",
+        _INT,
+        DAY_MS,
+        at_least(1),
+        "How long the sequence numbers of a producer that sends nothing are remembered.",
+    ),
+    # serving
+    _broker(
+        "fetch.max.bytes",
+        _INT,
+        55 * MIB,
+        at_least(1_024),
+        "The most that one fetch returns, whatever the client asks for.",
+    ),
+    # replication
+    _broker(
+        "replica.lag.time.max.ms",
+        _LONG,
+        30_000,
+        at_least(1),
+        "A follower that has not caught up for this long leaves the in-sync set.",
+    ),
+    _broker("num.replica.fetchers", _INT, 1, at_least(1), "Fetches at a time from each leading broker."),
+    _broker(
+        "replica.fetch.max.bytes",
+        _INT,
+        MIB,
+        at_least(0),
+        "The most that a follower asks for of one partition; a larger batch still comes alone.",
+    ),
+    _broker("replica.fetch.min.bytes", _INT, 1, at_least(0), "The least that a follower's fetch waits for."),
+    _broker(
+        "replica.fetch.wait.max.ms",
+        _INT,
+        500,
+        at_least(0),
+        "How long a follower's fetch waits for new records; less than replica.lag.time.max.ms.",
+    ),
+    _broker(
+        "replica.fetch.backoff.ms",
+        _INT,
+        1_000,
+        at_least(0),
+        "How long a partition is left alone after a fetch of it failed.",
+    ),
+    _broker(
+        "replica.fetch.response.max.bytes",
+        _INT,
+        10 * MIB,
+        at_least(0),
+        "The most that a follower asks for in one fetch.",
+    ),
+    _broker(
+        "replica.high.watermark.checkpoint.interval.ms",
+        _LONG,
+        5_000,
+        at_least(1),
+        "How often the high watermarks are written to disk.",
+    ),
+    _broker(
+        "auto.leader.rebalance.enable",
+        _BOOLEAN,
+        True,
+        None,
+        "Whether leadership goes back to preferred leaders by itself.",
+    ),
+    _broker(
+        "leader.imbalance.check.interval.seconds",
+        _LONG,
+        300,
+        at_least(1),
+        "How often it is checked whether leadership must go back.",
+    ),
+    # our own
+    _broker(
+        "max.concurrent.rpcs",
+        _INT,
+        20_000,
+        at_least(1),
+        "Calls that a server works on or keeps waiting at once; one more is refused.",
+    ),
+    _broker(
+        "shutdown.grace.ms",
+        _INT,
+        5_000,
+        at_least(0),
+        "How long calls under way may go on when the process is asked to stop.",
+    ),
+    _broker("metrics.port", _INT, 0, between(0, 65_535), "Port of the Prometheus endpoint /metrics; 0: none."),
+    _broker(
+        "log.level",
+        _STRING,
+        "INFO",
+        one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+        "The least severe messages that are logged.",
+    ),
+]
+
+BROKER_CONFIGS: Mapping[str, ConfigDef] = {
+    **{synonyms[0].name: _default_of_topics(name) for name, synonyms in SYNONYMS.items()},
+    **{definition.name: definition for definition in _OWN},
+}

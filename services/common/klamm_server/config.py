@@ -1,0 +1,203 @@
+"""The configuration of a service process: a frozen dataclass whose fields carry Kafka's dotted names.
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class BrokerConfig(ServiceConfig):
+        replica_lag_time_max_ms: int = setting(BROKER_CONFIGS["replica.lag.time.max.ms"])
+
+`load` makes one from text, as properties files have it. Unknown names are refused, values are parsed by their
+ConfigDef, rules over several fields are `validate`'s. All of it raises ConfigError with one line that says which
+name, which value, what was expected.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from klamm.errors import ConfigError
+from klamm_server.broker_configs import BROKER_CONFIGS
+from klamm_server.config_def import ConfigDef, Required, render
+
+log = logging.getLogger(__name__)
+
+HIDDEN = "[hidden]"
+"""Shown instead of a sensitive value."""
+
+PORT_MAX = 65_535
+_EVERY_INTERFACE = frozenset({"", "0.0.0.0", "[::]"})
+
+
+class Listener(NamedTuple):
+    """One entry of `listeners`: `GRPC://0.0.0.0:9094` is ("GRPC", "0.0.0.0", 9094)."""
+
+    name: str
+    host: str
+    port: int
+
+
+def setting(definition: ConfigDef) -> Any:
+    """A dataclass field for a config; the field is required when the config is."""
+    metadata = {"config": definition}
+    if isinstance(definition.default, Required):
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(default=definition.default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceConfig:
+    """What every service understands.
+
+    A subclass adds fields and, in `ALSO_KNOWN`, names that are legal without having one: they are kept as text
+    in `originals`, like everything that was set explicitly."""
+
+    ALSO_KNOWN: ClassVar[Mapping[str, ConfigDef]] = {}
+
+    node_id: int = setting(BROKER_CONFIGS["node.id"])
+    listeners: tuple[str, ...] = setting(BROKER_CONFIGS["listeners"])
+    advertised_listeners: tuple[str, ...] | None = setting(BROKER_CONFIGS["advertised.listeners"])
+    socket_request_max_bytes: int = setting(BROKER_CONFIGS["socket.request.max.bytes"])
+    max_concurrent_rpcs: int = setting(BROKER_CONFIGS["max.concurrent.rpcs"])
+    shutdown_grace_ms: int = setting(BROKER_CONFIGS["shutdown.grace.ms"])
+    metrics_port: int = setting(BROKER_CONFIGS["metrics.port"])
+    log_level: str = setting(BROKER_CONFIGS["log.level"])
+    originals: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Everything that was set, as text, by dotted name."""
+
+    def validate(self) -> None:
+        """Raises ConfigError when fields contradict each other; overriding methods call this one."""
+        if not self.listeners:
+            raise ConfigError("listeners: the list is empty, expected at least one NAME://host:port")
+        for text in self.listeners:
+            parse_listener("listeners", text)
+        advertised = [parse_listener("advertised.listeners", text) for text in self.advertised_listeners or ()]
+        if not advertised and self.listener.host in _EVERY_INTERFACE:
+            raise ConfigError(
+                "advertised.listeners is not set: the server listens on every interface, so name the address that"
+                " others dial, e.g. GRPC://broker1.example.com:9094"
+            )
+        for _, host, _ in advertised:
+            if host in _EVERY_INTERFACE:
+                raise ConfigError(f"advertised.listeners: {host!r} is not an address that others can dial")
+
+    @property
+    def listener(self) -> Listener:
+        """Where the gRPC API listens: the first of `listeners`."""
+        return parse_listener("listeners", self.listeners[0])
+
+    def advertised_endpoint(self, bound_port: int) -> tuple[str, int]:
+        """The host and port that others dial; a configured port of 0 stands for the one that was bound."""
+        listener = self.listener
+        if self.advertised_listeners:
+            listener = parse_listener("advertised.listeners", self.advertised_listeners[0])
+        return listener.host, listener.port or bound_port
+
+
+C = TypeVar("C", bound=ServiceConfig)
+
+
+def known_configs(config_class: type[ServiceConfig]) -> dict[str, ConfigDef]:
+    """Every config a service understands, by dotted name."""
+    definitions: dict[str, ConfigDef] = dict(config_class.ALSO_KNOWN)
+    for field in dataclasses.fields(config_class):
+        if (definition := field.metadata.get("config")) is not None:
+            definitions[definition.name] = definition
+    return definitions
+
+
+def load(config_class: type[C], properties: Mapping[str, str]) -> C:
+    """A validated config from text by dotted name. Raises ConfigError."""
+    definitions = known_configs(config_class)
+    for name in properties:
+        if name not in definitions:
+            raise ConfigError(_unknown(name, definitions))
+    values: dict[str, Any] = {"originals": dict(properties)}
+    for field in dataclasses.fields(config_class):
+        definition = field.metadata.get("config")
+        if definition is None:
+            continue
+        if definition.name in properties:
+            values[field.name] = definition.parse(properties[definition.name])
+        elif isinstance(definition.default, Required):
+            raise ConfigError(f"{definition.name} is not set: {definition.documentation}")
+    for name in properties.keys() & config_class.ALSO_KNOWN.keys():
+        definitions[name].parse(properties[name])
+    config = config_class(**values)
+    config.validate()
+    return config
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The names and values of a properties file: `name=value` lines, `#` or `!` comments.
+
+    Raises ConfigError when it cannot be read, has another kind of line, or sets a name twice."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
+    return parse_properties(lines, str(path))
+
+
+def parse_properties(lines: Iterable[str], origin: str) -> dict[str, str]:
+    """As `read_properties`, from lines; `origin` names them in errors ("broker.properties", "--set")."""
+    properties: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        name, separator, value = line.partition("=")
+        name = name.strip()
+        if not separator or not name:
+            raise ConfigError(f"{origin}, line {number}: {line!r} is not of the form name=value")
+        if name in properties:
+            raise ConfigError(f"{origin}, line {number}: {name} is set twice")
+        properties[name] = value.strip()
+    return properties
+
+
+_LISTENER = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.]+\]|[^:/\[\]]*):([0-9]{1,5})")
+_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:/\[\]]+):([0-9]{1,5})")
+
+
+def parse_listener(name: str, text: str) -> Listener:
+    """`NAME://host:port` of the config `name`; an empty host is every interface. Raises ConfigError."""
+    match = _LISTENER.fullmatch(text)
+    if match is None or int(match[3]) > PORT_MAX:
+        raise ConfigError(f"{name}: {text!r} is not valid, expected NAME://host:port")
+    return Listener(match[1], match[2], int(match[3]))
+
+
+def parse_server(name: str, text: str) -> tuple[str, int]:
+    """`host:port` of the config `name`. Raises ConfigError."""
+    match = _SERVER.fullmatch(text)
+    if match is None or not 0 < int(match[2]) <= PORT_MAX:
+        raise ConfigError(f"{name}: {text!r} is not valid, expected host:port")
+    return match[1], int(match[2])
+
+
+def effective(config: ServiceConfig) -> dict[str, str]:
+    """Every name with the text of the value in force, sensitive ones hidden, sorted."""
+    texts: dict[str, str] = {}
+    for name, also in config.ALSO_KNOWN.items():
+        texts[name] = config.originals.get(name, also.default_text())
+    for field in dataclasses.fields(config):
+        if (definition := field.metadata.get("config")) is not None:
+            texts[definition.name] = render(getattr(config, field.name))
+    definitions = known_configs(type(config))
+    return {name: HIDDEN if definitions[name].sensitive else texts[name] for name in sorted(texts)}
+
+
+def log_effective(config: ServiceConfig) -> None:
+    """Logs every config, those that were set marked as such."""
+    for name, text in effective(config).items():
+        log.info("config %s=%s%s", name, text, " (set)" if name in config.originals else "")
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    nearest = difflib.get_close_matches(name, known, n=1)
+    return f"unknown configuration {name}" + (f"; did you mean {nearest[0]}?" if nearest else "")

@@ -1,0 +1,189 @@
+"""Loading a service's configuration: what is refused, and with which line."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from klamm.errors import ConfigError
+from klamm_server.config import (
+    Listener,
+    ServiceConfig,
+    effective,
+    known_configs,
+    load,
+    log_effective,
+    parse_properties,
+    parse_server,
+    read_properties,
+    setting,
+)
+from klamm_server.config_def import ConfigDef, ConfigType, at_least
+from klamm_server.config_defs import BROKER_CONFIGS
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleConfig(ServiceConfig):
+    ALSO_KNOWN: ClassVar[Mapping[str, ConfigDef]] = {"log.segment.bytes": BROKER_CONFIGS["log.segment.bytes"]}
+
+    heartbeat_interval_ms: int = setting(BROKER_CONFIGS["broker.heartbeat.interval.ms"])
+    session_timeout_ms: int = setting(BROKER_CONFIGS["broker.session.timeout.ms"])
+    password: str = setting(
+        ConfigDef(
+            name="store.password",
+            type=ConfigType.STRING,
+            default="",
+            documentation="A secret.",
+            sensitive=True,
+        )
+    )
+    batch: int = setting(
+        ConfigDef(
+            name="batch",
+            type=ConfigType.INT,
+            default=3,
+            validator=at_least(1),
+            documentation="How many.",
+            sensitive=True,
+        )
+    )
+
+    def validate(self) -> None:
+        ServiceConfig.validate(self)
+        if self.session_timeout_ms < 2 * self.heartbeat_interval_ms:
+            raise ConfigError(
+                f"broker.session.timeout.ms={self.session_timeout_ms} must be at least twice"
+                f" broker.heartbeat.interval.ms={self.heartbeat_interval_ms}"
+            )
+
+
+def _load(**properties: str) -> ExampleConfig:
+    return load(ExampleConfig, {"node.id": "1", **{name.replace("_", "."): v for name, v in properties.items()}})
+
+
+def test_values_are_typed_and_the_rest_takes_kafkas_defaults() -> None:
+    config = _load(broker_heartbeat_interval_ms="500", log_segment_bytes="2000000")
+    assert config.node_id == 1
+    assert config.heartbeat_interval_ms == 500
+    assert config.session_timeout_ms == 9_000
+    assert config.originals == {
+        "node.id": "1",
+        "broker.heartbeat.interval.ms": "500",
+        "log.segment.bytes": "2000000",
+    }
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"node_id": "one"}, "node.id: 'one' is not valid, expected a whole number of 32 bits"),
+        ({"node_id": "-1"}, "node.id: '-1' is not valid, expected at least 0"),
+        (
+            {"broker_session_timeout": "1"},
+            "unknown configuration broker.session.timeout; did you mean broker.session.timeout.ms?",
+        ),
+        ({"xyzzy": "1"}, "unknown configuration xyzzy"),
+        ({"log_segment_bytes": "7"}, "log.segment.bytes: '7' is not valid, expected at least 1048576"),
+        (
+            {"broker_session_timeout_ms": "3999"},
+            "broker.session.timeout.ms=3999 must be at least twice broker.heartbeat.interval.ms=2000",
+        ),
+        ({"listeners": ""}, "listeners: the list is empty, expected at least one NAME://host:port"),
+        ({"listeners": "localhost:9094"}, "listeners: 'localhost:9094' is not valid, expected NAME://host:port"),
+        ({"listeners": "GRPC://h:70000"}, "listeners: 'GRPC://h:70000' is not valid, expected NAME://host:port"),
+        (
+            {"listeners": "GRPC://:9094", "advertised_listeners": "GRPC://0.0.0.0:9094"},
+            "advertised.listeners: '0.0.0.0' is not an address that others can dial",
+        ),
+        ({"metrics_port": "65536"}, "metrics.port: '65536' is not valid, expected 0 to 65535"),
+        ({"batch": "0"}, "batch: the value given is not valid, expected at least 1"),
+    ],
+)
+def test_a_refusal_is_one_line_naming_what_is_wrong(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _load(**properties)
+    assert str(caught.value) == message
+
+
+def test_what_is_required_is_asked_for_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"^node\.id is not set: The id of this server"):
+        load(ExampleConfig, {})
+
+
+@pytest.mark.parametrize("listeners", ["GRPC://:9094", "GRPC://0.0.0.0:9094", "GRPC://[::]:9094"])
+def test_listening_everywhere_needs_an_advertised_address(listeners: str) -> None:
+    with pytest.raises(ConfigError, match=r"^advertised\.listeners is not set"):
+        _load(listeners=listeners)
+    config = _load(listeners=listeners, advertised_listeners="GRPC://broker1:19094")
+    assert config.advertised_endpoint(9094) == ("broker1", 19094)
+
+
+def test_listeners_and_what_others_dial() -> None:
+    config = _load(listeners="GRPC://localhost:0")
+    assert config.listener == Listener("GRPC", "localhost", 0)
+    assert config.advertised_endpoint(40_000) == ("localhost", 40_000)
+    config = _load(listeners="GRPC://[::1]:9094,KAFKA://[::1]:9092")
+    assert config.listener == Listener("GRPC", "[::1]", 9094)
+    assert config.advertised_endpoint(9094) == ("[::1]", 9094)
+
+
+def test_servers_are_host_and_port() -> None:
+    assert parse_server("controllers", "c1:9093") == ("c1", 9093)
+    assert parse_server("controllers", "[::1]:9093") == ("[::1]", 9093)
+    for text in ("c1", "c1:0", "c1:65536", ":9093", "c1:x"):
+        with pytest.raises(ConfigError, match=r"^controllers: .* expected host:port$"):
+            parse_server("controllers", text)
+
+
+def test_known_configs_are_fields_and_what_else_is_legal() -> None:
+    known = known_configs(ExampleConfig)
+    assert {"node.id", "listeners", "store.password", "log.segment.bytes"} <= known.keys()
+    assert known["node.id"] is BROKER_CONFIGS["node.id"]
+
+
+def test_the_effective_config_shows_everything_but_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    config = load(ExampleConfig, {"node.id": "1", "store.password": "hunter2"})
+    texts = effective(config)
+    assert list(texts) == sorted(known_configs(ExampleConfig))
+    assert texts["store.password"] == "[hidden]"
+    assert texts["broker.session.timeout.ms"] == "9000"
+    assert texts["log.segment.bytes"] == "1073741824"
+    with caplog.at_level(logging.INFO):
+        log_effective(config)
+    assert "config node.id=1 (set)" in caplog.messages
+    assert "config metrics.port=0" in caplog.messages
+    assert "hunter2" not in caplog.text
+
+
+def test_properties_files(tmp_path: Path) -> None:
+    path = tmp_path / "broker.properties"
+    path.write_text("# a comment\n! another\n\n node.id = 3 \nlog.dirs=/a,/b\nbroker.rack=\nx=a=b\n")
+    assert read_properties(path) == {"node.id": "3", "log.dirs": "/a,/b", "broker.rack": "", "x": "a=b"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["node.id=1", "node.id=2"], "f, line 2: node.id is set twice"),
+        (["", "verbose"], "f, line 2: 'verbose' is not of the form name=value"),
+        (["=5"], "f, line 1: '=5' is not of the form name=value"),
+    ],
+)
+def test_bad_properties_are_named_by_line(lines: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_properties(lines, "f")
+    assert str(caught.value) == message
+
+
+def test_an_unreadable_file_is_a_config_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the configuration"):
+        read_properties(tmp_path / "missing.properties")
+    binary = tmp_path / "binary.properties"
+    binary.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="cannot read the configuration"):
+        read_properties(binary)
