@@ -29,6 +29,9 @@ from klamm.records.record import RECORD_SIZE_BYTES_MIN, Headers, Record, RecordS
 MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
 """What a batch may become unless the caller says otherwise; `max.message.bytes` is 1 MiB by default."""
 
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+
 _record_of = partial(tuple.__new__, Record)
 _NO_HEADERS: Final[Headers] = ()
 
@@ -45,9 +48,8 @@ def decode_batch(
     Raises a CorruptBatchError.
     """
     header, data, columns = _parse(buffer, position, check_crc, max_decompressed_bytes)
-    base_offset = header.base_offset
     rows = zip(
-        [base_offset + delta for delta in columns.offset_deltas],
+        _offsets(header, columns),
         _timestamps_ms(header, columns),
         _contents(data, columns.key_starts, columns.key_lengths),
         _contents(data, columns.value_starts, columns.value_lengths),
@@ -66,22 +68,16 @@ def record_spans(
 ) -> RecordSpans:
     """The records of the batch at `position` as columns. Raises a CorruptBatchError."""
     header, data, columns = _parse(buffer, position, check_crc, max_decompressed_bytes)
-    base_offset = header.base_offset
-    try:
-        return RecordSpans(
-            data=data,
-            offsets=array("q", [base_offset + delta for delta in columns.offset_deltas]),
-            timestamps_ms=array("q", _timestamps_ms(header, columns)),
-            key_starts=array("i", columns.key_starts),
-            key_lengths=array("i", columns.key_lengths),
-            value_starts=array("i", columns.value_starts),
-            value_lengths=array("i", columns.value_lengths),
-            headers=columns.headers,
-        )
-    except OverflowError:
-        raise InvalidRecordError(
-            f"an offset or a timestamp in the batch at offset {base_offset} is wider than 64 bits"
-        ) from None
+    return RecordSpans(
+        data=data,
+        offsets=array("q", _offsets(header, columns)),
+        timestamps_ms=array("q", _timestamps_ms(header, columns)),
+        key_starts=array("i", columns.key_starts),
+        key_lengths=array("i", columns.key_lengths),
+        value_starts=array("i", columns.value_starts),
+        value_lengths=array("i", columns.value_lengths),
+        headers=columns.headers,
+    )
 
 
 def validate_records(
@@ -102,6 +98,7 @@ def _parse(
     buffer: Buffer, position: int, check_crc: bool, max_decompressed_bytes: int
 ) -> tuple[BatchHeader, bytes, Columns]:
     """Header, decompressed records, and where they lie in those."""
+    assert max_decompressed_bytes <= _INT32_MAX, f"max_decompressed_bytes {max_decompressed_bytes} is not an int32"
     header = read_whole(buffer, position)
     if check_crc:
         headers_of_batches.check_crc(buffer, position, header)
@@ -114,11 +111,20 @@ def _parse(
     return header, data, parse_records(data, header.record_count)
 
 
+def _offsets(header: BatchHeader, columns: Columns) -> list[int]:
+    base_offset = header.base_offset
+    if not 0 <= base_offset <= _INT64_MAX - _INT32_MAX:  # deltas are of 32 bits
+        raise InvalidRecordError(f"base offset {base_offset} is negative, or too large for the offsets after it")
+    return [base_offset + delta for delta in columns.offset_deltas]
+
+
 def _timestamps_ms(header: BatchHeader, columns: Columns) -> list[int]:
     if header.attributes & TIMESTAMP_TYPE_MASK:
         return [header.max_timestamp_ms] * header.record_count
-    base_timestamp_ms = header.base_timestamp_ms
-    return [base_timestamp_ms + delta for delta in columns.timestamp_deltas]
+    base_timestamp_ms, deltas = header.base_timestamp_ms, columns.timestamp_deltas
+    if deltas and not -_INT64_MAX <= base_timestamp_ms + min(deltas) <= base_timestamp_ms + max(deltas) <= _INT64_MAX:
+        raise InvalidRecordError(f"timestamps in the batch at offset {header.base_offset} do not all fit 64 bits")
+    return [base_timestamp_ms + delta for delta in deltas]
 
 
 def _contents(data: bytes, starts: list[int], lengths: list[int]) -> Iterable[bytes | None]:

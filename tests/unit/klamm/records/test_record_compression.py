@@ -1,0 +1,162 @@
+"""Compression: names, framings, and refusal of what grows beyond its bound."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import struct
+import subprocess
+import sys
+import textwrap
+
+import cramjam
+import pytest
+from crc32c import crc32c
+
+from klamm.errors import ErrorCode
+from klamm.records import (
+    HEADER_SIZE_BYTES,
+    CompressionType,
+    DecompressedTooLargeError,
+    InvalidCompressionError,
+    RawRecord,
+    decode_batch,
+    encode_batch,
+    record_spans,
+    validate_records,
+)
+from klamm.records.compression import compress, decompress
+
+COMPRESSED = [each for each in CompressionType if each]
+RECORDS: list[RawRecord] = [(n, None, b"value %d" % n, ()) for n in range(100)]
+
+
+def with_section(batch: bytes, section: bytes) -> bytes:
+    """The batch with other bytes for its records, sealed."""
+    covered = batch[21:HEADER_SIZE_BYTES] + section
+    length = struct.pack(">i", HEADER_SIZE_BYTES - 12 + len(section))
+    return batch[:8] + length + batch[12:17] + struct.pack(">I", crc32c(covered)) + covered
+
+
+def test_types_have_the_names_and_numbers_of_the_configuration() -> None:
+    names = {each.config_name: each.value for each in CompressionType}
+    assert names == {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+    assert all(CompressionType.from_name(name) == number for name, number in names.items())
+    with pytest.raises(ValueError, match="expected one of none, gzip, snappy, lz4, zstd"):
+        CompressionType.from_name("brotli")
+
+
+@pytest.mark.parametrize("compression", CompressionType)
+@pytest.mark.parametrize("size", [0, 1, 1000, 32 * 1024, 32 * 1024 + 1, 1_000_000])
+def test_what_was_compressed_comes_back_when_the_bound_is_its_exact_size(
+    compression: CompressionType, size: int
+) -> None:
+    data = bytes(range(251)) * (size // 251) + b"x" * (size % 251)
+    compressed = compress(compression, data)
+    assert decompress(compression, compressed, max_bytes=size) == data
+    if size:
+        with pytest.raises(DecompressedTooLargeError):
+            decompress(compression, compressed, max_bytes=size - 1)
+
+
+@pytest.mark.parametrize("compression", [CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD])
+def test_levels_are_passed_on(compression: CompressionType) -> None:
+    rng = random.Random(1)
+    words = [rng.randbytes(rng.randint(2, 8)) for _ in range(1000)]
+    data = b" ".join(rng.choices(words, k=20_000))
+    fast, small = (encode_batch([(0, None, data, ())], compression=compression, compression_level=n) for n in (1, 9))
+    assert len(small) < len(fast)
+    assert decode_batch(fast) == decode_batch(small)
+
+
+def test_raw_snappy_without_framing_is_read() -> None:
+    plain = encode_batch(RECORDS)
+    raw = bytes(cramjam.snappy.compress_raw(plain[HEADER_SIZE_BYTES:]))
+    batch = with_section(encode_batch(RECORDS, compression=CompressionType.SNAPPY), raw)
+    assert decode_batch(batch) == decode_batch(plain)
+
+
+@pytest.mark.parametrize("compression", [CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD])
+@pytest.mark.parametrize("damage", ["empty", "half", "garbage", "garbage after"])
+def test_streams_that_do_not_decompress_are_refused(compression: CompressionType, damage: str) -> None:
+    good = compress(compression, bytes(1000))
+    damaged = {"empty": b"", "half": good[: len(good) // 2], "garbage": b"\x01" * 50, "garbage after": good + b"zz"}
+    with pytest.raises(InvalidCompressionError, match=compression.config_name):
+        decompress(compression, damaged[damage], max_bytes=10_000)
+
+
+@pytest.mark.parametrize(
+    "framed",
+    [
+        b"\x00",
+        b"\x00\x00\x00\x05ab",
+        b"\x00\x00\x00\x00",
+        b"\xff\xff\xff\xff",
+        b"\x7f\xff\xff\xffab",
+        b"\x00\x00\x00\x02\x05\x00",
+        b"\x00\x00\x00\x05\xff\xff\xff\xff\xff",
+    ],
+)
+def test_broken_snappy_framing_is_refused(framed: bytes) -> None:
+    with pytest.raises(InvalidCompressionError, match="snappy"):
+        decompress(CompressionType.SNAPPY, b"\x82SNAPPY\0\0\0\0\1\0\0\0\1" + framed, max_bytes=10_000)
+
+
+def bomb(compression: CompressionType, size: int) -> bytes:
+    return compress(compression, bytes(size))
+
+
+@pytest.mark.parametrize("compression", COMPRESSED)
+@pytest.mark.parametrize("read", [decode_batch, record_spans, validate_records])
+def test_a_batch_that_explodes_is_refused_by_every_reader(compression: CompressionType, read: object) -> None:
+    assert callable(read)
+    batch = encode_batch([(0, None, bytes(20_000_000), ())], compression=compression)
+    assert len(batch) < 1_000_000
+    with pytest.raises(DecompressedTooLargeError) as refused:
+        read(batch, max_decompressed_bytes=1_000_000)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    read(batch, max_decompressed_bytes=20_000_100)
+
+
+def test_many_small_members_are_counted_together() -> None:
+    member = gzip.compress(bytes(100_000))
+    with pytest.raises(DecompressedTooLargeError):
+        decompress(CompressionType.GZIP, member * 20, max_bytes=1_000_000)
+
+
+@pytest.mark.parametrize("claim", [b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x04"])
+def test_a_snappy_block_that_only_claims_to_be_large_is_refused_by_its_claim(claim: bytes) -> None:
+    with pytest.raises(DecompressedTooLargeError):
+        decompress(CompressionType.SNAPPY, claim + b"ab", max_bytes=1 << 20)
+
+
+def test_bombs_do_not_take_more_memory_than_the_bound() -> None:
+    """In a process of its own, since the high-water mark of this one may be anything."""
+    script = """
+        import resource
+        from klamm.records import CompressionType, DecompressedTooLargeError
+        from klamm.records.compression import compress, decompress
+
+        def peak_bytes():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+        MIB = 1 << 20
+        xerial_header = 16
+        small = {each: compress(each, bytes(MIB)) for each in CompressionType if each}
+        bombs = {each: member * 1024 for each, member in small.items() if each is not CompressionType.SNAPPY}
+        snappy = small[CompressionType.SNAPPY]
+        bombs[CompressionType.SNAPPY] = snappy[:xerial_header] + snappy[xerial_header:] * 1024
+        for each, bomb in bombs.items():
+            before = peak_bytes()
+            try:
+                decompress(each, bomb, max_bytes=8 * MIB)
+            except DecompressedTooLargeError:
+                pass
+            else:
+                raise SystemExit(f"{each.config_name} was not refused")
+            grown = peak_bytes() - before
+            if grown > 24 * MIB:
+                raise SystemExit(f"{each.config_name} took {grown} bytes")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
