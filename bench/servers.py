@@ -1,0 +1,60 @@
+"""Starts what the benchmarks measure, in processes of its own, and reads their CPU time and memory."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psutil
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running `klamm up`."""
+
+    bootstrap: str
+    process: psutil.Process
+    data_dir: pathlib.Path
+
+    def cpu_s(self) -> float:
+        """CPU seconds used so far, user and system."""
+        times = self.process.cpu_times()
+        return times.user + times.system
+
+    def rss_mb(self) -> float:
+        """Resident memory."""
+        return self.process.memory_info().rss / 1e6
+
+
+@contextlib.contextmanager
+def klamm_up(*settings: str) -> Iterator[Server]:
+    """A fresh embedded cluster; `settings` are `name=value`."""
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="klamm-bench-") as scratch:
+        data_dir = pathlib.Path(scratch, "klamm-data")
+        command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(data_dir), "--port", str(port)]
+        for setting in settings:
+            command += ["--set", setting]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        try:
+            assert "ready" in process.stdout.readline(), "klamm up did not get ready"
+            yield Server(f"127.0.0.1:{port}", psutil.Process(process.pid), data_dir)
+        finally:
+            process.terminate()
+            process.wait(60)
+            process.stdout.close()

@@ -1,0 +1,142 @@
+"""kill -9 of the whole cluster, again and again, under load: what was acknowledged stays where its ack said.
+
+Four writers produce with acks=all, a consumer group commits as it reads, and the cluster is killed at random moments
+twenty times. Every restart must open its directories. Afterwards the log is read from the start and held against every
+acknowledgement, and a group's committed offset must never have been seen to go back.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Iterator
+
+import pytest
+from klamm_process import KlammProcess
+
+from klamm import Admin, Consumer, KlammError, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+
+TOPIC = "ledger"
+GROUP = "auditors"
+PARTITIONS = [TopicPartition(TOPIC, number) for number in range(3)]
+WRITER_COUNT = 4
+KILL_COUNT = 20
+SEED = int(os.environ.get("KLAMM_SEED", random.SystemRandom().randrange(2**32)))
+RERUN = f"KLAMM_SEED={SEED} python -m pytest tests/integration/test_kill9.py"
+
+
+class Ledger:
+    """What was acknowledged, by all writers; lets the killer wait for the next acknowledgements."""
+
+    def __init__(self) -> None:
+        self.acked: dict[tuple[int, int], list[bytes]] = {}
+        self.count = 0
+        self.failed = 0
+        self._changed = threading.Condition()
+
+    def record(self, partition: int, offset: int, value: bytes) -> None:
+        with self._changed:
+            self.acked.setdefault((partition, offset), []).append(value)
+            self.count += 1
+            self._changed.notify_all()
+
+    def wait_for_more(self, more: int, timeout_s: float) -> None:
+        with self._changed:
+            target = self.count + more
+            assert self._changed.wait_for(lambda: self.count >= target, timeout_s), (
+                f"writers are stuck at {self.count} acknowledgements, {target} were expected; {RERUN}"
+            )
+
+
+def write(bootstrap: str, writer: int, ledger: Ledger, stopping: threading.Event) -> None:
+    """Produces numbered records, a few at a time, for as long as the test runs."""
+    with Producer(bootstrap_servers=bootstrap, acks="all", linger_ms=0, client_id=f"writer-{writer}") as producer:
+        number = 0
+        while not stopping.is_set():
+            sent = []
+            for _ in range(20):
+                value = b"writer-%d-%08d" % (writer, number)
+                sent.append((value, producer.send(TOPIC, value, partition=number % len(PARTITIONS))))
+                number += 1
+            for value, future in sent:
+                metadata = future.result(timeout=120)
+                ledger.record(metadata.partition, metadata.offset, value)
+
+
+def audit(bootstrap: str, committed: dict[TopicPartition, int], stopping: threading.Event) -> None:
+    """Reads and commits; `committed` holds only what was acknowledged."""
+    with Consumer(
+        bootstrap_servers=bootstrap,
+        group_id=GROUP,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=45_000,
+    ) as consumer:
+        consumer.subscribe([TOPIC])
+        while not stopping.is_set():
+            consumer.poll(timeout_ms=200)
+            positions = {tp: consumer.position(tp) for tp in consumer.assignment()}
+            try:
+                consumer.commit({tp: OffsetAndMetadata(position) for tp, position in positions.items()})
+            except KlammError:
+                continue  # the cluster is down or the group is rebalancing: nothing was acknowledged
+            for tp, position in positions.items():
+                committed[tp] = max(committed.get(tp, 0), position)
+
+
+def stored_offsets(bootstrap: str) -> dict[TopicPartition, int]:
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        stored = admin.list_group_offsets(GROUP)
+        return {tp: each.offset for tp, each in stored.items()}
+
+
+def read_everything(bootstrap: str) -> Iterator[tuple[int, int, bytes]]:
+    with Consumer(bootstrap_servers=bootstrap, enable_auto_commit=False) as consumer:
+        consumer.assign(PARTITIONS)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(PARTITIONS)
+        while any(consumer.position(tp) < ends[tp] for tp in PARTITIONS):
+            for tp, records in consumer.poll(timeout_ms=1_000, max_records=10_000).items():
+                for record in records:
+                    yield tp.partition, record.offset, record.value
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_nothing_acknowledged_is_lost_or_moved(tmp_path):
+    print(f"seed {SEED}; rerun: {RERUN}")
+    rng = random.Random(SEED)
+    cluster = KlammProcess(tmp_path)
+    cluster.start()
+    ledger, committed, stopping = Ledger(), {}, threading.Event()
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topics([NewTopic(TOPIC, partition_count=len(PARTITIONS))])
+    threads = [
+        threading.Thread(target=write, args=(cluster.bootstrap, writer, ledger, stopping), name=f"writer-{writer}")
+        for writer in range(WRITER_COUNT)
+    ]
+    threads.append(threading.Thread(target=audit, args=(cluster.bootstrap, committed, stopping), name="auditor"))
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(KILL_COUNT):
+            ledger.wait_for_more(rng.randrange(1, 400), timeout_s=60)
+            acknowledged = dict(committed)
+            cluster.kill()
+            cluster.start()
+            stored = stored_offsets(cluster.bootstrap)
+            for tp, offset in acknowledged.items():
+                assert stored.get(tp, -1) >= offset, f"{tp} was committed at {offset}, now {stored.get(tp)}; {RERUN}"
+        ledger.wait_for_more(100, timeout_s=60)
+    finally:
+        stopping.set()
+        for thread in threads:
+            thread.join(timeout=150)
+    assert not any(thread.is_alive() for thread in threads)
+    log = {(partition, offset): value for partition, offset, value in read_everything(cluster.bootstrap)}
+    assert cluster.stop() == 0
+    assert ledger.count > KILL_COUNT
+    assert committed
+    wrong = {place: (values, log.get(place)) for place, values in ledger.acked.items() if values != [log.get(place)]}
+    assert not wrong, f"{len(wrong)} of {ledger.count} acknowledged records are not where their ack said: {RERUN}"

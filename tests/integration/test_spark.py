@@ -1,0 +1,251 @@
+"""The data source on a real Spark and a real cluster: batch and streaming, source and sink."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pathlib
+import sys
+from collections.abc import Iterator
+
+import pytest
+from klamm_process import KlammProcess, running_cluster
+
+from klamm import Admin, NewTopic, Producer, TopicPartition
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+UTC = datetime.UTC
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[KlammProcess]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def spark():
+    from pyspark_klamm.local import local_session
+
+    session = local_session("tests")
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def topic(cluster, request) -> str:
+    """A topic of this test's own, with two partitions."""
+    name = request.node.name.replace("[", "-").replace("]", "")
+    create_topic(cluster, name)
+    return name
+
+
+def create_topic(cluster: KlammProcess, name: str) -> None:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topics([NewTopic(name, partition_count=2)])
+
+
+def produce(cluster: KlammProcess, topic: str, values: list[str], partition: int = 0) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        futures = [producer.send(topic, value.encode(), partition=partition) for value in values]
+        producer.flush()
+        for future in futures:
+            future.result()
+
+
+def reader(spark, cluster, topic, **options):
+    return spark.read.format("klamm").options(
+        **{"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, **options}
+    )
+
+
+def read_values(spark, cluster, topic, **options) -> list[str]:
+    rows = reader(spark, cluster, topic, **options).schema("value BINARY").load().collect()
+    return sorted(bytes(row.value).decode() for row in rows)
+
+
+def stream(spark, cluster, topic, **options):
+    return (
+        spark.readStream.format("klamm")
+        .options(**{"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, **options})
+        .load()
+    )
+
+
+def to_topic(frame, cluster, topic, checkpoint):
+    return (
+        frame.writeStream.format("klamm")
+        .option("kafka.bootstrap.servers", cluster.bootstrap)
+        .option("topic", topic)
+        .option("checkpointLocation", str(checkpoint))
+    )
+
+
+def run_to_end(writer):
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+def test_every_column_of_every_kind_of_record_arrives(spark, cluster, topic):
+    at = datetime.datetime(2026, 1, 31, 12, 0, 0, 123_000, tzinfo=UTC)
+    with Producer(bootstrap_servers=cluster.bootstrap, compression_type="zstd") as producer:
+        stamp = int(at.timestamp() * 1000)
+        producer.send(topic, b"v0", key=b"k0", partition=0, timestamp_ms=stamp, headers=[("h", b"1"), ("n", None)])
+        producer.send(topic, None, key=b"k1", partition=0, timestamp_ms=stamp)
+        producer.send(topic, b"", key=None, partition=1, timestamp_ms=stamp)
+    frame = reader(spark, cluster, topic, includeHeaders="true").load()
+    assert frame.columns == [
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
+    ]  # fmt: skip
+    rows = [row.asDict(recursive=True) for row in frame.orderBy("partition", "offset").collect()]
+    common = {"topic": topic, "timestamp": at.replace(tzinfo=None), "timestampType": 0}
+    for row in rows:
+        row["timestamp"] = row["timestamp"].astimezone(UTC).replace(tzinfo=None)
+    headers = [{"key": "h", "value": b"1"}, {"key": "n", "value": None}]
+    assert rows == [
+        {**common, "key": b"k0", "value": b"v0", "partition": 0, "offset": 0, "headers": headers},
+        {**common, "key": b"k1", "value": None, "partition": 0, "offset": 1, "headers": None},
+        {**common, "key": None, "value": b"", "partition": 1, "offset": 0, "headers": None},
+    ]
+
+
+def test_a_batch_reads_just_the_offsets_asked_for(spark, cluster, topic):
+    produce(cluster, topic, [f"a{number}" for number in range(10)], partition=0)
+    produce(cluster, topic, [f"b{number}" for number in range(10)], partition=1)
+    start = json.dumps({topic: {"0": 3, "1": -2}})
+    end = json.dumps({topic: {"0": 5, "1": -1}})
+    values = read_values(spark, cluster, topic, startingOffsets=start, endingOffsets=end)
+    assert values == ["a3", "a4", *sorted(f"b{number}" for number in range(10))]
+
+
+def test_large_reads_are_split_and_complete(spark, cluster, topic):
+    values = [f"{number:06}" for number in range(30_000)]
+    produce(cluster, topic, values, partition=1)
+    frame = reader(spark, cluster, topic, maxTasks="3").schema("offset LONG, value BINARY").load()
+    assert frame.rdd.getNumPartitions() == 3
+    rows = sorted((row.offset, bytes(row.value).decode()) for row in frame.collect())
+    assert rows == list(enumerate(values))
+
+
+def test_rows_become_records_where_the_columns_say(spark, cluster, topic):
+    schema = "topic STRING, key STRING, value STRING, partition INT, headers ARRAY<STRUCT<key STRING, value BINARY>>"
+    rows = [(topic, "k", "v", 1, [("h", b"x")]), (topic, None, None, 0, None)]
+    frame = spark.createDataFrame(rows, schema).coalesce(1)
+    frame.write.format("klamm").option("kafka.bootstrap.servers", cluster.bootstrap).mode("append").save()
+    found = reader(spark, cluster, topic, includeHeaders="true").load().orderBy("partition").collect()
+    assert [(row.partition, row.key, row.value, row.headers) for row in found] == [
+        (0, None, None, None),
+        (1, b"k", b"v", [(("h"), b"x")]),
+    ]
+
+
+def test_a_stream_goes_on_where_its_checkpoint_ended(spark, cluster, topic, tmp_path):
+    out = f"{topic}-out"
+    create_topic(cluster, out)
+    produce(cluster, topic, [f"first {number}" for number in range(100)])
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "30"}
+
+    def run():
+        return run_to_end(to_topic(stream(spark, cluster, topic, **options), cluster, out, tmp_path / "checkpoint"))
+
+    query = run()
+    assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [30, 30, 30, 10]
+    produce(cluster, topic, [f"second {number}" for number in range(5)], partition=1)
+    run()
+    expected = [*(f"first {number}" for number in range(100)), *(f"second {number}" for number in range(5))]
+    assert read_values(spark, cluster, out) == sorted(expected)
+
+
+def test_latest_means_the_latest_of_the_first_start(spark, cluster, topic, tmp_path):
+    """Spark does not store a Python source's initial offset: a first batch that failed must not move it."""
+    produce(cluster, topic, ["before"])
+    seen: list[str] = []
+
+    def start(fail):
+        def collect(frame, batch_id):
+            if fail:
+                raise RuntimeError("planned")
+            seen.extend(bytes(row.value).decode() for row in frame.select("value").collect())
+
+        return (
+            stream(spark, cluster, topic, startingOffsets="latest")
+            .writeStream.foreachBatch(collect)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        )
+
+    query = start(fail=True).start()
+    try:
+        while not query.lastProgress:
+            query.awaitTermination(0.1)
+        produce(cluster, topic, ["while it ran"])
+        with pytest.raises(Exception, match="planned"):
+            query.awaitTermination(60)
+    finally:
+        query.stop()
+    produce(cluster, topic, ["while it was down"])
+    run_to_end(start(fail=False))
+    assert seen == ["while it ran", "while it was down"]
+
+
+def test_records_that_are_gone_fail_the_query_unless_told_otherwise(spark, cluster, topic):
+    produce(cluster, topic, [str(number) for number in range(10)])
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.delete_records({TopicPartition(topic, 0): 4})
+    start = json.dumps({topic: {"0": 2, "1": 0}})
+    with pytest.raises(Exception, match="begins at offset 4, offset 2 was wanted"):
+        read_values(spark, cluster, topic, startingOffsets=start)
+    values = read_values(spark, cluster, topic, startingOffsets=start, failOnDataLoss="false")
+    assert values == ["4", "5", "6", "7", "8", "9"]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"subscribe": "no-such-topic"}, "no-such-topic"),
+        ({"startingOffsets": "whenever"}, "whenever"),
+        ({"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit"),
+    ],
+)
+def test_a_bad_option_is_named(spark, cluster, topic, options, named):
+    with pytest.raises(Exception, match=named):
+        reader(spark, cluster, topic, **options).load().collect()
+
+
+def test_a_sink_without_a_topic_says_so(spark, cluster):
+    frame = spark.createDataFrame([("v",)], "value STRING")
+    with pytest.raises(Exception, match="set the option topic or add a column named topic"):
+        frame.write.format("klamm").option("kafka.bootstrap.servers", cluster.bootstrap).mode("append").save()
+
+
+def test_the_flights_pipeline_counts_what_it_is_given(spark, cluster, topic, tmp_path):
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "spark" / "pipelines"))
+    import flight_delays
+
+    out = f"{topic}-out"
+    create_topic(cluster, out)
+    flights = [
+        {"origin": "EWR", "scheduled": "2013-01-01T10:15:00Z", "dep_delay": 2},
+        {"origin": "EWR", "scheduled": "2013-01-01T10:45:00Z", "dep_delay": 40},
+        {"origin": "EWR", "scheduled": "2013-01-01T10:50:00Z", "dep_delay": None},
+        {"origin": "JFK", "scheduled": "2013-01-01T11:00:00Z", "dep_delay": -3},
+        {"origin": "EWR", "scheduled": "2013-01-01T11:59:00Z", "dep_delay": 15},
+    ]
+    produce(cluster, topic, [*map(json.dumps, flights), "not a flight", '{"origin": "LGA"}'])
+    options = flight_delays.parse_arguments(
+        ["--bootstrap", cluster.bootstrap, "--input", topic, "--output", out, "--checkpoint", str(tmp_path / "c")]
+    )
+    query = flight_delays.start(spark, options)
+    query.awaitTermination()
+    assert flight_delays.totals(query) == {
+        "seen": 7, "malformed": 2, "cancelled": 1, "late": 2, "behind_watermark": 0, "batches": 1,
+    }  # fmt: skip
+    rows = reader(spark, cluster, out).load().collect()
+    hours = {bytes(row.key).decode(): json.loads(bytes(row.value)) for row in rows}
+    assert hours["EWR 2013-01-01T10:00:00Z"] == {
+        "origin": "EWR", "hour": "2013-01-01T10:00:00Z", "departures": 2, "cancelled": 1, "late": 1,
+        "mean_delay": 21.0, "worst_delay": 40,
+    }  # fmt: skip
+    assert set(hours) == {"EWR 2013-01-01T10:00:00Z", "JFK 2013-01-01T11:00:00Z", "EWR 2013-01-01T11:00:00Z"}

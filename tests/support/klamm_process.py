@@ -1,0 +1,85 @@
+"""`klamm up` as a real process, for tests that start, stop and kill it."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+
+START_TIMEOUT_S = 60
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class KlammProcess:
+    """One embedded cluster on a data directory; keeps its port over restarts, so that clients find it again."""
+
+    def __init__(self, directory: pathlib.Path, settings: Mapping[str, str] | None = None) -> None:
+        self.data_dir = directory / "klamm-data"
+        self.log_path = directory / "klamm-up.log"
+        self.port = free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self._settings = dict(settings or {})
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Returns when the cluster says that it is ready; fails with its log when it does not."""
+        assert self._process is None
+        command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(self.data_dir), "--port", str(self.port)]
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
+        with self.log_path.open("a") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if "ready" not in line:
+            self.kill()
+            raise AssertionError(f"klamm up did not get ready: {self.log_path.read_text()}")
+
+    def kill(self) -> None:
+        """kill -9: no handler runs, nothing is flushed."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit status."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        assert self._process is not None
+        process, self._process = self._process, None
+        process.send_signal(number)
+        status = process.wait(START_TIMEOUT_S)
+        assert process.stdout is not None
+        process.stdout.close()
+        return status
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+
+@contextlib.contextmanager
+def running_cluster(directory: pathlib.Path, settings: Mapping[str, str] | None = None) -> Iterator[KlammProcess]:
+    """A started cluster; stopped (or killed, if it was not running any more) at the end."""
+    cluster = KlammProcess(directory, settings)
+    cluster.start()
+    try:
+        yield cluster
+    finally:
+        if cluster.running:
+            cluster.stop()
