@@ -1,0 +1,205 @@
+"""The controller's configuration: Kafka's names where Kafka has the setting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from klamm.errors import ConfigError
+from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from klamm.wire.v1.common_pb2 import Endpoint, Node
+from klamm_controller.metadata.policy import InternalTopicPolicy, TopicPolicy
+from klamm_server.broker_configs import BROKER_CONFIGS
+from klamm_server.config import ServiceConfig, parse_server, setting
+from klamm_server.config_def import ConfigDef, ConfigType, ConfigValue, Validator, at_least, between
+
+MIB = 1 << 20
+
+
+def _own(
+    name: str, type_: ConfigType, default: ConfigValue, validator: Validator | None, documentation: str
+) -> ConfigDef:
+    return ConfigDef(name=name, type=type_, default=default, validator=validator, documentation=documentation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig(ServiceConfig):
+    """Settings of one controller process."""
+
+    DEFAULT_PORT: ClassVar[int] = 9093
+
+    listeners: tuple[str, ...] = setting(
+        _own(
+            "listeners",
+            ConfigType.LIST,
+            (f"GRPC://localhost:{DEFAULT_PORT}",),
+            None,
+            "Where the controller listens, as NAME://host:port; an empty host is every interface.",
+        )
+    )
+    metadata_log_dir: str = setting(
+        _own(
+            "metadata.log.dir",
+            ConfigType.STRING,
+            "klamm-data/controller",
+            None,
+            "The directory of the metadata log and its snapshots.",
+        )
+    )
+    cluster_id: str = setting(
+        _own(
+            "cluster.id",
+            ConfigType.STRING,
+            "",
+            None,
+            "The cluster this controller must belong to; empty: the one its directory says, or a new one.",
+        )
+    )
+    controller_quorum_voters: tuple[str, ...] = setting(
+        _own(
+            "controller.quorum.voters",
+            ConfigType.LIST,
+            (),
+            None,
+            "The controllers of the quorum, as id@host:port; empty: this one alone.",
+        )
+    )
+    snapshot_interval_bytes: int = setting(
+        _own(
+            "metadata.log.max.record.bytes.between.snapshots",
+            ConfigType.LONG,
+            # Kafka's 20 MiB would take seconds to replay in Python at the next start.
+            2 * MIB,
+            at_least(1),
+            "After this many bytes of records the metadata is written as a snapshot and the log is cut behind it.",
+        )
+    )
+    tail_max_bytes: int = setting(
+        _own(
+            "metadata.log.tail.max.bytes",
+            ConfigType.INT,
+            4 * MIB,
+            at_least(1),
+            "Records kept in memory for servers that follow the metadata; one that falls further behind gets a"
+            " snapshot.",
+        )
+    )
+    queue_capacity: int = setting(
+        _own(
+            "controller.queue.max.events",
+            ConfigType.INT,
+            1_000,
+            at_least(1),
+            "Requests that wait for their turn; one more is refused.",
+        )
+    )
+    request_timeout_ms: int = setting(
+        _own(
+            "request.timeout.ms",
+            ConfigType.INT,
+            30_000,
+            at_least(1),
+            "How long a request that names no time-out waits to be committed.",
+        )
+    )
+    partitions_per_request_max: int = setting(
+        _own(
+            "controller.partitions.per.request.max",
+            ConfigType.INT,
+            # Kafka's own bound (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH).
+            10_000,
+            at_least(1),
+            "Partitions that one request may create.",
+        )
+    )
+    broker_heartbeat_interval_ms: int = setting(BROKER_CONFIGS["broker.heartbeat.interval.ms"])
+    broker_session_timeout_ms: int = setting(BROKER_CONFIGS["broker.session.timeout.ms"])
+    coordinator_session_timeout_ms: int = setting(
+        _own(
+            "coordinator.session.timeout.ms",
+            ConfigType.INT,
+            9_000,
+            at_least(1),
+            "A coordinator that the controller has not heard of for this long is fenced, and loses its shards.",
+        )
+    )
+    num_partitions: int = setting(BROKER_CONFIGS["num.partitions"])
+    default_replication_factor: int = setting(BROKER_CONFIGS["default.replication.factor"])
+    delete_topic_enable: bool = setting(BROKER_CONFIGS["delete.topic.enable"])
+    offsets_topic_num_partitions: int = setting(BROKER_CONFIGS["offsets.topic.num.partitions"])
+    offsets_topic_replication_factor: int = setting(
+        # Kafka's default is 3. Brokers do not replicate yet: more replicas would only look safer.
+        replace(BROKER_CONFIGS["offsets.topic.replication.factor"], default=1)
+    )
+    transaction_topic_num_partitions: int = setting(
+        _own(
+            "transaction.state.log.num.partitions",
+            ConfigType.INT,
+            50,
+            at_least(1),
+            "Shards of the transactional ids; must not change once __transaction_state exists.",
+        )
+    )
+    transaction_topic_replication_factor: int = setting(
+        _own(
+            "transaction.state.log.replication.factor",
+            ConfigType.INT,
+            # As for offsets.topic.replication.factor.
+            1,
+            between(1, 32_767),
+            "Replicas of __transaction_state; it cannot be created while fewer brokers are alive.",
+        )
+    )
+
+    def validate(self) -> None:
+        ServiceConfig.validate(self)
+        if self.broker_session_timeout_ms < 2 * self.broker_heartbeat_interval_ms:
+            raise ConfigError(
+                f"broker.session.timeout.ms={self.broker_session_timeout_ms} must be at least twice"
+                f" broker.heartbeat.interval.ms={self.broker_heartbeat_interval_ms}:"
+                " one lost heartbeat would fence a broker"
+            )
+        voters = [parse_voter(text) for text in self.controller_quorum_voters]
+        if len(voters) > 1:
+            raise ConfigError(
+                f"controller.quorum.voters names {len(voters)} controllers; a quorum of one is what this"
+                " version runs: name this controller alone, or nothing"
+            )
+        if voters and voters[0].node_id != self.node_id:
+            raise ConfigError(
+                f"controller.quorum.voters names controller {voters[0].node_id}, but node.id is {self.node_id}"
+            )
+
+    @property
+    def data_path(self) -> Path:
+        """metadata.log.dir as a path."""
+        return Path(self.metadata_log_dir)
+
+    def topic_policy(self) -> TopicPolicy:
+        """The settings about topics that are created."""
+        return TopicPolicy(
+            num_partitions=self.num_partitions,
+            default_replication_factor=self.default_replication_factor,
+            partitions_per_request_max=self.partitions_per_request_max,
+            delete_topic_enable=self.delete_topic_enable,
+            internal_topics={
+                GROUP_METADATA_TOPIC: InternalTopicPolicy(
+                    partition_count=self.offsets_topic_num_partitions,
+                    replication_factor=self.offsets_topic_replication_factor,
+                ),
+                TRANSACTION_STATE_TOPIC: InternalTopicPolicy(
+                    partition_count=self.transaction_topic_num_partitions,
+                    replication_factor=self.transaction_topic_replication_factor,
+                ),
+            },
+        )
+
+
+def parse_voter(text: str) -> Node:
+    """A controller of the quorum, from `id@host:port`. Raises ConfigError."""
+    node_id, separator, server = text.partition("@")
+    if not separator or not (node_id.isascii() and node_id.isdecimal()):
+        raise ConfigError(f"controller.quorum.voters: {text!r} is not valid, expected id@host:port")
+    host, port = parse_server("controller.quorum.voters", server)
+    return Node(node_id=int(node_id), endpoint=Endpoint(host=host, port=port))

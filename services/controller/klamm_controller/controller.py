@@ -1,0 +1,150 @@
+"""The controller's one queue: requests become records, records commit, replies are released.
+
+    submit -> queue -> handle(image) -> records -> log ... committed -> reply
+
+Two images. Handlers see `appended`: everything this leader has appended, committed or not, so that two requests
+in a row cannot both create a topic (KRaft's speculative replay). Everybody else sees `committed`. A reply waits
+until everything its handler saw has committed, also when the handler itself made no records.
+
+Invariant: `appended` is `committed` plus the entries that are in the log's hands, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from klamm.errors import ErrorCode
+from klamm.wire.v1.metadata_pb2 import MetadataBatch, MetadataRecord
+from klamm_controller.committed_tail import CommittedTail
+from klamm_controller.log.port import MetadataLog
+from klamm_controller.metadata.decision import Decision, ReplyT
+from klamm_server.event_queue import EventQueue
+from klamm_server.metadata.image import MetadataImage, replay
+
+
+class Controller:
+    """Joins the queue, the log and the two images. Everything that changes them runs on the queue."""
+
+    def __init__(
+        self,
+        *,
+        log: MetadataLog,
+        queue: EventQueue,
+        image: MetadataImage,
+        tail: CommittedTail,
+    ) -> None:
+        assert tail.end_index == image.end_index, (tail.end_index, image.end_index)
+        self._log = log
+        self._queue = queue
+        self._appended = image
+        self._committed = image
+        self._in_flight: deque[MetadataImage] = deque()
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._tail = tail
+        self._advanced = asyncio.Event()
+        self._stopped = False
+
+    @property
+    def committed(self) -> MetadataImage:
+        """What is certain."""
+        return self._committed
+
+    @property
+    def appended(self) -> MetadataImage:
+        """What will be, unless this node loses the leadership."""
+        return self._appended
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node decides."""
+        return self._log.is_leader
+
+    @property
+    def leader_id(self) -> int:
+        """The node.id of the controller that decides, or -1."""
+        return self._log.leader_id
+
+    @property
+    def term(self) -> int:
+        """The log's term."""
+        return self._log.term
+
+    def start(self) -> None:
+        """Takes part in the log."""
+        self._log.start(self._on_committed)
+
+    async def stop(self) -> None:
+        """Makes durable what was appended, and lets go of those who wait for more. The queue is closed before."""
+        await self._log.stop()
+        self._stopped = True
+        self._advanced.set()
+
+    async def submit(
+        self, name: str, handle: Callable[[MetadataImage], Decision[ReplyT]], *, urgent: bool = False
+    ) -> ReplyT:
+        """Runs `handle` on the queue; returns its reply when all it saw and made has committed.
+
+        `urgent` goes before the ordinary ones. Cancelled before its turn, it is never run.
+        Raises NotControllerError, QueueFullError."""
+        if not self.is_active:
+            raise ErrorCode.NOT_CONTROLLER.exception()
+        enqueue = self._queue.prepend if urgent else self._queue.append
+        reply, committed = await enqueue(name, lambda: self._run(handle))
+        await committed
+        return reply
+
+    def append(self, records: Sequence[MetadataRecord]) -> None:
+        """Appends records that no request waits for. Only from the queue."""
+        entry = self._log.append(records)
+        assert entry.base_index == self._appended.end_index, (entry.base_index, self._appended.end_index)
+        self._appended = replay(self._appended, records, entry.end_index)
+        self._in_flight.append(self._appended)
+
+    def entries_after(self, index: int) -> list[MetadataBatch] | None:
+        """Committed entries from `index` on; None when only a snapshot can tell what came before."""
+        return self._tail.after(index)
+
+    async def wait_beyond(self, index: int) -> bool:
+        """Returns when something is committed at `index` or later; False when nothing more will be."""
+        while self._committed.end_index <= index and not self._stopped:
+            await self._advanced.wait()
+        return not self._stopped
+
+    def check_invariants(self) -> None:
+        """What is appended is what is committed, plus what is in flight; the tail ends where that begins."""
+        images = [self._committed, *self._in_flight]
+        indexes = [image.end_index for image in images]
+        assert indexes == sorted(indexes), indexes
+        assert images[-1] is self._appended, (indexes, self._appended.end_index)
+        assert self._tail.end_index == self._committed.end_index, (self._tail.end_index, indexes)
+
+    def _run(self, handle: Callable[[MetadataImage], Decision[ReplyT]]) -> tuple[ReplyT, asyncio.Future[None]]:
+        decision = handle(self._appended)
+        if decision.records:
+            self.append(decision.records)
+        return decision.reply, self._committed_at(self._appended.end_index)
+
+    def _committed_at(self, end_index: int) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if end_index <= self._committed.end_index:
+            future.set_result(None)
+        else:
+            self._waiters.append((end_index, future))
+        return future
+
+    def _on_committed(self, entries: Sequence[MetadataBatch]) -> None:
+        end_index = entries[-1].end_index
+        while self._in_flight and self._in_flight[0].end_index <= end_index:
+            self._committed = self._in_flight.popleft()
+        assert self._committed.end_index == end_index, (self._committed.end_index, end_index)
+        self._tail.extend(entries)
+        while self._waiters and self._waiters[0][0] <= end_index:
+            _, future = self._waiters.popleft()
+            if not future.done():
+                future.set_result(None)
+        advanced, self._advanced = self._advanced, asyncio.Event()
+        advanced.set()
+        if self._log.snapshot_due:
+            self._log.save_snapshot(self._committed)

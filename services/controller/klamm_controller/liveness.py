@@ -1,0 +1,175 @@
+"""Heartbeats and what follows from their absence, for one kind of node, on the controller's queue.
+
+A heartbeat that changes nothing is answered at once, outside of the queue: it waits neither for administration nor for
+the disk. One event is scheduled for the earliest end of a session. When that event comes late, this process stood still
+and could not hear heartbeats either: everybody gets a new session.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from klamm.wire.v1.controller_pb2 import (
+    BrokerHeartbeatRequest,
+    CoordinatorHeartbeatRequest,
+    HeartbeatResponse,
+    RegisterBrokerRequest,
+    RegisterCoordinatorRequest,
+    RegisterResponse,
+)
+from klamm_controller.controller import Controller
+from klamm_controller.metadata.brokers import (
+    handle_broker_heartbeat,
+    handle_broker_session_end,
+    handle_register_broker,
+)
+from klamm_controller.metadata.coordinators import (
+    handle_coordinator_heartbeat,
+    handle_coordinator_session_end,
+    handle_register_coordinator,
+)
+from klamm_controller.metadata.decision import Decision
+from klamm_controller.metadata.sessions import Sessions
+from klamm_server.clock import Clock
+from klamm_server.event_queue import EventQueue
+from klamm_server.metadata.image import BrokerImage, CoordinatorImage, MetadataImage
+
+log = logging.getLogger(__name__)
+
+LATE_MS = 1_000
+"""An expiry event that comes later than this means that the process stood still."""
+
+RegisterT = TypeVar("RegisterT")
+HeartbeatT = TypeVar("HeartbeatT")
+_RegisterT_contra = TypeVar("_RegisterT_contra", contravariant=True)
+
+
+class _HandleRegister(Protocol[_RegisterT_contra]):
+    def __call__(
+        self, request: _RegisterT_contra, image: MetadataImage, *, session_live: bool
+    ) -> Decision[RegisterResponse]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeKind(Generic[RegisterT, HeartbeatT]):
+    """What brokers and coordinators do differently."""
+
+    name: str
+    nodes: Callable[[MetadataImage], Mapping[int, BrokerImage] | Mapping[int, CoordinatorImage]]
+    registering_id: Callable[[RegisterT], int]
+    beating_id: Callable[[HeartbeatT], int]
+    handle_register: _HandleRegister[RegisterT]
+    handle_heartbeat: Callable[[HeartbeatT, MetadataImage], Decision[HeartbeatResponse]]
+    handle_session_end: Callable[[int, MetadataImage], Decision[None]]
+
+
+BROKERS: NodeKind[RegisterBrokerRequest, BrokerHeartbeatRequest] = NodeKind(
+    name="broker",
+    nodes=lambda image: image.brokers,
+    registering_id=lambda request: request.broker_id,
+    beating_id=lambda request: request.broker_id,
+    handle_register=handle_register_broker,
+    handle_heartbeat=handle_broker_heartbeat,
+    handle_session_end=handle_broker_session_end,
+)
+COORDINATORS: NodeKind[RegisterCoordinatorRequest, CoordinatorHeartbeatRequest] = NodeKind(
+    name="coordinator",
+    nodes=lambda image: image.coordinators,
+    registering_id=lambda request: request.coordinator_id,
+    beating_id=lambda request: request.coordinator_id,
+    handle_register=handle_register_coordinator,
+    handle_heartbeat=handle_coordinator_heartbeat,
+    handle_session_end=handle_coordinator_session_end,
+)
+
+
+class Liveness(Generic[RegisterT, HeartbeatT]):
+    """Registrations, heartbeats and session ends of one kind of node."""
+
+    def __init__(
+        self,
+        kind: NodeKind[RegisterT, HeartbeatT],
+        controller: Controller,
+        queue: EventQueue,
+        clock: Clock,
+        *,
+        session_timeout_ms: int,
+    ) -> None:
+        self._kind = kind
+        self._controller = controller
+        self._queue = queue
+        self._clock = clock
+        self._sessions = Sessions(session_timeout_ms)
+        self._armed_ms: int | None = None
+
+    def start(self) -> None:
+        """Grants every node that the log holds for alive a new session."""
+        for node_id, node in self._kind.nodes(self._controller.committed).items():
+            if not node.fenced:
+                self._touch(node_id)
+
+    async def register(self, request: RegisterT) -> RegisterResponse:
+        """Registers a process."""
+        node_id = self._kind.registering_id(request)
+
+        def handle(image: MetadataImage) -> Decision[RegisterResponse]:
+            live = self._sessions.is_live(node_id, self._clock.monotonic_ms())
+            decision = self._kind.handle_register(request, image, session_live=live)
+            if not decision.reply.error_code:
+                self._touch(node_id)
+            return decision
+
+        reply = await self._controller.submit(f"register {self._kind.name}", handle, urgent=True)
+        log.info("%s=%d registration epoch=%d error=%r", self._kind.name, node_id, reply.epoch, reply.error_message)
+        return reply
+
+    async def heartbeat(self, request: HeartbeatT) -> HeartbeatResponse:
+        """Takes a sign of life, and answers when what it changed has committed."""
+        node_id = self._kind.beating_id(request)
+
+        def handle(image: MetadataImage) -> Decision[HeartbeatResponse]:
+            decision = self._kind.handle_heartbeat(request, image)
+            if decision.reply.should_shutdown:
+                self._sessions.remove(node_id)
+            elif not decision.reply.error_code:
+                self._touch(node_id)
+            if decision.records:
+                log.info("%s=%d fenced=%s", self._kind.name, node_id, decision.reply.fenced)
+            return decision
+
+        if self._changes_nothing(node_id, request):
+            return handle(self._controller.committed).reply
+        return await self._controller.submit(f"heartbeat of {self._kind.name}", handle, urgent=True)
+
+    def _changes_nothing(self, node_id: int, request: HeartbeatT) -> bool:
+        """Whether the heartbeat can be answered from what has committed."""
+        committed, appended = self._controller.committed, self._controller.appended
+        settled = self._kind.nodes(committed).get(node_id) is self._kind.nodes(appended).get(node_id)
+        return self._controller.is_active and settled and not self._kind.handle_heartbeat(request, committed).records
+
+    def _touch(self, node_id: int) -> None:
+        self._sessions.touch(node_id, self._clock.monotonic_ms())
+        if self._armed_ms is None:
+            self._arm()
+
+    def _arm(self) -> None:
+        self._armed_ms = self._sessions.next_deadline_ms()
+        if self._armed_ms is not None:
+            self._queue.schedule(f"{self._kind.name} sessions", self._armed_ms, self._expire)
+
+    def _expire(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        assert self._armed_ms is not None
+        late_ms = now_ms - self._armed_ms
+        if late_ms > LATE_MS:
+            log.warning("%s sessions renewed: this process stood still late_ms=%d", self._kind.name, late_ms)
+            self._sessions.renew(now_ms)
+        for node_id in self._sessions.expire(now_ms):
+            decision = self._kind.handle_session_end(node_id, self._controller.appended)
+            if decision.records:
+                log.warning("%s=%d fenced: its session ended", self._kind.name, node_id)
+                self._controller.append(decision.records)
+        self._arm()

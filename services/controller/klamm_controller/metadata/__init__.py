@@ -1,0 +1,1 @@
+"""The pure cores of the controller: requests become records and replies, nothing else happens here."""

@@ -1,0 +1,177 @@
+"""Configs of topics and brokers: changed incrementally (KIP-339), described with where each value comes from (KIP-226).
+
+All changes of one resource are one batch or nothing: the outcome must be valid as a whole, not each change by itself.
+Which names and values are valid is klamm_server.config_defs' business.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.wire.v1.controller_pb2 import (
+    CONFIG_OPERATION_APPEND,
+    CONFIG_OPERATION_DELETE,
+    CONFIG_OPERATION_SET,
+    CONFIG_OPERATION_SUBTRACT,
+    AlterConfigsResource,
+    ConfigChange,
+    ConfigResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    NamedResult,
+)
+from klamm.wire.v1.metadata_pb2 import (
+    CONFIG_RESOURCE_TYPE_BROKER,
+    CONFIG_RESOURCE_TYPE_TOPIC,
+    ConfigRecord,
+    MetadataRecord,
+)
+from klamm_controller.metadata.config_layers import broker_layers
+from klamm_controller.metadata.decision import Decision, Refusal
+from klamm_server.config_defs import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    append_to_list,
+    resolve_broker_config,
+    resolve_topic_config,
+    subtract_from_list,
+    validate_broker_configs,
+    validate_topic_configs,
+)
+from klamm_server.metadata.image import MetadataImage
+
+T = TypeVar("T")
+
+
+def handle_incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, image: MetadataImage
+) -> Decision[IncrementalAlterConfigsResponse]:
+    """Changes configs, each resource for itself, or with `validate_only` says what would happen."""
+    asked = Counter(_key(wanted.resource) for wanted in request.resources)
+    records: list[MetadataRecord] = []
+    results = []
+    for wanted in request.resources:
+        result = NamedResult(name=wanted.resource.name)
+        try:
+            if asked[_key(wanted.resource)] > 1:
+                raise Refusal(ErrorCode.INVALID_REQUEST, f"{describe(wanted.resource)} is named twice")
+            records += _alter(wanted, image)
+        except Refusal as refusal:
+            result.error_code, result.error_message = refusal.code, refusal.message
+        results.append(result)
+    return Decision(
+        records=() if request.validate_only else tuple(records),
+        reply=IncrementalAlterConfigsResponse(results=results),
+    )
+
+
+def check_topic_configs(configs: Mapping[str, str]) -> None:
+    """Raises Refusal(INVALID_CONFIG) unless a topic may have these configs."""
+    _refusing(lambda: validate_topic_configs(configs))
+
+
+def check_resource(resource: ConfigResource, image: MetadataImage) -> None:
+    """Raises Refusal unless the resource exists; a broker need not be alive."""
+    if resource.type == CONFIG_RESOURCE_TYPE_TOPIC:
+        if resource.name not in image.topics_by_name:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {resource.name!r} does not exist")
+    elif resource.type == CONFIG_RESOURCE_TYPE_BROKER:
+        _check_broker(resource.name, image)
+    else:
+        raise Refusal(
+            ErrorCode.INVALID_REQUEST, f"resources of type {int(resource.type)} have no configs: 2 topic, 4 broker"
+        )
+
+
+def describe(resource: ConfigResource) -> str:
+    """The resource for people."""
+    if resource.type == CONFIG_RESOURCE_TYPE_TOPIC:
+        return f"topic {resource.name}"
+    return f"broker {resource.name}" if resource.name else "the default of all brokers"
+
+
+def _check_broker(name: str, image: MetadataImage) -> None:
+    if not name:
+        return
+    if not (name.isascii() and name.isdecimal() and name == str(int(name))):
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"{name!r} is not a broker id")
+    if int(name) not in image.brokers:
+        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {name} is not registered")
+
+
+def _key(resource: ConfigResource) -> tuple[int, str]:
+    return int(resource.type), resource.name
+
+
+def _alter(wanted: AlterConfigsResource, image: MetadataImage) -> Iterator[MetadataRecord]:
+    resource = wanted.resource
+    check_resource(resource, image)
+    names = Counter(change.name for change in wanted.changes)
+    for name, times in names.items():
+        if times > 1:
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"{describe(resource)}: {name} is changed {times} times")
+    before = image.configs.get(_key(resource), {})
+    after = dict(before)
+    for change in wanted.changes:
+        _apply(change, resource, after, image)
+    _check_outcome(resource, after, frozenset(names))
+    return _difference(resource, before, after)
+
+
+def _apply(change: ConfigChange, resource: ConfigResource, settings: dict[str, str], image: MetadataImage) -> None:
+    known = TOPIC_CONFIGS if resource.type == CONFIG_RESOURCE_TYPE_TOPIC else BROKER_CONFIGS
+    if change.name not in known:
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"unknown config {change.name}")
+    if change.operation == CONFIG_OPERATION_SET:
+        settings[change.name] = change.value
+    elif change.operation == CONFIG_OPERATION_DELETE:
+        settings.pop(change.name, None)
+    elif change.operation in (CONFIG_OPERATION_APPEND, CONFIG_OPERATION_SUBTRACT):
+        edit = append_to_list if change.operation == CONFIG_OPERATION_APPEND else subtract_from_list
+        current = _in_force(change.name, resource, image)
+        settings[change.name] = _refusing(lambda: edit(change.name, current, change.value))
+    else:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"{change.name}: operation {int(change.operation)} is unknown")
+
+
+def _in_force(name: str, resource: ConfigResource, image: MetadataImage) -> str:
+    """What a list that is not set here starts from, so that appending to a default keeps the default's items."""
+    if resource.type == CONFIG_RESOURCE_TYPE_TOPIC:
+        own = image.topic_configs(resource.name)
+        return resolve_topic_config(name, own, broker_layers(image, None)).value
+    broker_id = int(resource.name) if resource.name else None
+    return resolve_broker_config(name, broker_layers(image, broker_id)).value
+
+
+def _check_outcome(resource: ConfigResource, settings: Mapping[str, str], changed: frozenset[str]) -> None:
+    if resource.type == CONFIG_RESOURCE_TYPE_TOPIC:
+        check_topic_configs(settings)
+    else:
+        ours = {name: value for name, value in settings.items() if name in changed}
+        _refusing(lambda: validate_broker_configs(ours, all_brokers=not resource.name))
+
+
+def _difference(
+    resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]
+) -> Iterator[MetadataRecord]:
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            yield MetadataRecord(
+                config=ConfigRecord(
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    name=name,
+                    value=after.get(name),
+                )
+            )
+
+
+def _refusing(check: Callable[[], T]) -> T:
+    """config_defs' exceptions as refusals."""
+    try:
+        return check()
+    except BrokerError as error:
+        raise Refusal(error.code, str(error).removeprefix(f"{error.code.name}: ")) from error

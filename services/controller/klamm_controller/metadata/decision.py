@@ -1,0 +1,32 @@
+"""What a handler answers: the records to append and the reply to release when they are committed.
+
+A handler `handle_x(request, image, ...)` changes nothing. It refuses what it cannot do by raising `Refusal`
+inside, which ends as an error code in the reply, never as an exception at the caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from klamm.errors import ErrorCode
+from klamm.wire.v1.metadata_pb2 import MetadataRecord
+
+ReplyT = TypeVar("ReplyT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision(Generic[ReplyT]):
+    """Appended as one batch, so all of it happens or nothing."""
+
+    records: tuple[MetadataRecord, ...] = ()
+    reply: ReplyT
+
+
+class Refusal(Exception):
+    """One thing of a request cannot be done: Kafka's code, and what was wrong with which value."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(f"{code.name}: {message}")
+        self.code = code
+        self.message = message

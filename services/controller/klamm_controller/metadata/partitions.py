@@ -1,0 +1,113 @@
+"""Partitions: the records that create them, and adding some to a topic (Kafka's createPartitions).
+
+A new partition is led by its first active replica and in sync on all active ones.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from klamm.errors import ErrorCode
+from klamm.model import INTERNAL_TOPICS
+from klamm.wire.v1.controller_pb2 import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    NamedResult,
+    NewPartitions,
+)
+from klamm.wire.v1.metadata_pb2 import MetadataRecord, PartitionRecord
+from klamm_controller.metadata.assignments import chosen_replicas
+from klamm_controller.metadata.decision import Decision, Refusal
+from klamm_controller.metadata.leader_election import active_brokers, elect
+from klamm_controller.metadata.placement import place_replicas
+from klamm_controller.metadata.policy import TopicPolicy, check_budget
+from klamm_server.metadata.image import MetadataImage, TopicImage
+
+
+def handle_create_partitions(
+    request: CreatePartitionsRequest, image: MetadataImage, policy: TopicPolicy, rng: random.Random
+) -> Decision[CreatePartitionsResponse]:
+    """Grows topics, each for itself, or with `validate_only` says what would happen."""
+    asked = Counter(topic.topic for topic in request.topics)
+    budget = policy.partitions_per_request_max
+    records: list[MetadataRecord] = []
+    results = []
+    for wanted in request.topics:
+        try:
+            if asked[wanted.topic] > 1:
+                raise Refusal(ErrorCode.INVALID_REQUEST, f"topic {wanted.topic} is named {asked[wanted.topic]} times")
+            topic = _growable(wanted, image)
+            check_budget(topic.name, wanted.total_count - len(topic.partitions), budget, policy)
+            replicas = _new_replicas(wanted, topic, image, rng)
+        except Refusal as refusal:
+            results.append(NamedResult(name=wanted.topic, error_code=refusal.code, error_message=refusal.message))
+            continue
+        budget -= len(replicas)
+        records += partition_records(topic.topic_id, replicas, image, first_partition=len(topic.partitions))
+        results.append(NamedResult(name=wanted.topic))
+    return Decision(
+        records=() if request.validate_only else tuple(records), reply=CreatePartitionsResponse(results=results)
+    )
+
+
+def partition_records(
+    topic_id: uuid.UUID, replicas: Sequence[tuple[int, ...]], image: MetadataImage, *, first_partition: int = 0
+) -> Iterator[MetadataRecord]:
+    """The partitions from `first_partition` on, with these replicas."""
+    active = active_brokers(image)
+    for number, chosen in enumerate(replicas, first_partition):
+        isr = [replica for replica in chosen if replica in active]
+        yield MetadataRecord(
+            partition=PartitionRecord(
+                topic_id=topic_id.bytes,
+                partition=number,
+                replicas=chosen,
+                isr=isr,
+                leader=elect(chosen, isr, active),
+                leader_epoch=0,
+                partition_epoch=0,
+            )
+        )
+
+
+def _growable(wanted: NewPartitions, image: MetadataImage) -> TopicImage:
+    topic = image.topic(wanted.topic)
+    if topic is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {wanted.topic!r} does not exist")
+    if topic.name in INTERNAL_TOPICS:
+        raise Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {topic.name} is internal: with another partition count every group would have another owner",
+        )
+    if wanted.total_count <= len(topic.partitions):
+        raise Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {topic.name} has {len(topic.partitions)} partitions, it cannot grow to {wanted.total_count}",
+        )
+    return topic
+
+
+def _new_replicas(
+    wanted: NewPartitions, topic: TopicImage, image: MetadataImage, rng: random.Random
+) -> list[tuple[int, ...]]:
+    count = len(topic.partitions)
+    replication_factor = len(topic.partitions[0].replicas)
+    added = wanted.total_count - count
+    if not wanted.assignments:
+        return place_replicas(image.brokers, added, replication_factor, rng)
+    chosen = chosen_replicas(
+        topic.name,
+        wanted.assignments,
+        image,
+        first_partition=count,
+        replication_factor=replication_factor,
+    )
+    if len(chosen) != added:
+        raise Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"topic {topic.name}: {len(chosen)} partitions are assigned, {added} are added",
+        )
+    return chosen

@@ -1,0 +1,57 @@
+"""What the cluster's settings say about topics that are created."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from klamm.errors import ErrorCode
+from klamm_controller.metadata.decision import Refusal
+
+DEFAULT = -1
+"""In a request: take the cluster's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalTopicPolicy:
+    """The size of one internal topic."""
+
+    partition_count: int
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPolicy:
+    """Defaults and bounds, from the controller's own file."""
+
+    num_partitions: int
+    default_replication_factor: int
+    partitions_per_request_max: int
+    delete_topic_enable: bool
+    internal_topics: Mapping[str, InternalTopicPolicy]
+
+    def partition_count(self, name: str, requested: int) -> int:
+        """How many partitions topic `name` gets."""
+        if name in self.internal_topics:
+            return self.internal_topics[name].partition_count
+        if requested != DEFAULT:
+            return requested
+        return self.num_partitions
+
+    def replication_factor(self, name: str, requested: int) -> int:
+        """How many replicas each partition of topic `name` gets."""
+        if requested != DEFAULT:
+            return requested
+        if name in self.internal_topics:
+            return self.internal_topics[name].replication_factor
+        return self.default_replication_factor
+
+
+def check_budget(name: str, partition_count: int, budget: int, policy: TopicPolicy) -> None:
+    """Raises Refusal when the request has already asked for as many partitions as one may (KIP-599's aim)."""
+    if partition_count > budget:
+        raise Refusal(
+            ErrorCode.POLICY_VIOLATION,
+            f"topic {name} with {partition_count} new partitions takes the request above"
+            f" controller.partitions.per.request.max = {policy.partitions_per_request_max}",
+        )

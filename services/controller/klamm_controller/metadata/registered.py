@@ -1,0 +1,59 @@
+"""Rules that brokers and coordinators share: what a registration must look like, and whose call it is."""
+
+from __future__ import annotations
+
+from klamm.errors import ErrorCode
+from klamm.wire.v1.common_pb2 import Endpoint
+from klamm_controller.metadata.decision import Refusal
+from klamm_server.metadata.image import BrokerImage, CoordinatorImage, MetadataImage
+
+UUID_BYTES = 16
+PORT_MAX = 65_535
+
+
+def registered_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
+    """The broker that calls. Raises Refusal unless this is its current registration."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
+    _check_epoch("broker", broker_id, broker_epoch, broker.broker_epoch)
+    return broker
+
+
+def registered_coordinator(image: MetadataImage, coordinator_id: int, coordinator_epoch: int) -> CoordinatorImage:
+    """The coordinator that calls. Raises Refusal unless this is its current registration."""
+    coordinator = image.coordinators.get(coordinator_id)
+    if coordinator is None:
+        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"coordinator {coordinator_id} is not registered")
+    _check_epoch("coordinator", coordinator_id, coordinator_epoch, coordinator.coordinator_epoch)
+    return coordinator
+
+
+def _check_epoch(kind: str, node_id: int, epoch: int, current: int) -> None:
+    if epoch != current:
+        raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"{kind} {node_id} is registered with epoch {current}, not {epoch}")
+
+
+def check_cluster_id(image: MetadataImage, cluster_id: str) -> None:
+    """A node without a cluster (an empty id) is welcome; one of another cluster is not."""
+    if cluster_id and cluster_id != image.cluster_id:
+        raise Refusal(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"this is cluster {image.cluster_id}, the caller's data belongs to cluster {cluster_id}",
+        )
+
+
+def check_registration(kind: str, node_id: int, incarnation_id: bytes, endpoint: Endpoint) -> None:
+    """Raises Refusal(INVALID_REGISTRATION) for values that no node can have."""
+    if node_id < 0:
+        raise Refusal(ErrorCode.INVALID_REGISTRATION, f"the {kind}'s node.id {node_id} is negative")
+    if len(incarnation_id) != UUID_BYTES:
+        raise Refusal(
+            ErrorCode.INVALID_REGISTRATION,
+            f"the incarnation id of {kind} {node_id} has {len(incarnation_id)} bytes, expected {UUID_BYTES}",
+        )
+    if not endpoint.host or not 0 < endpoint.port <= PORT_MAX:
+        raise Refusal(
+            ErrorCode.INVALID_REGISTRATION,
+            f"{kind} {node_id} cannot be reached at {endpoint.host!r}:{endpoint.port}",
+        )

@@ -1,0 +1,100 @@
+"""Which coordinator owns which shard of the internal topics.
+
+`assignment_records` looks at an image and says what must change so that
+
+- every shard of an internal topic that exists is owned by a live coordinator, or by nobody when none lives;
+- for each topic, coordinators own equally many shards, to within one;
+- no shard moves that need not (an owner keeps its lowest shards up to its share).
+
+It is called in the same batch as whatever changed the live coordinators or created the topic. Every change of owner
+takes a greater writer epoch, so brokers refuse what the owner before still sends. The epoch is a producer epoch on the
+wire, 16 bits signed: when they are used up the shard gets a new producer id, as a transactional producer does in
+Kafka (KIP-360).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from klamm.model import INTERNAL_TOPICS
+from klamm.wire.v1.metadata_pb2 import MetadataRecord, ShardAssignmentRecord
+from klamm_controller.metadata.producer_ids import reserve_producer_ids
+from klamm_server.metadata.image import NO_COORDINATOR, MetadataImage, ShardImage
+
+WRITER_EPOCH_MAX = (1 << 15) - 2
+"""Kafka keeps the last epoch in reserve to fence with (Short.MAX_VALUE - 1)."""
+
+
+def assignment_records(image: MetadataImage) -> list[MetadataRecord]:
+    """The records that restore the rules above; empty when they hold."""
+    live = [coordinator.coordinator_id for coordinator in image.live_coordinators()]
+    moves: list[tuple[str, int, int]] = []
+    for name in sorted(INTERNAL_TOPICS & image.topics_by_name.keys()):
+        owners = _owners(image, name)
+        wanted = balance(owners, live)
+        moves += [
+            (name, shard, owner)
+            for shard, owner in enumerate(wanted)
+            if owner != owners[shard] or (name, shard) not in image.shards
+        ]
+    return _records(image, moves)
+
+
+def balance(owners: Sequence[int], live: Sequence[int]) -> list[int]:
+    """New owners by shard: each live one gets its even share, and keeps of what it had as much as that allows.
+
+    `live` is sorted. The larger shares go to those that own most now."""
+    if not live:
+        return [NO_COORDINATOR] * len(owners)
+    shares = _shares(owners, live)
+    kept = []
+    for owner in owners:
+        keeps = shares.get(owner, 0) > 0
+        kept.append(owner if keeps else NO_COORDINATOR)
+        if keeps:
+            shares[owner] -= 1
+    takers = [coordinator for coordinator in live for _ in range(shares[coordinator])]
+    return [owner if owner != NO_COORDINATOR else takers.pop(0) for owner in kept]
+
+
+def _shares(owners: Sequence[int], live: Sequence[int]) -> dict[int, int]:
+    share, remainder = divmod(len(owners), len(live))
+    by_load = sorted(live, key=lambda coordinator: (-owners.count(coordinator), coordinator))
+    return {coordinator: share + (rank < remainder) for rank, coordinator in enumerate(by_load)}
+
+
+def _owners(image: MetadataImage, topic: str) -> list[int]:
+    count = len(image.topics_by_name[topic].partitions)
+    assigned = [image.shards.get((topic, shard)) for shard in range(count)]
+    return [NO_COORDINATOR if shard is None else shard.coordinator_id for shard in assigned]
+
+
+def _records(image: MetadataImage, moves: Sequence[tuple[str, int, int]]) -> list[MetadataRecord]:
+    next_producer_id = image.next_producer_id
+    records = []
+    for topic, shard, owner in moves:
+        producer_id, writer_epoch = _next_writer(image.shards, topic, shard, next_producer_id)
+        next_producer_id += producer_id == next_producer_id
+        records.append(
+            MetadataRecord(
+                shard_assignment=ShardAssignmentRecord(
+                    topic=topic,
+                    shard=shard,
+                    coordinator_id=owner,
+                    producer_id=producer_id,
+                    writer_epoch=writer_epoch,
+                )
+            )
+        )
+    if taken := next_producer_id - image.next_producer_id:
+        records.insert(0, reserve_producer_ids(image, taken))
+    return records
+
+
+def _next_writer(
+    shards: Mapping[tuple[str, int], ShardImage], topic: str, shard: int, free_producer_id: int
+) -> tuple[int, int]:
+    before = shards.get((topic, shard))
+    if before is None or before.writer_epoch >= WRITER_EPOCH_MAX:
+        return free_producer_id, 0
+    return before.producer_id, before.writer_epoch + 1

@@ -1,0 +1,224 @@
+"""Topics: creation and deletion (Kafka's ReplicationControlManager, createTopics and deleteTopics).
+
+Each topic of a request succeeds or fails by itself; those that fail leave no record. A created topic, its
+partitions, its configs and, for an internal topic, the assignment of its shards are in one batch.
+
+The internal topics are the cluster's own: creating one takes its partition count and configs from the cluster,
+whatever the request says, because the coordinators' sharding depends on them; deleting one is refused.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from klamm.errors import ErrorCode
+from klamm.model import INTERNAL_TOPICS, topic_collision_key, topic_name_problem
+from klamm.wire.v1.controller_pb2 import (
+    CreatedTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NamedResult,
+    NewTopic,
+)
+from klamm.wire.v1.metadata_pb2 import (
+    CONFIG_RESOURCE_TYPE_TOPIC,
+    ConfigRecord,
+    MetadataRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from klamm_controller.metadata.assignments import chosen_replicas
+from klamm_controller.metadata.configs import check_topic_configs
+from klamm_controller.metadata.decision import Decision, Refusal
+from klamm_controller.metadata.partitions import partition_records
+from klamm_controller.metadata.placement import place_replicas
+from klamm_controller.metadata.policy import DEFAULT, TopicPolicy, check_budget
+from klamm_controller.metadata.shards import assignment_records
+from klamm_server.metadata.image import MetadataImage, replay
+
+INTERNAL_TOPIC_CONFIGS = {
+    "cleanup.policy": "compact",
+    "compression.type": "producer",
+    "segment.bytes": "104857600",
+}
+"""Kafka's for __consumer_offsets and __transaction_state (GroupMetadataManager, TransactionStateManager)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """A topic as it will be created."""
+
+    topic_id: uuid.UUID
+    replicas: list[tuple[int, ...]]
+    configs: Mapping[str, str]
+
+
+class _Names:
+    """The names that a new topic may not have, or not resemble."""
+
+    def __init__(self, image: MetadataImage, request: CreateTopicsRequest) -> None:
+        self._asked = Counter(topic.name for topic in request.topics)
+        self._taken = image.topics_by_name
+        self._by_collision_key: dict[str, str] | None = None
+        self._created: set[str] = set()
+
+    def check(self, name: str) -> None:
+        """Raises Refusal unless a topic of that name may be created now."""
+        if problem := topic_name_problem(name):
+            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if self._asked[name] > 1:
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"topic {name} is named {self._asked[name]} times")
+        if name in self._taken:
+            raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
+        if "." in name or "_" in name:
+            self._check_collision(name)
+
+    def add(self, name: str) -> None:
+        self._created.add(name)
+        if self._by_collision_key is not None:
+            self._by_collision_key[topic_collision_key(name)] = name
+
+    def _check_collision(self, name: str) -> None:
+        if self._by_collision_key is None:
+            names = (*self._taken, *self._created)
+            self._by_collision_key = {topic_collision_key(taken): taken for taken in names}
+        if other := self._by_collision_key.get(topic_collision_key(name)):
+            raise Refusal(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic {name} collides with topic {other}: '.' and '_' are the same in metric names",
+            )
+
+
+def handle_create_topics(
+    request: CreateTopicsRequest, image: MetadataImage, policy: TopicPolicy, rng: random.Random
+) -> Decision[CreateTopicsResponse]:
+    """Creates topics, or with `validate_only` says what would happen."""
+    names = _Names(image, request)
+    budget = policy.partitions_per_request_max
+    records: list[MetadataRecord] = []
+    results = []
+    for topic in request.topics:
+        try:
+            names.check(topic.name)
+            plan = _plan(topic, image, policy, budget, rng)
+        except Refusal as refusal:
+            results.append(CreatedTopic(name=topic.name, error_code=refusal.code, error_message=refusal.message))
+            continue
+        names.add(topic.name)
+        budget -= len(plan.replicas)
+        records += _records(topic.name, plan, image)
+        results.append(_created(topic.name, plan))
+    reply = CreateTopicsResponse(topics=results)
+    if request.validate_only or not records:
+        return Decision(reply=reply)
+    if any(result.name in INTERNAL_TOPICS for result in results):
+        records += assignment_records(replay(image, records, image.end_index + len(records)))
+    return Decision(records=tuple(records), reply=reply)
+
+
+def handle_delete_topics(
+    request: DeleteTopicsRequest, image: MetadataImage, policy: TopicPolicy
+) -> Decision[DeleteTopicsResponse]:
+    """Deletes topics with their partitions and configs."""
+    asked = Counter(request.topics)
+    records = []
+    results = []
+    for name in request.topics:
+        try:
+            records.append(_removal(name, asked[name], image, policy))
+        except Refusal as refusal:
+            results.append(NamedResult(name=name, error_code=refusal.code, error_message=refusal.message))
+        else:
+            results.append(NamedResult(name=name))
+    return Decision(records=tuple(records), reply=DeleteTopicsResponse(results=results))
+
+
+def _removal(name: str, times_asked: int, image: MetadataImage, policy: TopicPolicy) -> MetadataRecord:
+    if not policy.delete_topic_enable:
+        raise Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+    if times_asked > 1:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"topic {name} is named {times_asked} times")
+    topic = image.topic(name)
+    if topic is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+    if name in INTERNAL_TOPICS:
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} is internal and cannot be deleted")
+    return MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=topic.topic_id.bytes))
+
+
+def _plan(topic: NewTopic, image: MetadataImage, policy: TopicPolicy, budget: int, rng: random.Random) -> _Plan:
+    configs = dict(INTERNAL_TOPIC_CONFIGS if topic.name in INTERNAL_TOPICS else topic.configs)
+    check_topic_configs(configs)
+    if topic.assignments:
+        replicas = _replicas_by_hand(topic, image, policy, budget)
+    else:
+        replicas = _placed_replicas(topic, image, policy, budget, rng)
+    return _Plan(topic_id=_new_topic_id(image, rng), replicas=replicas, configs=configs)
+
+
+def _placed_replicas(
+    topic: NewTopic, image: MetadataImage, policy: TopicPolicy, budget: int, rng: random.Random
+) -> list[tuple[int, ...]]:
+    partition_count = policy.partition_count(topic.name, topic.partition_count)
+    if partition_count < 1:
+        raise Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {topic.name} cannot have {partition_count} partitions: at least 1, or {DEFAULT} for the default",
+        )
+    check_budget(topic.name, partition_count, budget, policy)
+    replication_factor = policy.replication_factor(topic.name, topic.replication_factor)
+    if replication_factor < 1:
+        raise Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"topic {topic.name} cannot have {replication_factor} replicas: at least 1, or {DEFAULT} for the default",
+        )
+    return place_replicas(image.brokers, partition_count, replication_factor, rng)
+
+
+def _replicas_by_hand(topic: NewTopic, image: MetadataImage, policy: TopicPolicy, budget: int) -> list[tuple[int, ...]]:
+    if (topic.partition_count, topic.replication_factor) != (DEFAULT, DEFAULT):
+        raise Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"topic {topic.name} has assigned replicas: its partition count ({topic.partition_count}) and"
+            f" replication factor ({topic.replication_factor}) must be {DEFAULT}",
+        )
+    check_budget(topic.name, len(topic.assignments), budget, policy)
+    replicas = chosen_replicas(topic.name, topic.assignments, image, first_partition=0, replication_factor=None)
+    if topic.name in INTERNAL_TOPICS and len(replicas) != policy.partition_count(topic.name, DEFAULT):
+        raise Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {topic.name} is internal: it has {policy.partition_count(topic.name, DEFAULT)}"
+            f" partitions, not {len(replicas)}",
+        )
+    return replicas
+
+
+def _new_topic_id(image: MetadataImage, rng: random.Random) -> uuid.UUID:
+    while True:
+        topic_id = uuid.UUID(int=rng.getrandbits(128), version=4)
+        if topic_id not in image.topics_by_id:
+            return topic_id
+
+
+def _records(name: str, plan: _Plan, image: MetadataImage) -> Iterator[MetadataRecord]:
+    yield MetadataRecord(topic=TopicRecord(name=name, topic_id=plan.topic_id.bytes))
+    for key, value in sorted(plan.configs.items()):
+        yield MetadataRecord(
+            config=ConfigRecord(resource_type=CONFIG_RESOURCE_TYPE_TOPIC, resource_name=name, name=key, value=value)
+        )
+    yield from partition_records(plan.topic_id, plan.replicas, image)
+
+
+def _created(name: str, plan: _Plan) -> CreatedTopic:
+    return CreatedTopic(
+        name=name,
+        topic_id=plan.topic_id.bytes,
+        partition_count=len(plan.replicas),
+        replication_factor=len(plan.replicas[0]),
+    )

@@ -1,0 +1,1 @@
+"""The RPCs, one module per family: decode, submit, await, encode."""

@@ -1,0 +1,53 @@
+"""The way from an RPC to the controller's queue: who decides, for how long to wait, what to say when full."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import grpc
+
+from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.wire.v1.common_pb2 import Endpoint, Node
+from klamm_controller.controller import Controller
+from klamm_controller.metadata.decision import ReplyT
+from klamm_server.event_queue import QueueFullError
+
+NotControllerError = EXCEPTIONS[ErrorCode.NOT_CONTROLLER]
+
+
+class Gateway:
+    """Shared by all RPC families.
+
+    `request_timeout_ms` bounds the wait of requests that name no time-out of their own."""
+
+    def __init__(self, controller: Controller, *, request_timeout_ms: int) -> None:
+        self.controller = controller
+        self.quorum: Sequence[Node] = ()
+        """The controllers and where they are; known from the start of the service on."""
+        self._request_timeout_ms = request_timeout_ms
+
+    async def answer(
+        self, context: Any, decided: Awaitable[ReplyT], response: Callable[..., ReplyT], *, timeout_ms: int = 0
+    ) -> ReplyT:
+        """What was decided; or a `response` of REQUEST_TIMED_OUT, or of NOT_CONTROLLER with the active one.
+
+        After a time-out it is not known whether the change happens, unless its turn never came: then it does not.
+        A full queue is the transport's RESOURCE_EXHAUSTED: nothing was done."""
+        timeout_ms = timeout_ms if timeout_ms > 0 else self._request_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await decided
+        except TimeoutError:
+            return response(error_code=ErrorCode.REQUEST_TIMED_OUT)
+        except NotControllerError:
+            return response(error_code=ErrorCode.NOT_CONTROLLER, controller=self.active_endpoint())
+        except QueueFullError as error:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            raise AssertionError("abort raises") from error
+
+    def active_endpoint(self) -> Endpoint | None:
+        """Where the active controller is, if there is one."""
+        leader_id = self.controller.leader_id
+        return next((node.endpoint for node in self.quorum if node.node_id == leader_id), None)

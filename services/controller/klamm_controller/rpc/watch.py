@@ -1,0 +1,51 @@
+"""Controller: the metadata log as a stream.
+
+A watcher that continues gets the committed entries from its index on; any other gets a snapshot of the present image
+first. Nothing is buffered per watcher: one that falls behind the shared tail has its stream ended, and comes back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+from klamm.errors import ErrorCode
+from klamm.wire.v1.controller_pb2 import WatchMetadataRequest
+from klamm.wire.v1.metadata_pb2 import MetadataBatch
+from klamm_controller.controller import Controller
+from klamm_controller.log.snapshot import snapshot_batches
+
+log = logging.getLogger(__name__)
+
+
+class WatchRpcs:
+    """WatchMetadata."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    async def watch_metadata(self, request: WatchMetadataRequest, context: Any) -> AsyncIterator[MetadataBatch]:
+        """Raises InconsistentClusterIdError for a watcher of another cluster."""
+        image = self._controller.committed
+        if request.cluster_id and request.cluster_id != image.cluster_id:
+            raise ErrorCode.INCONSISTENT_CLUSTER_ID.exception(
+                f"this is cluster {image.cluster_id}, the watcher's is {request.cluster_id}"
+            )
+        index = request.start_index
+        if index == 0 or self._controller.entries_after(index) is None:
+            index = image.end_index
+            for batch in snapshot_batches(image, self._controller.term):
+                yield batch
+        while (entries := self._controller.entries_after(index)) is not None:
+            for entry in entries:
+                yield entry
+                index = entry.end_index
+            if not await self._controller.wait_beyond(index):
+                return
+        log.warning(
+            "metadata watch ended peer=%s index=%d end_index=%d: too slow",
+            context.peer(),
+            index,
+            self._controller.committed.end_index,
+        )
