@@ -21,6 +21,7 @@ from grpc_reflection.v1alpha import reflection
 
 from klamm.errors import KlammError
 from klamm.wire.service import Method, methods
+from klamm_server.event_queue import QueueFullError
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +52,7 @@ class RpcServer:
     def add_service(self, service: ServiceDescriptor, servicer: object) -> None:
         """Registers every RPC of `service`; raises AttributeError when the servicer lacks one."""
         handlers = {method.path.rpartition("/")[2]: _handler(method, servicer) for method in methods(service)}
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(service.full_name, handlers),)
-        )
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
         self._service_names.append(service.full_name)
 
     async def start(self, bind: str, port: int) -> int:
@@ -112,9 +111,7 @@ def _guard_unary(path: str, function: Callable[..., Awaitable[Any]]) -> Callable
     return guarded
 
 
-def _guard_stream(
-    path: str, function: Callable[..., AsyncIterator[Any]]
-) -> Callable[..., AsyncIterator[Any]]:
+def _guard_stream(path: str, function: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
     @functools.wraps(function)
     async def guarded(request: Any, context: Any) -> AsyncIterator[Any]:
         try:
@@ -129,7 +126,10 @@ def _guard_stream(
 
 
 async def _abort(path: str, context: Any, error: Exception) -> None:
-    """A malformed request (a KlammError at the edge) is the caller's fault, anything else is ours."""
+    """A full queue asks to come back, a malformed request (any other KlammError) is the caller's fault, the
+    rest is ours."""
+    if isinstance(error, QueueFullError):
+        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
     if isinstance(error, KlammError):
         log.info("rpc=%s refused=%s", path, error)
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))

@@ -1,0 +1,141 @@
+"""The life of a service process: configuration, start, signals, stop, and the exit status that tells how it went.
+
+Every service package has a server with `open`, `register`, `start` and `stop` (the `Server` protocol below) and a
+`__main__` that calls `main`. Exit statuses: 0 after a graceful stop; 1 when the configuration or the start failed,
+with one line on stderr that says what to do; 70 (faults.fatal) when an invariant broke.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import uvloop
+
+from klamm.errors import KlammError
+from klamm_server.config import ServiceConfig, load, log_effective, parse_properties, read_properties
+from klamm_server.faults import fatal, require_assertions
+from klamm_server.logs import set_up_logging
+from klamm_server.metrics import MetricsServer
+from klamm_server.rpc_server import RpcServer
+
+log = logging.getLogger(__name__)
+
+EXIT_GRACEFUL = 0
+EXIT_CANNOT_START = 1
+
+
+class Server(Protocol):
+    """A service, as its process drives it, in this order."""
+
+    async def open(self) -> None:
+        """Recovers the local state; no network."""
+
+    def register(self, rpc: RpcServer) -> None:
+        """Adds its gRPC services."""
+
+    async def start(self, host: str, port: int) -> None:
+        """Begins to serve at the endpoint others dial; returns when ready."""
+
+    async def stop(self) -> None:
+        """Hands over its work and ends its parked calls and streams, while its gRPC services still answer.
+
+        Also called after an `open` or `start` that failed or was cut short."""
+
+
+C = TypeVar("C", bound=ServiceConfig)
+MakeServer = Callable[[C], Server]
+
+
+def main(name: str, config_class: type[C], make_server: MakeServer[C], arguments: Sequence[str] | None = None) -> int:
+    """`python -m <name> [--config FILE] [--set NAME=VALUE]...`; returns the exit status."""
+    parser = argparse.ArgumentParser(prog=f"python -m {name}")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="properties file")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="one config; wins over the file"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        require_assertions()
+        properties = read_properties(options.config) if options.config else {}
+        config = load(config_class, {**properties, **parse_properties(options.set, "--set")})
+    except KlammError as error:
+        return _cannot_start(error)
+    return run_service(make_server, config)
+
+
+def run_service(make_server: MakeServer[C], config: C) -> int:
+    """Runs a server until SIGTERM or SIGINT; returns the exit status."""
+    require_assertions()
+    set_up_logging(config.log_level)
+    log_effective(config)
+    try:
+        uvloop.run(_serve(make_server, config))
+    except (KlammError, OSError) as error:
+        return _cannot_start(error)
+    except Exception as error:  # noqa: BLE001 - whatever else gets here is our own mistake
+        fatal("the service failed", error)
+    return EXIT_GRACEFUL
+
+
+async def _serve(make_server: MakeServer[C], config: C) -> None:
+    asyncio.get_running_loop().set_exception_handler(_on_stray_exception)
+    stop_requested = _stop_on_signals()
+    server = make_server(config)
+    rpc = RpcServer(max_message_bytes=config.socket_request_max_bytes, max_concurrent_rpcs=config.max_concurrent_rpcs)
+    metrics = MetricsServer(config.metrics_port) if config.metrics_port else None
+    try:
+        await server.open()
+        server.register(rpc)
+        bound_port = await rpc.start(config.listener.host or "[::]", config.listener.port)
+        if not await _start_unless_stopped(server, config.advertised_endpoint(bound_port), stop_requested):
+            return
+        log.info("ready port=%d", bound_port)
+        await stop_requested.wait()
+    finally:
+        log.info("stopping")
+        await server.stop()
+        await rpc.stop(config.shutdown_grace_ms / 1000)
+        if metrics is not None:
+            metrics.close()
+        log.info("stopped")
+
+
+async def _start_unless_stopped(server: Server, endpoint: tuple[str, int], stop_requested: asyncio.Event) -> bool:
+    """Whether the server started; a signal need not wait for a controller that never answers."""
+    starting = asyncio.create_task(server.start(*endpoint), name="start")
+    stopping = asyncio.create_task(stop_requested.wait(), name="stop-requested")
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if starting.done():
+        await starting
+        return True
+    starting.cancel()
+    await asyncio.wait({starting})
+    return False
+
+
+def _stop_on_signals() -> asyncio.Event:
+    stop_requested = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
+    return stop_requested
+
+
+def _on_stray_exception(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """An exception in a callback belongs to nobody; an AssertionError among them means broken state."""
+    error = context.get("exception")
+    if isinstance(error, AssertionError):
+        fatal(str(context.get("message")), error)
+    loop.default_exception_handler(context)
+
+
+def _cannot_start(error: Exception) -> int:
+    print(f"klamm: {error}", file=sys.stderr)  # noqa: T201 - the one line for whoever started the process
+    return EXIT_CANNOT_START

@@ -1,0 +1,127 @@
+"""A service process from outside: its exit status and what it says on stderr."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SERVICE = """
+import asyncio, sys
+from klamm.errors import KlammError
+from klamm_server.config import ServiceConfig
+from klamm_server.main import main
+
+class Service:
+    def __init__(self, config):
+        pass
+    async def open(self):
+        if MODE == "lock held":
+            raise KlammError("data is locked by another process: stop it or choose other log.dirs")
+        if MODE == "no permission":
+            raise PermissionError(13, "Permission denied", "/data")
+        assert MODE != "broken invariant", "end offset 5 < 7"
+    def register(self, rpc):
+        pass
+    async def start(self, host, port):
+        print("starting", host, port, flush=True)
+        if MODE == "no controller":
+            await asyncio.Event().wait()
+        print("started", flush=True)
+    async def stop(self):
+        print("stopped", flush=True)
+
+MODE = sys.argv.pop(1)
+sys.exit(main("service", ServiceConfig, Service))
+"""
+
+
+def _start(mode: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", SERVICE, mode, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _run(mode: str, *arguments: str) -> tuple[int, str, str]:
+    with _start(mode, *arguments) as process:
+        stdout, stderr = process.communicate(timeout=30)
+    return process.returncode, stdout, stderr
+
+
+OK = ("--set", "node.id=1", "--set", "listeners=GRPC://localhost:0")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_gracefully(number: signal.Signals) -> None:
+    with _start("serve", *OK) as process:
+        assert process.stdout is not None
+        host, port = process.stdout.readline().split()[1:]
+        assert (host, int(port) > 0) == ("localhost", True)
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(number)
+        stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout) == (0, "stopped\n")
+    assert "config node.id=1 (set)" in stderr
+
+
+def test_a_signal_ends_a_start_that_waits_for_the_controller() -> None:
+    with _start("no controller", *OK) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        stdout, _ = process.communicate(timeout=30)
+    assert (process.returncode, stdout) == (0, "stopped\n")
+
+
+def test_a_bad_configuration_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "service.properties"
+    path.write_text("node.id=1\nlistener=GRPC://localhost:0\n")
+    assert _run("serve", "--config", str(path)) == (
+        1,
+        "",
+        "klamm: unknown configuration listener; did you mean listeners?\n",
+    )
+
+
+def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "service.properties"
+    path.write_text("node.id=1\n")
+    status, _, stderr = _run("serve", "--config", str(path), "--set", "node.id=x")
+    assert status == 1
+    assert stderr == "klamm: node.id: 'x' is not valid, expected a whole number of 32 bits\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "line"),
+    [
+        ("lock held", "klamm: data is locked by another process: stop it or choose other log.dirs"),
+        ("no permission", "klamm: [Errno 13] Permission denied: '/data'"),
+    ],
+)
+def test_what_keeps_it_from_starting_is_the_last_line(mode: str, line: str) -> None:
+    status, _, stderr = _run(mode, *OK, "--set", "log.level=ERROR")
+    assert (status, stderr) == (1, f"{line}\n")
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, _, stderr = _run(
+            "serve", "--set", "node.id=1", "--set", f"listeners=GRPC://127.0.0.1:{port}", "--set", "log.level=ERROR"
+        )
+    assert status == 1
+    last_line = stderr.splitlines()[-1]
+    assert last_line.startswith(f"klamm: cannot listen on 127.0.0.1:{port}: is the port in use?")
+
+
+def test_a_broken_invariant_is_fatal() -> None:
+    status, _, stderr = _run("broken invariant", *OK)
+    assert status == 70
+    assert "end offset 5 < 7" in stderr
