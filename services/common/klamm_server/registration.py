@@ -53,8 +53,11 @@ SHUTDOWN_HEARTBEATS_PER_INTERVAL = 10
 class Member(Protocol):
     """Who registers: what brokers and coordinators say differently."""
 
-    register_rpc: str
-    heartbeat_rpc: str
+    @property
+    def register_rpc(self) -> str: ...
+
+    @property
+    def heartbeat_rpc(self) -> str: ...
 
     def __str__(self) -> str: ...
 

@@ -7,7 +7,7 @@ timer and no task; parking one with an earlier deadline re-arms it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from klamm.model import TopicPartition
 from klamm_broker.purgatory.purgatory import Operation, Parked, Purgatory
@@ -24,7 +24,6 @@ class PurgatoryDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms = 0
         self.check_and_complete = self._purgatory.check_and_complete
-        self.cancel = self._purgatory.cancel
 
     def __len__(self) -> int:
         """Operations parked."""
@@ -34,8 +33,28 @@ class PurgatoryDriver:
     def is_full(self) -> bool:
         return self._purgatory.is_full
 
-    def park(self, operation: Operation, keys: Iterable[TopicPartition], wait_ms: int) -> Parked:
-        """As `Purgatory.park`, for `wait_ms` from now."""
+    async def wait(
+        self,
+        make_operation: Callable[[Callable[[], None]], Operation],
+        keys: Iterable[TopicPartition],
+        wait_ms: int,
+    ) -> None:
+        """Until the operation completes, at most `wait_ms` from now.
+
+        `make_operation` gets what the operation is to call when it has completed or expired. The caller has
+        looked at `is_full`."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # The RPC may have been cancelled between the change that completes it and this.
+        operation = make_operation(lambda: None if done.done() else done.set_result(None))
+        if operation.try_complete():
+            return
+        parked = self._park(operation, keys, wait_ms)
+        try:
+            await done
+        finally:
+            self._purgatory.cancel(parked)
+
+    def _park(self, operation: Operation, keys: Iterable[TopicPartition], wait_ms: int) -> Parked:
         now_ms = self._clock.monotonic_ms()
         if not len(self._purgatory):
             # Nothing moved the wheel while it was empty; without this its clock would be arbitrarily old.

@@ -1,0 +1,105 @@
+"""The broker's configuration: Kafka's names and defaults, and a few bounds of our own.
+
+Dynamic configs (topic defaults such as `log.retention.ms`, `message.max.bytes`) are not fields: what the file
+says is the weakest layer under what the controller's metadata say, looked up again with every change.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from klamm.errors import ConfigError
+from klamm_server.broker_configs import BROKER_CONFIGS
+from klamm_server.config import ServiceConfig, parse_server, setting
+from klamm_server.config_def import ConfigDef, ConfigType, at_least
+
+_QUEUED_MAX_REQUEST_BYTES = ConfigDef(
+    name="queued.max.request.bytes",
+    type=ConfigType.LONG,
+    # Kafka's -1, unbounded, lets a few slow clients with large requests exhaust the memory.
+    default=512 * 1024**2,
+    validator=at_least(1024),
+    documentation="Bytes of all produce requests and fetch answers under way; beyond, produces are refused"
+    " with THROTTLING_QUOTA_EXCEEDED, produce streams wait, fetches get less.",
+)
+_MAX_PARKED_REQUESTS = ConfigDef(
+    name="max.parked.requests",
+    type=ConfigType.INT,
+    default=10_000,
+    validator=at_least(1),
+    documentation="Fetches, and apart from them produces, that wait at once; one more fetch is answered at once"
+    " with what there is, one more produce REQUEST_TIMED_OUT.",
+)
+_LOG_OPEN_SEGMENTS_MAX = ConfigDef(
+    name="log.open.segments.max",
+    type=ConfigType.INT,
+    default=512,
+    validator=at_least(1),
+    documentation="Closed segments that are kept open for reading, over all partitions.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig(ServiceConfig):
+    """See `klamm_server.config`: `load(BrokerConfig, properties)` makes one."""
+
+    broker_rack: str | None = setting(BROKER_CONFIGS["broker.rack"])
+    controller_quorum_bootstrap_servers: tuple[str, ...] = setting(
+        BROKER_CONFIGS["controller.quorum.bootstrap.servers"]
+    )
+    broker_heartbeat_interval_ms: int = setting(BROKER_CONFIGS["broker.heartbeat.interval.ms"])
+    broker_session_timeout_ms: int = setting(BROKER_CONFIGS["broker.session.timeout.ms"])
+    initial_broker_registration_timeout_ms: int = setting(BROKER_CONFIGS["initial.broker.registration.timeout.ms"])
+    controlled_shutdown_enable: bool = setting(BROKER_CONFIGS["controlled.shutdown.enable"])
+    auto_create_topics_enable: bool = setting(BROKER_CONFIGS["auto.create.topics.enable"])
+    offsets_topic_num_partitions: int = setting(BROKER_CONFIGS["offsets.topic.num.partitions"])
+    log_dir: tuple[str, ...] = setting(BROKER_CONFIGS["log.dir"])
+    log_dirs: tuple[str, ...] | None = setting(BROKER_CONFIGS["log.dirs"])
+    log_open_segments_max: int = setting(_LOG_OPEN_SEGMENTS_MAX)
+    num_recovery_threads_per_data_dir: int = setting(BROKER_CONFIGS["num.recovery.threads.per.data.dir"])
+    log_flush_scheduler_interval_ms: int = setting(BROKER_CONFIGS["log.flush.scheduler.interval.ms"])
+    log_retention_check_interval_ms: int = setting(BROKER_CONFIGS["log.retention.check.interval.ms"])
+    log_flush_offset_checkpoint_interval_ms: int = setting(BROKER_CONFIGS["log.flush.offset.checkpoint.interval.ms"])
+    fetch_max_bytes: int = setting(BROKER_CONFIGS["fetch.max.bytes"])
+    queued_max_request_bytes: int = setting(_QUEUED_MAX_REQUEST_BYTES)
+    max_parked_requests: int = setting(_MAX_PARKED_REQUESTS)
+
+    def validate(self) -> None:
+        # Not super(): a slotted dataclass is not the class that its body closes over.
+        ServiceConfig.validate(self)
+        for server in self.controller_quorum_bootstrap_servers:
+            parse_server("controller.quorum.bootstrap.servers", server)
+        if not self.controller_quorum_bootstrap_servers:
+            raise ConfigError("controller.quorum.bootstrap.servers: the list is empty, expected host:port")
+        if not self.data_dirs:
+            raise ConfigError("log.dirs: the list is empty, expected at least one directory")
+        if self.broker_heartbeat_interval_ms * 2 > self.broker_session_timeout_ms:
+            raise ConfigError(
+                f"broker.heartbeat.interval.ms={self.broker_heartbeat_interval_ms}: expected at most half of"
+                f" broker.session.timeout.ms={self.broker_session_timeout_ms}, or one late heartbeat fences"
+            )
+        if self.queued_max_request_bytes < self.socket_request_max_bytes:
+            raise ConfigError(
+                f"queued.max.request.bytes={self.queued_max_request_bytes}: expected at least"
+                f" socket.request.max.bytes={self.socket_request_max_bytes}, or the largest request never fits"
+            )
+
+    @property
+    def data_dirs(self) -> tuple[str, ...]:
+        """`log.dirs`, or else `log.dir`; each once."""
+        return tuple(dict.fromkeys(self.log_dir if self.log_dirs is None else self.log_dirs))
+
+    @property
+    def controllers(self) -> list[tuple[str, int]]:
+        """`controller.quorum.bootstrap.servers` as (host, port)."""
+        name = "controller.quorum.bootstrap.servers"
+        return [parse_server(name, server) for server in self.controller_quorum_bootstrap_servers]
+
+    ALSO_KNOWN: ClassVar[Mapping[str, ConfigDef]] = {}
+
+
+_FIELDS = {field.metadata["config"].name for field in dataclasses.fields(BrokerConfig) if field.metadata}
+BrokerConfig.ALSO_KNOWN = {name: known for name, known in BROKER_CONFIGS.items() if name not in _FIELDS}

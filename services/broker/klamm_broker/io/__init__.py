@@ -1,0 +1,1 @@
+"""What the broker asks of other servers."""

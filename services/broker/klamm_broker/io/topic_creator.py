@@ -1,0 +1,83 @@
+"""Asks the active controller to create topics: those a client named, and the internal ones, on first use.
+
+Kafka's `AutoTopicCreationManager`: the caller does not wait. Requests go out one after the other, one for a
+name at a time and at most `PENDING_MAX` of them; what fails is logged, and asked for again by the next request
+that needs the topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import grpc
+
+from klamm.errors import ErrorCode
+from klamm.wire.service import ADMIN
+from klamm.wire.v1.controller_pb2 import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from klamm_server.controller_channel import ControllerChannel
+
+log = logging.getLogger(__name__)
+
+PENDING_MAX = 100
+"""Beyond that a topic stays LEADER_NOT_AVAILABLE until it is asked for again."""
+
+
+class TopicCreator:
+    """Client of the controllers' Admin API; `run` sends what `create` was given."""
+
+    def __init__(self, controllers: Sequence[tuple[str, int]], *, timeout_ms: int) -> None:
+        self._controllers = tuple(controllers)
+        self._channel = ControllerChannel(controllers, ADMIN)
+        self._timeout_ms = timeout_ms
+        self._pending: dict[str, NewTopic] = {}
+        self._has_pending = asyncio.Event()
+
+    def controllers(self) -> Sequence[tuple[str, int]]:
+        """Where the Admin API is served; the one last asked comes first."""
+        return sorted(self._controllers, key=lambda address: "{}:{}".format(*address) != self._channel.address)
+
+    def create(self, topic: NewTopic) -> ErrorCode:
+        """Has `topic` created unless that is under way; returns what to answer meanwhile."""
+        if len(self._pending) < PENDING_MAX:
+            self._pending.setdefault(topic.name, topic)
+            self._has_pending.set()
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+    async def run(self) -> None:
+        """Serves until cancelled."""
+        try:
+            while True:
+                await self._has_pending.wait()
+                self._has_pending.clear()
+                for name in list(self._pending):
+                    await self._create(self._pending[name])
+                    del self._pending[name]
+        finally:
+            await self._channel.close()
+
+    async def _create(self, topic: NewTopic) -> None:
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=self._timeout_ms)
+        # Each controller once, and one more if the last of them points at another.
+        for _ in range(len(self._controllers) + 1):
+            try:
+                response = await self._channel.stub().create_topics(request, timeout=self._timeout_ms / 1000)
+            except grpc.RpcError as error:
+                log.warning("controller=%s create_topics failed: %s", self._channel.address, error)
+                await self._channel.rotate()
+                continue
+            if response.error_code != ErrorCode.NOT_CONTROLLER:
+                _log_outcome(topic, response)
+                return
+            await self._channel.redirect(response.controller)
+        log.warning("topic=%s not created: no active controller among %s", topic.name, self._controllers)
+
+
+def _log_outcome(topic: NewTopic, response: CreateTopicsResponse) -> None:
+    for created in response.topics:
+        if created.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            log.info("topic=%s created partitions=%d", topic.name, created.partition_count)
+        else:
+            code = ErrorCode.of(created.error_code)
+            log.warning("topic=%s not created: %s %s", topic.name, code.name, created.error_message)

@@ -1,0 +1,163 @@
+"""What the logs need done in the background: flushes, retention, checkpoints, removing files.
+
+Kafka's `LogManager` schedules. One task plans on the event loop and lets one disk thread do the slow part, one
+job at a time, as `klamm_broker.log` asks. A log dir that failed is noticed here as well: its partitions go
+offline, and when none is left the process stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from klamm.errors import BrokerError
+from klamm.model import TopicPartition
+from klamm_broker.log.log_manager import LogManager
+from klamm_broker.log.partition_log import PartitionLog, PendingDeletion
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.clock import Clock
+from klamm_server.faults import fatal
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceIntervals:
+    """How often what is done."""
+
+    retention_check_ms: int
+    """`log.retention.check.interval.ms`"""
+    flush_check_ms: int
+    """`log.flush.scheduler.interval.ms`"""
+    checkpoint_ms: int
+    """`log.flush.offset.checkpoint.interval.ms`"""
+
+
+@dataclass(slots=True)
+class _Chore:
+    """Something done every `interval_ms`."""
+
+    run: Callable[[], Awaitable[None]]
+    interval_ms: int
+    due_ms: int
+
+
+class LogMaintenance:
+    """`run` works until cancelled; then `close`."""
+
+    def __init__(
+        self, logs: LogManager, replicas: ReplicaManager, intervals: MaintenanceIntervals, clock: Clock
+    ) -> None:
+        self._logs = logs
+        self._replicas = replicas
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="log-maintenance")
+        self._deletions: list[tuple[int, int, PendingDeletion]] = []
+        self._deletion_count = 0
+        self._wake = asyncio.Event()
+        now_ms = clock.monotonic_ms()
+        self._chores = [
+            _Chore(run, interval_ms, now_ms + interval_ms)
+            for run, interval_ms in (
+                (self._flush, intervals.flush_check_ms),
+                (self._retain, intervals.retention_check_ms),
+                (self._checkpoint, intervals.checkpoint_ms),
+            )
+        ]
+
+    def retire(self, deletion: PendingDeletion) -> None:
+        """Removes the files when they are due."""
+        self._deletion_count += 1
+        heapq.heappush(self._deletions, (deletion.due_ms, self._deletion_count, deletion))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Does every chore when it is due, one after the other."""
+        while True:
+            for chore in self._chores:
+                now_ms = self._clock.monotonic_ms()
+                if chore.due_ms <= now_ms:
+                    await chore.run()
+                    chore.due_ms = now_ms + chore.interval_ms
+            await self._remove_due_files()
+            self._notice_offline_dirs()
+            await self._sleep()
+
+    def close(self) -> None:
+        """Waits for the job under way."""
+        self._thread.shutdown(wait=True)
+
+    async def _sleep(self) -> None:
+        wait_ms = min(chore.due_ms for chore in self._chores) - self._clock.monotonic_ms()
+        if self._deletions:
+            wait_ms = min(wait_ms, self._deletions[0][0] - self._clock.wall_ms())
+        try:
+            async with asyncio.timeout(max(0, wait_ms) / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        self._wake.clear()
+
+    async def _on_thread(self, job: Callable[[], None]) -> bool:
+        """Runs a job; False when the disk failed it."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, job)
+        except BrokerError as error:
+            log.error("%s", error)
+            return False
+        return True
+
+    # The chores
+
+    async def _flush(self) -> None:
+        for partition_log in list(self._logs.logs.values()):
+            if partition_log.log_dir.failure is None and partition_log.flush_due(self._clock.wall_ms()):
+                await self._flush_one(partition_log)
+
+    async def _flush_one(self, partition_log: PartitionLog) -> None:
+        try:
+            job = partition_log.plan_flush()
+        except BrokerError as error:
+            log.error("%s", error)
+            return
+        if await self._on_thread(job.run):
+            self._logs.complete_flush(job)
+
+    async def _retain(self) -> None:
+        try:
+            deletions = self._logs.apply_retention(self._high_watermark, now_ms=self._clock.wall_ms())
+        except BrokerError as error:
+            log.error("%s", error)
+            return
+        for deletion in deletions:
+            self.retire(deletion)
+
+    def _high_watermark(self, topic_partition: TopicPartition) -> int:
+        """Of a partition nobody told us about yet nothing is known to be replicated."""
+        partition = self._replicas.get(topic_partition)
+        return 0 if partition is None else partition.high_watermark
+
+    async def _checkpoint(self) -> None:
+        for job in self._logs.plan_checkpoints():
+            await self._on_thread(job.run)
+
+    async def _remove_due_files(self) -> None:
+        while self._deletions and self._deletions[0][0] <= self._clock.wall_ms():
+            _, _, deletion = heapq.heappop(self._deletions)
+            await self._on_thread(lambda deletion=deletion: self._logs.remove_files(deletion))  # type: ignore[misc]
+
+    def _notice_offline_dirs(self) -> None:
+        offline = self._logs.offline_log_dirs()
+        if not offline:
+            return
+        for partition in list(self._replicas):
+            log_dir = partition.log.log_dir
+            if log_dir.failure is not None:
+                log.error("partition=%s offline: %s", partition.topic_partition, log_dir.failure)
+                self._replicas.drop(partition.topic_partition, offline_reason=log_dir.failure)
+        if not self._logs.directory_ids():
+            fatal(f"every log dir is offline: {offline}")

@@ -1,0 +1,1 @@
+"""Partition replicas: who leads, what is committed, and the requests that wait for it."""

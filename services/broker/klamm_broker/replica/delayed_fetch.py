@@ -1,0 +1,53 @@
+"""A fetch that waits until enough bytes can be read.
+
+Kafka's `DelayedFetch`. It does not read again to find out: each partition counts the bytes that became
+readable, so a change costs a subtraction per partition. The read that follows decides what is answered. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from klamm_broker.replica.partition import Partition
+
+
+class AwaitedPartition:
+    """A partition as it stood when its reader had read everything there was."""
+
+    __slots__ = ("_leader_epoch", "_readable_bytes", "partition")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self._leader_epoch = partition.leader_epoch
+        self._readable_bytes = partition.readable_bytes_total
+
+    def arrived_bytes(self) -> int:
+        return self.partition.readable_bytes_total - self._readable_bytes
+
+    def is_lost(self) -> bool:
+        """Whether reading on needs another answer than records: the reader must hear of it at once."""
+        return not self.partition.is_leader or self.partition.leader_epoch != self._leader_epoch
+
+
+class DelayedFetch:
+    """Calls `on_done` once: when `missing_bytes` more have arrived, a partition is lost, or the time is up."""
+
+    __slots__ = ("_awaited", "_missing_bytes", "_on_done")
+
+    def __init__(self, awaited: Sequence[AwaitedPartition], missing_bytes: int, on_done: Callable[[], None]) -> None:
+        assert missing_bytes > 0, missing_bytes
+        self._awaited = awaited
+        self._missing_bytes = missing_bytes
+        self._on_done = on_done
+
+    def try_complete(self) -> bool:
+        arrived_bytes = 0
+        for one in self._awaited:
+            arrived_bytes += one.arrived_bytes()
+            if arrived_bytes >= self._missing_bytes or one.is_lost():
+                self._on_done()
+                return True
+        return False
+
+    def on_expiration(self) -> None:
+        self._on_done()

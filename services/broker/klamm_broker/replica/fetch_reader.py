@@ -1,0 +1,121 @@
+"""Reads several partitions into one fetch answer.
+
+A read has two steps. `FetchReader.locate` decides, without touching record bytes, what each partition gives:
+leadership, range, high watermark, and which slice of which file fits the bounds (KIP-74: at least one batch, if
+there is one at all). `read_records` then brings the slices, and only if some of it is not in the page cache
+does a thread do that, so that a reader of old data does not stall everybody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicPartition
+from klamm.wire.v1.broker_pb2 import FetchedPartition, FetchPartition
+from klamm_broker.log.partition_log import LocatedRecords
+from klamm_broker.replica.delayed_fetch import AwaitedPartition
+from klamm_broker.replica.replica_manager import ReplicaManager
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchCursor:
+    """Where one reader stands in one partition."""
+
+    topic_partition: TopicPartition
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int
+
+    @classmethod
+    def of(cls, wanted: FetchPartition) -> FetchCursor:
+        return cls(
+            topic_partition=TopicPartition(wanted.topic, wanted.partition),
+            offset=wanted.fetch_offset,
+            max_bytes=max(0, wanted.max_bytes),
+            current_leader_epoch=wanted.current_leader_epoch,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class LocatedFetch:
+    """What a fetch finds: one answer per cursor, and where its records are."""
+
+    answers: list[FetchedPartition]
+    located: list[LocatedRecords]
+    """Of the answers with records, in their order."""
+    awaited: list[AwaitedPartition]
+    """Of the partitions without error, as they were before this read."""
+    size_bytes: int
+    errors: list[BrokerError]
+
+
+class FetchReader:
+    """Reads from the partitions this broker leads."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def locate(self, cursors: Iterable[FetchCursor], max_bytes: int, *, read_committed: bool) -> LocatedFetch:
+        """What there is for each of `cursors`, at most `max_bytes` unless the first batch is larger."""
+        fetch = LocatedFetch(answers=[], located=[], awaited=[], size_bytes=0, errors=[])
+        for cursor in cursors:
+            try:
+                self._locate_one(fetch, cursor, max_bytes - fetch.size_bytes, read_committed)
+            except BrokerError as error:
+                fetch.errors.append(error)
+                fetch.answers.append(self._failed(cursor, error))
+        return fetch
+
+    def _locate_one(self, fetch: LocatedFetch, cursor: FetchCursor, room_bytes: int, read_committed: bool) -> None:
+        partition = self._replicas.leader(cursor.topic_partition, cursor.current_leader_epoch)
+        end_offset = partition.readable_end_offset(read_committed=read_committed)
+        located = partition.log.locate(
+            cursor.offset,
+            max(0, min(cursor.max_bytes, room_bytes)),
+            max_offset=end_offset,
+            min_one=not fetch.size_bytes,
+        )
+        size_bytes = located.part.size_bytes if located is not None else 0
+        fetch.awaited.append(AwaitedPartition(partition))
+        fetch.answers.append(
+            FetchedPartition(
+                topic=cursor.topic_partition.topic,
+                partition=cursor.topic_partition.partition,
+                high_watermark=partition.high_watermark,
+                last_stable_offset=partition.last_stable_offset,
+                log_start_offset=partition.log.log_start_offset,
+                records_bytes=size_bytes,
+            )
+        )
+        if located is not None and size_bytes:
+            fetch.located.append(located)
+            fetch.size_bytes += size_bytes
+
+    def _failed(self, cursor: FetchCursor, error: BrokerError) -> FetchedPartition:
+        topic_partition = cursor.topic_partition
+        answer = FetchedPartition(
+            topic=topic_partition.topic,
+            partition=topic_partition.partition,
+            error_code=error.code,
+            error_message=str(error),
+            high_watermark=-1,
+            last_stable_offset=-1,
+            log_start_offset=self._log_start_offset(topic_partition),
+            current_leader=-1,
+            current_leader_epoch=-1,
+        )
+        if error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            answer.current_leader, answer.current_leader_epoch = self._replicas.leader_hint(topic_partition)
+        return answer
+
+    def _log_start_offset(self, topic_partition: TopicPartition) -> int:
+        """Tells a reader that is out of range where it could go on; -1 when there is no log."""
+        partition = self._replicas.get(topic_partition)
+        return -1 if partition is None else partition.log.log_start_offset
+
+
+async def read_records(located: Sequence[LocatedRecords]) -> list[bytes]:
+    """The bytes of every slice."""
+    return [where.segment.read(where.part) for where in located]

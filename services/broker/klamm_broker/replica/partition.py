@@ -1,0 +1,127 @@
+"""One partition replica on this broker: does it lead, under which epoch, and what is committed.
+
+Kafka's `kafka.cluster.Partition` (KIP-101, 320, 497). The log below stores; this decides who may read and
+write, and how far. Event loop only: nothing here waits, and no lock is needed.
+
+Invariants: the high watermark never moves back while the broker leads, and log start <= high watermark <=
+log end; the leader epoch only grows; `readable_bytes_total` only grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.model import TopicPartition
+from klamm_broker.log.partition_log import PartitionLog
+from klamm_server.metadata.image import NO_LEADER, PartitionImage
+
+_FencedLeaderEpochError = EXCEPTIONS[ErrorCode.FENCED_LEADER_EPOCH]
+_NotEnoughReplicasError = EXCEPTIONS[ErrorCode.NOT_ENOUGH_REPLICAS]
+_NotLeaderOrFollowerError = EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER]
+_UnknownLeaderEpochError = EXCEPTIONS[ErrorCode.UNKNOWN_LEADER_EPOCH]
+
+
+def committed_offset(log_end_offset: int, isr_others: Sequence[int], end_offsets: Mapping[int, int]) -> int:
+    """What every in-sync replica has: the least of our own end and those the others reported.
+
+    An in-sync replica that has not reported yet holds it at 0."""
+    return min([log_end_offset, *(end_offsets.get(replica, 0) for replica in isr_others)])
+
+
+class Partition:
+    """A replica and, while this broker leads, the leader's picture of the others."""
+
+    def __init__(self, topic_partition: TopicPartition, log: PartitionLog, *, broker_id: int) -> None:
+        self.topic_partition = topic_partition
+        self.log = log
+        self._broker_id = broker_id
+        self.leader = NO_LEADER
+        self.leader_epoch = -1
+        self._isr_others: tuple[int, ...] = ()
+        self._follower_end_offsets: dict[int, int] = {}
+        self.high_watermark = log.log_start_offset
+        self.readable_bytes_total = 0
+        """Bytes that became readable since the replica was opened: what delayed fetches count."""
+        self._unreadable_bytes = 0
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader == self._broker_id
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where read_committed stops; the high watermark, as long as there are no transactions."""
+        return self.high_watermark
+
+    @property
+    def has_min_isr(self) -> bool:
+        """Whether there are `min.insync.replicas` of them, this one included."""
+        return 1 + len(self._isr_others) >= self.log.config.min_insync_replicas
+
+    # What the controller decides
+
+    def apply(self, image: PartitionImage) -> None:
+        """Leads, follows or does neither from now on, as the metadata say."""
+        assert image.leader_epoch >= self.leader_epoch, (self.topic_partition, image, self.leader_epoch)
+        new_epoch = image.leader_epoch > self.leader_epoch
+        self.leader = image.leader
+        self.leader_epoch = image.leader_epoch
+        self._isr_others = tuple(replica for replica in image.isr if replica != self._broker_id)
+        if not self.is_leader:
+            return
+        if new_epoch:
+            self._follower_end_offsets.clear()
+        self.maybe_advance_high_watermark()
+
+    def resign(self) -> None:
+        """The topic is gone, or the log dir: nobody reads or writes here any more."""
+        self.leader = NO_LEADER
+
+    # What clients ask
+
+    def check_leader(self, current_leader_epoch: int = -1) -> None:
+        """Raises NotLeaderOrFollowerError, and what KIP-320 says if the caller's epoch is not ours."""
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            error = _FencedLeaderEpochError if current_leader_epoch < self.leader_epoch else _UnknownLeaderEpochError
+            raise error(f"{self.topic_partition}: leader epoch {current_leader_epoch}; here it is {self.leader_epoch}")
+        if not self.is_leader:
+            raise _NotLeaderOrFollowerError(f"{self.topic_partition} is not led by broker {self._broker_id}")
+
+    def check_min_isr(self) -> None:
+        """Raises NotEnoughReplicasError if acks=all cannot be kept."""
+        if not self.has_min_isr:
+            raise _NotEnoughReplicasError(
+                f"{self.topic_partition}: {1 + len(self._isr_others)} replicas are in sync;"
+                f" min.insync.replicas is {self.log.config.min_insync_replicas}"
+            )
+
+    def readable_end_offset(self, *, read_committed: bool) -> int:
+        """One past the last record a consumer may have."""
+        return self.last_stable_offset if read_committed else self.high_watermark
+
+    # What moves the high watermark
+
+    def on_appended(self, size_bytes: int) -> bool:
+        """The leader's log grew; returns whether the high watermark moved."""
+        self._unreadable_bytes += size_bytes
+        return self.maybe_advance_high_watermark()
+
+    def on_follower_end_offset(self, replica: int, end_offset: int) -> bool:
+        """A follower has everything before `end_offset`; returns whether the high watermark moved."""
+        assert self.is_leader, self.topic_partition
+        self._follower_end_offsets[replica] = end_offset
+        return self.maybe_advance_high_watermark()
+
+    def maybe_advance_high_watermark(self) -> bool:
+        """To what every in-sync replica has; returns whether it moved."""
+        log_end_offset = self.log.log_end_offset
+        committed = committed_offset(log_end_offset, self._isr_others, self._follower_end_offsets)
+        if committed <= self.high_watermark:
+            return False
+        self.high_watermark = committed
+        # Bytes are counted per append, so a watermark between two appends counts none of the later one's.
+        if committed == log_end_offset:
+            self.readable_bytes_total += self._unreadable_bytes
+            self._unreadable_bytes = 0
+        return True

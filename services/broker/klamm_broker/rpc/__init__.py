@@ -1,0 +1,1 @@
+"""The Broker API, one file per family of calls: decode, ask the replicas, wait, encode."""

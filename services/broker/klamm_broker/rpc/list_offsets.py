@@ -1,0 +1,74 @@
+"""ListOffsets: the earliest and latest offset, the one of a timestamp, the one of the largest timestamp (KIP-734)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, TopicPartition
+from klamm.wire.v1.broker_pb2 import ListedOffset, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
+from klamm_broker import metrics
+from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.rpc.isolation import reads_committed
+
+_NOT_FOUND = (-1, -1, -1)
+
+
+class ListOffsetsRpc:
+    """Handles ListOffsets."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    async def list_offsets(self, request: ListOffsetsRequest, context: Any) -> ListOffsetsResponse:
+        read_committed = reads_committed(request.isolation_level)
+        return ListOffsetsResponse(partitions=[self._list(one, read_committed) for one in request.partitions])
+
+    def _list(self, wanted: ListOffsetsPartition, read_committed: bool) -> ListedOffset:
+        try:
+            partition = self._replicas.leader(
+                TopicPartition(wanted.topic, wanted.partition), wanted.current_leader_epoch
+            )
+            timestamp_ms, offset, leader_epoch = _find(partition, wanted.timestamp_ms, read_committed)
+        except BrokerError as error:
+            metrics.on_error("list_offsets", error.code)
+            return _failed(wanted, error)
+        return ListedOffset(
+            topic=wanted.topic,
+            partition=wanted.partition,
+            offset=offset,
+            timestamp_ms=timestamp_ms,
+            leader_epoch=leader_epoch,
+        )
+
+
+def _find(partition: Partition, timestamp_ms: int, read_committed: bool) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch), each -1 where there is none."""
+    end_offset = partition.readable_end_offset(read_committed=read_committed)
+    if timestamp_ms == LATEST_TIMESTAMP:
+        return -1, end_offset, partition.leader_epoch
+    if timestamp_ms == EARLIEST_TIMESTAMP:
+        return partition.log.earliest()
+    if timestamp_ms == MAX_TIMESTAMP:
+        hit = partition.log.find_max_timestamp()
+    elif timestamp_ms >= 0:
+        hit = partition.log.find_timestamp(timestamp_ms)
+    else:
+        raise ErrorCode.INVALID_REQUEST.exception(
+            f"timestamp {timestamp_ms}; expected 0 or more, -1 latest, -2 earliest or -3 largest timestamp"
+        )
+    # What is not readable yet must not be named: the reader could not fetch it.
+    return _NOT_FOUND if hit is None or hit.offset >= end_offset else hit
+
+
+def _failed(wanted: ListOffsetsPartition, error: BrokerError) -> ListedOffset:
+    return ListedOffset(
+        topic=wanted.topic,
+        partition=wanted.partition,
+        error_code=error.code,
+        error_message=str(error),
+        offset=-1,
+        timestamp_ms=-1,
+        leader_epoch=-1,
+    )

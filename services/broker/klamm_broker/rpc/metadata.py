@@ -1,0 +1,108 @@
+"""Metadata: the servers of the cluster, its topics, and who leads each partition.
+
+Answered from the published image, so a partition that is named here is one this broker already hosts, if it
+is to. A topic that does not exist is created on the way when both the request and
+`auto.create.topics.enable` allow it; until it is there the answer is LEADER_NOT_AVAILABLE, as Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.model import INTERNAL_TOPICS, topic_name_problem
+from klamm.wire.v1.broker_pb2 import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
+from klamm.wire.v1.common_pb2 import Endpoint, Node
+from klamm.wire.v1.controller_pb2 import NewTopic
+from klamm_broker.io.topic_creator import TopicCreator
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.metadata.image import BrokerImage, CoordinatorImage, MetadataImage, PartitionImage, TopicImage
+
+_InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
+
+
+class MetadataRpc:
+    """Handles Metadata."""
+
+    def __init__(self, replicas: ReplicaManager, topic_creator: TopicCreator, *, auto_create_topics: bool) -> None:
+        self._replicas = replicas
+        self._topic_creator = topic_creator
+        self._auto_create_topics = auto_create_topics
+
+    async def metadata(self, request: MetadataRequest, context: Any) -> MetadataResponse:
+        if request.all_topics and request.topics:
+            raise _InvalidRequestError(f"all_topics and {len(request.topics)} topics by name; expected one of them")
+        image = self._replicas.image
+        names = sorted(image.topics_by_name) if request.all_topics else dict.fromkeys(request.topics)
+        create = self._auto_create_topics and request.allow_auto_topic_creation
+        return MetadataResponse(
+            cluster_id=image.cluster_id,
+            brokers=map(broker_node, image.live_brokers()),
+            controllers=self._controllers(),
+            coordinators=map(coordinator_node, image.live_coordinators()),
+            topics=self._topics(image, names, create),
+        )
+
+    def _controllers(self) -> list[Node]:
+        return [
+            Node(node_id=number, endpoint=Endpoint(host=host, port=port))
+            for number, (host, port) in enumerate(self._topic_creator.controllers())
+        ]
+
+    def _topics(self, image: MetadataImage, names: Iterable[str], create: bool) -> list[TopicMetadata]:
+        live = frozenset(broker.broker_id for broker in image.live_brokers())
+        return [
+            topic_metadata(topic, live)
+            if (topic := image.topic(name)) is not None
+            else TopicMetadata(name=name, error_code=self._missing(name, create))
+            for name in names
+        ]
+
+    def _missing(self, name: str, create: bool) -> ErrorCode:
+        if topic_name_problem(name) is not None:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if not create:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self._topic_creator.create(NewTopic(name=name, partition_count=-1, replication_factor=-1))
+
+
+def topic_metadata(topic: TopicImage, live: frozenset[int]) -> TopicMetadata:
+    """One topic; `live` are the ids of the unfenced brokers."""
+    return TopicMetadata(
+        name=topic.name,
+        topic_id=topic.topic_id.bytes,
+        internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_partition_metadata(partition, live) for partition in topic.partitions],
+    )
+
+
+def _partition_metadata(partition: PartitionImage, live: frozenset[int]) -> PartitionMetadata:
+    return PartitionMetadata(
+        error_code=0 if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition=partition.partition,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        offline_replicas=[replica for replica in partition.replicas if replica not in live],
+    )
+
+
+def broker_node(broker: BrokerImage) -> Node:
+    """How clients see a broker."""
+    return Node(
+        node_id=broker.broker_id,
+        endpoint=Endpoint(host=broker.host, port=broker.port),
+        rack=broker.rack,
+        fenced=broker.fenced,
+    )
+
+
+def coordinator_node(coordinator: CoordinatorImage) -> Node:
+    """How clients see a coordinator."""
+    return Node(
+        node_id=coordinator.coordinator_id,
+        endpoint=Endpoint(host=coordinator.host, port=coordinator.port),
+        fenced=coordinator.fenced,
+    )

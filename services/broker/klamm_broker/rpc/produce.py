@@ -1,0 +1,152 @@
+"""Produce and ProduceStream: record batches into partitions this broker leads.
+
+Kafka's `KafkaApis.handleProduceRequest`. A message that is not a produce request at all (framing, sizes that do
+not add up, a partition named twice) is refused as a whole; everything else is decided per partition, in the
+body, and does not touch the other partitions. Appending happens here and now, on the event loop; only acks=all
+with other replicas in sync waits, in the purgatory. When that is full, such a produce is answered
+REQUEST_TIMED_OUT at once: like after a time-out, its records are here and may or may not be everywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple
+
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
+from klamm.model import TopicPartition
+from klamm.wire.framed import decode_framed, split_records
+from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, ProduceResponse
+from klamm_broker import metrics
+from klamm_broker.replica.delayed_produce import DelayedProduce, PendingAppend
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.rpc.request_memory import RequestMemory
+
+log = logging.getLogger(__name__)
+
+ACKS_ALL = -1
+ACKS_NONE = 0
+_ACKS = (ACKS_ALL, ACKS_NONE, 1)
+
+_InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
+
+
+class _Outcome(NamedTuple):
+    """One partition's answer, and what it still waits for."""
+
+    answer: ProducedPartition
+    pending: PendingAppend | None
+
+
+class ProduceRpc:
+    """Handles Produce and ProduceStream."""
+
+    def __init__(self, replicas: ReplicaManager, memory: RequestMemory) -> None:
+        self._replicas = replicas
+        self._memory = memory
+
+    async def produce(self, request: bytes, context: Any) -> ProduceResponse:
+        header, parts = _decode(request)
+        try:
+            self._memory.take(len(request))
+        except BrokerError as error:
+            return self._refuse(header, error)
+        try:
+            return await self._serve(header, parts)
+        finally:
+            self._memory.give_back(len(request))
+
+    async def produce_stream(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[ProduceResponse]:
+        """The next request is taken when the one before is answered: that is the stream's back-pressure."""
+        async for request in requests:
+            header, parts = _decode(request)
+            await self._memory.wait_take(len(request))
+            try:
+                response = await self._serve(header, parts)
+            finally:
+                self._memory.give_back(len(request))
+            yield response
+
+    async def _serve(self, header: ProduceHeader, parts: Sequence[memoryview]) -> ProduceResponse:
+        if header.acks not in _ACKS:
+            return self._refuse(
+                header, ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={header.acks}; expected -1, 0 or 1")
+            )
+        outcomes = [
+            self._append(partition, records, header.acks)
+            for partition, records in zip(header.partitions, parts, strict=True)
+        ]
+        if header.acks == ACKS_NONE:
+            return ProduceResponse()
+        waiting = [pending for _, pending in outcomes if pending is not None and not pending.settle()]
+        if waiting:
+            await self._wait(waiting, header.timeout_ms)
+        return ProduceResponse(partitions=[_settled(outcome) for outcome in outcomes])
+
+    def _append(self, partition: ProducePartition, records: memoryview, acks: int) -> _Outcome:
+        topic_partition = TopicPartition(partition.topic, partition.partition)
+        try:
+            replica, appended = self._replicas.append(topic_partition, records, acks=acks)
+        except BrokerError as error:
+            return _Outcome(self._failed(partition, error), None)
+        metrics.BYTES_IN.inc(len(records))
+        answer = ProducedPartition(
+            topic=partition.topic,
+            partition=partition.partition,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.log_append_time_ms,
+            log_start_offset=appended.log_start_offset,
+        )
+        pending = PendingAppend(replica, appended.last_offset + 1) if acks == ACKS_ALL else None
+        return _Outcome(answer, pending)
+
+    async def _wait(self, appends: Sequence[PendingAppend], timeout_ms: int) -> None:
+        """Until all of them are settled."""
+        produces = self._replicas.produces
+        if produces.is_full or timeout_ms <= 0:
+            DelayedProduce(appends, lambda: None).on_expiration()
+            return
+        keys = [append.partition.topic_partition for append in appends]
+        await produces.wait(lambda on_done: DelayedProduce(appends, on_done), keys, timeout_ms)
+
+    def _refuse(self, header: ProduceHeader, error: BrokerError) -> ProduceResponse:
+        failed = [self._failed(partition, error) for partition in header.partitions]
+        return ProduceResponse(partitions=failed if header.acks != ACKS_NONE else ())
+
+    def _failed(self, partition: ProducePartition, error: BrokerError) -> ProducedPartition:
+        metrics.on_error("produce", error.code)
+        log.info("produce topic=%s partition=%d refused: %s", partition.topic, partition.partition, error)
+        answer = ProducedPartition(
+            topic=partition.topic,
+            partition=partition.partition,
+            error_code=error.code,
+            error_message=str(error),
+            base_offset=-1,
+            log_append_time_ms=-1,
+            log_start_offset=-1,
+            current_leader=-1,
+            current_leader_epoch=-1,
+        )
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            hint = self._replicas.leader_hint(TopicPartition(partition.topic, partition.partition))
+            answer.current_leader, answer.current_leader_epoch = hint
+        return answer
+
+
+def _decode(request: bytes) -> tuple[ProduceHeader, list[memoryview]]:
+    """Raises InvalidRequestError for what is not a produce request."""
+    header, records = decode_framed(request, ProduceHeader)
+    named = {(partition.topic, partition.partition) for partition in header.partitions}
+    if len(named) != len(header.partitions):
+        raise _InvalidRequestError("a partition is named twice; each may have one part of the records")
+    return header, split_records(records, [partition.records_bytes for partition in header.partitions])
+
+
+def _settled(outcome: _Outcome) -> ProducedPartition:
+    """The answer after the wait."""
+    answer, pending = outcome
+    if pending is not None and pending.code:
+        answer.error_code = pending.code
+        answer.error_message = pending.code.text
+        answer.base_offset = -1
+    return answer

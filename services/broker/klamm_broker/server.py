@@ -1,0 +1,275 @@
+"""The broker's composition root: makes the parts, joins them, starts and stops them in order.
+
+    open    locks the log dirs and recovers the logs; needs no network unless every dir is new
+    start   learns the cluster from a controller's metadata, claims new dirs for it, registers, waits for an image
+            that includes the registration, brings the replicas in line with it, sends heartbeats until unfenced
+    stop    hands over leaderships, refuses calls, wakes whoever waits, makes everything durable
+
+Strays are removed only under an image that includes this start's registration: an older one, from a controller
+that lags behind, may not know a topic that exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from klamm.errors import KlammError
+from klamm.wire.service import BROKER
+from klamm_broker.config import BrokerConfig
+from klamm_broker.io.topic_creator import TopicCreator
+from klamm_broker.log.disk import Disk
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.log_manager import LogManager, LogManagerConfig
+from klamm_broker.log.meta_properties import META_PROPERTIES_FILE, MetaProperties
+from klamm_broker.log.storage_failure import LogDirError
+from klamm_broker.log_maintenance import LogMaintenance, MaintenanceIntervals
+from klamm_broker.metadata_publisher import MetadataPublisher
+from klamm_broker.metrics import watch_gauges
+from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.rpc.delete_records import DeleteRecordsRpc
+from klamm_broker.rpc.fetch import FetchRpc
+from klamm_broker.rpc.find_coordinator import FindCoordinatorRpc
+from klamm_broker.rpc.list_offsets import ListOffsetsRpc
+from klamm_broker.rpc.log_dirs import LogDirsRpc
+from klamm_broker.rpc.metadata import MetadataRpc
+from klamm_broker.rpc.produce import ProduceRpc
+from klamm_broker.rpc.request_memory import RequestMemory
+from klamm_broker.rpc.servicer import BrokerServicer
+from klamm_server.clock import Clock, SystemClock
+from klamm_server.config_defs import effective_topic_configs
+from klamm_server.faults import watch
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata_link import MetadataLink
+from klamm_server.registration import BrokerMember, Registration
+from klamm_server.rpc_server import RpcServer
+
+log = logging.getLogger(__name__)
+
+WORST_FLUSH_CHECK_MS = 1_000
+"""Closed segments are flushed at least this often, whatever `log.flush.scheduler.interval.ms` says: what lies
+behind the recovery point need not be scanned after a crash."""
+
+
+class BrokerServer:
+    """One broker. See the module's docstring for the order of calls; `register` comes before `start`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._disk = disk or Disk()
+        self._rng = rng or random.SystemRandom()
+        self._logs: LogManager | None = None
+        self._publisher: MetadataPublisher | None = None
+        self._registration: Registration | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._fetches = PurgatoryDriver(max_parked=config.max_parked_requests, clock=self._clock)
+        self._produces = PurgatoryDriver(max_parked=config.max_parked_requests, clock=self._clock)
+        self._replicas = ReplicaManager(
+            broker_id=config.node_id, clock=self._clock, fetches=self._fetches, produces=self._produces
+        )
+        self._memory = RequestMemory(config.queued_max_request_bytes)
+        self._topic_creator = TopicCreator(config.controllers, timeout_ms=config.broker_session_timeout_ms)
+        self._servicer = self._make_servicer()
+        self._watch_gauges()
+
+    async def open(self) -> None:
+        """Raises LogDirError when a log dir is in use, or another cluster's or broker's."""
+        cluster_id = stored_cluster_id(self._disk, self._config.data_dirs)
+        if cluster_id:
+            await self._open_logs(cluster_id)
+
+    def register(self, rpc: RpcServer) -> None:
+        rpc.add_service(BROKER, self._servicer)
+
+    async def start(self, host: str, port: int) -> None:
+        """Returns when clients are served. `host` and `port` are what they are told to dial.
+
+        Raises LogDirError, or the BrokerError of a refused registration."""
+        link = MetadataLink(self._config.controllers, cluster_id="", on_image=self._on_image, clock=self._clock)
+        self._spawn("metadata-link", link.run())
+        await self._join_cluster(link)
+        registration = self._make_registration(link, host, port)
+        await registration.register()
+        image = await link.wait_for(lambda image: image.end_index > registration.epoch)
+        self._start_publishing(image)
+        self._registration = registration
+        self._spawn("registration", registration.run())
+        self._spawn("topic-creator", self._topic_creator.run())
+        await registration.wait_unfenced()
+        self._servicer.is_open = True
+        log.info("broker=%d serving host=%s port=%d", self._config.node_id, host, port)
+
+    async def stop(self) -> None:
+        """Raises nothing; a log dir that fails while closing recovers at the next start."""
+        if self._registration is not None and self._config.controlled_shutdown_enable:
+            await self._registration.shut_down(self._config.broker_session_timeout_ms)
+        self._servicer.is_open = False
+        self._replicas.resign_all()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._fetches.close()
+        self._produces.close()
+        if self._logs is not None:
+            self._maintenance.close()
+            epoch = -1 if self._registration is None else self._registration.epoch
+            await asyncio.to_thread(self._logs.close, broker_epoch=epoch)
+
+    # Parts
+
+    def _make_servicer(self) -> BrokerServicer:
+        replicas, config = self._replicas, self._config
+        return BrokerServicer(
+            produce=ProduceRpc(replicas, self._memory),
+            fetch=FetchRpc(replicas, self._memory, fetch_max_bytes=config.fetch_max_bytes),
+            list_offsets=ListOffsetsRpc(replicas),
+            delete_records=DeleteRecordsRpc(replicas),
+            log_dirs=LogDirsRpc(lambda: self._opened_logs),
+            metadata=MetadataRpc(replicas, self._topic_creator, auto_create_topics=config.auto_create_topics_enable),
+            find_coordinator=FindCoordinatorRpc(
+                replicas, self._topic_creator, offsets_topic_partitions=config.offsets_topic_num_partitions
+            ),
+        )
+
+    def _watch_gauges(self) -> None:
+        watch_gauges(
+            parked_fetches=lambda: len(self._fetches),
+            parked_produces=lambda: len(self._produces),
+            request_memory_bytes=lambda: self._memory.held_bytes,
+            offline_log_dirs=lambda: len(self._logs.offline_log_dirs()) if self._logs is not None else 0,
+            partitions=lambda: len(self._replicas),
+        )
+
+    @property
+    def _opened_logs(self) -> LogManager:
+        assert self._logs is not None, "the logs are not open yet"
+        return self._logs
+
+    async def _open_logs(self, cluster_id: str) -> None:
+        config = self._config
+        manager_config = LogManagerConfig(
+            log_dirs=config.data_dirs,
+            cluster_id=cluster_id,
+            node_id=config.node_id,
+            open_segments_max=config.log_open_segments_max,
+            recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
+        )
+        logs = LogManager(manager_config, self._disk, self._rng)
+        defaults = LogConfig.from_configs(effective_topic_configs({}, config.originals))
+        deletions = await asyncio.to_thread(logs.load, lambda _: defaults, now_ms=self._clock.wall_ms())
+        # Not before: closing logs that were not loaded would mark them as cleanly shut down.
+        self._logs = logs
+        self._maintenance = LogMaintenance(logs, self._replicas, self._intervals(), self._clock)
+        for deletion in deletions:
+            self._maintenance.retire(deletion)
+        self._directory_ids = {path: one.bytes for path, one in logs.directory_ids().items()}
+
+    def _intervals(self) -> MaintenanceIntervals:
+        config = self._config
+        return MaintenanceIntervals(
+            retention_check_ms=config.log_retention_check_interval_ms,
+            flush_check_ms=min(config.log_flush_scheduler_interval_ms, WORST_FLUSH_CHECK_MS),
+            checkpoint_ms=config.log_flush_offset_checkpoint_interval_ms,
+        )
+
+    # Joining the cluster
+
+    async def _join_cluster(self, link: MetadataLink) -> None:
+        """Learns the cluster's id and makes sure that the log dirs are its."""
+        config = self._config
+        timeout_ms = config.initial_broker_registration_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                image = await link.wait_for(lambda image: bool(image.cluster_id))
+        except TimeoutError:
+            servers = ",".join(config.controller_quorum_bootstrap_servers)
+            raise KlammError(f"no controller of {servers} answered within {timeout_ms} ms") from None
+        if self._logs is None:
+            await self._open_logs(image.cluster_id)
+        stored = stored_cluster_id(self._disk, config.data_dirs)
+        if stored != image.cluster_id:
+            raise LogDirError(
+                f"data directory of another cluster: {','.join(config.data_dirs)} belongs to cluster {stored},"
+                f" the controller is of cluster {image.cluster_id}"
+            )
+
+    def _make_registration(self, link: MetadataLink, host: str, port: int) -> Registration:
+        config = self._config
+        member = BrokerMember(
+            broker_id=config.node_id,
+            incarnation_id=self._rng.randbytes(16),
+            host=host,
+            port=port,
+            rack=config.broker_rack or "",
+            log_dir_ids=tuple(self._directory_ids.values()),
+            static_configs=config.originals,
+            offline_log_dir_ids=self._offline_log_dir_ids,
+        )
+        return Registration(
+            member,
+            config.controllers,
+            link=link,
+            cluster_id=link.image.cluster_id,
+            clock=self._clock,
+            heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+            request_timeout_ms=config.broker_session_timeout_ms // 2,
+            registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+        )
+
+    def _offline_log_dir_ids(self) -> Sequence[bytes]:
+        """Of the dirs that failed since the start."""
+        return [
+            self._directory_ids[path] for path in self._opened_logs.offline_log_dirs() if path in self._directory_ids
+        ]
+
+    def _start_publishing(self, image: MetadataImage) -> None:
+        self._publisher = MetadataPublisher(
+            self._replicas,
+            self._opened_logs,
+            topic_configs=self._topic_configs,
+            retire=self._maintenance.retire,
+            clock=self._clock,
+        )
+        self._publisher.publish_first(image)
+        self._spawn("log-maintenance", self._maintenance.run())
+
+    def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        if self._publisher is not None:
+            self._publisher.publish(old, new)
+
+    def _topic_configs(self, image: MetadataImage, topic: str) -> Mapping[str, str]:
+        return effective_topic_configs(
+            image.topic_configs(topic),
+            image.broker_configs(self._config.node_id),
+            image.broker_configs(None),
+            self._config.originals,
+        )
+
+    def _spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(watch(asyncio.create_task(coroutine, name=f"broker-{name}")))
+
+
+def stored_cluster_id(disk: Disk, log_dirs: Sequence[str]) -> str:
+    """The cluster that the log dirs were used in, or "" when all of them are new.
+
+    Raises LogDirError when the file that says so is damaged."""
+    for log_dir in log_dirs:
+        path = f"{log_dir}/{META_PROPERTIES_FILE}"
+        try:
+            if disk.exists(path):
+                return MetaProperties.decode(log_dir, disk.read_file(path)).cluster_id
+        except OSError as error:
+            log.error("log_dir=%s cannot be read: %s", log_dir, error)
+    return ""

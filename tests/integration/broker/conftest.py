@@ -1,0 +1,61 @@
+"""Starts brokers for the tests of this directory."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+from broker_harness import MESSAGE_BYTES_MAX, RunningBroker, ScriptedController, StartBroker, serving
+
+from klamm.wire.service import ADMIN, CONTROLLER
+from klamm_broker.config import BrokerConfig
+from klamm_broker.log.disk import Disk
+from klamm_broker.server import BrokerServer
+from klamm_server.config import load
+from klamm_server.rpc_server import RpcServer
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> StartBroker:
+    """`async with start_broker() as (broker, controller)`; `controller=` takes one from an earlier start,
+    `configs=` what differs from the defaults."""
+
+    @contextlib.asynccontextmanager
+    async def start(
+        *,
+        controller: ScriptedController | None = None,
+        configs: Mapping[str, str] | None = None,
+        disk: Disk | None = None,
+    ) -> AsyncIterator[tuple[RunningBroker, ScriptedController]]:
+        scripted = controller or ScriptedController()
+        async with serving({CONTROLLER: scripted, ADMIN: scripted}) as controller_port:
+            properties = {
+                "node.id": "1",
+                "listeners": "GRPC://localhost:0",
+                "controller.quorum.bootstrap.servers": f"localhost:{controller_port}",
+                "log.dirs": str(tmp_path / "data"),
+                "broker.heartbeat.interval.ms": "100",
+                "initial.broker.registration.timeout.ms": "5000",
+                "socket.request.max.bytes": str(MESSAGE_BYTES_MAX),
+                **(configs or {}),
+            }
+            server = BrokerServer(
+                load(BrokerConfig, properties),
+                disk=disk,
+                rng=random.Random(7),
+            )
+            rpc = RpcServer(max_message_bytes=MESSAGE_BYTES_MAX, max_concurrent_rpcs=1_000)
+            await server.open()
+            server.register(rpc)
+            port = await rpc.start("localhost", 0)
+            broker = RunningBroker(server, rpc, port)
+            try:
+                await server.start("localhost", port)
+                yield broker, scripted
+            finally:
+                await broker.stop()
+
+    return start
