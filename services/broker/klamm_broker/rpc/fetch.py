@@ -17,7 +17,7 @@ from typing import Any
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.records.header import LENGTH_OVERHEAD_BYTES, read_header
 from klamm.wire.framed import encode_framed
-from klamm.wire.v1.broker_pb2 import FetchedPartition, FetchHeader, FetchRequest
+from klamm.wire.v1.broker_pb2 import FetchHeader, FetchRequest
 from klamm_broker import metrics
 from klamm_broker.replica.delayed_fetch import DelayedFetch
 from klamm_broker.replica.fetch_reader import FetchCursor, FetchReader, LocatedFetch, read_records
@@ -68,9 +68,8 @@ class FetchRpc:
             self._memory.take_anyway(found.size_bytes)
             try:
                 records = await self._read(found)
-                yield encode_framed(
-                    FetchHeader(partitions=[one for one in found.answers if _says_something(one)]), records
-                )
+                answers = [one for one in found.answers if one.records_bytes or one.error_code]
+                yield encode_framed(FetchHeader(partitions=answers), records)
             finally:
                 self._memory.give_back(found.size_bytes)
             cursors = _advanced(cursors, found, records)
