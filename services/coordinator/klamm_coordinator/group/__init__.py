@@ -1,0 +1,1 @@
+"""Consumer groups: Kafka's classic protocol as a pure state machine."""

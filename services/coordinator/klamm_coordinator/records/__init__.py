@@ -1,0 +1,1 @@
+"""What the coordinator writes into `__consumer_offsets`: Kafka's schemas and their encodings."""

@@ -1,0 +1,295 @@
+"""A shard on a clock that the test moves, with a broker that acknowledges at once unless told otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections import deque
+from typing import Any
+
+import pytest
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+from klamm_coordinator.effects import Effects, Reply, Write
+from klamm_coordinator.group.messages import (
+    Heartbeat,
+    JoinGroup,
+    JoinReply,
+    LeaveGroup,
+    Leaver,
+    Protocol,
+    SyncGroup,
+    SyncReply,
+)
+from klamm_coordinator.offsets.messages import (
+    CommitOffset,
+    CommitOffsets,
+    DeleteGroups,
+    DeleteOffsets,
+)
+from klamm_coordinator.records.codec import Writer
+from klamm_coordinator.settings import GroupSettings
+from klamm_coordinator.shard.events import Event, TimePassed, WriteAppended, WriteFailed
+from klamm_coordinator.shard.shard import Shard
+from klamm_coordinator.shard.state import ShardState
+from klamm_coordinator.timers import Now
+
+GROUP = "orders"
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+DELAY_MS = 3_000
+WALL_START_MS = 1_700_000_000_000
+
+
+def subscription(*topics: str) -> bytes:
+    """A ConsumerProtocolSubscription of version 0."""
+    writer = Writer().int16(0).int32(len(topics))
+    for topic in topics:
+        writer.string(topic)
+    return writer.bytes_(b"").build()
+
+
+class ShardDriver:
+    """Every reply is checked to be the only one to its request, every invariant after every step."""
+
+    def __init__(self, *, seed: int = 1, **settings: int) -> None:
+        defaults = {"initial_rebalance_delay_ms": DELAY_MS}
+        self.settings = GroupSettings(**(defaults | settings))
+        self.rng = random.Random(seed)
+        self.shard = Shard(self.settings, self.rng)
+        self.now_ms = 0
+        self.replies: dict[int, Reply] = {}
+        self.asked: set[int] = set()
+        self.unsent: deque[Write] = deque()
+        self.log: list[Any] = []
+        """Records acknowledged, in order."""
+        self.auto_ack = True
+        self._next_id = 0
+        self._take(self.shard.start(self.now))
+
+    @property
+    def now(self) -> Now:
+        return Now(self.now_ms, WALL_START_MS + self.now_ms)
+
+    # Time and the log
+
+    def step(self, event: Event) -> None:
+        self._take(self.shard.step(event, self.now))
+        while self.auto_ack and self.unsent:
+            self.ack()
+
+    def ack(self) -> None:
+        """The broker acknowledges the oldest write."""
+        write = self.unsent.popleft()
+        self.log.extend(write.records)
+        self._take(self.shard.step(WriteAppended(write_id=write.write_id), self.now))
+
+    def nack(self, error: ErrorCode) -> None:
+        """The broker refuses the oldest write."""
+        write = self.unsent.popleft()
+        self._take(self.shard.step(WriteFailed(write_id=write.write_id, error=error), self.now))
+
+    def advance(self, duration_ms: int) -> None:
+        """Time passes; every deadline on the way is met on time."""
+        end_ms = self.now_ms + duration_ms
+        while (deadline_ms := self.shard.next_deadline_ms()) is not None and deadline_ms <= end_ms:
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.step(TimePassed())
+        self.now_ms = end_ms
+
+    def crash(self) -> None:
+        """The process dies and another one loads the shard: what was not acknowledged is lost."""
+        self.unsent.clear()
+        former = self.shard.state
+        self.shard = Shard(self.settings, self.rng)
+        for record in self.log:
+            self.shard.state.replay(record)
+        assert self.shard.state == former
+        self.asked = set(self.replies)
+        self._take(self.shard.start(self.now))
+
+    def replayed(self) -> ShardState:
+        """The state that the acknowledged records describe."""
+        state = ShardState()
+        for record in self.log:
+            state.replay(record)
+        return state
+
+    def _take(self, effects: Effects) -> None:
+        for reply_id, reply in effects.replies:
+            assert reply_id in self.asked, f"an answer to nothing: {reply_id} {reply}"
+            assert reply_id not in self.replies, f"a second answer: {reply_id} {reply}"
+            self.replies[reply_id] = reply
+        self.unsent.extend(effects.writes)
+        self.shard.check_invariants()
+
+    # Requests: each returns the id of its reply
+
+    def ask(self, request: Any) -> int:
+        self._next_id += 1
+        self.asked.add(self._next_id)
+        self.step(dataclasses.replace(request, reply_id=self._next_id))
+        return self._next_id
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        instance_id: str | None = None,
+        protocols: tuple[tuple[str, bytes], ...] = (("range", subscription("t")),),
+        protocol_type: str = "consumer",
+        session_timeout_ms: int = SESSION_MS,
+        rebalance_timeout_ms: int = REBALANCE_MS,
+        client_id: str = "client",
+        group_id: str = GROUP,
+    ) -> int:
+        return self.ask(
+            JoinGroup(
+                reply_id=0,
+                group_id=group_id,
+                member_id=member_id,
+                instance_id=instance_id,
+                client_id=client_id,
+                client_host="/127.0.0.1",
+                session_timeout_ms=session_timeout_ms,
+                rebalance_timeout_ms=rebalance_timeout_ms,
+                protocol_type=protocol_type,
+                protocols=tuple(Protocol(name=name, metadata=metadata) for name, metadata in protocols),
+                reason="",
+            )
+        )
+
+    def sync(
+        self,
+        generation_id: int,
+        member_id: str,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        instance_id: str | None = None,
+        protocol_type: str = "",
+        protocol_name: str = "",
+        group_id: str = GROUP,
+    ) -> int:
+        return self.ask(
+            SyncGroup(
+                reply_id=0,
+                group_id=group_id,
+                generation_id=generation_id,
+                member_id=member_id,
+                instance_id=instance_id,
+                protocol_type=protocol_type,
+                protocol_name=protocol_name,
+                assignments=tuple((assignments or {}).items()),
+            )
+        )
+
+    def heartbeat(
+        self, generation_id: int, member_id: str, *, instance_id: str | None = None, group_id: str = GROUP
+    ) -> ErrorCode:
+        request = Heartbeat(
+            reply_id=0,
+            group_id=group_id,
+            generation_id=generation_id,
+            member_id=member_id,
+            instance_id=instance_id,
+        )
+        return self.replies[self.ask(request)].error  # type: ignore[union-attr]
+
+    def leave(self, *leavers: tuple[str, str | None], group_id: str = GROUP) -> tuple[ErrorCode, ...]:
+        request = LeaveGroup(
+            reply_id=0,
+            group_id=group_id,
+            leavers=tuple(Leaver(member_id=m, instance_id=i, reason="") for m, i in leavers),
+        )
+        return self.replies[self.ask(request)].members  # type: ignore[union-attr]
+
+    def commit(
+        self,
+        offset: int,
+        *,
+        generation_id: int = -1,
+        member_id: str = "",
+        instance_id: str | None = None,
+        topic: str = "t",
+        partition: int = 0,
+        metadata: str = "",
+        group_id: str = GROUP,
+    ) -> int:
+        wanted = CommitOffset(
+            partition=TopicPartition(topic, partition), offset=offset, leader_epoch=7, metadata=metadata
+        )
+        return self.ask(
+            CommitOffsets(
+                reply_id=0,
+                group_id=group_id,
+                generation_id=generation_id,
+                member_id=member_id,
+                instance_id=instance_id,
+                offsets=(wanted,),
+            )
+        )
+
+    def delete_offsets(self, *partitions: tuple[str, int], group_id: str = GROUP) -> int:
+        return self.ask(
+            DeleteOffsets(
+                reply_id=0,
+                group_id=group_id,
+                partitions=tuple(TopicPartition(*partition) for partition in partitions),
+            )
+        )
+
+    def delete_groups(self, *group_ids: str) -> int:
+        return self.ask(DeleteGroups(reply_id=0, group_ids=group_ids))
+
+    # What most tests begin with
+
+    def state(self, group_id: str = GROUP) -> str:
+        return self.shard.groups[group_id].state.value
+
+    def offset(self, topic: str = "t", partition: int = 0, group_id: str = GROUP) -> int:
+        (fetched,) = self.shard.fetch_offsets(group_id, [TopicPartition(topic, partition)])
+        return fetched.offset
+
+    def joined(self, reply_id: int) -> JoinReply:
+        reply = self.replies[reply_id]
+        assert isinstance(reply, JoinReply)
+        return reply
+
+    def synced(self, reply_id: int) -> SyncReply:
+        reply = self.replies[reply_id]
+        assert isinstance(reply, SyncReply)
+        return reply
+
+    def new_member_id(self, **kwargs: Any) -> str:
+        """The first half of KIP-394's join."""
+        reply = self.joined(self.join(**kwargs))
+        assert reply.error is ErrorCode.MEMBER_ID_REQUIRED
+        return reply.member_id
+
+    def stable(self, count: int = 1, *, instances: tuple[str, ...] = (), **kwargs: Any) -> list[str]:
+        """A Stable group of `count` dynamic members and one static one per instance; the leader first."""
+        ids = [self.new_member_id(**kwargs) for _ in range(count)]
+        waiting = [self.join(member_id, **kwargs) for member_id in ids]
+        waiting += [self.join(instance_id=instance, **kwargs) for instance in instances]
+        self.advance(DELAY_MS * (len(waiting) + 1))
+        replies = [self.joined(reply_id) for reply_id in waiting]
+        members = [reply.member_id for reply in replies]
+        leader = replies[0].leader
+        generation_id = replies[0].generation_id
+        for member_id in members:
+            if member_id != leader:
+                self.sync(generation_id, member_id)
+        self.sync(generation_id, leader, {member_id: member_id.encode() for member_id in members})
+        assert self.state() == "Stable"
+        return sorted(members, key=lambda member_id: member_id != leader)
+
+
+@pytest.fixture
+def make_driver() -> type[ShardDriver]:
+    return ShardDriver
+
+
+@pytest.fixture
+def driver() -> ShardDriver:
+    return ShardDriver()
