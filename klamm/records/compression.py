@@ -9,7 +9,7 @@
 
 Raw snappy without framing is read too, since librdkafka writes it. A few hundred bytes can claim to become
 gigabytes; here the output buffer is allocated by us, never grows past the caller's bound, and what does not
-fit is a DecompressedTooLargeError. Default levels are those of KIP-390.
+fit is a DecompressedTooLargeError. Levels and their defaults are those of KIP-390.
 """
 
 from __future__ import annotations
@@ -55,28 +55,33 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _INT32: Final = struct.Struct(">i")
 
-_GZIP_LEVEL: Final = 6
-_LZ4_LEVEL: Final = 9
-_ZSTD_LEVEL: Final = 3
+_DEFAULT_LEVELS: Final = {CompressionType.GZIP: -1, CompressionType.LZ4: 9, CompressionType.ZSTD: 3}
+"""What the configuration calls the default."""
+_MEANT_LEVELS: Final = {CompressionType.GZIP: 6, CompressionType.LZ4: 0, CompressionType.ZSTD: 3}
+"""What it means: to zlib -1 stands for 6, and Kafka's lz4 is the fast one at its default only
+(`Lz4BlockOutputStream`)."""
 
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 _GUESSED_RATIO: Final = 8
 _OUTPUT_FULL: Final = "failed to write whole buffer"
+"""How cramjam says that the output buffer is too small; everything else it says means broken input."""
 
 
 def compress(compression: CompressionType, data: bytes, level: int | None = None) -> bytes:
     """`data` in the given compression; `level` None is Kafka's default, and snappy has none."""
+    if level is None or level == _DEFAULT_LEVELS.get(compression):
+        level = _MEANT_LEVELS.get(compression)
     match compression:
         case CompressionType.NONE:
             return data
         case CompressionType.GZIP:
-            return bytes(cramjam.gzip.compress(data, level=_GZIP_LEVEL if level is None else level))
+            return bytes(cramjam.gzip.compress(data, level=level))
         case CompressionType.SNAPPY:
             return _compress_snappy(data)
         case CompressionType.LZ4:
-            return _compress_lz4(data, _LZ4_LEVEL if level is None else level)
+            return _compress_lz4(data, level)
         case CompressionType.ZSTD:
-            return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
+            return bytes(cramjam.zstd.compress(data, level=level))
 
 
 def decompress(compression: CompressionType, data: Buffer, *, max_bytes: int) -> bytes:
@@ -100,7 +105,7 @@ def decompress(compression: CompressionType, data: Buffer, *, max_bytes: int) ->
             return _decompress_stream(compression, cramjam.zstd.decompress_into, data, max_bytes)
 
 
-def _compress_lz4(data: bytes, level: int) -> bytes:
+def _compress_lz4(data: bytes, level: int | None) -> bytes:
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     compressor.compress(data)
     return bytes(compressor.finish())

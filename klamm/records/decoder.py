@@ -23,8 +23,8 @@ from klamm.records.header import (
     read_whole,
     validate_batch,
 )
-from klamm.records.parser import Columns, parse_records
-from klamm.records.record import RECORD_SIZE_BYTES_MIN, Headers, Record, RecordSpans
+from klamm.records.parser import parse_records
+from klamm.records.record import RECORD_SIZE_BYTES_MIN, Columns, Headers, Record, RecordSpans
 
 MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
 """What a batch may become unless the caller says otherwise; `max.message.bytes` is 1 MiB by default."""

@@ -1,4 +1,8 @@
-"""Record batches from records: byte for byte what Kafka's `MemoryRecordsBuilder` writes."""
+"""Record batches from records: byte for byte what Kafka's `MemoryRecordsBuilder` writes.
+
+The base timestamp is the first record's, the maximum the largest of all; neither need be the other's record.
+Records are encoded as columns (all timestamps, all offsets, all keys …), which are then joined row by row.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,12 @@ from klamm.records.record import RawRecord
 from klamm.records.varint import varint_of
 
 NO_PRODUCER_EPOCH: Final = -1
+
+_RECORD_OVERHEAD_BYTES_MAX: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
+"""Length, attributes, timestamp delta, offset delta, lengths of key and value, header count."""
+_HEADER_OVERHEAD_BYTES_MAX: Final = 5 + 5
+_UTF8_BYTES_MAX: Final = 4
+
 _NULL: Final = varint_of(-1)
 _ATTRIBUTES: Final = b"\0"
 _NO_HEADERS: Final = varint_of(0)
@@ -97,12 +107,8 @@ def estimate_size_bytes(
     """At most this much does the record add to an uncompressed batch (its deltas are not known yet)."""
     size = _RECORD_OVERHEAD_BYTES_MAX + (len(key) if key else 0) + (len(value) if value else 0)
     for name, content in headers:
-        size += _HEADER_OVERHEAD_BYTES_MAX + 4 * len(name) + (len(content) if content else 0)
+        size += _HEADER_OVERHEAD_BYTES_MAX + _UTF8_BYTES_MAX * len(name) + (len(content) if content else 0)
     return size
-
-
-_RECORD_OVERHEAD_BYTES_MAX: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
-_HEADER_OVERHEAD_BYTES_MAX: Final = 5 + 5
 
 
 _Column = bytes | Iterable[bytes]

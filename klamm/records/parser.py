@@ -7,42 +7,37 @@ parts do not end where its length says is found out at its end, data that ends e
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from klamm.records.errors import InvalidRecordError
-from klamm.records.record import Headers
+from klamm.records.record import Columns, Headers
+from klamm.records.runs import RUN_RECORDS_MIN, parse_run
 from klamm.records.varint import (
     LENGTH_1,
     LENGTH_2,
     NUMBER_1,
     NUMBER_2,
-    VARINT_BYTES_MAX,
     VARLONG_BYTES_MAX,
     decode_length,
     decode_varint,
 )
 
-
-@dataclass(slots=True)
-class Columns:
-    """One element per record; a length of -1 is null. `headers` has only the records that have some."""
-
-    offset_deltas: list[int] = field(default_factory=list)
-    timestamp_deltas: list[int] = field(default_factory=list)
-    key_starts: list[int] = field(default_factory=list)
-    key_lengths: list[int] = field(default_factory=list)
-    value_starts: list[int] = field(default_factory=list)
-    value_lengths: list[int] = field(default_factory=list)
-    headers: dict[int, Headers] = field(default_factory=dict)
+_PATIENCE_FACTOR: Final = 4
+"""After each search in vain, so many times more records go by before the next."""
 
 
 def parse_records(data: bytes, count: int) -> Columns:
     """The `count` records that `data` consists of. Raises InvalidRecordError."""
     columns = Columns()
+    position = 0
+    one_by_one = RUN_RECORDS_MIN
     try:
-        position = _parse_regular(columns, data, count)
-        position = _parse_each(columns, data, position, count - len(columns.offset_deltas))
+        while remaining := count - len(columns.offset_deltas):
+            run_end = parse_run(columns, data, position, remaining)
+            if run_end == position:
+                run_end = _parse_each(columns, data, position, min(remaining, one_by_one))
+                one_by_one *= _PATIENCE_FACTOR
+            position = run_end
     except IndexError:
         raise InvalidRecordError(f"{len(data)} bytes end before the last of {count} records does") from None
     if position != len(data):
@@ -157,99 +152,3 @@ def _parse_headers(data: bytes, position: int) -> tuple[Headers, int]:
         if length > 0:
             at += length
     return tuple(headers), at
-
-
-_RUN_RECORDS_MIN: Final = 16
-_SHORT_RUNS_MAX: Final = 3
-
-
-def _parse_regular(columns: Columns, data: bytes, count: int) -> int:
-    """Appends runs of records of one layout for as long as there are; returns the position after them."""
-    position = short_runs = 0
-    while len(columns.offset_deltas) < count and short_runs < _SHORT_RUNS_MAX:
-        remaining = count - len(columns.offset_deltas)
-        taken, position = _parse_run(columns, data, position, remaining)
-        if taken < _RUN_RECORDS_MIN:
-            short_runs += 1
-        if not taken:
-            break
-    return position
-
-
-def _parse_run(columns: Columns, data: bytes, position: int, count_max: int) -> tuple[int, int]:
-    """Appends as many records as have every byte in the place the record at `position` has it.
-
-    Records of one size lie in `data` like the rows of a matrix. A column of it is one slice with a step, so
-    that the fixed fields of all rows are compared, and the varying ones decoded, without a loop over rows.
-    Returns how many it took and the position after them; none when there are fewer than a run is worth.
-    """
-    length, attributes_at = decode_varint(data, position)
-    timestamp_at = attributes_at + 1
-    _, offset_at = decode_varint(data, timestamp_at, VARLONG_BYTES_MAX)
-    _, key_length_at = decode_varint(data, offset_at)
-    key_length, key_at = decode_length(data, key_length_at)
-    value_length_at = key_at + max(0, key_length)
-    value_length, value_at = decode_length(data, value_length_at)
-    headers_at = value_at + max(0, value_length)
-    end = attributes_at + length
-    if headers_at + 1 != end or data[headers_at]:
-        return 0, position
-
-    stride = end - position
-    count = min(count_max, (len(data) - position) // stride)
-    fixed = (
-        *range(position, timestamp_at),
-        *range(key_length_at, key_at),
-        *range(value_length_at, value_at),
-        headers_at,
-    )
-    for at in fixed:
-        count = _count_equal(data[at : at + count * stride : stride])
-        if count < _RUN_RECORDS_MIN:
-            return 0, position
-    for start, stop in ((timestamp_at, offset_at), (offset_at, key_length_at)):
-        for at in range(start, stop):
-            count = _count_varint_byte(data[at : at + count * stride : stride], is_last=at == stop - 1)
-    if count < _RUN_RECORDS_MIN:
-        return 0, position
-
-    run_end = position + count * stride
-    columns.timestamp_deltas += _decode_column(data, timestamp_at, offset_at, run_end, stride)
-    columns.offset_deltas += _decode_column(data, offset_at, key_length_at, run_end, stride)
-    columns.key_starts += range(key_at, run_end, stride)
-    columns.key_lengths += [key_length] * count
-    columns.value_starts += range(value_at, run_end, stride)
-    columns.value_lengths += [value_length] * count
-    return count, run_end
-
-
-def _count_equal(column: bytes) -> int:
-    """How many bytes at the beginning are the same."""
-    first = column[:1]
-    if column == first * len(column):
-        return len(column)
-    return len(column) - len(column.lstrip(first))
-
-
-def _count_varint_byte(column: bytes, *, is_last: bool) -> int:
-    """How many bytes at the beginning do, or (not the last of a number) do not, end a varint."""
-    if not is_last:
-        column = column.translate(_FLIP_CONTINUATION)
-    if column.isascii():
-        return len(column)
-    return len(column) - len(column.lstrip(_ASCII))
-
-
-def _decode_column(data: bytes, start: int, stop: int, end: int, stride: int) -> list[int]:
-    """The varints at `start`, `start + stride` … before `end`, each `stop - start` bytes wide."""
-    lows = data[start:end:stride]
-    if stop - start == 1:
-        return [NUMBER_1[low] for low in lows]
-    if stop - start == 2:
-        return [NUMBER_2[high][low] for low, high in zip(lows, data[start + 1 : end : stride], strict=True)]
-    bytes_max = VARINT_BYTES_MAX if stop - start <= VARINT_BYTES_MAX else VARLONG_BYTES_MAX
-    return [decode_varint(data, at, bytes_max)[0] for at in range(start, end, stride)]
-
-
-_ASCII: Final = bytes(range(128))
-_FLIP_CONTINUATION: Final = bytes(byte ^ 0x80 for byte in range(256))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -60,3 +60,16 @@ class RecordSpans:
     """int32."""
     headers: dict[int, Headers]
     """By position of the record in the batch; records without headers are left out."""
+
+
+@dataclass(slots=True)
+class Columns:
+    """A batch being parsed: as `RecordSpans`, but lists to append to, and deltas instead of offsets and times."""
+
+    offset_deltas: list[int] = field(default_factory=list)
+    timestamp_deltas: list[int] = field(default_factory=list)
+    key_starts: list[int] = field(default_factory=list)
+    key_lengths: list[int] = field(default_factory=list)
+    value_starts: list[int] = field(default_factory=list)
+    value_lengths: list[int] = field(default_factory=list)
+    headers: dict[int, Headers] = field(default_factory=dict)

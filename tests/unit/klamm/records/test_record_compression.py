@@ -64,9 +64,17 @@ def test_levels_are_passed_on(compression: CompressionType) -> None:
     rng = random.Random(1)
     words = [rng.randbytes(rng.randint(2, 8)) for _ in range(1000)]
     data = b" ".join(rng.choices(words, k=20_000))
-    fast, small = (encode_batch([(0, None, data, ())], compression=compression, compression_level=n) for n in (1, 9))
+    fast, small = (encode_batch([(0, None, data, ())], compression=compression, compression_level=n) for n in (1, 8))
     assert len(small) < len(fast)
     assert decode_batch(fast) == decode_batch(small)
+
+
+@pytest.mark.parametrize(
+    ("compression", "default"), [(CompressionType.GZIP, -1), (CompressionType.LZ4, 9), (CompressionType.ZSTD, 3)]
+)
+def test_the_default_level_may_be_spelled_out(compression: CompressionType, default: int) -> None:
+    data = random.Random(1).randbytes(1000) * 20
+    assert compress(compression, data) == compress(compression, data, default)
 
 
 def test_raw_snappy_without_framing_is_read() -> None:

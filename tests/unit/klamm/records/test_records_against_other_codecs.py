@@ -70,7 +70,7 @@ def regular_records(draw: st.DrawFn) -> list[RawRecord]:
     for _ in range(draw(st.integers(1, 4))):
         key_size = draw(st.none() | st.sampled_from([0, 8, 64, 200]))
         value_size = draw(st.none() | st.sampled_from([0, 1, 63, 64, 100, 300]))
-        step_ms = draw(st.sampled_from([-1, 0, 1, 40, 5000, 10**7]))
+        step_ms = draw(st.sampled_from([-1, 0, 1, 40, 5000, 10**7, 10**10, 2**50]))
         for _ in range(draw(st.sampled_from([1, 3, 17, 70, 150]))):
             timestamp_ms += rng.choice((0, step_ms))
             key = None if key_size is None else rng.randbytes(key_size)
