@@ -455,20 +455,22 @@ async def registering(
 @pytest.mark.parametrize("member", [BROKER, COORDINATOR], ids=str)
 def test_a_server_registers_is_unfenced_and_leaves(member: Member) -> None:
     controller = RegistrarController()
+    fenced = []
 
     async def run() -> None:
         # An hour between heartbeats: only the first one, sent when the image is there, can unfence it in time.
         async with registering(controller, member=member, heartbeat_interval_ms=3_600_000) as registration:
-            assert registration.fenced
+            fenced.append(registration.fenced)
             await registration.register()
             assert (registration.epoch, registration.cluster_id) == (1, "c")
             running = asyncio.create_task(registration.run())
             await registration.wait_unfenced()
-            assert not registration.fenced
+            fenced.append(registration.fenced)
             assert await registration.shut_down(10_000)
             await running
 
     asyncio.run(asyncio.wait_for(run(), TIMEOUT_S))
+    assert fenced == [True, False]
     assert [heartbeat.want_shutdown for heartbeat in controller.heartbeats] == [False, True]
     assert controller.heartbeats[0].metadata_end_index == 2
 

@@ -1,7 +1,8 @@
 """The configs a broker understands: Kafka's names and defaults, and the few of our own.
 
 Those that stand in for a topic config (topic_configs.SYNONYMS) are made from it, and can be changed at run time:
-the defaults of topics are looked up again whenever the metadata changes. Everything else is read at the start.
+the defaults of topics are looked up again whenever the metadata changes. Everything else is read at the start. A
+config is listed when something acts on it: one that does not work yet is refused like an unknown name.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from klamm_server.config_def import (
     between,
     one_of,
 )
-from klamm_server.topic_configs import DAY_MS, MIB, SYNONYMS, TOPIC_CONFIGS
+from klamm_server.topic_configs import MIB, SYNONYMS, TOPIC_CONFIGS
 
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _STRING, _LIST = ConfigType.STRING, ConfigType.LIST
@@ -157,7 +158,6 @@ _OWN = [
         at_least(1),
         "Replicas of __consumer_offsets; it cannot be created while fewer brokers are alive.",
     ),
-    _broker("offsets.topic.segment.bytes", _INT, 100 * MIB, at_least(1), "segment.bytes of __consumer_offsets."),
     # the log
     _broker(
         "log.dir",
@@ -218,33 +218,11 @@ _OWN = [
         "How often the recovery points are written: what lies behind them is not scanned after a crash.",
     ),
     _broker(
-        "log.flush.start.offset.checkpoint.interval.ms",
-        _INT,
-        60_000,
-        at_least(0),
-        "How often the log start offsets are written.",
-    ),
-    _broker(
         "num.recovery.threads.per.data.dir",
         _INT,
         2,
         at_least(1),
         "How many logs of one directory are recovered at the same time.",
-    ),
-    _broker(
-        "log.dir.failure.timeout.ms",
-        _LONG,
-        30_000,
-        at_least(1),
-        "A broker that cannot tell the controller of a failed directory for this long stops.",
-    ),
-    _broker("log.cleaner.enable", _BOOLEAN, True, None, "Whether logs are compacted at all."),
-    _broker(
-        "producer.id.expiration.ms",
-        _INT,
-        DAY_MS,
-        at_least(1),
-        "How long the sequence numbers of a producer that sends nothing are remembered.",
     ),
     # serving
     _broker(
@@ -253,65 +231,6 @@ _OWN = [
         55 * MIB,
         at_least(1_024),
         "The most that one fetch returns, whatever the client asks for.",
-    ),
-    # replication
-    _broker(
-        "replica.lag.time.max.ms",
-        _LONG,
-        30_000,
-        at_least(1),
-        "A follower that has not caught up for this long leaves the in-sync set.",
-    ),
-    _broker("num.replica.fetchers", _INT, 1, at_least(1), "Fetches at a time from each leading broker."),
-    _broker(
-        "replica.fetch.max.bytes",
-        _INT,
-        MIB,
-        at_least(0),
-        "The most that a follower asks for of one partition; a larger batch still comes alone.",
-    ),
-    _broker("replica.fetch.min.bytes", _INT, 1, at_least(0), "The least that a follower's fetch waits for."),
-    _broker(
-        "replica.fetch.wait.max.ms",
-        _INT,
-        500,
-        at_least(0),
-        "How long a follower's fetch waits for new records; less than replica.lag.time.max.ms.",
-    ),
-    _broker(
-        "replica.fetch.backoff.ms",
-        _INT,
-        1_000,
-        at_least(0),
-        "How long a partition is left alone after a fetch of it failed.",
-    ),
-    _broker(
-        "replica.fetch.response.max.bytes",
-        _INT,
-        10 * MIB,
-        at_least(0),
-        "The most that a follower asks for in one fetch.",
-    ),
-    _broker(
-        "replica.high.watermark.checkpoint.interval.ms",
-        _LONG,
-        5_000,
-        at_least(1),
-        "How often the high watermarks are written to disk.",
-    ),
-    _broker(
-        "auto.leader.rebalance.enable",
-        _BOOLEAN,
-        True,
-        None,
-        "Whether leadership goes back to preferred leaders by itself.",
-    ),
-    _broker(
-        "leader.imbalance.check.interval.seconds",
-        _LONG,
-        300,
-        at_least(1),
-        "How often it is checked whether leadership must go back.",
     ),
     # our own
     _broker(

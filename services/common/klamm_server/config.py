@@ -2,7 +2,7 @@
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class BrokerConfig(ServiceConfig):
-        replica_lag_time_max_ms: int = setting(BROKER_CONFIGS["replica.lag.time.max.ms"])
+        fetch_max_bytes: int = setting(BROKER_CONFIGS["fetch.max.bytes"])
 
 `load` makes one from text, as properties files have it. Unknown names are refused, values are parsed by their
 ConfigDef, rules over several fields are `validate`'s. All of it raises ConfigError with one line that says which

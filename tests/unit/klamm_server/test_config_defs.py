@@ -73,7 +73,6 @@ unclean.leader.election.enable          boolean  false                unclean.le
 
 KAFKA_BROKER_DEFAULTS = """
 auto.create.topics.enable                      boolean  true
-auto.leader.rebalance.enable                   boolean  true
 broker.heartbeat.interval.ms                   int      2000
 broker.rack                                    string   null
 broker.session.timeout.ms                      int      9000
@@ -82,14 +81,10 @@ default.replication.factor                     int      1
 delete.topic.enable                            boolean  true
 fetch.max.bytes                                int      57671680
 initial.broker.registration.timeout.ms         int      60000
-leader.imbalance.check.interval.seconds        long     300
-log.cleaner.enable                             boolean  true
-log.dir.failure.timeout.ms                     long     30000
 log.dirs                                       list     null
 log.flush.interval.ms                          long     null
 log.flush.offset.checkpoint.interval.ms        int      60000
 log.flush.scheduler.interval.ms                long     9223372036854775807
-log.flush.start.offset.checkpoint.interval.ms  int      60000
 log.retention.check.interval.ms                long     300000
 log.retention.hours                            int      168
 log.retention.minutes                          int      null
@@ -102,18 +97,8 @@ log.segment.bytes                              int      1073741824
 message.max.bytes                              int      1048588
 num.partitions                                 int      1
 num.recovery.threads.per.data.dir              int      2
-num.replica.fetchers                           int      1
 offsets.topic.num.partitions                   int      50
 offsets.topic.replication.factor               int      3
-offsets.topic.segment.bytes                    int      104857600
-producer.id.expiration.ms                      int      86400000
-replica.fetch.backoff.ms                       int      1000
-replica.fetch.max.bytes                        int      1048576
-replica.fetch.min.bytes                        int      1
-replica.fetch.response.max.bytes               int      10485760
-replica.fetch.wait.max.ms                      int      500
-replica.high.watermark.checkpoint.interval.ms  long     5000
-replica.lag.time.max.ms                        long     30000
 socket.request.max.bytes                       int      104857600
 """
 

@@ -107,7 +107,7 @@ class Twin:
 
     def propose_register_coordinator(self) -> MetadataRecord:
         coordinator_id = self.draw(st.sampled_from([7, 8]))
-        fields = {"incarnation_id": bytes(16), "coordinator_epoch": self.index, "fenced": True}
+        fields: dict[str, Any] = {"incarnation_id": bytes(16), "coordinator_epoch": self.index, "fenced": True}
         self.coordinators[coordinator_id] = {**fields, "host": "c", "port": 9}
         return MetadataRecord(
             register_coordinator=RegisterCoordinatorRecord(
