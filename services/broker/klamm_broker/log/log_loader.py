@@ -19,6 +19,7 @@ import logging
 import random
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import pairwise
 
 from klamm.records.header import BatchHeader
 from klamm_broker.log.checkpoints import CheckpointError
@@ -66,8 +67,8 @@ class _Loader:
         self._segments = [self._segment(offset) for offset in sweep_leftovers(self._disk, self._directory)]
         epoch_file = LeaderEpochFile(self._disk, self._directory)
         scanned_from = self._first_to_scan()
-        for segment in self._segments[:scanned_from]:
-            self._attach(segment)
+        for segment, following in pairwise(self._segments[: scanned_from + 1]):
+            self._attach(segment, following.base_offset)
         self._read_epochs(epoch_file, scanned_from)
         self._scan_from(scanned_from)
         self._open_last()
@@ -102,8 +103,8 @@ class _Loader:
         bases = [segment.base_offset for segment in self._segments]
         return max(0, bisect_right(bases, self._context.recovery_point) - 1)
 
-    def _attach(self, segment: Segment) -> None:
-        if not segment.attach():
+    def _attach(self, segment: Segment, end_offset: int) -> None:
+        if not segment.attach(end_offset):
             segment.open()
             segment.rebuild_indexes()
             segment.release()

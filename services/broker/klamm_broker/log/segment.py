@@ -29,7 +29,7 @@ from klamm_broker.log import offset_index, time_index
 from klamm_broker.log.batch_scan import scan_checked, scan_headers
 from klamm_broker.log.disk import Buffer, Disk
 from klamm_broker.log.log_config import LogConfig
-from klamm_broker.log.offset_index import RELATIVE_OFFSET_MAX, CorruptIndexError, OffsetIndex
+from klamm_broker.log.offset_index import RELATIVE_OFFSET_MAX, CorruptIndexError, IndexEntry, OffsetIndex
 from klamm_broker.log.storage_failure import is_disk_full
 from klamm_broker.log.time_index import NO_TIMESTAMP_MS, TimeIndex, TimestampOffset
 
@@ -149,9 +149,10 @@ class Segment:
             self._disk.remove(self.paths)
             raise
 
-    def attach(self) -> bool:
+    def attach(self, end_offset: int) -> bool:
         """Learns size and largest timestamp of an existing segment without opening it for use.
 
+        `end_offset`: where the next segment begins.
         True if the last entries of both indexes agree with the log. Otherwise the indexes are missing,
         damaged or of another log, and `open` will rebuild them."""
         self._reset()
@@ -163,6 +164,7 @@ class Segment:
             last_time = self._tail(TIME_INDEX_SUFFIX, time_index.ENTRY_SIZE_BYTES)
             self._offset_index = OffsetIndex.decode(self.base_offset, self._index_max_bytes, last)
             self._time_index = TimeIndex.decode(self.base_offset, self._index_max_bytes, last_time)
+            self._check_last_time(end_offset)
             self._check_last_entry_by_path()
         except (CorruptIndexError, CorruptBatchError, FileNotFoundError) as error:
             logger.warning("segment=%s index=unusable reason=%s", self.path(), error)
@@ -196,11 +198,21 @@ class Segment:
         last = self._offset_index.last
         if not len(self._offset_index):
             return
-        for _, header in scan_headers(self._disk, fd, last.position, self.size_bytes):
-            if header.last_offset == last.offset:
-                return
-            break
-        raise CorruptIndexError(f"entry {last} is not of this log")
+        header = self._header_at(fd, last.position)
+        if header is None or header.last_offset != last.offset:
+            raise CorruptIndexError(f"entry {last} is not of this log")
+
+    def _check_last_time(self, end_offset: int) -> None:
+        """The last record that the time index knows must be one of this segment."""
+        if len(self._time_index) and self._time_index.last.offset >= end_offset:
+            raise CorruptIndexError(f"time entry {self._time_index.last} is beyond offset {end_offset}")
+
+    def _header_at(self, fd: int, position: int) -> BatchHeader | None:
+        """The header of the batch that starts at `position`, None if none does."""
+        try:
+            return next((header for _, header in scan_headers(self._disk, fd, position, self.size_bytes)), None)
+        except CorruptBatchError:
+            return None
 
     def open(self) -> None:
         """Opens the log for reading and appending and loads its indexes, rebuilding them where they do not
@@ -211,6 +223,7 @@ class Segment:
         try:
             self._load_indexes()
             self._complete(scan_headers(self._disk, self._fd, self._offset_index.last.position, self.size_bytes))
+            self._check_last_time(self.next_offset)
             self._write_indexes_if_room()
         except (CorruptIndexError, FileNotFoundError) as error:
             logger.warning("segment=%s index=rebuilt reason=%s", self.path(), error)
@@ -221,6 +234,7 @@ class Segment:
         self.size_bytes = self._disk.size(self.path())
         self._bytes_since_index_entry = 0
         self.next_offset = self.base_offset
+        self.largest = TimestampOffset(NO_TIMESTAMP_MS, self.base_offset)
         self.damaged_at = None
 
     def _load_indexes(self) -> None:
@@ -237,9 +251,15 @@ class Segment:
         self.largest = self._time_index.last
 
     def rebuild_indexes(self) -> None:
-        """Both indexes anew from the batch headers, written to their files. The log is not changed."""
+        """Both indexes anew from the batch headers, written to their files. The log is not changed.
+
+        Where the log itself is damaged they end, but what was known of the records beyond stays: offsets that were
+        given are never given again."""
+        next_offset, largest = self.next_offset, self.largest
         self._clear_indexes()
         self._complete(scan_headers(self._disk, self._fd, 0, self.size_bytes))
+        self.next_offset = max(self.next_offset, next_offset)
+        self.largest = max(self.largest, largest, key=lambda entry: entry.timestamp_ms)
         self._time_index.append_if_later(*self.largest)
         self._write_indexes_if_room()
 
@@ -397,12 +417,23 @@ class Segment:
         CorruptBatchError if the log itself is damaged there."""
         entry = self._offset_index.lookup(offset)
         headers = scan_headers(self._disk, self._fd, entry.position, self.size_bytes)
+        if entry.position:
+            indexed = self._indexed_batch(entry, headers)
+            if entry.offset == offset:
+                return entry.position, indexed
         for position, header in headers:
-            if position == entry.position and position and header.last_offset != entry.offset:
-                raise CorruptIndexError(f"entry {entry} points at a batch that ends with {header.last_offset}")
             if header.last_offset >= offset:
                 return position, header
         return None
+
+    def _indexed_batch(self, entry: IndexEntry, headers: Iterator[tuple[int, BatchHeader]]) -> BatchHeader:
+        try:
+            _, header = next(headers)
+        except (CorruptBatchError, StopIteration) as error:
+            raise CorruptIndexError(f"entry {entry} points at no batch: {error}") from None
+        if header.last_offset != entry.offset:
+            raise CorruptIndexError(f"entry {entry} points at a batch that ends with {header.last_offset}")
+        return header
 
     def locate(self, offset: int, max_bytes: int, end_position: int, *, min_one: bool) -> FileSlice | None:
         """Whole batches from the one that holds `offset` on, at most `max_bytes` and none beyond

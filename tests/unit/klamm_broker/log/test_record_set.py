@@ -1,0 +1,153 @@
+"""What a leader accepts, what it rewrites, and that it leaves the rest as it came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.records.compression import CompressionType
+from klamm.records.control import ControlRecordType, end_transaction_marker
+from klamm.records.decoder import decode_batch
+from klamm.records.header import TimestampType, iter_headers, validate_batch
+from klamm_broker.log.log_config import LogConfig, TimestampSource
+from klamm_broker.log.record_set import AppendOrigin, CheckedBatch, check_produced, with_offsets
+
+NOW = 1_000_000
+
+
+def check(records: Any, *, origin: AppendOrigin = AppendOrigin.CLIENT, **config: Any) -> list[CheckedBatch]:
+    return check_produced(records, LogConfig(**config), now_ms=NOW, origin=origin)
+
+
+def refused(records: Any, **config: Any) -> ErrorCode:
+    with pytest.raises(BrokerError) as caught:
+        check(records, **config)
+    return caught.value.code
+
+
+def test_accepted_batches_are_the_senders_bytes(make_batch) -> None:
+    first, second = make_batch(3), make_batch(2, compression=CompressionType.ZSTD)
+    checked = check(bytearray(first + second))
+    assert [bytes(batch.data) for batch in checked] == [first, second]
+
+
+def test_offsets_and_epoch_are_assigned_without_touching_the_rest(make_batch) -> None:
+    first, second = make_batch(3, timestamps=[7, 9, 8]), make_batch(2, timestamps=[1, 2])
+    found = with_offsets(check(first + second), base_offset=100, leader_epoch=6)
+    stored = b"".join(found.buffers)
+    headers = [validate_batch(stored, position) for position, _ in iter_headers(stored)]
+    assert [(h.base_offset, h.last_offset, h.partition_leader_epoch) for h in headers] == [
+        (100, 102, 6),
+        (103, 104, 6),
+    ]
+    assert (found.base_offset, found.last_offset, found.size_bytes) == (100, 104, len(stored))
+    assert found.max_timestamp_ms == 9
+    assert stored[16 : len(first)] == first[16:]
+
+
+def test_damage_is_corrupt_message(make_batch) -> None:
+    batch = bytearray(make_batch(3))
+    batch[70] ^= 1
+    assert refused(batch) is ErrorCode.CORRUPT_MESSAGE
+    assert refused(make_batch(3)[:-1]) is ErrorCode.CORRUPT_MESSAGE
+    assert refused(make_batch(3) + b"tail") is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_an_empty_set_is_refused() -> None:
+    assert refused(b"") is ErrorCode.INVALID_RECORD
+
+
+def test_old_magic_is_refused(make_batch) -> None:
+    batch = bytearray(make_batch(1))
+    batch[16] = 1
+    assert refused(batch) is ErrorCode.INVALID_RECORD
+
+
+def test_counts_must_agree(make_batch) -> None:
+    gaps = make_batch(2, offset_deltas=[0, 3], last_offset_delta=3)
+    assert refused(gaps) is ErrorCode.INVALID_RECORD
+
+
+def test_size_limits(make_batch) -> None:
+    batch = make_batch(1, value_bytes=500)
+    assert refused(batch, max_message_bytes=len(batch) - 1) is ErrorCode.MESSAGE_TOO_LARGE
+    assert len(check(batch, max_message_bytes=len(batch))) == 1
+    assert refused(batch * 2, segment_bytes=2 * len(batch) - 1) is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert len(check(batch * 2, segment_bytes=2 * len(batch))) == 2
+
+
+def test_control_batches_are_for_coordinators_only() -> None:
+    marker = end_transaction_marker(
+        ControlRecordType.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW
+    )
+    assert refused(marker) is ErrorCode.INVALID_RECORD
+    assert check(marker, origin=AppendOrigin.COORDINATOR)[0].header.is_control
+
+
+def test_a_producer_needs_a_sequence(make_batch) -> None:
+    assert refused(make_batch(1, producer_id=4, producer_epoch=0)) is ErrorCode.INVALID_RECORD
+    assert check(make_batch(1, producer_id=4, producer_epoch=0, base_sequence=0))
+
+
+def test_timestamps_too_far_from_now(make_batch) -> None:
+    late = make_batch(2, timestamps=[NOW, NOW + 101])
+    assert refused(late, timestamp_after_max_ms=100) is ErrorCode.INVALID_TIMESTAMP
+    assert check(late, timestamp_after_max_ms=101)
+    early = make_batch(3, timestamps=[NOW, NOW - 101, NOW])
+    assert refused(early, timestamp_before_max_ms=100) is ErrorCode.INVALID_TIMESTAMP
+    assert check(early, timestamp_before_max_ms=101)
+    assert check(make_batch(1, timestamps=[-1]), timestamp_before_max_ms=1)
+
+
+def test_a_producer_may_not_claim_log_append_time(make_batch) -> None:
+    stamped = make_batch(1, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert refused(stamped) is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_log_append_time_stamps_every_record(make_batch) -> None:
+    sent = make_batch(3, timestamps=[1, 2, 10**15])
+    (batch,) = check(sent, timestamp_source=TimestampSource.LOG_APPEND_TIME)
+    validate_batch(batch.data)
+    assert {record.timestamp_ms for record in decode_batch(batch.data)} == {NOW}
+    assert batch.header.max_timestamp_ms == NOW
+    assert sent == make_batch(3, timestamps=[1, 2, 10**15])
+
+
+@pytest.mark.parametrize(
+    ("compression_type", "codec"),
+    [
+        ("uncompressed", CompressionType.NONE),
+        ("gzip", CompressionType.GZIP),
+        ("snappy", CompressionType.SNAPPY),
+        ("lz4", CompressionType.LZ4),
+        ("zstd", CompressionType.ZSTD),
+    ],
+)
+@pytest.mark.parametrize("sent_as", [CompressionType.NONE, CompressionType.GZIP])
+def test_compression_type_of_the_topic_wins(make_batch, compression_type, codec, sent_as) -> None:
+    sent = make_batch(
+        5,
+        value_bytes=200,
+        compression=sent_as,
+        producer_id=9,
+        producer_epoch=2,
+        base_sequence=33,
+        is_transactional=True,
+    )
+    (batch,) = check(sent, compression_type=compression_type)
+    header = validate_batch(batch.data)
+    assert header.compression is codec
+    assert decode_batch(batch.data) == decode_batch(sent)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, 33)
+    assert header.is_transactional
+    if sent_as is codec:
+        assert bytes(batch.data) == sent
+
+
+def test_the_size_that_counts_is_the_stored_one(make_batch) -> None:
+    sent = make_batch(1, value_bytes=5_000, compression=CompressionType.ZSTD)
+    assert refused(sent, compression_type="uncompressed", max_message_bytes=5_000) is ErrorCode.MESSAGE_TOO_LARGE
+    plain = make_batch(1, value_bytes=5_000)
+    assert check(plain, compression_type="zstd", max_message_bytes=1_000)
