@@ -30,5 +30,5 @@ def up(
         from klamm_embedded.cluster import run
     except ModuleNotFoundError as error:
         fail(f"{error.name} is missing: pip install 'klamm[server]'", ExitStatus.FAILED)
-    settings = parse_assignments(set_ or [], "--set")
-    raise typer.Exit(run(data_dir=data_dir, host=host, port=port, settings=settings, log_level=log_level))
+    settings = {"log.level": log_level, **parse_assignments(set_ or [], "--set")}
+    raise typer.Exit(run(data_dir=data_dir, host=host, port=port, settings=settings))

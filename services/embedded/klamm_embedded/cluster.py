@@ -1,7 +1,7 @@
 """The whole cluster in one process: the three services of a real one, on one event loop and one port.
 
-Nothing here is a stand-in. The services talk to each other over gRPC as they do between machines, the controller's log is
-RocksDB, the broker's are segment files, and a kill -9 loses what it would lose there: nothing acknowledged.
+Nothing here is a stand-in. The services talk to each other over gRPC as they do between machines, the controller's log
+is RocksDB, the broker's are segment files, and a kill -9 loses what it would lose there: nothing acknowledged.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from klamm.errors import ConfigError
+from klamm.errors import ConfigError, KlammError
 from klamm_broker.config import BrokerConfig
 from klamm_broker.server import BrokerServer
 from klamm_controller.config import ControllerConfig
@@ -22,6 +23,7 @@ from klamm_controller.server import ControllerServer
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_coordinator.server import CoordinatorServer
 from klamm_server.config import ServiceConfig, known_configs, load
+from klamm_server.main import EXIT_CANNOT_START, Server, run_service
 from klamm_server.rpc_server import RpcServer
 
 SERVER_ID: Final = "1"
@@ -43,7 +45,9 @@ class EmbeddedConfig:
         """Each of `settings` goes to the services that know it. Raises ConfigError for one that none knows."""
         for name in settings:
             if not any(name in known_configs(service) for service in _SERVICES):
-                raise ConfigError(f"unknown configuration {name!r}; `klamm configs describe --broker 1` lists the names")
+                raise ConfigError(
+                    f"unknown configuration {name!r} for any of the three services"
+                )
         common = {"node.id": SERVER_ID, "listeners": f"GRPC://{host}:{port}"}
         controllers = {"controller.quorum.bootstrap.servers": f"{host}:{port}"}
         directories = {"log.dirs": str(data_dir / "broker"), "metadata.log.dir": str(data_dir / "controller")}
@@ -68,43 +72,62 @@ def _known(service: type[ServiceConfig], wanted: Mapping[str, str]) -> dict[str,
 
 
 class EmbeddedCluster:
-    """Controller, broker and coordinator behind one RpcServer."""
+    """Controller, broker and coordinator behind one RpcServer (a `klamm_server.main.Server`)."""
 
-    def __init__(self, config: EmbeddedConfig) -> None:
-        self._config = config
+    def __init__(self, config: EmbeddedConfig, on_ready: Callable[[], None]) -> None:
         self._controller = ControllerServer(config.controller)
         self._broker = BrokerServer(config.broker)
         self._coordinator = CoordinatorServer(config.coordinator)
-        self._rpc = RpcServer(
-            max_message_bytes=config.broker.socket_request_max_bytes,
-            max_concurrent_rpcs=config.broker.max_concurrent_rpcs,
-        )
-        self._started: list[Any] = []
+        self._on_ready = on_ready
 
-    async def start(self) -> None:
-        """Recovers what is on disk, listens, and returns when records can be produced and groups joined.
-
-        Raises KlammError with one line when a directory or the port cannot be used."""
-        host, port = self._config.broker.advertised.host, self._config.broker.listener.port
-        for service in (self._controller, self._broker, self._coordinator):
-            self._started.append(service)
+    async def open(self) -> None:
+        """Recovers what is on disk. Raises KlammError with one line when a directory cannot be used."""
+        for service in self._services:
             await service.open()
-            service.register(self._rpc)
-        await self._rpc.start(self._config.broker.listener.host, port)
+
+    def register(self, rpc: RpcServer) -> None:
+        """Adds the gRPC services of all three."""
+        for service in self._services:
+            service.register(rpc)
+
+    async def start(self, host: str, port: int) -> None:
+        """Returns when records can be produced and groups joined."""
         await self._controller.start(host, port)
         async with asyncio.TaskGroup() as starting:
             starting.create_task(self._broker.start(host, port))
             starting.create_task(self._coordinator.start(host, port))
+        self._on_ready()
 
     async def stop(self) -> None:
-        """Stops in the reverse order: each can still tell the ones before it good-bye."""
-        while self._started:
-            await self._started.pop().stop()
-        await self._rpc.stop(grace_s=1.0)
+        """In the reverse order: each can still tell the ones before it good-bye."""
+        for service in reversed(self._services):
+            await service.stop()
+
+    @property
+    def _services(self) -> tuple[Server, ...]:
+        return self._controller, self._broker, self._coordinator
 
 
-def free_port(host: str) -> int:
-    """A port nobody listens on now; the services must know theirs before they listen."""
+def run(*, data_dir: Path, host: str, port: int, settings: Mapping[str, str]) -> int:
+    """Runs a cluster until SIGTERM or SIGINT, as `klamm up` does; returns the exit status.
+
+    Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
+    port = port or _free_port(host)
+    address = f"{host}:{port}"
+
+    def on_ready() -> None:
+        print(f"klamm is ready at {address}, data in {data_dir}", flush=True)  # noqa: T201 - what `klamm up` promises
+
+    try:
+        config = EmbeddedConfig.make(data_dir=data_dir, host=host, port=port, settings=settings)
+    except KlammError as error:
+        print(f"klamm: {error}", file=sys.stderr)  # noqa: T201
+        return EXIT_CANNOT_START
+    return run_service(lambda _: EmbeddedCluster(config, on_ready), config.broker)
+
+
+def _free_port(host: str) -> int:
+    """A port nobody listens on now: the services are told theirs before they listen."""
     with contextlib.closing(socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)) as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
