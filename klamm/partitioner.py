@@ -1,0 +1,138 @@
+"""Which partition a record goes to when its sender does not say.
+
+Pure: each topic of each producer has one Partitioner, told of the topic's partitions by `update` and asked per record
+by `choose`; randomness is an argument. Keys hash as in Kafka's clients (murmur2 of the serialized key, modulo
+the number of all partitions), so the same key goes to the same partition whoever sends it. Records without a key
+stick to one partition for `batch.size` bytes, which makes full batches and over time an even spread (KIP-480, 794).
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+_SEED: Final = 0x9747B28C
+_MULTIPLIER: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+_POSITIVE: Final = 0x7FFFFFFF
+
+PartitionFunction = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
+"""A user's own: `(key, all_partitions, available_partitions) -> partition`, as in kafka-python."""
+
+
+class Partitioner(Protocol):
+    """Chooses partitions of one topic."""
+
+    def update(self, partition_count: int, preferred: Sequence[int]) -> None:
+        """The topic has `partition_count` partitions (at least one), of which `preferred` (maybe none) have a
+        live leader, in the client's rack where that was asked for."""
+
+    def choose(self, key: bytes | None, size_bytes: int) -> int:
+        """The partition of the next record, which takes up `size_bytes` of its batch."""
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's `Utils.murmur2`, unsigned."""
+    length = len(data)
+    value = _SEED ^ length
+    whole = length & ~3
+    for position in range(0, whole, 4):
+        word = int.from_bytes(data[position : position + 4], "little") * _MULTIPLIER & _MASK
+        word = (word ^ word >> 24) * _MULTIPLIER & _MASK
+        value = (value * _MULTIPLIER & _MASK) ^ word
+    if whole < length:
+        value = (value ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+    value = (value ^ value >> 13) * _MULTIPLIER & _MASK
+    return value ^ value >> 15
+
+
+@functools.lru_cache(maxsize=16_384)
+def _hash_of_short_key(key: bytes) -> int:
+    """Keys come back: looking one up costs a tenth of hashing it."""
+    return murmur2(key) & _POSITIVE
+
+
+_SHORT_KEY_BYTES: Final = 64
+
+
+def key_partition(key: bytes, partition_count: int) -> int:
+    """Where Kafka's clients put a record of this key: `toPositive(murmur2(key)) % partition_count`."""
+    if len(key) <= _SHORT_KEY_BYTES:
+        return _hash_of_short_key(key) % partition_count
+    return (murmur2(key) & _POSITIVE) % partition_count
+
+
+class DefaultPartitioner:
+    """By the key's hash; without a key (or with `ignore_keys`) uniformly sticky."""
+
+    def __init__(self, *, sticky_bytes: int, ignore_keys: bool, rng: random.Random) -> None:
+        self._sticky_bytes = sticky_bytes
+        self._ignore_keys = ignore_keys
+        self._rng = rng
+        self._partition_count = 1
+        self._preferred: Sequence[int] = ()
+        self._current = 0
+        self._bytes_left = -1
+
+    def update(self, partition_count: int, preferred: Sequence[int]) -> None:
+        self._partition_count = partition_count
+        self._preferred = preferred or range(partition_count)
+        if self._current not in self._preferred:
+            self._bytes_left = -1
+
+    def choose(self, key: bytes | None, size_bytes: int) -> int:
+        if key is not None and not self._ignore_keys:
+            return key_partition(key, self._partition_count)
+        self._bytes_left -= size_bytes
+        if self._bytes_left < 0:
+            self._current = self._rng.choice(self._preferred)
+            self._bytes_left = self._sticky_bytes - size_bytes
+        return self._current
+
+
+class RoundRobinPartitioner:
+    """Every record to the next partition, whatever its key."""
+
+    def __init__(self) -> None:
+        self._preferred: Sequence[int] = (0,)
+        self._next = 0
+
+    def update(self, partition_count: int, preferred: Sequence[int]) -> None:
+        self._preferred = preferred or range(partition_count)
+
+    def choose(self, key: bytes | None, size_bytes: int) -> int:
+        partition = self._preferred[self._next % len(self._preferred)]
+        self._next += 1
+        return partition
+
+
+class RandomPartitioner:
+    """Every record to a random partition, whatever its key."""
+
+    def __init__(self, *, rng: random.Random) -> None:
+        self._rng = rng
+        self._preferred: Sequence[int] = (0,)
+
+    def update(self, partition_count: int, preferred: Sequence[int]) -> None:
+        self._preferred = preferred or range(partition_count)
+
+    def choose(self, key: bytes | None, size_bytes: int) -> int:
+        return self._rng.choice(self._preferred)
+
+
+class CustomPartitioner:
+    """What a user's function says; the producer checks that there is such a partition."""
+
+    def __init__(self, function: PartitionFunction) -> None:
+        self._function = function
+        self._all: Sequence[int] = (0,)
+        self._preferred: Sequence[int] = (0,)
+
+    def update(self, partition_count: int, preferred: Sequence[int]) -> None:
+        self._all = range(partition_count)
+        self._preferred = preferred
+
+    def choose(self, key: bytes | None, size_bytes: int) -> int:
+        return self._function(key, self._all, self._preferred)

@@ -1,0 +1,30 @@
+"""Producers: records in, batches out, the outcome of each told once.
+
+Producer | AsyncProducer   the facades; `intake` checks and serializes what `send` is given
+  engine                   client, accumulator and sender of one producer, and its topics
+    accumulator (pure)     a queue of batches per partition, bounded memory, what is due when
+    sender                 requests to brokers, outcomes, retries
+    future                 one outcome per batch, a pointer into it per record
+"""
+
+from __future__ import annotations
+
+from klamm.producer.async_producer import AsyncProducer
+from klamm.producer.config import ProducerConfig
+from klamm.producer.future import AsyncRecordFuture, RecordFuture
+from klamm.producer.intake import SerializationError
+from klamm.producer.interceptors import ProducerInterceptor
+from klamm.producer.producer import Producer
+from klamm.producer.record import ProducerRecord, RecordMetadata
+
+__all__ = [
+    "AsyncProducer",
+    "AsyncRecordFuture",
+    "Producer",
+    "ProducerConfig",
+    "ProducerInterceptor",
+    "ProducerRecord",
+    "RecordFuture",
+    "RecordMetadata",
+    "SerializationError",
+]

@@ -1,0 +1,357 @@
+"""Records waiting to be sent: a queue of batches per partition, bounded by buffer.memory.
+
+Pure and single-threaded: the caller holds the producer's lock and says what time it is (monotonic
+milliseconds). The walk of a batch:
+
+    open --full, lingered or flushed--> closed --drain--> in flight --complete--> settled
+                                           ^                  |------fail-------> settled
+                                           '-----retry, split-'
+    closed or in flight --expire (delivery.timeout.ms)--> settled
+
+Order per partition holds under retry because a partition has at most one request in flight (which may carry
+several of its batches), and batches that come back go to the front of its queue.
+
+Invariants (`check_invariants`): only the last batch of a queue is open; a queue is active exactly while it has
+batches or a request in flight; free memory plus what all unsettled batches hold is buffer.memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from klamm.errors import DeliveryTimeoutError, IllegalStateError
+from klamm.model import TopicPartition
+from klamm.partitioner import Partitioner
+from klamm.producer.batch import Batch, DeliveryCallback
+from klamm.producer.config import ProducerConfig
+from klamm.producer.future import BatchResult
+from klamm.records import HEADER_SIZE_BYTES, RawRecord
+
+NEVER_MS = math.inf
+
+LeaderOf = Callable[[TopicPartition], int | None]
+"""The id of the partition's leader, or None while it is not known."""
+
+
+class PartitionQueue:
+    """The batches of one partition, oldest first."""
+
+    __slots__ = ("batches", "in_flight", "one_at_a_time", "open", "retry_at_ms", "tp")
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.batches: deque[Batch] = deque()
+        self.open: Batch | None = None
+        """The last of `batches` while it takes records."""
+        self.in_flight: list[Batch] = []
+        self.retry_at_ms = 0
+        """Nothing is sent before (backoff)."""
+        self.one_at_a_time = False
+        """A request with several batches was too large: find out which one it is."""
+
+
+class TopicQueues:
+    """One topic: its partitions' queues and the choice between them."""
+
+    def __init__(self, name: str, partitioner: Partitioner) -> None:
+        self.name = name
+        self.queues: list[PartitionQueue] = []
+        self._partitioner = partitioner
+
+    def update(self, partition_count: int, preferred: Sequence[int]) -> None:
+        """The topic's partitions changed (fewer after it was created anew), or which have a live leader."""
+        del self.queues[partition_count:]
+        for number in range(len(self.queues), partition_count):
+            self.queues.append(PartitionQueue(TopicPartition(self.name, number)))
+        self._partitioner.update(partition_count, preferred)
+
+    def queue_for(self, partition: int | None, key: bytes | None, size_bytes: int) -> PartitionQueue | None:
+        """The queue of that partition, or of the one the partitioner chooses; None when there is none such."""
+        if partition is None:
+            partition = self._partitioner.choose(key, size_bytes)
+        if not 0 <= partition < len(self.queues):
+            return None
+        return self.queues[partition]
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingRequest:
+    """What goes to one broker in one request."""
+
+    node_id: int
+    size_bytes: int = 0
+    parts: list[tuple[PartitionQueue, list[Batch]]] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class Drained:
+    """What is to be done now, and when to look again."""
+
+    requests: list[PendingRequest]
+    leaderless: set[str]
+    """Topics with batches that are due but whose partition has no known leader."""
+    next_due_ms: float
+    """When the next batch becomes due or expires; NEVER_MS when nothing waits for time."""
+
+
+class Accumulator:
+    """See the module. `on_due` is called when something is due earlier than the last drain expected."""
+
+    def __init__(self, config: ProducerConfig, on_due: Callable[[], object]) -> None:
+        self._batch_bytes = config.batch_size
+        self._linger_ms = config.linger_ms
+        self._request_bytes_max = config.max_request_size
+        self._delivery_timeout_ms = config.delivery_timeout_ms
+        self._on_due = on_due
+        self._next_due_ms: float = NEVER_MS
+        self._next_expiry_ms: float = NEVER_MS
+        self._active: dict[PartitionQueue, None] = {}
+        self._closed = False
+        self.buffer_bytes = config.buffer_memory
+        self.available_bytes = config.buffer_memory
+        self.waiting = 0
+        """Senders that wait for memory; while there are any, every batch is due."""
+
+    # Filling
+
+    def append(
+        self, queue: PartitionQueue, record: RawRecord, size_bytes: int, on_delivery: DeliveryCallback | None
+    ) -> tuple[BatchResult, int] | None:
+        """The result and the index in it, or None when the record needs a new batch (`open_batch`)."""
+        batch = queue.open
+        if batch is None:
+            return None
+        total_bytes = batch.size_bytes + size_bytes
+        if total_bytes > batch.reserved_bytes:
+            return None
+        batch.size_bytes = total_bytes
+        index = len(batch.records)
+        batch.records.append(record)
+        if on_delivery is not None:
+            batch.callbacks.append((index, on_delivery))
+        if total_bytes + size_bytes > batch.reserved_bytes:
+            # Another like it would not fit, and a sticky partitioner goes elsewhere now: waiting is no use.
+            self._close_batch(queue)
+            if not queue.in_flight:
+                self._due_at(0)
+        return batch.result, index
+
+    def open_batch(self, queue: PartitionQueue, size_bytes: int, now_ms: int) -> bool:
+        """A new batch with room for a record of that size; whether there was memory for it.
+
+        Raises IllegalStateError when the producer is closed."""
+        if self._closed:
+            raise IllegalStateError("the producer is closed")
+        self._close_batch(queue)
+        needed_bytes = max(self._batch_bytes, HEADER_SIZE_BYTES + size_bytes)
+        if needed_bytes > self.available_bytes:
+            self._due_at(0)
+            return False
+        self.available_bytes -= needed_bytes
+        queue.open = Batch(queue.tp, now_ms, needed_bytes)
+        queue.batches.append(queue.open)
+        self._active[queue] = None
+        self._next_expiry_ms = min(self._next_expiry_ms, now_ms + self._delivery_timeout_ms)
+        if not queue.in_flight:
+            self._due_at(0 if len(queue.batches) > 1 else now_ms + self._linger_ms)
+        return True
+
+    def flush(self) -> list[BatchResult]:
+        """Makes everything due; returns the outcomes of what is not settled yet."""
+        results = {}
+        for queue in self._active:
+            self._close_batch(queue)
+            results.update(dict.fromkeys(batch.result for batch in (*queue.in_flight, *queue.batches)))
+        self._due_at(0)
+        return list(results)
+
+    def close(self) -> None:
+        """Takes no more records and makes everything due."""
+        self._closed = True
+        self.flush()
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing waits, nothing is in flight."""
+        return not self._active
+
+    # Sending
+
+    def drain(self, leader_of: LeaderOf, in_flight: Mapping[int, int], limit: int, now_ms: int) -> Drained:
+        """Takes what is due for brokers with fewer than `limit` requests in flight, oldest queues first."""
+        requests: dict[int, PendingRequest] = {}
+        drained = Drained(requests=[], leaderless=set(), next_due_ms=self._next_expiry_ms)
+        for queue in list(self._active):
+            if queue.in_flight or not queue.batches:
+                continue
+            due_ms = self._due_ms(queue)
+            if due_ms > now_ms:
+                drained.next_due_ms = min(drained.next_due_ms, due_ms)
+                continue
+            leader = leader_of(queue.tp)
+            if leader is None:
+                drained.leaderless.add(queue.tp.topic)
+            elif in_flight.get(leader, 0) < limit:
+                request = requests.setdefault(leader, PendingRequest(node_id=leader))
+                self._fill(request, queue, now_ms)
+        drained.requests = [request for request in requests.values() if request.parts]
+        self._next_due_ms = drained.next_due_ms
+        return drained
+
+    def expire(self, now_ms: int) -> list[Batch]:
+        """Takes the batches whose delivery.timeout.ms is over; the caller settles them.
+
+        Those in flight are marked and stay where they are until their request ends."""
+        if now_ms < self._next_expiry_ms:
+            return []
+        expired = []
+        oldest_ms = now_ms
+        for queue in list(self._active):
+            for batch in queue.in_flight:
+                if not batch.is_expired and batch.created_ms + self._delivery_timeout_ms <= now_ms:
+                    batch.is_expired = True
+                    expired.append(batch)
+            while queue.batches and queue.batches[0].created_ms + self._delivery_timeout_ms <= now_ms:
+                expired.append(self._take_first(queue))
+                self._release(expired[-1])
+            waiting = [*queue.in_flight, *queue.batches]
+            oldest_ms = min([oldest_ms, *(batch.created_ms for batch in waiting if not batch.is_expired)])
+            self._drop_if_idle(queue)
+        self._next_expiry_ms = oldest_ms + self._delivery_timeout_ms if self._active else NEVER_MS
+        return expired
+
+    def complete(self, queue: PartitionQueue) -> list[Batch]:
+        """The request of this partition ended for good; returns its batches, also those that have expired."""
+        batches = queue.in_flight
+        queue.in_flight = []
+        queue.one_at_a_time = False
+        for batch in batches:
+            self._release(batch)
+        self._drop_if_idle(queue)
+        return batches
+
+    def retry(self, queue: PartitionQueue, error: Exception, *, retry_at_ms: int, retries_max: int) -> list[Batch]:
+        """The request of this partition is to be sent again, not before `retry_at_ms`.
+
+        Returns the batches that have been sent too often already; the caller settles them."""
+        batches = queue.in_flight
+        exhausted = [batch for batch in batches if batch.attempts > retries_max]
+        for batch in exhausted:
+            self._release(batch)
+        again = [batch for batch in batches if batch.attempts <= retries_max]
+        for batch in again:
+            batch.last_error = error
+        queue.retry_at_ms = retry_at_ms
+        self._put_back(queue, again)
+        return exhausted
+
+    def split(self, queue: PartitionQueue) -> bool:
+        """The request of this partition was too large: send its batches one by one, or a single one in halves.
+
+        False when it is a single record; then `complete` it."""
+        batches = queue.in_flight
+        if len(batches) > 1:
+            queue.one_at_a_time = True
+            self._put_back(queue, batches)
+            return True
+        if len(batches[0].records) == 1:
+            return False
+        halves = [] if batches[0].is_expired else batches[0].halves()
+        self._release(batches[0])
+        self.available_bytes -= sum(batch.reserved_bytes for batch in halves)
+        self._put_back(queue, halves)
+        return True
+
+    def abort(self) -> list[Batch]:
+        """Takes every batch that waits; the caller settles them."""
+        aborted = []
+        for queue in list(self._active):
+            while queue.batches:
+                aborted.append(self._take_first(queue))
+                self._release(aborted[-1])
+            self._drop_if_idle(queue)
+        return aborted
+
+    def delivery_timeout(self, batch: Batch) -> DeliveryTimeoutError:
+        """The error of an expired batch."""
+        reason = f"; last attempt: {batch.last_error}" if batch.last_error else ""
+        return DeliveryTimeoutError(
+            f"{len(batch.records)} record(s) of {batch.tp} were not acknowledged within"
+            f" delivery.timeout.ms={self._delivery_timeout_ms} ({batch.attempts} attempt(s){reason})"
+        )
+
+    def check_invariants(self) -> None:
+        """Asserts those of the module's docstring."""
+        held_bytes = 0
+        for queue in self._active:
+            assert queue.batches or queue.in_flight, queue.tp
+            assert queue.open is None or queue.open is queue.batches[-1], queue.tp
+            held_bytes += sum(batch.reserved_bytes for batch in (*queue.in_flight, *queue.batches))
+        assert self.available_bytes + held_bytes == self.buffer_bytes, (self.available_bytes, held_bytes)
+
+    def _due_ms(self, queue: PartitionQueue) -> int:
+        first = queue.batches[0]
+        if first is not queue.open:
+            return queue.retry_at_ms
+        return 0 if self.waiting else first.created_ms + self._linger_ms
+
+    def _fill(self, request: PendingRequest, queue: PartitionQueue, now_ms: int) -> None:
+        """Moves the queue's due batches into the request while there is room (a first batch always fits)."""
+        taken = queue.in_flight
+        while queue.batches:
+            batch = queue.batches[0]
+            if request.size_bytes and request.size_bytes + batch.size_bytes > self._request_bytes_max:
+                break
+            if taken and (queue.one_at_a_time or self._due_ms(queue) > now_ms):
+                break
+            self._close_batch_if_open(queue, batch)
+            batch.attempts += 1
+            request.size_bytes += batch.size_bytes
+            taken.append(queue.batches.popleft())
+        if taken:
+            request.parts.append((queue, taken))
+            # The next drain begins with the others.
+            del self._active[queue]
+            self._active[queue] = None
+
+    def _put_back(self, queue: PartitionQueue, batches: Sequence[Batch]) -> None:
+        queue.in_flight = []
+        for batch in reversed(batches):
+            if batch.is_expired:
+                self._release(batch)
+            else:
+                queue.batches.appendleft(batch)
+        self._drop_if_idle(queue)
+
+    def _close_batch(self, queue: PartitionQueue) -> None:
+        """Its size is known now: what it does not use of its reservation is free again."""
+        if queue.open is not None:
+            batch = queue.open
+            queue.open = None
+            self.available_bytes += batch.reserved_bytes - batch.size_bytes
+            batch.reserved_bytes = batch.size_bytes
+
+    def _close_batch_if_open(self, queue: PartitionQueue, batch: Batch) -> None:
+        if batch is queue.open:
+            self._close_batch(queue)
+
+    def _take_first(self, queue: PartitionQueue) -> Batch:
+        batch = queue.batches[0]
+        self._close_batch_if_open(queue, batch)
+        queue.batches.popleft()
+        return batch
+
+    def _release(self, batch: Batch) -> None:
+        self.available_bytes += batch.reserved_bytes
+
+    def _drop_if_idle(self, queue: PartitionQueue) -> None:
+        if not queue.batches and not queue.in_flight:
+            self._active.pop(queue, None)
+
+    def _due_at(self, due_ms: int) -> None:
+        if due_ms < self._next_due_ms:
+            self._next_due_ms = due_ms
+            self._on_due()

@@ -1,0 +1,120 @@
+"""The asyncio Producer: the same engine on the caller's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from klamm.producer.accumulator import PartitionQueue
+from klamm.producer.batch import DeliveryCallback
+from klamm.producer.config import ProducerConfig
+from klamm.producer.engine import ProducerEngine
+from klamm.producer.future import AsyncRecordFuture, until_done
+from klamm.producer.intake import Header, Intake, check_partition
+from klamm.producer.record import ProducerRecord, RecordMetadata
+from klamm.producer.sender import monotonic_ms
+
+
+class AsyncProducer:
+    """As Producer, for one event loop: `async with AsyncProducer(...) as producer`. Create it on that loop.
+
+    `send` returns once the record is buffered; awaiting what it returned waits for the acknowledgement."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
+        self._config = ProducerConfig.parse(config, **overrides)
+        self._intake = Intake(self._config)
+        self._engine = ProducerEngine(self._config, on_due=self._wake, on_settled=self._notify_waiting)
+        self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
+        self._room = asyncio.Event()
+        self._engine.start()
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> AsyncRecordFuture:
+        """Buffers one record, waiting for metadata and memory if it must; arguments and errors as Producer's."""
+        if self._interceptors:
+            topic, value, key, partition, timestamp_ms, headers = self._interceptors.on_send(
+                ProducerRecord(topic, value, key, partition, timestamp_ms, headers)
+            )
+        if partition is not None:
+            check_partition(partition)
+        record, size_bytes = self._intake.prepare(topic, value, key, timestamp_ms, headers)
+        deadline_ms = monotonic_ms() + self._config.max_block_ms
+        queue = await self._queue(topic, partition, record[1], size_bytes)
+        while True:
+            with self._engine.lock:
+                entry = self._engine.place(queue, record, size_bytes, on_delivery)
+            if entry is not None:
+                return AsyncRecordFuture(*entry)
+            await self._wait_for_room(size_bytes, deadline_ms)
+
+    async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **options: Any) -> RecordMetadata:
+        """`send`, and the acknowledgement."""
+        return await (await self.send(topic, value, key, **options))
+
+    async def flush(self) -> None:
+        """Sends what is buffered now and waits until all of it is acknowledged or has failed."""
+        with self._engine.lock:
+            results = self._engine.accumulator.flush()
+        await asyncio.gather(*map(until_done, results))
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Sends what is buffered, waits for at most `timeout` seconds, fails the rest and ends."""
+        await self._engine.close(timeout)
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """The topic's partition numbers; waits for metadata as `send` does."""
+        queues = self._engine.topics.get(topic)
+        if queues is None:
+            queues = await self._engine.topic(topic, timeout_ms=self._config.max_block_ms)
+        return set(range(len(queues.queues)))
+
+    def metrics(self) -> dict[str, float]:
+        """Totals and averages since the start, under Kafka's metric names."""
+        return self._engine.metrics()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _queue(self, topic: str, partition: int | None, key: bytes | None, size_bytes: int) -> PartitionQueue:
+        queues = self._engine.topics.get(topic)
+        queue = None if queues is None else queues.queue_for(partition, key, size_bytes)
+        return queue or await self._engine.queue(topic, partition, key, size_bytes)
+
+    async def _wait_for_room(self, size_bytes: int, deadline_ms: int) -> None:
+        """Until some memory is free again; raises BufferExhaustedError at the deadline."""
+        accumulator = self._engine.accumulator
+        self._room.clear()
+        accumulator.waiting += 1
+        self._engine.wake()
+        try:
+            async with asyncio.timeout(max(0, deadline_ms - monotonic_ms()) / 1000):
+                await self._room.wait()
+        except TimeoutError:
+            raise self._engine.no_room(size_bytes) from None
+        finally:
+            accumulator.waiting -= 1
+
+    def _wake(self) -> None:
+        self._engine.wake()
+
+    def _notify_waiting(self) -> None:
+        self._room.set()

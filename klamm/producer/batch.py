@@ -1,0 +1,86 @@
+"""One record batch of one partition on its way: filled, closed, sent, settled.
+
+A batch takes records while it is open. Its size is an upper bound of what it will be uncompressed. It shares
+the BatchResult of its records' futures; after a split several batches do, each from its own `start`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from klamm.model import TopicPartition
+from klamm.producer.future import BatchResult, Outcome
+from klamm.producer.record import RecordMetadata
+from klamm.records import HEADER_SIZE_BYTES, RawRecord, estimate_size_bytes
+
+DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], object]
+"""Called with the record's metadata or with what went wrong."""
+
+RECORD_OVERHEAD_BYTES: Final = estimate_size_bytes(None, None)
+
+
+class Batch:
+    """See the module. All times are monotonic milliseconds."""
+
+    __slots__ = (
+        "attempts",
+        "callbacks",
+        "created_ms",
+        "encoded",
+        "is_expired",
+        "is_settled",
+        "last_error",
+        "records",
+        "reserved_bytes",
+        "result",
+        "size_bytes",
+        "start",
+        "tp",
+    )
+
+    def __init__(self, tp: TopicPartition, created_ms: int, reserved_bytes: int) -> None:
+        self.tp = tp
+        self.created_ms = created_ms
+        self.reserved_bytes = reserved_bytes
+        """What it holds of buffer.memory."""
+        self.size_bytes = HEADER_SIZE_BYTES
+        self.records: list[RawRecord] = []
+        self.callbacks: list[tuple[int, DeliveryCallback]] = []
+        """By index into the result."""
+        self.result = BatchResult(tp, self.records)
+        self.start = 0
+        """Index of its first record in the result."""
+        self.attempts = 0
+        self.last_error: Exception | None = None
+        """Why the last attempt failed."""
+        self.encoded: bytes | None = None
+        self.is_expired = False
+        """Its time was over while it was in flight."""
+        self.is_settled = False
+        """Its records' outcome is known."""
+
+    def halves(self) -> list[Batch]:
+        """Two batches of half the records each, in order; they settle this one's result."""
+        middle = len(self.records) // 2
+        assert middle, "a single record cannot be split"
+        first, second = self._part(0, middle), self._part(middle, len(self.records))
+        self.result.split(2)
+        return [first, second]
+
+    def _part(self, begin: int, end: int) -> Batch:
+        records = self.records[begin:end]
+        part = Batch(self.tp, self.created_ms, 0)
+        part.records = records
+        part.result = self.result
+        part.start = self.start + begin
+        stop = self.start + end
+        part.callbacks = [each for each in self.callbacks if part.start <= each[0] < stop]
+        part.size_bytes += sum(estimate_size_bytes(key, value, headers) for _, key, value, headers in records)
+        part.reserved_bytes = part.size_bytes
+        part.attempts = self.attempts
+        return part
+
+    def outcome(self, base_offset: int, log_append_time_ms: int, error: Exception | None) -> Outcome:
+        """This batch's part of the result."""
+        return Outcome(self.start, base_offset, log_append_time_ms, error)

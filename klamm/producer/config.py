@@ -1,0 +1,104 @@
+"""The producer's settings: Kafka's names and defaults (`ProducerConfig`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from klamm.config import ClientConfig, boolean, custom, integer, parse_acks, text
+from klamm.errors import ConfigError
+from klamm.partitioner import PartitionFunction
+from klamm.producer.interceptors import ProducerInterceptor
+from klamm.records import CompressionType
+from klamm.serializers import Serializer, parse_serializer
+
+INT32_MAX = (1 << 31) - 1
+PARTITIONERS = ("default", "round_robin", "random")
+
+
+def _parse_compression(value: Any) -> CompressionType:
+    names = [member.config_name for member in CompressionType]
+    if value not in names:
+        raise ValueError(f"one of {', '.join(names)}")
+    return CompressionType.from_name(value)
+
+
+def _parse_partitioner(value: Any) -> str | PartitionFunction:
+    if value in PARTITIONERS or callable(value):
+        chosen: str | PartitionFunction = value
+        return chosen
+    raise ValueError(f"one of {', '.join(PARTITIONERS)}, or a function (key, all, available) -> partition")
+
+
+def _parse_interceptors(value: Any) -> tuple[ProducerInterceptor, ...]:
+    if not isinstance(value, Iterable) or isinstance(value, str):
+        raise ValueError("a list of ProducerInterceptor objects")
+    interceptors = tuple(value)
+    if not all(isinstance(each, ProducerInterceptor) for each in interceptors):
+        raise ValueError("a list of ProducerInterceptor objects")
+    return interceptors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """See Kafka's documentation of each name; what differs is said here."""
+
+    client_id: str = text("klamm-producer")
+    acks: int = custom(-1, parse_acks)
+    """`all` (or -1), 1 or 0."""
+    batch_size: int = integer(16_384, at_least=0)
+    """A batch is sent when the next record would take it past this many bytes, before compression."""
+    linger_ms: int = integer(5, at_least=0)
+    """A batch that is not full is sent after this time."""
+    buffer_memory: int = integer(33_554_432, at_least=1)
+    """Bytes of records that may wait or be under way; `send` blocks when they are used up."""
+    max_block_ms: int = integer(60_000, at_least=0)
+    """How long `send` may wait for metadata and memory."""
+    max_request_size: int = integer(1_048_576, at_least=1)
+    """Bytes of one record before compression, and of all batches in one request."""
+    compression_type: CompressionType = custom(CompressionType.NONE, _parse_compression)
+    compression_gzip_level: int = integer(-1, at_least=-1, at_most=9)
+    """-1 is gzip's own default."""
+    compression_lz4_level: int = integer(9, at_least=1, at_most=17)
+    compression_zstd_level: int = integer(3, at_least=-131_072, at_most=22)
+    delivery_timeout_ms: int = integer(120_000, at_least=0)
+    """After this time from `send` a record that is not acknowledged has failed."""
+    retries: int = integer(INT32_MAX, at_least=0, at_most=INT32_MAX)
+    """Attempts after the first; usually it is `delivery.timeout.ms` that ends them."""
+    max_in_flight_requests_per_connection: int = integer(5, at_least=1)
+    """Requests under way to one broker. A partition is in at most one of them, so order always holds."""
+    partitioner_class: str | PartitionFunction = custom("default", _parse_partitioner)
+    """`default` (hash of the key, else sticky), `round_robin`, `random`, or a function
+    `(key, all_partitions, available_partitions) -> partition`."""
+    partitioner_ignore_keys: bool = boolean(False)
+    partitioner_rack_aware: bool = boolean(False)
+    """Records without a key go to partitions led in `client.rack`, if there are any (KIP-1123)."""
+    key_serializer: Serializer | None = custom(None, parse_serializer)
+    """A function, or a name of klamm.serializers; None takes bytes only."""
+    value_serializer: Serializer | None = custom(None, parse_serializer)
+    interceptor_classes: tuple[ProducerInterceptor, ...] = custom((), _parse_interceptors)
+    """ProducerInterceptor objects (not classes), called in this order."""
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level of the chosen compression; None is its default."""
+        match self.compression_type:
+            case CompressionType.GZIP:
+                return None if self.compression_gzip_level == -1 else self.compression_gzip_level
+            case CompressionType.LZ4:
+                return self.compression_lz4_level
+            case CompressionType.ZSTD:
+                return self.compression_zstd_level
+            case _:
+                return None
+
+    def validate(self) -> None:
+        ClientConfig.validate(self)
+        if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
+            raise ConfigError(
+                f"delivery.timeout.ms={self.delivery_timeout_ms} must be at least linger.ms={self.linger_ms}"
+                f" + request.timeout.ms={self.request_timeout_ms}"
+            )
+        if self.partitioner_rack_aware and not self.client_rack:
+            raise ConfigError("partitioner.rack.aware=True needs client.rack")

@@ -1,0 +1,187 @@
+"""What both producers are made of: client, accumulator and sender on one loop, and the topics they know.
+
+`lock` guards the accumulator and `topics`. The methods that say so want it held; the coroutines run on the
+loop and take it themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable, Sequence
+
+from klamm.client import KlammClient
+from klamm.cluster import ClusterView
+from klamm.errors import (
+    EXCEPTIONS,
+    BufferExhaustedError,
+    ErrorCode,
+    IllegalStateError,
+    raise_for,
+)
+from klamm.partitioner import (
+    CustomPartitioner,
+    DefaultPartitioner,
+    Partitioner,
+    RandomPartitioner,
+    RoundRobinPartitioner,
+)
+from klamm.producer.accumulator import Accumulator, PartitionQueue, TopicQueues
+from klamm.producer.batch import DeliveryCallback
+from klamm.producer.config import ProducerConfig
+from klamm.producer.future import BatchResult, until_done
+from klamm.producer.intake import check_topic_name
+from klamm.producer.interceptors import InterceptorChain
+from klamm.producer.metrics import ProducerMetrics
+from klamm.producer.sender import Sender, monotonic_ms
+from klamm.records import HEADER_SIZE_BYTES, RawRecord
+
+
+class ProducerEngine:
+    """`on_due` is called with the lock held, from any thread, and has to call `wake` on the loop; `on_settled`
+    on the loop, whenever memory may have become free."""
+
+    def __init__(
+        self, config: ProducerConfig, *, on_due: Callable[[], object], on_settled: Callable[[], object]
+    ) -> None:
+        self.config = config
+        self.lock = threading.Lock()
+        self.topics: dict[str, TopicQueues] = {}
+        self.interceptors = InterceptorChain(config.interceptor_classes)
+        self.accumulator = Accumulator(config, on_due)
+        self._rng = random.Random()
+        self._metrics = ProducerMetrics()
+        self._client = KlammClient(config, allow_auto_topic_creation=True, rng=self._rng)
+        self._client.on_change(self._on_change)
+        self._sender = Sender(
+            config,
+            self._client,
+            self.accumulator,
+            self.lock,
+            interceptors=self.interceptors,
+            metrics=self._metrics,
+            on_settled=on_settled,
+        )
+        self._closing: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Call once, on the loop."""
+        self._sender.start()
+
+    def wake(self) -> None:
+        """Something is due; call on the loop."""
+        self._sender.wake()
+
+    def place(
+        self, queue: PartitionQueue, record: RawRecord, size_bytes: int, on_delivery: DeliveryCallback | None
+    ) -> tuple[BatchResult, int] | None:
+        """With the lock held: appends the record, to a new batch if need be; None when memory is used up.
+
+        Raises IllegalStateError when the producer is closed."""
+        entry = self.accumulator.append(queue, record, size_bytes, on_delivery)
+        if entry is None and self.accumulator.open_batch(queue, size_bytes, monotonic_ms()):
+            entry = self.accumulator.append(queue, record, size_bytes, on_delivery)
+        return entry
+
+    def no_room(self, size_bytes: int) -> BufferExhaustedError:
+        """The error when `place` found no memory for `max.block.ms`."""
+        return BufferExhaustedError(
+            f"no room for {size_bytes} bytes within max.block.ms={self.config.max_block_ms}:"
+            f" {self.accumulator.available_bytes} of buffer.memory={self.config.buffer_memory} bytes are free"
+        )
+
+    async def topic(self, name: str, partition: int = 0, *, timeout_ms: int) -> TopicQueues:
+        """The topic, once the cluster says that it has that partition.
+
+        Raises InvalidTopicError, and what is wrong with the metadata when it is still wrong after
+        `timeout_ms`: UnknownTopicOrPartitionError, NoBrokerError and so on."""
+        check_topic_name(name)
+
+        async def look_up() -> TopicQueues:
+            view = await self._client.refresh_metadata([name])
+            raise_for(view.topic_errors.get(name, 0), f"topic {name!r}")
+            with self.lock:
+                topic = self._update_topic(view, name)
+            if partition >= len(topic.queues):
+                raise EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION](
+                    f"topic {name!r} has {len(topic.queues)} partition(s); there is no partition {partition}"
+                )
+            return topic
+
+        return await self._client.retrying(look_up, timeout_ms=timeout_ms)
+
+    async def queue(self, topic: str, partition: int | None, key: bytes | None, size_bytes: int) -> PartitionQueue:
+        """Where a record belongs whose topic or partition was not known; raises as `topic` does.
+
+        Raises IllegalStateError when the partitioner chooses a partition that there is not."""
+        queues = await self.topic(topic, partition or 0, timeout_ms=self.config.max_block_ms)
+        with self.lock:
+            queue = queues.queue_for(partition, key, size_bytes)
+        if queue is None:
+            raise IllegalStateError(f"the partitioner chose none of the {len(queues.queues)} of topic {topic!r}")
+        return queue
+
+    async def close(self, timeout_s: float | None) -> None:
+        """Sends what is buffered, for at most `timeout_s` seconds, fails the rest, ends."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(timeout_s), name="klamm-producer-close")
+        await asyncio.shield(self._closing)
+
+    def metrics(self) -> dict[str, float]:
+        """Under Kafka's names; totals since the start."""
+        return {
+            **self._metrics.snapshot(),
+            "buffer-total-bytes": self.config.buffer_memory,
+            "buffer-available-bytes": self.accumulator.available_bytes,
+            "waiting-threads": self.accumulator.waiting,
+        }
+
+    async def _close(self, timeout_s: float | None) -> None:
+        with self.lock:
+            self.accumulator.close()
+            results = self.accumulator.flush()
+        waiters = [until_done(result) for result in results]
+        if waiters:
+            await asyncio.wait(waiters, timeout=timeout_s)
+        await self._sender.stop(IllegalStateError("the producer was closed before the record was sent"))
+        await self._client.close()
+
+    def _on_change(self, before: ClusterView, after: ClusterView) -> None:
+        with self.lock:
+            for name in list(self.topics):
+                if name in after.topics:
+                    self._update_topic(after, name)
+                else:
+                    del self.topics[name]
+        self._sender.wake()
+
+    def _update_topic(self, view: ClusterView, name: str) -> TopicQueues:
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = TopicQueues(name, self._partitioner())
+        topic.update(len(view.partitions_of(name)), self._preferred(view, name))
+        return topic
+
+    def _preferred(self, view: ClusterView, name: str) -> Sequence[int]:
+        available = view.available_partitions(name)
+        if self.config.partitioner_rack_aware:
+            nearby = [p for p in available if view.brokers[p.leader].rack == self.config.client_rack]
+            available = tuple(nearby) or available
+        return [each.partition for each in available]
+
+    def _partitioner(self) -> Partitioner:
+        match self.config.partitioner_class:
+            case "round_robin":
+                return RoundRobinPartitioner()
+            case "random":
+                return RandomPartitioner(rng=self._rng)
+            case "default":
+                return DefaultPartitioner(
+                    sticky_bytes=self.config.batch_size - HEADER_SIZE_BYTES,
+                    ignore_keys=self.config.partitioner_ignore_keys,
+                    rng=self._rng,
+                )
+            case function:
+                assert callable(function), function
+                return CustomPartitioner(function)

@@ -1,0 +1,113 @@
+"""The arguments of `send`, checked and serialized, before anything is buffered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from klamm.errors import EXCEPTIONS, ErrorCode, KlammError
+from klamm.model import topic_name_problem
+from klamm.producer.batch import RECORD_OVERHEAD_BYTES
+from klamm.producer.config import ProducerConfig
+from klamm.records import RawRecord, estimate_size_bytes
+from klamm.serializers import Serializer
+
+INT64_MAX = (1 << 63) - 1
+Header = tuple[str, bytes | None]
+
+
+class SerializationError(KlammError, TypeError):
+    """A key, value or header is not bytes, and no serializer made it so."""
+
+
+class Intake:
+    """One per producer; `prepare` is on the path of every record."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._key_serializer = config.key_serializer
+        self._value_serializer = config.value_serializer
+        self._size_bytes_max = min(config.max_request_size, config.buffer_memory)
+        self._size_setting = "max.request.size" if config.max_request_size <= config.buffer_memory else "buffer.memory"
+
+    def prepare(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        timestamp_ms: int | None,
+        headers: Sequence[Header] | None,
+    ) -> tuple[RawRecord, int]:
+        """The record and at most how many bytes it takes up in a batch.
+
+        Raises InvalidTopicError, SerializationError, InvalidTimestampError or MessageTooLargeError."""
+        if topic.__class__ is not str:
+            check_topic_name(topic)
+        if key is not None and (self._key_serializer is not None or key.__class__ is not bytes):
+            key = _serialize("key", topic, key, self._key_serializer)
+        if value is not None and (self._value_serializer is not None or value.__class__ is not bytes):
+            value = _serialize("value", topic, value, self._value_serializer)
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        elif not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= INT64_MAX:
+            raise EXCEPTIONS[ErrorCode.INVALID_TIMESTAMP](
+                f"timestamp_ms={timestamp_ms!r}; expected milliseconds since the epoch"
+            )
+        if headers:
+            headers = _checked_headers(topic, headers)
+            size_bytes = estimate_size_bytes(key, value, headers)
+        else:
+            headers = ()
+            size_bytes = RECORD_OVERHEAD_BYTES
+            if key is not None:
+                size_bytes += len(key)
+            if value is not None:
+                size_bytes += len(value)
+        if size_bytes > self._size_bytes_max:
+            raise EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE](
+                f"a record for topic {topic!r} takes up {size_bytes} bytes; {self._size_setting} allows"
+                f" {self._size_bytes_max}"
+            )
+        return (timestamp_ms, key, value, headers), size_bytes
+
+
+def check_topic_name(topic: Any) -> None:
+    """Raises InvalidTopicError unless `topic` is a legal name."""
+    problem = topic_name_problem(topic) if isinstance(topic, str) else f"topic {topic!r} is not a string"
+    if problem is not None:
+        raise EXCEPTIONS[ErrorCode.INVALID_TOPIC_EXCEPTION](problem)
+
+
+def check_partition(partition: Any) -> None:
+    """Raises InvalidPartitionsError unless `partition` can be a partition number."""
+    if isinstance(partition, bool) or not isinstance(partition, int) or partition < 0:
+        raise EXCEPTIONS[ErrorCode.INVALID_PARTITIONS](f"partition={partition!r}; expected 0 or more, or None")
+
+
+def _serialize(what: str, topic: str, content: Any, serializer: Serializer | None) -> bytes:
+    try:
+        data = content if serializer is None else serializer(content)
+    except Exception as error:
+        raise SerializationError(f"the {what} of a record for topic {topic!r}: {error}") from error
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise SerializationError(
+            f"the {what} of a record for topic {topic!r} is {type(data).__name__}, not bytes;"
+            f" set {what}.serializer, e.g. to 'string' or 'json'"
+        )
+    return bytes(data)
+
+
+def _checked_headers(topic: str, headers: Sequence[Header]) -> tuple[Header, ...]:
+    try:
+        return tuple(_checked_header(name, content) for name, content in headers)
+    except (TypeError, ValueError) as error:
+        raise SerializationError(
+            f"headers={headers!r} of a record for topic {topic!r}; expected pairs of str and bytes or None"
+        ) from error
+
+
+def _checked_header(name: Any, content: Any) -> Header:
+    if not isinstance(name, str) or not (content is None or isinstance(content, (bytes, bytearray, memoryview))):
+        raise TypeError(name, content)
+    name.encode()  # A lone surrogate has no UTF-8.
+    return name, None if content is None else bytes(content)

@@ -1,0 +1,166 @@
+"""The synchronous Producer: fills the accumulator in the caller's thread, sends on the shared loop thread.
+
+`send` takes one lock and hops no threads; only a batch that becomes due wakes the loop.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from klamm.errors import IllegalStateError
+from klamm.loop_thread import LoopThread
+from klamm.producer.accumulator import PartitionQueue
+from klamm.producer.batch import DeliveryCallback
+from klamm.producer.config import ProducerConfig
+from klamm.producer.engine import ProducerEngine
+from klamm.producer.future import RecordFuture, wait_for
+from klamm.producer.intake import Header, Intake, check_partition
+from klamm.producer.record import ProducerRecord
+from klamm.producer.sender import monotonic_ms
+from klamm.records import RawRecord
+
+
+class Producer:
+    """Sends records to topics. Thread-safe: one producer for all threads is faster than one each.
+
+    `Producer({"bootstrap.servers": "host:9094"})` or `Producer(bootstrap_servers="host:9094")`; every setting of
+    ProducerConfig goes either way. Use it as a context manager, or call `close`: records that are still buffered
+    when the process ends are lost."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
+        self._config = ProducerConfig.parse(config, **overrides)
+        self._intake = Intake(self._config)
+        self._loop = LoopThread.shared()
+        self._process_id = os.getpid()
+        self._engine = ProducerEngine(self._config, on_due=self._wake, on_settled=self._notify_waiting)
+        self._lock = self._engine.lock
+        self._room = threading.Condition(self._lock)
+        self._topics = self._engine.topics
+        self._append = self._engine.accumulator.append
+        self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
+        self._loop.call_soon(self._engine.start)
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> RecordFuture:
+        """Buffers one record and returns at once, unless metadata or memory must be waited for.
+
+        value, key: bytes, or what the serializers take, or None. timestamp_ms: since the epoch; now by default.
+        on_delivery: called as `on_delivery(metadata, None)` or `on_delivery(None, error)` on the producer's loop
+        thread, in the order of the partition's records; it must not block.
+
+        Raises before anything is buffered: InvalidTopicError, UnknownTopicOrPartitionError (also for a topic
+        that does not appear within `max.block.ms`), SerializationError, MessageTooLargeError,
+        BufferExhaustedError, NoBrokerError, IllegalStateError (closed)."""
+        if self._interceptors:
+            topic, value, key, partition, timestamp_ms, headers = self._interceptors.on_send(
+                ProducerRecord(topic, value, key, partition, timestamp_ms, headers)
+            )
+        if partition is not None:
+            check_partition(partition)
+        record, size_bytes = self._intake.prepare(topic, value, key, timestamp_ms, headers)
+        queues = self._topics.get(topic)
+        queue = None
+        if queues is not None:
+            with self._lock:
+                queue = queues.queue_for(partition, record[1], size_bytes)
+                if queue is not None:
+                    entry = self._append(queue, record, size_bytes, on_delivery)
+                    if entry is not None:
+                        return RecordFuture(*entry)
+        return self._send_slowly(topic, partition, queue, record, size_bytes, on_delivery)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Sends what is buffered now and waits until all of it is acknowledged or has failed.
+
+        Raises TimeoutError after `timeout` seconds, and IllegalStateError inside a callback."""
+        self._refuse_in_callback("flush")
+        deadline_s = None if timeout is None else time.monotonic() + timeout
+        with self._lock:
+            results = self._engine.accumulator.flush()
+        for result in results:
+            wait_for(result, None if deadline_s is None else max(0.0, deadline_s - time.monotonic()))
+
+    def close(self, timeout: float | None = None) -> None:
+        """Sends what is buffered, waits for at most `timeout` seconds, fails the rest and ends.
+
+        May be called again; raises IllegalStateError inside a callback."""
+        self._refuse_in_callback("close")
+        if self._process_id == os.getpid():
+            self._loop.run(self._engine.close(timeout))
+
+    def partitions_for(self, topic: str) -> set[int]:
+        """The topic's partition numbers; waits for metadata as `send` does."""
+        queues = self._topics.get(topic)
+        if queues is None:
+            queues = self._loop.run(self._engine.topic(topic, timeout_ms=self._config.max_block_ms))
+        return set(range(len(queues.queues)))
+
+    def metrics(self) -> dict[str, float]:
+        """Totals and averages since the start, under Kafka's metric names."""
+        return self._engine.metrics()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _send_slowly(
+        self,
+        topic: str,
+        partition: int | None,
+        queue: PartitionQueue | None,
+        record: RawRecord,
+        size_bytes: int,
+        on_delivery: DeliveryCallback | None,
+    ) -> RecordFuture:
+        """The rest of `send` when the topic is not known, a batch must be opened, or memory waited for."""
+        if self._process_id != os.getpid():
+            raise IllegalStateError("the producer was created before a fork; create one in the child")
+        deadline_ms = monotonic_ms() + self._config.max_block_ms
+        if queue is None:
+            queue = self._loop.run(self._engine.queue(topic, partition, record[1], size_bytes))
+        with self._lock:
+            while True:
+                entry = self._engine.place(queue, record, size_bytes, on_delivery)
+                if entry is not None:
+                    return RecordFuture(*entry)
+                remaining_ms = deadline_ms - monotonic_ms()
+                if remaining_ms <= 0 or self._loop.is_current():
+                    raise self._engine.no_room(size_bytes)
+                self._engine.accumulator.waiting += 1
+                try:
+                    self._room.wait(remaining_ms / 1000)
+                finally:
+                    self._engine.accumulator.waiting -= 1
+
+    def _wake(self) -> None:
+        self._loop.call_soon(self._engine.wake)
+
+    def _notify_waiting(self) -> None:
+        with self._lock:
+            if self._engine.accumulator.waiting:
+                self._room.notify_all()
+
+    def _refuse_in_callback(self, call: str) -> None:
+        if self._loop.is_current():
+            raise IllegalStateError(f"{call}() was called inside a callback; it would never return")

@@ -1,0 +1,32 @@
+"""What goes into a producer and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+
+class ProducerRecord(NamedTuple):
+    """The arguments of one `send`, as interceptors see and may replace them: not yet serialized."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: Sequence[tuple[str, bytes | None]] | None = None
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was written."""
+
+    topic: str
+    partition: int
+    offset: int
+    """-1 with acks=0, when nobody says."""
+    timestamp_ms: int
+    """The record's own, or the broker's with message.timestamp.type=LogAppendTime."""
+    serialized_key_size: int
+    """Bytes; -1: null."""
+    serialized_value_size: int
+    """Bytes; -1: null."""

@@ -1,0 +1,302 @@
+"""Carries batches from the accumulator to the brokers: one task that plans, one short task per request.
+
+The planning task sleeps until something is due. A request holds what is due for one broker, up to
+`max.request.size`; at most `max.in.flight.requests.per.connection` are under way to it. Outcomes are handled per
+partition:
+
+    no error                                  settled with its offset
+    MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE  sent again in smaller parts, until a single record is at fault
+    retriable                                 sent again after retry.backoff.ms; at once with news of a new leader
+    any other, or `retries` are used up       settled with the error
+
+Callbacks run before the futures of their batch are done, so that they have all run when `flush` returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, NamedTuple
+
+from klamm.client import KlammClient
+from klamm.errors import BrokerError, ErrorCode, IllegalStateError, KlammError, NoBrokerError
+from klamm.model import TopicPartition
+from klamm.producer.accumulator import NEVER_MS, Accumulator, PartitionQueue, PendingRequest
+from klamm.producer.batch import Batch
+from klamm.producer.config import ProducerConfig
+from klamm.producer.interceptors import InterceptorChain
+from klamm.producer.metrics import ProducerMetrics
+from klamm.records import encode_batch
+from klamm.wire.framed import encode_framed
+from klamm.wire.v1 import broker_pb2
+
+log = logging.getLogger(__name__)
+
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+def monotonic_ms() -> int:
+    """The clock of every deadline here."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class _Outcome(NamedTuple):
+    """What a broker (or the way to it) did to one partition's part of a request."""
+
+    error: Exception | None
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    leader: int = -1
+    leader_epoch: int = -1
+
+
+class Sender:
+    """Runs on the client's loop. `lock` guards the accumulator, which the application's threads fill.
+
+    `on_settled` is called (on the loop, without the lock) whenever memory may have become free."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        client: KlammClient,
+        accumulator: Accumulator,
+        lock: threading.Lock,
+        *,
+        interceptors: InterceptorChain,
+        metrics: ProducerMetrics,
+        on_settled: Callable[[], object],
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._accumulator = accumulator
+        self._lock = lock
+        self._interceptors = interceptors
+        self._metrics = metrics
+        self._on_settled = on_settled
+        self._in_flight: Counter[int] = Counter()
+        self._due = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stale_topics: set[str] = set()
+        self._refreshing = False
+
+    def start(self) -> None:
+        """Begins to plan and send."""
+        self._spawn(self._run(), "klamm-producer")
+
+    def wake(self) -> None:
+        """Something is due; call on the loop."""
+        self._due.set()
+
+    async def stop(self, error: Exception) -> None:
+        """Fails with `error` what has not been sent and what is in flight, and ends."""
+        self._abort(error)
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _abort(self, error: Exception) -> None:
+        with self._lock:
+            self._accumulator.close()
+            aborted = self._accumulator.abort()
+        for batch in aborted:
+            self._settle(batch, _Outcome(error))
+        self._on_settled()
+
+    # Planning
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                self._due.clear()
+                await self._sleep_until(self._send_due())
+        except Exception as error:
+            # Nothing would be sent any more: better that every send says so than that it waits in vain.
+            log.exception("the producer's sender failed")
+            self._abort(error)
+
+    def _send_due(self) -> float:
+        """Sends everything that may be sent now; returns when the next will be due."""
+        limit = self._config.max_in_flight_requests_per_connection
+        while True:
+            now_ms = monotonic_ms()
+            with self._lock:
+                expired = self._accumulator.expire(now_ms)
+                drained = self._accumulator.drain(self._leader_of, self._in_flight, limit, now_ms)
+            for batch in expired:
+                self._settle(batch, _Outcome(self._accumulator.delivery_timeout(batch)))
+            if expired:
+                self._on_settled()
+            self._refresh_metadata(drained.leaderless)
+            for request in drained.requests:
+                self._in_flight[request.node_id] += 1
+                self._spawn(self._send(request), f"klamm-produce-{request.node_id}")
+            if not drained.requests:
+                return drained.next_due_ms
+
+    async def _sleep_until(self, due_ms: float) -> None:
+        if due_ms == NEVER_MS:
+            await self._due.wait()
+            return
+        # One millisecond more, because ours are cut off: waking too early would only plan once more for nothing.
+        delay_s = max(0.0, due_ms + 1 - monotonic_ms()) / 1000
+        timer = asyncio.get_running_loop().call_later(delay_s, self._due.set)
+        try:
+            await self._due.wait()
+        finally:
+            timer.cancel()
+
+    def _leader_of(self, tp: TopicPartition) -> int | None:
+        node = self._client.cluster.leader_of(tp)
+        return None if node is None else node.node_id
+
+    def _refresh_metadata(self, topics: Iterable[str]) -> None:
+        self._stale_topics.update(topics)
+        if self._stale_topics and not self._refreshing:
+            self._refreshing = True
+            self._spawn(self._refresh_stale(), "klamm-producer-metadata")
+
+    async def _refresh_stale(self) -> None:
+        """Asks again, with backoff, for as long as planning finds partitions without a leader."""
+        failures = 0
+        while self._stale_topics:
+            topics, self._stale_topics = self._stale_topics, set()
+            with contextlib.suppress(KlammError):
+                await self._client.refresh_metadata(topics)
+            self._due.set()
+            failures += 1
+            await asyncio.sleep(self._client.backoff.delay_ms(failures, self._client.rng) / 1000)
+        self._refreshing = False
+
+    # One request
+
+    async def _send(self, request: PendingRequest) -> None:
+        started_ms = monotonic_ms()
+        outcomes: dict[TopicPartition, _Outcome] = {}
+        failure: Exception = IllegalStateError("the producer was closed while the request was under way")
+        try:
+            outcomes = await self._produce(request)
+            failure = ErrorCode.UNKNOWN_SERVER_ERROR.exception("the broker's answer lacks the partition")
+        except KlammError as error:
+            failure = error
+        except Exception as error:
+            log.exception("produce request to broker=%d failed in the client", request.node_id)
+            failure = error
+        finally:
+            self._in_flight[request.node_id] -= 1
+            self._metrics.request_done(monotonic_ms() - started_ms)
+            for queue, _ in request.parts:
+                self._handle(queue, outcomes.get(queue.tp) or _Outcome(failure))
+            self._on_settled()
+            self._due.set()
+
+    async def _produce(self, request: PendingRequest) -> dict[TopicPartition, _Outcome]:
+        header = broker_pb2.ProduceHeader(
+            acks=self._config.acks,
+            timeout_ms=self._config.request_timeout_ms,
+            client_id=self._config.client_id,
+        )
+        chunks: list[bytes] = []
+        record_count = 0
+        for queue, batches in request.parts:
+            encoded = [self._encode(batch) for batch in batches]
+            size_bytes = sum(map(len, encoded))
+            header.partitions.add(topic=queue.tp.topic, partition=queue.tp.partition, records_bytes=size_bytes)
+            chunks += encoded
+            record_count += sum(len(batch.records) for batch in batches)
+        self._metrics.request_sent(batches=len(chunks), records=record_count, size_bytes=sum(map(len, chunks)))
+        broker = self._client.broker(request.node_id)
+        response = await broker.produce(encode_framed(header, chunks))
+        if not self._config.acks:
+            return {queue.tp: _Outcome(None) for queue, _ in request.parts}
+        return {TopicPartition(each.topic, each.partition): _outcome(each) for each in response.partitions}
+
+    def _encode(self, batch: Batch) -> bytes:
+        if batch.encoded is None:
+            batch.encoded = encode_batch(
+                batch.records,
+                compression=self._config.compression_type,
+                compression_level=self._config.compression_level,
+            )
+        return batch.encoded
+
+    def _handle(self, queue: PartitionQueue, outcome: _Outcome) -> None:
+        error = outcome.error
+        if error is None:
+            self._complete(queue, outcome)
+        elif isinstance(error, BrokerError) and error.code in _TOO_LARGE:
+            with self._lock:
+                is_split = self._accumulator.split(queue)
+            self._metrics.splits += is_split
+            if not is_split:
+                self._complete(queue, outcome)
+        elif isinstance(error, KlammError) and error.retriable:
+            self._retry(queue, outcome, error)
+        else:
+            self._complete(queue, outcome)
+
+    def _retry(self, queue: PartitionQueue, outcome: _Outcome, error: KlammError) -> None:
+        moved = self._client.update_leader(queue.tp, outcome.leader, outcome.leader_epoch)
+        if not moved and (isinstance(error, NoBrokerError) or getattr(error, "refresh_metadata", False)):
+            self._refresh_metadata([queue.tp.topic])
+        attempts = queue.in_flight[0].attempts
+        pause_ms = 0 if moved else int(self._client.backoff.delay_ms(attempts, self._client.rng))
+        with self._lock:
+            exhausted = self._accumulator.retry(
+                queue, error, retry_at_ms=monotonic_ms() + pause_ms, retries_max=self._config.retries
+            )
+        self._metrics.retries += 1
+        log.info("partition=%s attempt=%d retry_in_ms=%d reason=%s", queue.tp, attempts, pause_ms, error)
+        for batch in exhausted:
+            self._settle(batch, outcome)
+
+    def _complete(self, queue: PartitionQueue, outcome: _Outcome) -> None:
+        """Settles the request's batches of one partition: their offsets follow one another."""
+        with self._lock:
+            batches = self._accumulator.complete(queue)
+        for batch in batches:
+            self._settle(batch, outcome)
+            if outcome.base_offset >= 0:
+                outcome = outcome._replace(base_offset=outcome.base_offset + len(batch.records))
+
+    def _settle(self, batch: Batch, outcome: _Outcome) -> None:
+        if batch.is_settled:
+            return
+        batch.is_settled = True
+        if outcome.error is None:
+            self._metrics.records_acknowledged += len(batch.records)
+        else:
+            self._metrics.records_failed += len(batch.records)
+        part = batch.outcome(outcome.base_offset, outcome.log_append_time_ms, outcome.error)
+        if self._interceptors:
+            for index in range(batch.start, batch.start + len(batch.records)):
+                metadata = None if part.error else batch.result.metadata(index, part)
+                self._interceptors.on_acknowledgement(metadata, part.error)
+        for index, callback in batch.callbacks:
+            metadata = None if part.error else batch.result.metadata(index, part)
+            try:
+                callback(metadata, part.error)
+            except Exception:
+                log.exception("on_delivery of partition=%s failed", batch.tp)
+        batch.result.settle(part)
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _outcome(message: broker_pb2.ProducedPartition) -> _Outcome:
+    code = ErrorCode.of(message.error_code)
+    return _Outcome(
+        None if code is ErrorCode.NONE else code.exception(message.error_message),
+        message.base_offset,
+        message.log_append_time_ms,
+        message.current_leader,
+        message.current_leader_epoch,
+    )
