@@ -1,0 +1,73 @@
+"""What every assignor is: a pure function from members and partition counts to assignments.
+
+Run by the leader of the group only. `partition_counts` holds the topics that exist; a subscribed topic that
+is not there is assigned to nobody. Results are the same for the same input in any order.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from klamm.consumer.consumer_protocol import Subscription
+from klamm.model import TopicPartition
+
+Assignments = dict[str, list[TopicPartition]]
+"""By member id; every member is there."""
+
+
+class RebalanceProtocol(enum.IntEnum):
+    """What members do with their partitions when a rebalance begins (KIP-429)."""
+
+    EAGER = 0
+    """Give all of them up."""
+    COOPERATIVE = 1
+    """Keep them; give up afterwards those that go to another member."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A member as the leader sees it."""
+
+    member_id: str
+    subscription: Subscription
+    group_instance_id: str | None = None
+
+    @property
+    def order(self) -> tuple[bool, str]:
+        """Static members first, by their instance id, so that a restart does not move partitions."""
+        if self.group_instance_id:
+            return False, self.group_instance_id
+        return True, self.member_id
+
+
+class Assignor(Protocol):
+    """An assignment strategy; all members of a group agree on one by name."""
+
+    name: str
+    rebalance_protocol: RebalanceProtocol
+
+    def user_data(self, owned: Iterable[TopicPartition], generation_id: int) -> bytes | None:
+        """What this member adds to its subscription for the leader's assignor to read."""
+
+    def assign(self, partition_counts: Mapping[str, int], members: Iterable[Member]) -> Assignments:
+        """Gives every partition of every subscribed topic to one subscriber."""
+
+
+def subscribers_by_topic(partition_counts: Mapping[str, int], members: Iterable[Member]) -> dict[str, list[Member]]:
+    """For each existing topic somebody subscribed to, sorted: its subscribers in member order."""
+    ordered = sorted(members, key=lambda member: member.order)
+    topics = {topic for member in ordered for topic in member.subscription.topics}
+    subscribed = {member.member_id: frozenset(member.subscription.topics) for member in ordered}
+    return {
+        topic: [member for member in ordered if topic in subscribed[member.member_id]]
+        for topic in sorted(topics)
+        if partition_counts.get(topic)
+    }
+
+
+def partitions_of(topics: Iterable[str], partition_counts: Mapping[str, int]) -> list[TopicPartition]:
+    """Every partition of `topics`, in order."""
+    return [TopicPartition(topic, number) for topic in topics for number in range(partition_counts[topic])]

@@ -1,0 +1,127 @@
+"""sticky and cooperative-sticky: as even as can be, and otherwise as it was (KIP-54, KIP-429).
+
+Both compute the same assignment. They differ in how the leader learns who had what: `sticky` members give
+everything up before they join, so they bring their former partitions as user data; `cooperative-sticky`
+members still own theirs and say so in the subscription. There, a partition that changes hands is withheld
+for one round: its owner sees that it is gone, gives it up and rejoins, and then it is free to be given.
+
+    user data of sticky              => [topic string, partitions [int32]] | generation int32
+    user data of cooperative-sticky  => generation int32
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+
+from klamm.consumer.assignors.balance import balance_general, balance_uniform
+from klamm.consumer.assignors.base import (
+    Assignments,
+    Member,
+    RebalanceProtocol,
+    partitions_of,
+    subscribers_by_topic,
+)
+from klamm.consumer.consumer_protocol import (
+    NO_GENERATION,
+    ConsumerProtocolError,
+    Reader,
+    encode_partitions,
+)
+from klamm.model import TopicPartition
+
+_GENERATION = struct.Struct(">i")
+Claim = tuple[int, frozenset[TopicPartition]]
+"""A generation, and what the member owned in it."""
+
+
+class StickyAssignor:
+    """Balanced within one for equal subscriptions, with the fewest partitions moved."""
+
+    name = "sticky"
+    rebalance_protocol = RebalanceProtocol.EAGER
+
+    def user_data(self, owned: Iterable[TopicPartition], generation_id: int) -> bytes | None:
+        return encode_partitions(owned) + _GENERATION.pack(generation_id)
+
+    def assign(self, partition_counts: Mapping[str, int], members: Iterable[Member]) -> Assignments:
+        members = list(members)
+        claims = {member.member_id: _claim_in_user_data(member) for member in members}
+        return assign_sticky(partition_counts, members, claims)
+
+
+class CooperativeStickyAssignor:
+    """The same in two rounds; nobody stops consuming what stays."""
+
+    name = "cooperative-sticky"
+    rebalance_protocol = RebalanceProtocol.COOPERATIVE
+
+    def user_data(self, owned: Iterable[TopicPartition], generation_id: int) -> bytes | None:
+        return _GENERATION.pack(generation_id)
+
+    def assign(self, partition_counts: Mapping[str, int], members: Iterable[Member]) -> Assignments:
+        members = list(members)
+        claims = {member.member_id: _claim_in_subscription(member) for member in members}
+        wanted = assign_sticky(partition_counts, members, claims)
+        holders: dict[TopicPartition, set[str]] = {}
+        for member in members:
+            for partition in member.subscription.owned:
+                holders.setdefault(partition, set()).add(member.member_id)
+        return {
+            member_id: [tp for tp in partitions if holders.get(tp, {member_id}) <= {member_id}]
+            for member_id, partitions in wanted.items()
+        }
+
+
+def assign_sticky(
+    partition_counts: Mapping[str, int], members: list[Member], claims: Mapping[str, Claim]
+) -> Assignments:
+    """The balanced assignment closest to the claims."""
+    subscribers = subscribers_by_topic(partition_counts, members)
+    partitions = partitions_of(subscribers, partition_counts)
+    eligible = {topic: [member.member_id for member in of] for topic, of in subscribers.items()}
+    owned: Assignments = {member.member_id: [] for member in sorted(members, key=lambda one: one.order)}
+    for partition, owner in _owners(claims).items():
+        exists = partition.partition < partition_counts.get(partition.topic, 0)
+        if exists and owner in eligible.get(partition.topic, ()):
+            owned[owner].append(partition)
+    taken = {partition for kept in owned.values() for partition in kept}
+    free = [partition for partition in partitions if partition not in taken]
+    if all(len(of) == len(members) for of in eligible.values()):
+        balance_uniform(owned, free)
+    else:
+        balance_general(owned, free, eligible)
+    return {member_id: sorted(kept) for member_id, kept in owned.items()}
+
+
+def _owners(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
+    """Who keeps what: of several claims the one of the newest generation, of several such none."""
+    best: dict[TopicPartition, tuple[int, str | None]] = {}
+    for member_id, (generation_id, partitions) in sorted(claims.items()):
+        for partition in sorted(partitions):
+            rival_generation, _ = best.get(partition, (NO_GENERATION - 1, None))
+            if generation_id > rival_generation:
+                best[partition] = generation_id, member_id
+            elif generation_id == rival_generation:
+                best[partition] = generation_id, None
+    return {partition: owner for partition, (_, owner) in sorted(best.items()) if owner is not None}
+
+
+def _claim_in_subscription(member: Member) -> Claim:
+    return member.subscription.generation_id, frozenset(member.subscription.owned)
+
+
+def _claim_in_user_data(member: Member) -> Claim:
+    """What another client wrote may be of a version that ends before the generation, or be damaged."""
+    data = member.subscription.user_data
+    if not data:
+        return NO_GENERATION, frozenset()
+    try:
+        reader = Reader(data)
+        partitions = frozenset(reader.partitions())
+    except ConsumerProtocolError:
+        return NO_GENERATION, frozenset()
+    try:
+        return reader.int32(), partitions
+    except ConsumerProtocolError:
+        return NO_GENERATION, partitions

@@ -1,0 +1,372 @@
+"""The Consumer for asyncio: the whole API, on the loop that created it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from klamm.consumer.config import ConsumerConfig, Records
+from klamm.consumer.consumer_core import CommitCallback, ConsumerCore
+from klamm.consumer.offset_store import Offsets
+from klamm.consumer.rebalancer import ConsumerRebalanceListener, Invoke, Partitions
+from klamm.consumer.record import ConsumerRecord
+from klamm.consumer.record_iteration import RecordIteration
+from klamm.consumer.subscription import PositionState
+from klamm.errors import ConcurrentAccessError, ConfigError
+from klamm.model import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    TopicPartition,
+    topic_name_problem,
+)
+from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
+
+CLOSE_TIMEOUT_MS = 30_000
+_FOREVER_MS = 1e9
+
+
+class AsyncConsumer:
+    """Reads records of topics; create and use it on one running event loop.
+
+    `config` has Kafka's dotted names, keyword arguments the same with underscores. Times are milliseconds. A
+    consumer is for one task at a time: a poll while another is under way raises ConcurrentAccessError.
+    `wakeup` may be called from anywhere. Most methods raise IllegalStateError once closed, WakeupError after
+    `wakeup`, and errors of klamm.errors that a server answered."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
+        self.core = ConsumerCore(ConsumerConfig.parse(config, **overrides), invoke=_invoke, deliver=_call)
+        self._start()
+
+    @classmethod
+    def with_user_code(
+        cls, config: ConsumerConfig, *, invoke: Invoke, deliver: Callable[[Callable[[], object]], None]
+    ) -> Self:
+        """For the synchronous Consumer, which calls user code in its own thread."""
+        consumer = cls.__new__(cls)
+        consumer.core = ConsumerCore(config, invoke=invoke, deliver=deliver)
+        consumer._start()
+        return consumer
+
+    def _start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._polling = False
+        self.iteration = RecordIteration(self.core.subscription)
+
+    # --- what to consume
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Topics by name, or all that match `pattern` in full, shared with the group's other members.
+
+        Replaces the subscription before it; takes effect with the next poll. Raises ConfigError without a
+        group.id, for illegal names or pattern, and IllegalStateError under `assign`."""
+        core = self.core
+        core.require_open()
+        if core.link is None or core.rebalancer is None:
+            raise ConfigError("subscribing needs a group.id; without one, use assign")
+        names = _topic_names(topics)
+        if bool(names) == (pattern is not None):
+            raise ConfigError("subscribe takes either topics or a pattern; use unsubscribe for nothing at all")
+        if pattern is not None:
+            core.subscription.subscribe_pattern(_compiled(pattern))
+            core.pattern_changed()
+        elif core.subscription.subscribe_topics(names):
+            core.link.request_rejoin("the subscription changed")
+        core.rebalancer.listener = listener
+        core.positions_changed()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Exactly these partitions, without any group's management. Partitions that stay keep their position.
+
+        Raises IllegalStateError under `subscribe`."""
+        self.core.require_open()
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        _topic_names(tp.topic for tp in wanted)
+        self.core.subscription.assign(wanted)
+        self.core.positions_changed()
+
+    async def unsubscribe(self) -> None:
+        """Ends `subscribe` (leaving the group) or `assign`."""
+        core = self.core
+        core.require_open()
+        self.iteration.abandon()
+        try:
+            timeout_ms = core.config.default_api_timeout_ms
+            await core.leave_group("the consumer unsubscribed", static=False, timeout_ms=timeout_ms)
+        finally:
+            core.subscription.unsubscribe()
+            core.positions_changed()
+
+    def subscription(self) -> frozenset[str]:
+        """The subscribed topics; those that match, under a pattern."""
+        return self.core.subscription.topics
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions consumed now."""
+        return self.core.subscription.assignment
+
+    # --- records
+
+    async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+        """Records that are there, or the first that come within `timeout_ms`; at most `max.poll.records`.
+
+        Rebalances, automatic commits and listener calls happen in here. Raises NoOffsetForPartitionError and
+        OffsetOutOfRangeError (with auto.offset.reset=none), RecordDeserializationError, CorruptRecordError, what a
+        listener raised, and what the group refused this member for."""
+        core = self.core
+        limit = limit_of(core.config, max_records)
+        with self._exclusively():
+            deadline_s = self._loop.time() + timeout_ms / 1000
+            self.iteration.abandon()
+            while True:
+                records = core.drain.read(limit) if core.quiet() else {}
+                if records:
+                    return core.intercept(records)
+                await core.fill(deadline_s)
+                records = core.drain.read(limit)
+                if records or self._loop.time() >= deadline_s:
+                    return core.intercept(records)
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """Ends only after `consumer.timeout.ms` without a record. Positions follow the records handed out."""
+        record = self.iteration.next()
+        if record is not None:
+            return record
+        idle_ms = self.core.config.consumer_timeout_ms
+        while True:
+            self.iteration.load(await self.poll(_FOREVER_MS if idle_ms is None else idle_ms))
+            record = self.iteration.next()
+            if record is not None:
+                return record
+            if idle_ms is not None:
+                raise StopAsyncIteration
+
+    # --- commits
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Stores `offsets`, or the positions of everything assigned, and waits until that is done.
+
+        Raises CommitFailedError when the group gave the partitions to others, RebalanceInProgressError while it is
+        about to (poll first), and IllegalStateError without a group.id."""
+        self.core.require_open()
+        wanted = self._to_commit(offsets)
+        await self.core.interruptible(self.core.commit(wanted, self._timeout_ms(timeout_ms)))
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        callback: CommitCallback | None = None,
+    ) -> None:
+        """As `commit`, without waiting and without another try; `callback(offsets, error or None)` afterwards."""
+        self.core.require_open()
+        self.core.commit_async(self._to_commit(offsets), callback)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has stored for each of `partitions`; None: nothing."""
+        self.core.require_open()
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        fetch = self.core.store().fetch(wanted, timeout_ms=self._timeout_ms(timeout_ms))
+        found = await self.core.interruptible(fetch)
+        return {tp: found.get(tp) for tp in wanted}
+
+    # --- positions
+
+    async def position(self, tp: TopicPartition, timeout_ms: int | None = None) -> int:
+        """The offset of the next record. Waits until it is known; raises TimeoutError, and as `poll` does."""
+        self.core.require_open()
+
+        def known() -> int | None:
+            state = self.core.subscription.require(tp)
+            return state.position if state.state is PositionState.FETCHING else None
+
+        return await self.core.wait_for(known, self._timeout_ms(timeout_ms), f"finding the position of {tp}")
+
+    def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """The next record of `tp` is the one at `offset`, or the first after it."""
+        if isinstance(offset, int):
+            offset = OffsetAndMetadata(offset)
+        if offset.offset < 0:
+            raise ConfigError(f"seek to {offset.offset}: expected an offset of 0 or more")
+        self.core.require_open()
+        self.core.subscription.seek(tp, offset.offset, offset.leader_epoch)
+        self.core.positions_changed()
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """To the first records there are; without arguments, of everything assigned."""
+        self._reset(partitions, EARLIEST_TIMESTAMP)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Past the last records there are; without arguments, of everything assigned."""
+        self._reset(partitions, LATEST_TIMESTAMP)
+
+    def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """To the first records not older than `timestamp_ms`, or to the end where there are none."""
+        if timestamp_ms < 0:
+            raise ConfigError(f"seek to timestamp {timestamp_ms}: expected milliseconds since the epoch")
+        self._reset(partitions, timestamp_ms)
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record not older than each time; None: there is none. Partitions need not be assigned."""
+        found = await self._list_offsets(dict(timestamps), timeout_ms)
+        return {tp: each if each.offset >= 0 else None for tp, each in found.items()}
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each. Partitions need not be assigned."""
+        found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP), timeout_ms)
+        return {tp: each.offset for tp, each in found.items()}
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """One past the last offset this consumer's isolation.level may read. Partitions need not be assigned."""
+        found = await self._list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_ms)
+        return {tp: each.offset for tp, each in found.items()}
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Polls return nothing of these until `resume`; a rebalance that takes them away forgets it."""
+        self.core.require_open()
+        for tp in partitions:
+            self.core.subscription.pause(tp)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self.core.require_open()
+        for tp in partitions:
+            self.core.subscription.resume(tp)
+        self.core.positions_changed()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        return self.core.subscription.paused()
+
+    def lag(self, tp: TopicPartition) -> int | None:
+        """Records between the position and the end as of the last fetch; None: not known yet."""
+        return self.core.lag_of(tp)
+
+    # --- the rest
+
+    async def partitions_for(self, topic: str) -> frozenset[int] | None:
+        """Its partition numbers; None: there is no such topic."""
+        self.core.require_open()
+        cluster = await self.core.interruptible(self.core.client.refresh_metadata([topic]))
+        count = cluster.partition_count(topic)
+        return None if count is None else frozenset(range(count))
+
+    def wakeup(self) -> None:
+        """Makes the call that is waiting, or the next that would, raise WakeupError. From any thread."""
+        self.core.woken = True
+        self._loop.call_soon_threadsafe(self.core.notify)
+
+    def metrics(self) -> dict[str, float]:
+        """By Kafka's metric names, e.g. `records-consumed-total`."""
+        return self.core.metrics()
+
+    async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS, *, leave: bool | None = None) -> None:
+        """Commits if that is automatic, calls the listener, leaves the group.
+
+        `leave`: whether a static member gives up its place too; by default only dynamic ones do."""
+        self.iteration.abandon()
+        await self.core.close(timeout_ms, leave_static=bool(leave))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- helpers
+
+    @contextlib.contextmanager
+    def _exclusively(self) -> Iterator[None]:
+        self.core.require_open()
+        if self._polling:
+            raise ConcurrentAccessError("the consumer is being polled already; it is for one task at a time")
+        self._polling = True
+        try:
+            yield
+        finally:
+            self._polling = False
+
+    def _timeout_ms(self, timeout_ms: int | None) -> int:
+        return self.core.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+
+    def _to_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> Offsets:
+        self.core.store()
+        if offsets is None:
+            return self.core.subscription.positions()
+        return {
+            TopicPartition(*tp): OffsetAndMetadata(each) if isinstance(each, int) else each
+            for tp, each in offsets.items()
+        }
+
+    def _reset(self, partitions: tuple[TopicPartition, ...], timestamp_ms: int) -> None:
+        self.core.require_open()
+        for tp in partitions or sorted(self.assignment()):
+            self.core.subscription.request_reset(tp, timestamp_ms)
+        self.core.positions_changed()
+
+    async def _list_offsets(
+        self, timestamps: dict[TopicPartition, int], timeout_ms: int | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        self.core.require_open()
+        find = self.core.finder.find(timestamps, timeout_ms=self._timeout_ms(timeout_ms))
+        return await self.core.interruptible(find)
+
+
+async def _invoke(method: Callable[[Partitions], object], partitions: Partitions) -> None:
+    result = method(partitions)
+    if inspect.isawaitable(result):
+        await result
+
+
+def _call(function: Callable[[], object]) -> None:
+    function()
+
+
+def limit_of(config: ConsumerConfig, max_records: int | None) -> int:
+    if max_records is None:
+        return config.max_poll_records
+    if max_records < 1:
+        raise ConfigError(f"max_records={max_records}: expected at least 1")
+    return max_records
+
+
+def _topic_names(topics: Iterable[str]) -> list[str]:
+    if isinstance(topics, str):
+        raise ConfigError(f"topics={topics!r}: expected a list of names")
+    names = list(topics)
+    for name in names:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            raise ConfigError(problem)
+    return names
+
+
+def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(f"pattern={pattern!r}: {error}") from error

@@ -1,0 +1,104 @@
+"""Configuration of a Consumer: Kafka's consumer settings under their own names, with Kafka's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from klamm.config import ClientConfig, boolean, custom, integer, optional_integer, optional_text, text
+from klamm.consumer.assignors import Assignor, resolve_assignors
+from klamm.consumer.record import ConsumerRecord
+from klamm.errors import ConfigError
+from klamm.model import TopicPartition
+from klamm.offsets import OffsetAndMetadata
+
+Records = dict[TopicPartition, list[ConsumerRecord]]
+"""What a poll returns; partitions without records are not in it."""
+
+
+class ConsumerInterceptor(Protocol):
+    """Sees what the consumer returns and commits. An exception it raises is logged and otherwise ignored."""
+
+    def on_consume(self, records: Records) -> Records:
+        """Called in the caller's thread before a poll returns; returns what the poll is to return."""
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Called on the client's event loop when offsets were committed."""
+
+
+def _assignors(value: Any) -> tuple[Assignor, ...]:
+    strategies = value.split(",") if isinstance(value, str) else list(value)
+    return resolve_assignors([each.strip() if isinstance(each, str) else each for each in strategies])
+
+
+def _deserializer(value: Any) -> Callable[[bytes], Any] | None:
+    if value is not None and not callable(value):
+        raise ValueError("a function from bytes to the key or value, or None")
+    deserializer: Callable[[bytes], Any] | None = value
+    return deserializer
+
+
+def _interceptors(value: Any) -> tuple[ConsumerInterceptor, ...]:
+    interceptors = tuple(value)
+    if not all(hasattr(each, "on_consume") and hasattr(each, "on_commit") for each in interceptors):
+        raise ValueError("objects with on_consume and on_commit")
+    return interceptors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """See Kafka's consumer configuration; only what differs from it or adds to it is said here."""
+
+    group_id: str | None = optional_text()
+    """Without one there are no committed offsets and no subscriptions, only `assign`."""
+    group_instance_id: str | None = optional_text()
+    """Makes this a static member (KIP-345): it keeps its partitions over a restart."""
+    session_timeout_ms: int = integer(45_000, at_least=1)
+    heartbeat_interval_ms: int = integer(3_000, at_least=1)
+    max_poll_interval_ms: int = integer(300_000, at_least=1)
+    """Longest time between two polls; then the member leaves the group and can no longer commit."""
+    max_poll_records: int = integer(500, at_least=1)
+    partition_assignment_strategy: tuple[Assignor, ...] = custom(
+        resolve_assignors(("range", "cooperative-sticky")), _assignors
+    )
+    """Names (range, roundrobin, sticky, cooperative-sticky) or Assignor objects, the preferred one first."""
+    auto_offset_reset: str = text("latest", one_of=("earliest", "latest", "none"))
+    """Where to begin without a committed offset or out of range; none: an error."""
+    enable_auto_commit: bool = boolean(True)
+    """Commits, from within poll and close, what earlier polls returned. Needs a group.id to have effect."""
+    auto_commit_interval_ms: int = integer(5_000, at_least=0)
+    fetch_min_bytes: int = integer(1, at_least=0)
+    fetch_max_wait_ms: int = integer(500, at_least=0)
+    fetch_max_bytes: int = integer(50 * 1024 * 1024, at_least=1)
+    max_partition_fetch_bytes: int = integer(1024 * 1024, at_least=1)
+    fetch_buffer_max_bytes: int = integer(64 * 1024 * 1024, at_least=1)
+    """Klamm's own: fetching stops while this much is fetched and not returned yet. Exceeded by one fetch."""
+    check_crcs: bool = boolean(True)
+    isolation_level: str = text("read_uncommitted", one_of=("read_uncommitted", "read_committed"))
+    allow_auto_create_topics: bool = boolean(True)
+    """Subscribing to or assigning a missing topic creates it, if the cluster allows that."""
+    exclude_internal_topics: bool = boolean(True)
+    """A pattern does not match internal topics."""
+    key_deserializer: Callable[[bytes], Any] | None = custom(None, _deserializer)
+    """A function of the key's bytes; null keys are not passed to it."""
+    value_deserializer: Callable[[bytes], Any] | None = custom(None, _deserializer)
+    """A function of the value's bytes; null values are not passed to it."""
+    interceptor_classes: tuple[ConsumerInterceptor, ...] = custom((), _interceptors)
+    """ConsumerInterceptor objects, called in order."""
+    consumer_timeout_ms: int | None = optional_integer()
+    """Iteration ends when no record came for so long; None: never."""
+
+    def validate(self) -> None:
+        """The relations between settings; raises ConfigError."""
+        # The dataclass decorator makes a new class for slots, so super() without arguments has none to look up.
+        ClientConfig.validate(self)
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be below"
+                f" session.timeout.ms={self.session_timeout_ms}"
+            )
+        if self.group_id == "":
+            raise ConfigError("group.id='' is not valid; expected a name, or no group.id at all")
+        if self.group_instance_id is not None and self.group_id is None:
+            raise ConfigError("group.instance.id needs a group.id")

@@ -1,0 +1,318 @@
+"""Fetches for the assigned partitions: one long poll to each leader, into the FetchBuffer.
+
+A request names every partition of that leader that may take more. While some are left out, because what they
+have is not read yet, it does not wait for data: it would keep them from being asked for when they are read. A
+request that is waiting is given up when the set grows (assigned, resumed, sought): nothing is lost by that, an
+answer counts only when it has arrived. Hence an answer is never for a position that has been left: the
+FetchBuffer checks its position epoch.
+
+Unary long polls rather than FetchStream: a stream would go on from offsets of before a seek or a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from klamm.client import KlammClient
+from klamm.consumer.config import ConsumerConfig
+from klamm.consumer.fetch_buffer import FetchBuffer, FetchedData, FetchPosition, next_offset_after
+from klamm.consumer.offset_policy import OffsetPolicy
+from klamm.consumer.subscription import SubscriptionState
+from klamm.errors import ErrorCode, KlammError
+from klamm.model import TopicPartition
+from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED
+from klamm.wire.framed import decode_framed, split_records
+from klamm.wire.v1 import broker_pb2
+
+_CONSUMER_REPLICA_ID = -1
+_TRANSPORT_SLACK_MS = 5_000
+"""A broker that holds a long poll may answer this much later than asked."""
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A request under way to one broker."""
+
+    positions: dict[TopicPartition, FetchPosition]
+    waits: bool
+    task: asyncio.Task[None]
+
+
+@dataclass(slots=True)
+class FetchMetrics:
+    """Counted since the consumer was made."""
+
+    fetches: int = 0
+    fetched_bytes: int = 0
+    failures: int = 0
+    latency_ms_total: float = 0.0
+
+
+@dataclass(slots=True)
+class _Rest:
+    """Not to be asked before `until_s` on the loop's clock."""
+
+    brokers: dict[int, float] = field(default_factory=dict)
+    partitions: dict[TopicPartition, float] = field(default_factory=dict)
+
+
+class Fetcher:
+    """Call `pump` whenever there may be something new to fetch; it never blocks.
+
+    `on_progress` is called when data or an error to raise from the next poll has come (`take_failure`)."""
+
+    def __init__(
+        self,
+        client: KlammClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        policy: OffsetPolicy,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self.metrics = FetchMetrics()
+        self._client = client
+        self._config = config
+        self._subscription = subscription
+        self._buffer = buffer
+        self._policy = policy
+        self._on_progress = on_progress
+        self._loop = asyncio.get_running_loop()
+        self._flights: dict[int, _Flight] = {}
+        self._cancelled: set[asyncio.Task[None]] = set()
+        self._rest = _Rest()
+        self._failures_in_a_row: dict[int, int] = {}
+        self._failure: Exception | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def pump(self, *, read: bool = False) -> None:
+        """Sends what can be sent now. `read`: the user has read something, so there may be room again."""
+        if self._closed:
+            return
+        if read:
+            self._rest.brokers = {
+                node_id: until for node_id, until in self._rest.brokers.items() if node_id in self._failures_in_a_row
+            }
+        self._end_rests()
+        for node_id, positions in self._wanted_by_leader().items():
+            flight = self._flights.get(node_id)
+            if flight is not None and flight.waits and not _covers(flight, positions):
+                self._give_up(node_id, flight)
+                flight = None
+            if flight is None and node_id not in self._rest.brokers:
+                self._send(node_id, positions)
+
+    def take_failure(self) -> Exception | None:
+        """An error of a partition that the user must hear of."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    async def close(self) -> None:
+        """Gives everything up."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for node_id, flight in list(self._flights.items()):
+            self._give_up(node_id, flight)
+        await asyncio.gather(*self._cancelled, return_exceptions=True)
+
+    # --- asking
+
+    def _wanted_by_leader(self) -> dict[int, list[FetchPosition]]:
+        by_leader: dict[int, list[FetchPosition]] = {}
+        leaderless = []
+        for position in self._buffer.wanted():
+            if position.tp in self._rest.partitions:
+                continue
+            leader = self._client.cluster.leader_of(position.tp)
+            if leader is None:
+                leaderless.append(position.tp)
+            else:
+                by_leader.setdefault(leader.node_id, []).append(position)
+        if leaderless:
+            self._rest_partitions(leaderless, refresh=True)
+        return by_leader
+
+    def _send(self, node_id: int, positions: list[FetchPosition]) -> None:
+        waits = not self._buffer.saturated()
+        task = self._loop.create_task(self._fetch(node_id, positions, waits), name=f"klamm-fetch-{node_id}")
+        self._flights[node_id] = _Flight({position.tp: position for position in positions}, waits, task)
+
+    def _give_up(self, node_id: int, flight: _Flight) -> None:
+        del self._flights[node_id]
+        flight.task.cancel()
+        self._cancelled.add(flight.task)
+        flight.task.add_done_callback(self._cancelled.discard)
+
+    async def _fetch(self, node_id: int, positions: list[FetchPosition], waits: bool) -> None:
+        started_s = self._loop.time()
+        max_wait_ms = self._config.fetch_max_wait_ms if waits else 0
+        request = self._request(positions, max_wait_ms)
+        try:
+            message = await self._client.broker(node_id).fetch(
+                request, timeout_ms=max(self._config.request_timeout_ms, max_wait_ms + _TRANSPORT_SLACK_MS)
+            )
+            header, records = decode_framed(message, broker_pb2.FetchHeader)
+            parts = split_records(records, [each.records_bytes for each in header.partitions])
+        except KlammError:
+            self._land_failed(node_id)
+            return
+        self.metrics.fetches += 1
+        self.metrics.fetched_bytes += len(records)
+        self.metrics.latency_ms_total += (self._loop.time() - started_s) * 1000
+        self._failures_in_a_row.pop(node_id, None)
+        del self._flights[node_id]
+        for part, batches in zip(header.partitions, parts, strict=True):
+            self._on_part(part, batches, positions)
+        if not waits and not len(records):
+            self._rest.brokers[node_id] = self._loop.time() + self._config.fetch_max_wait_ms / 1000
+            self._arm_timer()
+        self.pump()
+        self._on_progress()
+
+    def _land_failed(self, node_id: int) -> None:
+        self.metrics.failures += 1
+        failures = self._failures_in_a_row.get(node_id, 0)
+        self._failures_in_a_row[node_id] = failures + 1
+        delay_ms = self._client.backoff.delay_ms(failures, self._client.rng)
+        self._rest.brokers[node_id] = self._loop.time() + delay_ms / 1000
+        flight = self._flights.pop(node_id)
+        self._rest_partitions([], refresh=True, topics={tp.topic for tp in flight.positions})
+        self._arm_timer()
+
+    def _request(self, positions: list[FetchPosition], max_wait_ms: int) -> broker_pb2.FetchRequest:
+        cluster = self._client.cluster
+        committed = self._config.isolation_level == "read_committed"
+        return broker_pb2.FetchRequest(
+            client_id=self._config.client_id,
+            replica_id=_CONSUMER_REPLICA_ID,
+            max_wait_ms=max_wait_ms,
+            min_bytes=self._config.fetch_min_bytes,
+            max_bytes=self._config.fetch_max_bytes,
+            isolation_level=READ_COMMITTED if committed else READ_UNCOMMITTED,
+            rack_id=self._config.client_rack,
+            partitions=[
+                broker_pb2.FetchPartition(
+                    topic=position.tp.topic,
+                    partition=position.tp.partition,
+                    fetch_offset=position.offset,
+                    current_leader_epoch=cluster.leader_epoch_of(position.tp),
+                    last_fetched_epoch=-1,
+                    log_start_offset=-1,
+                    max_bytes=self._config.max_partition_fetch_bytes,
+                )
+                for position in positions
+            ],
+        )
+
+    # --- answers
+
+    def _on_part(self, part: broker_pb2.FetchedPartition, batches: memoryview, positions: list[FetchPosition]) -> None:
+        tp = TopicPartition(part.topic, part.partition)
+        position = next(each for each in positions if each.tp == tp)
+        state = self._subscription.get(tp)
+        if state is None or state.position_epoch != position.position_epoch:
+            return
+        if part.error_code:
+            self._on_part_error(part, position, ErrorCode.of(part.error_code))
+            return
+        state.high_watermark = part.high_watermark
+        state.last_stable_offset = part.last_stable_offset
+        state.log_start_offset = part.log_start_offset
+        if not batches:
+            return
+        try:
+            next_offset = next_offset_after(batches)
+        except KlammError as error:
+            self._fail(position, error)
+            return
+        aborted = tuple((each.producer_id, each.first_offset) for each in part.aborted_transactions)
+        self._buffer.put(
+            FetchedData(
+                tp=tp,
+                position_epoch=position.position_epoch,
+                fetch_offset=position.offset,
+                batches=batches,
+                next_offset=next_offset,
+                aborted_transactions=aborted,
+            )
+        )
+
+    def _on_part_error(self, part: broker_pb2.FetchedPartition, position: FetchPosition, code: ErrorCode) -> None:
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._on_out_of_range(position)
+        elif code.refresh_metadata:
+            known = self._client.update_leader(position.tp, part.current_leader, part.current_leader_epoch)
+            if not known:
+                self._rest_partitions([position.tp], refresh=True)
+        elif code.retriable:
+            self._rest_partitions([position.tp], refresh=False)
+        else:
+            self._fail(position, code.exception(f"{position.tp}: {part.error_message or code.text}"))
+
+    def _on_out_of_range(self, position: FetchPosition) -> None:
+        state = self._subscription.require(position.tp)
+        if state.position != position.offset:
+            # What was fetched ahead is read first; only the position itself is the user's business.
+            self._rest_partitions([position.tp], refresh=False)
+            return
+        failure = self._policy.on_out_of_range(position.tp, position.offset)
+        if failure is not None:
+            self._fail(position, failure)
+        self._on_progress()
+
+    def _fail(self, position: FetchPosition, error: Exception) -> None:
+        self._failure = error
+        self._rest_partitions([position.tp], refresh=False)
+        self._on_progress()
+
+    # --- resting
+
+    def _rest_partitions(
+        self, partitions: list[TopicPartition], *, refresh: bool, topics: set[str] | None = None
+    ) -> None:
+        until_s = self._loop.time() + self._client.backoff.delay_ms(0, self._client.rng) / 1000
+        for tp in partitions:
+            self._rest.partitions[tp] = until_s
+        if refresh:
+            names = {tp.topic for tp in partitions} if topics is None else topics
+            task = self._loop.create_task(self._refresh(names), name="klamm-fetch-metadata")
+            self._cancelled.add(task)
+            task.add_done_callback(self._cancelled.discard)
+        self._arm_timer()
+
+    async def _refresh(self, topics: set[str]) -> None:
+        try:
+            await self._client.refresh_metadata(topics)
+        except KlammError:
+            return  # The rest ends, the fetch is tried again, and fails again: that is the retry.
+        self.pump()
+
+    def _end_rests(self) -> None:
+        now_s = self._loop.time()
+        self._rest.brokers = {key: until for key, until in self._rest.brokers.items() if until > now_s}
+        self._rest.partitions = {key: until for key, until in self._rest.partitions.items() if until > now_s}
+
+    def _arm_timer(self) -> None:
+        deadlines = [*self._rest.brokers.values(), *self._rest.partitions.values()]
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadlines and not self._closed:
+            self._timer = self._loop.call_at(min(deadlines), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.pump()
+        self._arm_timer()
+
+
+def _covers(flight: _Flight, positions: list[FetchPosition]) -> bool:
+    """Whether the request is still about all of what is wanted."""
+    return all(
+        position.tp in flight.positions and flight.positions[position.tp].position_epoch == position.position_epoch
+        for position in positions
+    )

@@ -1,0 +1,36 @@
+"""A record as the Consumer returns it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+from klamm.model import TopicPartition
+from klamm.records import Headers, TimestampType
+
+
+class ConsumerRecord(NamedTuple):
+    """One record of a topic-partition. A tuple, because millions of them are made."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    """Milliseconds since the epoch; what it means is said by `timestamp_type`."""
+    key: Any
+    """None, or what `key.deserializer` makes of the bytes."""
+    value: Any
+    """None, or what `value.deserializer` makes of the bytes."""
+    headers: Headers
+    """Pairs of name and bytes (or None), in the producer's order."""
+    timestamp_type: TimestampType
+    leader_epoch: int
+    """Epoch of the partition's leader that appended it."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+record_of = partial(tuple.__new__, ConsumerRecord)
+"""Makes one from a tuple of all fields: three times as fast as the constructor."""

@@ -1,0 +1,153 @@
+"""From a partition's fetched batches to records: what the consumer's thread spends its time on.
+
+Batches are decompressed and decoded one at a time, when their records are wanted. Left out are records
+before the fetch offset (the first batch may begin earlier), control batches, and with read_committed the
+batches of aborted transactions: those of a producer from the first offset the broker named up to the
+producer's next abort marker (KIP-98).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from klamm.consumer.errors import CorruptRecordError, RecordDeserializationError
+from klamm.consumer.fetch_buffer import FetchedData
+from klamm.consumer.record import ConsumerRecord, record_of
+from klamm.records import (
+    BatchHeader,
+    ControlRecordType,
+    CorruptBatchError,
+    Record,
+    decode_batch,
+    decode_control_record,
+    read_header,
+)
+
+Deserializer = Callable[[bytes], Any]
+"""Null keys and values stay None and are not passed to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderConfig:
+    """How records are made; the same for all partitions."""
+
+    key_deserializer: Deserializer | None = None
+    value_deserializer: Deserializer | None = None
+    check_crcs: bool = True
+    read_committed: bool = False
+
+
+class RecordReader:
+    """Reads one FetchedData. `next_offset` is the position after the records given out so far."""
+
+    def __init__(self, data: FetchedData, config: ReaderConfig) -> None:
+        self.data = data
+        self.next_offset = data.fetch_offset
+        self.leader_epoch = -1
+        """Of the last record given out."""
+        self._config = config
+        self._position = 0
+        self._records: list[ConsumerRecord] = []
+        self._index = 0
+        self._batch_end = data.fetch_offset
+        self._aborted = sorted(data.aborted_transactions, key=lambda transaction: transaction[1], reverse=True)
+        self._aborting: set[int] = set()
+        self._failure: Exception | None = None
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing is left, not even an error to raise."""
+        return self._index >= len(self._records) and not self._failure and self._position >= len(self.data.batches)
+
+    def read(self, max_records: int) -> list[ConsumerRecord]:
+        """The next records, of at most one batch; empty only when exhausted.
+
+        Raises CorruptRecordError or RecordDeserializationError, but returns the records before it first; raises it
+        again until the consumer seeks past it."""
+        while self._index >= len(self._records):
+            if self._failure is not None:
+                raise self._failure
+            if self._position >= len(self.data.batches):
+                self.next_offset = max(self.next_offset, self.data.next_offset)
+                return []
+            self._next_batch()
+        start, end = self._index, self._index + max_records
+        taken = self._records if start == 0 and end >= len(self._records) else self._records[start:end]
+        self._index = start + len(taken)
+        self.leader_epoch = taken[-1].leader_epoch
+        if self._index >= len(self._records) and self._failure is None:
+            self.next_offset = self._batch_end
+            self._records = []
+            self._index = 0
+        else:
+            self.next_offset = taken[-1].offset + 1
+        return taken
+
+    def _next_batch(self) -> None:
+        offset = self.next_offset
+        try:
+            header = read_header(self.data.batches, self._position)
+            offset = max(offset, header.base_offset)
+            if self._skips(header):
+                records: list[Record] = []
+            else:
+                records = decode_batch(self.data.batches, self._position, check_crc=self._config.check_crcs)
+        except CorruptBatchError as error:
+            self._failure = CorruptRecordError(self.data.tp, offset)
+            self._failure.__cause__ = error
+            return
+        self._position += header.size_bytes
+        self._batch_end = header.next_offset
+        self._index = 0
+        self._records = self._deserialize(self._wrap(records, header))
+        if not self._records and self._failure is None:
+            self.next_offset = max(self.next_offset, self._batch_end)
+
+    def _skips(self, header: BatchHeader) -> bool:
+        """Whether no record of this batch is for the user. Keeps track of aborted transactions."""
+        if not self._config.read_committed:
+            return header.is_control
+        while self._aborted and self._aborted[-1][1] <= header.last_offset:
+            self._aborting.add(self._aborted.pop()[0])
+        if header.is_control:
+            if self._is_abort_marker():
+                self._aborting.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._aborting
+
+    def _is_abort_marker(self) -> bool:
+        markers = decode_batch(self.data.batches, self._position, check_crc=self._config.check_crcs)
+        return bool(markers) and (
+            decode_control_record(markers[0].key, markers[0].value).type is ControlRecordType.ABORT
+        )
+
+    def _wrap(self, records: list[Record], header: BatchHeader) -> list[ConsumerRecord]:
+        if records and records[0].offset < self.data.fetch_offset:
+            records = [record for record in records if record.offset >= self.data.fetch_offset]
+        suffix = (header.timestamp_type, header.partition_leader_epoch)
+        tp: tuple[Any, ...] = self.data.tp
+        return [record_of(tp + record + suffix) for record in records]
+
+    def _deserialize(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        key_of, value_of = self._config.key_deserializer, self._config.value_deserializer
+        if key_of is None and value_of is None:
+            return records
+        done: list[ConsumerRecord] = []
+        part = "key"
+        for record in records:
+            key, value = record.key, record.value
+            try:
+                part = "key"
+                if key_of is not None and key is not None:
+                    key = key_of(key)
+                part = "value"
+                if value_of is not None and value is not None:
+                    value = value_of(value)
+            except Exception as error:  # noqa: BLE001 - the user's code may raise anything; it is the cause
+                self._failure = RecordDeserializationError(self.data.tp, record.offset, part)
+                self._failure.__cause__ = error
+                break
+            done.append(record._replace(key=key, value=value))
+        return done

@@ -1,0 +1,230 @@
+"""The Consumer for threads: an AsyncConsumer on the shared loop thread, polled from the caller's.
+
+Fetching, heartbeats and joins go on in the background whatever the caller does. Decompressing, decoding and
+deserializing happen in the caller's thread, and most polls never talk to the loop: they read on in what the
+last one that did has loaded. Listeners, interceptors' on_consume and commit callbacks run in the caller's
+thread too, within poll, commit, unsubscribe and close.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from klamm.consumer.async_consumer import CLOSE_TIMEOUT_MS, AsyncConsumer, limit_of
+from klamm.consumer.caller_thread import CallerThread
+from klamm.consumer.config import ConsumerConfig, Records
+from klamm.consumer.consumer_core import CommitCallback
+from klamm.consumer.rebalancer import ConsumerRebalanceListener
+from klamm.consumer.record import ConsumerRecord
+from klamm.errors import ConcurrentAccessError
+from klamm.loop_thread import LoopThread
+from klamm.model import TopicPartition
+from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
+
+T = TypeVar("T")
+_LONGEST_WAIT_S = 1e6
+
+
+class Consumer:
+    """Reads records of topics. Each method is that of AsyncConsumer, where it is described.
+
+    Not to be used by two threads at once: that raises ConcurrentAccessError. Only `wakeup` may be called from
+    any thread. Use as a context manager, or call `close`."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
+        parsed = ConsumerConfig.parse(config, **overrides)
+        self._turn = threading.RLock()
+        self._due_callbacks: deque[Callable[[], object]] = deque()
+        self._loop_thread = LoopThread.shared()
+        self._caller = CallerThread(self._loop_thread)
+        self._async = self._loop_thread.run(self._create(parsed))
+        self._core = self._async.core
+        self._iteration = self._async.iteration
+
+    async def _create(self, config: ConsumerConfig) -> AsyncConsumer:
+        return AsyncConsumer.with_user_code(config, invoke=self._caller.invoke, deliver=self._due_callbacks.append)
+
+    # --- what to consume
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        self._call(lambda: self._async.subscribe(topics, pattern=pattern, listener=listener))
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self._call(lambda: self._async.assign(partitions))
+
+    def unsubscribe(self) -> None:
+        self._run(self._async.unsubscribe())
+
+    def subscription(self) -> frozenset[str]:
+        return self._call(self._async.subscription)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return self._call(self._async.assignment)
+
+    # --- records
+
+    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+        core = self._core
+        limit = limit_of(core.config, max_records)
+        with self._access():
+            core.require_open()
+            self._run_callbacks()
+            if self._iteration:
+                self._call(self._iteration.abandon)
+            deadline_s = time.monotonic() + min(timeout_ms / 1000, _LONGEST_WAIT_S)
+            while True:
+                records = core.drain.read(limit) if core.quiet() else {}
+                if not records:
+                    self._run(core.fill(deadline_s))
+                    records = core.drain.read(limit)
+                if records or time.monotonic() >= deadline_s:
+                    return core.intercept(records) if core.config.interceptor_classes else records
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        with self._access():
+            record = self._iteration.next()
+            idle_ms = self._core.config.consumer_timeout_ms
+            while record is None:
+                polled = self.poll(_LONGEST_WAIT_S * 1000 if idle_ms is None else idle_ms)
+                self._iteration.load(polled)
+                record = self._iteration.next()
+                if record is None and idle_ms is not None:
+                    raise StopIteration
+            return record
+
+    # --- commits
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
+        self._run(self._async.commit(offsets, timeout_ms))
+        self._run_callbacks()
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        callback: CommitCallback | None = None,
+    ) -> None:
+        self._call(lambda: self._async.commit_async(offsets, callback))
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        return self._run(self._async.committed(partitions, timeout_ms))
+
+    # --- positions
+
+    def position(self, tp: TopicPartition, timeout_ms: int | None = None) -> int:
+        return self._run(self._async.position(tp, timeout_ms))
+
+    def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        self._call(lambda: self._async.seek(tp, offset))
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        self._call(lambda: self._async.seek_to_beginning(*partitions))
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        self._call(lambda: self._async.seek_to_end(*partitions))
+
+    def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        self._call(lambda: self._async.seek_to_timestamp(timestamp_ms, *partitions))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        return self._run(self._async.offsets_for_times(timestamps, timeout_ms))
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        return self._run(self._async.beginning_offsets(partitions, timeout_ms))
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        return self._run(self._async.end_offsets(partitions, timeout_ms))
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        self._call(lambda: self._async.pause(*partitions))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self._call(lambda: self._async.resume(*partitions))
+
+    def paused(self) -> frozenset[TopicPartition]:
+        return self._call(self._async.paused)
+
+    def lag(self, tp: TopicPartition) -> int | None:
+        return self._call(lambda: self._async.lag(tp))
+
+    # --- the rest
+
+    def partitions_for(self, topic: str) -> frozenset[int] | None:
+        return self._run(self._async.partitions_for(topic))
+
+    def wakeup(self) -> None:
+        self._async.wakeup()
+
+    def metrics(self) -> dict[str, float]:
+        return self._call(self._async.metrics)
+
+    def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS, *, leave: bool | None = None) -> None:
+        self._run(self._async.close(timeout_ms, leave=leave))
+        self._run_callbacks()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- threads
+
+    @contextlib.contextmanager
+    def _access(self) -> Iterator[None]:
+        """The caller's thread has the consumer to itself; it may enter again from a listener."""
+        if not self._turn.acquire(blocking=False):
+            raise ConcurrentAccessError("the consumer is in use by another thread; only wakeup is for any thread")
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            with self._access():
+                return self._caller.run(coroutine)
+        except ConcurrentAccessError:
+            coroutine.close()
+            raise
+
+    def _call(self, function: Callable[[], T]) -> T:
+        """On the loop, which owns the state."""
+
+        async def call() -> T:
+            return function()
+
+        return self._run(call())
+
+    def _run_callbacks(self) -> None:
+        while self._due_callbacks:
+            self._due_callbacks.popleft()()
