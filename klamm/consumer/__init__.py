@@ -1,11 +1,11 @@
 """The consumer: subscriptions and groups, fetching, positions and commits.
 
-    subscription, offset_policy                      what is consumed and from where (pure)
-    membership, assignors/, consumer_protocol        Kafka's classic group protocol from the member's side (pure)
-    fetch_buffer, record_reader, record_drain        from fetched bytes to ConsumerRecords (pure)
-    fetcher, group_link, offset_store, position_finder      the calls to brokers and the coordinator
-    rebalancer, consumer_core                        how the parts work together
-    async_consumer, sync_consumer                    the two faces
+subscription, offset_policy                      what is consumed and from where (pure)
+membership, assignors/, consumer_protocol        Kafka's classic group protocol from the member's side (pure)
+fetch_buffer, record_reader, record_drain        from fetched bytes to ConsumerRecords (pure)
+fetcher, group_link, offset_store, position_finder      the calls to brokers and the coordinator
+rebalancer, consumer_core                        how the parts work together
+async_consumer, sync_consumer                    the two faces
 """
 
 from __future__ import annotations

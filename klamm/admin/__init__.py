@@ -1,0 +1,47 @@
+"""Administration: topics, configs, groups and their offsets, records, log directories."""
+
+from __future__ import annotations
+
+from klamm.admin.async_admin import AsyncAdmin
+from klamm.admin.sync_admin import Admin
+from klamm.admin.types import (
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    CreatedTopic,
+    GroupDescription,
+    GroupListing,
+    LogDirDescription,
+    MemberDescription,
+    NewTopic,
+    PartitionDescription,
+    ReplicaDescription,
+    ServerDescription,
+    TopicDescription,
+)
+
+__all__ = [
+    "Admin",
+    "AsyncAdmin",
+    "ClusterDescription",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigOperation",
+    "ConfigResource",
+    "ConfigResourceType",
+    "ConfigSource",
+    "CreatedTopic",
+    "GroupDescription",
+    "GroupListing",
+    "LogDirDescription",
+    "MemberDescription",
+    "NewTopic",
+    "PartitionDescription",
+    "ReplicaDescription",
+    "ServerDescription",
+    "TopicDescription",
+]

@@ -1,0 +1,369 @@
+"""The Admin for asyncio: topics, configs, groups and their offsets, records, log directories."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from klamm.admin import decode
+from klamm.admin.calls import AdminCalls, raise_first_error
+from klamm.admin.types import (
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    CreatedTopic,
+    GroupDescription,
+    GroupListing,
+    LogDirDescription,
+    NewTopic,
+    TopicDescription,
+)
+from klamm.client import KlammClient
+from klamm.config import ClientConfig
+from klamm.consumer.offset_store import OUTSIDE_THE_GROUP, OffsetStore, group_by_topic
+from klamm.errors import CommitFailedError, ErrorCode, raise_for
+from klamm.model import TopicPartition
+from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, OffsetFinder, missing_leader_error
+from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from klamm.wire.v1 import broker_pb2, controller_pb2, coordinator_pb2
+
+
+class AsyncAdmin:
+    """Create and use it on one running event loop; close it, or use it as a context manager.
+
+    `config` has Kafka's dotted names, keyword arguments the same with underscores. Every method takes
+    `timeout_ms` (default.api.timeout.ms unless given), within which passing failures are tried again. What a
+    server refuses is raised as the exception of its code (klamm.errors); of several things the first's, with
+    the others in its notes."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
+        self._client = KlammClient(ClientConfig.parse(config, **overrides))
+        self._calls = AdminCalls(self._client)
+
+    # --- topics
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, CreatedTopic]:
+        """By name. Raises TopicAlreadyExistsError, InvalidTopicError, InvalidConfigError ..."""
+        request = controller_pb2.CreateTopicsRequest(
+            topics=[_new_topic(topic) for topic in topics],
+            validate_only=validate_only,
+            timeout_ms=self._calls.timeout_ms(timeout_ms),
+        )
+        response = await self._calls.controller("create_topics", request, timeout_ms)
+        raise_first_error((each.name, each) for each in response.topics)
+        return {each.name: decode.created_topic(each) for each in response.topics}
+
+    async def delete_topics(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> None:
+        """With their records, configs and partitions."""
+        request = controller_pb2.DeleteTopicsRequest(topics=list(topics), timeout_ms=self._calls.timeout_ms(timeout_ms))
+        response = await self._calls.controller("delete_topics", request, timeout_ms)
+        raise_first_error((each.name, each) for each in response.results)
+
+    async def create_partitions(
+        self,
+        total_counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Mapping[int, Iterable[int]]] | None = None,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Grows each topic to a total count; `assignments` may name the brokers of the new partitions."""
+        request = controller_pb2.CreatePartitionsRequest(
+            topics=[
+                controller_pb2.NewPartitions(
+                    topic=topic,
+                    total_count=count,
+                    assignments=_assignments((assignments or {}).get(topic, {})),
+                )
+                for topic, count in total_counts.items()
+            ],
+            validate_only=validate_only,
+            timeout_ms=self._calls.timeout_ms(timeout_ms),
+        )
+        response = await self._calls.controller("create_partitions", request, timeout_ms)
+        raise_first_error((each.name, each) for each in response.results)
+
+    async def describe_topics(
+        self, topics: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, TopicDescription]:
+        """By name. Raises UnknownTopicOrPartitionError."""
+        names = list(topics)
+        if not names:
+            return {}
+        return await self._describe_topics(names, timeout_ms)
+
+    async def list_topics(
+        self, *, include_internal: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, TopicDescription]:
+        """Every topic, by name."""
+        found = await self._describe_topics([], timeout_ms)
+        return {name: topic for name, topic in found.items() if include_internal or not topic.internal}
+
+    async def _describe_topics(self, names: list[str], timeout_ms: int | None) -> dict[str, TopicDescription]:
+        request = controller_pb2.DescribeTopicsRequest(topics=names)
+        response = await self._calls.controller("describe_topics", request, timeout_ms)
+        raise_first_error((each.name, each) for each in response.topics)
+        return {each.name: decode.topic_description(each) for each in response.topics}
+
+    # --- configs and the cluster
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Iterable[str] = (),
+        include_documentation: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """Of each resource by config name; only `names`, if given."""
+        wanted = list(names)
+        request = controller_pb2.DescribeConfigsRequest(
+            resources=[
+                controller_pb2.DescribeConfigsResource(resource=_resource(each), names=wanted) for each in resources
+            ],
+            include_documentation=include_documentation,
+        )
+        response = await self._calls.controller("describe_configs", request, timeout_ms)
+        raise_first_error((each.resource.name, each) for each in response.results)
+        return {
+            ConfigResource(ConfigResourceType(each.resource.type), each.resource.name): {
+                config.name: decode.config_entry(config) for config in each.configs
+            }
+            for each in response.results
+        }
+
+    async def incremental_alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Iterable[ConfigChange]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """All changes of one resource, or none of them."""
+        request = controller_pb2.IncrementalAlterConfigsRequest(
+            resources=[
+                controller_pb2.AlterConfigsResource(
+                    resource=_resource(resource),
+                    changes=[
+                        controller_pb2.ConfigChange(
+                            name=each.name,
+                            operation=int(each.operation),  # type: ignore[arg-type]
+                            value=each.value,
+                        )
+                        for each in of_resource
+                    ],
+                )
+                for resource, of_resource in changes.items()
+            ],
+            validate_only=validate_only,
+        )
+        response = await self._calls.controller("incremental_alter_configs", request, timeout_ms)
+        raise_first_error((each.name, each) for each in response.results)
+
+    async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
+        request = controller_pb2.DescribeClusterRequest()
+        return decode.cluster_description(await self._calls.controller("describe_cluster", request, timeout_ms))
+
+    # --- groups
+
+    async def list_groups(
+        self, *, states: Iterable[str] = (), timeout_ms: int | None = None
+    ) -> dict[str, GroupListing]:
+        """Every coordinator's groups, by id; only those in `states`, if given."""
+        request = coordinator_pb2.ListGroupsRequest(states=list(states))
+
+        async def attempt() -> list[Any]:
+            cluster = await self._client.refresh_metadata([])
+            asked = (self._client.coordinator(node_id).list_groups(request) for node_id in cluster.coordinators)
+            responses = await asyncio.gather(*asked)
+            for response in responses:
+                raise_for(response.error_code, response.error_message)
+            return [group for response in responses for group in response.groups]
+
+        groups = await self._calls.retrying(attempt, timeout_ms)
+        return {
+            each.group_id: GroupListing(group_id=each.group_id, protocol_type=each.protocol_type, state=each.state)
+            for each in sorted(groups, key=lambda group: group.group_id)
+        }
+
+    async def describe_groups(
+        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, GroupDescription]:
+        """By id, with members and what each is assigned. Raises GroupIdNotFoundError."""
+
+        async def describe(group_id: str) -> GroupDescription:
+            request = coordinator_pb2.DescribeGroupsRequest(group_ids=[group_id])
+            response = await self._calls.coordinator(group_id, "describe_groups", request, timeout_ms)
+            return decode.group_description(response.groups[0])
+
+        described = await asyncio.gather(*(describe(group_id) for group_id in group_ids))
+        return {group.group_id: group for group in described}
+
+    async def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> None:
+        """With their offsets. Raises NonEmptyGroupError while a group has members, GroupIdNotFoundError."""
+
+        async def delete(group_id: str) -> None:
+            request = coordinator_pb2.DeleteGroupsRequest(group_ids=[group_id])
+            await self._calls.coordinator(group_id, "delete_groups", request, timeout_ms)
+
+        await asyncio.gather(*(delete(group_id) for group_id in group_ids))
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed, of `partitions` or of all; what has nothing committed is not in it."""
+        wanted = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
+        return await self._store(group_id).fetch(wanted, timeout_ms=self._calls.timeout_ms(timeout_ms))
+
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Stores offsets for a group without members (creating it). Raises NonEmptyGroupError otherwise."""
+        wanted = {
+            TopicPartition(*tp): OffsetAndMetadata(each) if isinstance(each, int) else each
+            for tp, each in offsets.items()
+        }
+        try:
+            await self._store(group_id).commit(
+                wanted, lambda: OUTSIDE_THE_GROUP, timeout_ms=self._calls.timeout_ms(timeout_ms)
+            )
+        except CommitFailedError:
+            raise ErrorCode.NON_EMPTY_GROUP.exception(
+                f"group {group_id!r} has active members; stop them before changing its offsets"
+            ) from None
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> None:
+        """Raises GroupSubscribedToTopicError for topics that members consume."""
+        request = coordinator_pb2.OffsetDeleteRequest(group_id=group_id, topics=group_by_topic(partitions))
+        response = await self._calls.coordinator(group_id, "offset_delete", request, timeout_ms)
+        raise_first_error((f"{each.topic}-{each.partition}", each) for each in response.partitions)
+
+    def _store(self, group_id: str) -> OffsetStore:
+        return OffsetStore(self._client, group_id)
+
+    # --- records
+
+    async def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        read_committed: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """The first offset at or after each time, or klamm.model's EARLIEST, LATEST or MAX_TIMESTAMP; -1: none."""
+        finder = OffsetFinder(self._client, READ_COMMITTED if read_committed else READ_UNCOMMITTED)
+        return await finder.find(dict(timestamps), timeout_ms=self._calls.timeout_ms(timeout_ms))
+
+    async def delete_records(
+        self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """Deletes what lies before each offset (-1: everything); returns where each partition begins now."""
+        wanted = {TopicPartition(*tp): offset for tp, offset in before_offsets.items()}
+        deleted: dict[TopicPartition, int] = {}
+
+        async def attempt() -> None:
+            await self._client.refresh_metadata({tp.topic for tp in wanted})
+            by_leader: dict[int, list[TopicPartition]] = {}
+            for tp in wanted.keys() - deleted.keys():
+                by_leader.setdefault(self._leader(tp), []).append(tp)
+            asked = (self._delete_records(node_id, of_node, wanted) for node_id, of_node in by_leader.items())
+            parts = [part for response in await asyncio.gather(*asked) for part in response.partitions]
+            for part in parts:
+                if not part.error_code:
+                    deleted[TopicPartition(part.topic, part.partition)] = part.low_watermark
+            raise_first_error((f"{part.topic}-{part.partition}", part) for part in parts)
+
+        await self._calls.retrying(attempt, timeout_ms)
+        return {tp: deleted[tp] for tp in wanted}
+
+    async def _delete_records(
+        self, node_id: int, partitions: list[TopicPartition], offsets: Mapping[TopicPartition, int]
+    ) -> Any:
+        request = broker_pb2.DeleteRecordsRequest(
+            partitions=[
+                broker_pb2.DeleteRecordsPartition(topic=tp.topic, partition=tp.partition, before_offset=offsets[tp])
+                for tp in sorted(partitions)
+            ],
+            timeout_ms=self._client.config.request_timeout_ms,
+        )
+        return await self._client.broker(node_id).delete_records(request)
+
+    def _leader(self, tp: TopicPartition) -> int:
+        cluster = self._client.cluster
+        leader = cluster.leader_of(tp)
+        if leader is None:
+            raise missing_leader_error(cluster.topic_errors.get(tp.topic), cluster.partition_count(tp.topic), tp)
+        return leader.node_id
+
+    async def describe_log_dirs(
+        self, broker_ids: Iterable[int] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        """Of each broker (None: of all live ones) its log directories with the replicas in them."""
+        given = None if broker_ids is None else list(broker_ids)
+
+        async def attempt() -> dict[int, tuple[LogDirDescription, ...]]:
+            cluster = await self._client.refresh_metadata([])
+            ids = sorted(cluster.brokers) if given is None else given
+            request = broker_pb2.DescribeLogDirsRequest()
+            responses = await asyncio.gather(
+                *(self._client.broker(broker_id).describe_log_dirs(request) for broker_id in ids)
+            )
+            return {
+                broker_id: tuple(decode.log_dir(each) for each in response.log_dirs)
+                for broker_id, response in zip(ids, responses, strict=True)
+            }
+
+        found: dict[int, tuple[LogDirDescription, ...]] = await self._calls.retrying(attempt, timeout_ms)
+        return found
+
+    # --- the end
+
+    async def close(self) -> None:
+        """Calls under way raise NetworkError."""
+        await self._client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _new_topic(topic: NewTopic) -> controller_pb2.NewTopic:
+    return controller_pb2.NewTopic(
+        name=topic.name,
+        partition_count=topic.partition_count,
+        replication_factor=topic.replication_factor,
+        assignments=_assignments(topic.assignments),
+        configs=dict(topic.configs),
+    )
+
+
+def _assignments(assignments: Mapping[int, Iterable[int]]) -> list[controller_pb2.ReplicaAssignment]:
+    return [
+        controller_pb2.ReplicaAssignment(partition=partition, broker_ids=list(broker_ids))
+        for partition, broker_ids in sorted(assignments.items())
+    ]
+
+
+def _resource(resource: ConfigResource) -> controller_pb2.ConfigResource:
+    # The enum lives in metadata.proto; the numbers are the same.
+    return controller_pb2.ConfigResource(type=int(resource.type), name=resource.name)  # type: ignore[arg-type]

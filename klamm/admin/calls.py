@@ -1,0 +1,88 @@
+"""How the Admin reaches whom it must ask, and what becomes of outcomes.
+
+A call that names several things fails with the error of the first that failed, once all were tried; notes on
+the exception (`__notes__`) name the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+from klamm.client import KlammClient
+from klamm.consumer.offset_store import call_coordinator
+from klamm.errors import BrokerError, ErrorCode, KlammError, raise_for
+
+T = TypeVar("T")
+
+
+class Outcome(Protocol):
+    """One thing's part of an answer."""
+
+    error_code: int
+    error_message: str
+
+
+class AdminCalls:
+    """Calls with retries; `timeout_ms` of None is `default.api.timeout.ms`."""
+
+    def __init__(self, client: KlammClient) -> None:
+        self.client = client
+
+    def timeout_ms(self, timeout_ms: int | None) -> int:
+        return self.client.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+
+    async def retrying(self, attempt: Callable[[], Any], timeout_ms: int | None) -> Any:
+        return await self.client.retrying(attempt, timeout_ms=self.timeout_ms(timeout_ms))
+
+    async def controller(self, method: str, request: Any, timeout_ms: int | None = None) -> Any:
+        """To the active controller, wherever it moves."""
+
+        async def attempt() -> Any:
+            if not self.client.cluster.controllers:
+                await self.client.refresh_metadata([])
+            try:
+                response = await getattr(self.client.admin(), method)(request)
+                raise_for(getattr(response, "error_code", 0))
+            except KlammError as error:
+                if error.retriable:
+                    await self.client.refresh_metadata([])
+                raise
+            return response
+
+        return await self.retrying(attempt, timeout_ms)
+
+    async def coordinator(self, group_id: str, method: str, request: Any, timeout_ms: int | None = None) -> Any:
+        """To the group's coordinator; an error of the whole answer, or of its only part, is raised here."""
+
+        async def attempt() -> Any:
+            response = await call_coordinator(self.client, group_id, method, request)
+            code, message = _outcome_of(response)
+            if ErrorCode.of(code).retriable:
+                self.client.forget_coordinator(group_id)
+            raise_for(code, message)
+            return response
+
+        return await self.retrying(attempt, timeout_ms)
+
+
+def raise_first_error(outcomes: Iterable[tuple[str, Outcome]]) -> None:
+    """See the module; `outcomes` are named."""
+    errors = [
+        ErrorCode.of(outcome.error_code).exception(f"{name}: {outcome.error_message or 'refused'}")
+        for name, outcome in outcomes
+        if outcome.error_code
+    ]
+    if not errors:
+        return
+    first: BrokerError = errors[0]
+    for error in errors[1:]:
+        first.add_note(f"also: {error}")
+    raise first
+
+
+def _outcome_of(response: Any) -> tuple[int, str]:
+    if hasattr(response, "error_code"):
+        return response.error_code, response.error_message
+    (only,) = response.groups if hasattr(response, "groups") else response.results
+    return only.error_code, only.error_message

@@ -1,0 +1,156 @@
+"""The Admin for threads: an AsyncAdmin on the shared loop thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from klamm.admin.async_admin import AsyncAdmin
+from klamm.admin.types import (
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    CreatedTopic,
+    GroupDescription,
+    GroupListing,
+    LogDirDescription,
+    NewTopic,
+    TopicDescription,
+)
+from klamm.loop_thread import LoopThread
+from klamm.model import TopicPartition
+from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
+
+
+class Admin:
+    """Each method is that of AsyncAdmin, where it is described. Any thread may use it."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
+        self._run = LoopThread.shared().run
+        self._async = self._run(_create(config, overrides))
+
+    def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, CreatedTopic]:
+        return self._run(self._async.create_topics(topics, validate_only=validate_only, timeout_ms=timeout_ms))
+
+    def delete_topics(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> None:
+        self._run(self._async.delete_topics(topics, timeout_ms=timeout_ms))
+
+    def create_partitions(
+        self,
+        total_counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Mapping[int, Iterable[int]]] | None = None,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        self._run(
+            self._async.create_partitions(
+                total_counts, assignments=assignments, validate_only=validate_only, timeout_ms=timeout_ms
+            )
+        )
+
+    def describe_topics(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> dict[str, TopicDescription]:
+        return self._run(self._async.describe_topics(topics, timeout_ms=timeout_ms))
+
+    def list_topics(
+        self, *, include_internal: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, TopicDescription]:
+        return self._run(self._async.list_topics(include_internal=include_internal, timeout_ms=timeout_ms))
+
+    def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Iterable[str] = (),
+        include_documentation: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        return self._run(
+            self._async.describe_configs(
+                resources, names=names, include_documentation=include_documentation, timeout_ms=timeout_ms
+            )
+        )
+
+    def incremental_alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Iterable[ConfigChange]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        self._run(self._async.incremental_alter_configs(changes, validate_only=validate_only, timeout_ms=timeout_ms))
+
+    def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
+        return self._run(self._async.describe_cluster(timeout_ms=timeout_ms))
+
+    def list_groups(self, *, states: Iterable[str] = (), timeout_ms: int | None = None) -> dict[str, GroupListing]:
+        return self._run(self._async.list_groups(states=states, timeout_ms=timeout_ms))
+
+    def describe_groups(
+        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, GroupDescription]:
+        return self._run(self._async.describe_groups(group_ids, timeout_ms=timeout_ms))
+
+    def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> None:
+        self._run(self._async.delete_groups(group_ids, timeout_ms=timeout_ms))
+
+    def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        return self._run(self._async.list_group_offsets(group_id, partitions, timeout_ms=timeout_ms))
+
+    def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        self._run(self._async.alter_group_offsets(group_id, offsets, timeout_ms=timeout_ms))
+
+    def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> None:
+        self._run(self._async.delete_group_offsets(group_id, partitions, timeout_ms=timeout_ms))
+
+    def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        read_committed: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        return self._run(self._async.list_offsets(timestamps, read_committed=read_committed, timeout_ms=timeout_ms))
+
+    def delete_records(
+        self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        return self._run(self._async.delete_records(before_offsets, timeout_ms=timeout_ms))
+
+    def describe_log_dirs(
+        self, broker_ids: Iterable[int] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        return self._run(self._async.describe_log_dirs(broker_ids, timeout_ms=timeout_ms))
+
+    def close(self) -> None:
+        self._run(self._async.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+async def _create(config: Mapping[str, Any] | None, overrides: dict[str, Any]) -> AsyncAdmin:
+    return AsyncAdmin(config, **overrides)

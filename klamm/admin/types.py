@@ -1,0 +1,190 @@
+"""What an Admin takes and gives: plain values with Kafka's names.
+
+Enum numbers are Kafka's (`ConfigResource.Type`, `AlterConfigOp.OpType`, `ConfigEntry.ConfigSource`).
+"""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from klamm.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create."""
+
+    name: str
+    partition_count: int = -1
+    """-1: num.partitions of the cluster, or as many as `assignments` has."""
+    replication_factor: int = -1
+    """-1: default.replication.factor of the cluster, or what `assignments` says."""
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Partition number to broker ids, the preferred leader first; empty: the controller places them."""
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedTopic:
+    """A topic as it was created (or would be)."""
+
+    name: str
+    topic_id: uuid.UUID
+    partition_count: int
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDescription:
+    partition: int
+    leader: int
+    """Broker id, or -1."""
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    """The preferred leader first."""
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    name: str
+    topic_id: uuid.UUID
+    internal: bool
+    partitions: tuple[PartitionDescription, ...]
+    """By partition number."""
+
+
+class ConfigResourceType(enum.IntEnum):
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigResource(NamedTuple):
+    """A thing with configs."""
+
+    type: ConfigResourceType
+    name: str
+    """A topic's name, a broker's id as text, or empty for the default of all brokers."""
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a value comes from."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    name: str
+    value: str
+    """Empty when `sensitive`."""
+    source: ConfigSource
+    default_value: str
+    read_only: bool
+    sensitive: bool
+    type: str
+    """BOOLEAN, STRING, INT, LONG, DOUBLE or LIST."""
+    documentation: str
+    """Empty unless asked for."""
+
+
+class ConfigOperation(enum.IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One change of one config; `value` is unused for DELETE."""
+
+    name: str
+    value: str = ""
+    operation: ConfigOperation = ConfigOperation.SET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerDescription:
+    """A controller, broker or coordinator."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str
+    fenced: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDescription:
+    cluster_id: str
+    controller_id: int
+    """The active controller, or -1."""
+    controllers: tuple[ServerDescription, ...]
+    brokers: tuple[ServerDescription, ...]
+    """Every registered one, also fenced ones."""
+    coordinators: tuple[ServerDescription, ...]
+    metadata_end_index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    group_id: str
+    protocol_type: str
+    """`consumer`, or empty for a group that only stores offsets."""
+    state: str
+    """Empty, PreparingRebalance, CompletingRebalance, Stable or Dead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberDescription:
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    """What it subscribes to, as far as it speaks the consumer protocol."""
+    assignment: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    """The one in force, or empty."""
+    generation_id: int
+    leader: str
+    """The member that computes assignments, or empty."""
+    coordinator_id: int
+    members: tuple[MemberDescription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaDescription:
+    tp: TopicPartition
+    size_bytes: int
+    log_start_offset: int
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirDescription:
+    path: str
+    online: bool
+    total_bytes: int
+    """Of its file system."""
+    usable_bytes: int
+    """What is free of that."""
+    replicas: tuple[ReplicaDescription, ...]
