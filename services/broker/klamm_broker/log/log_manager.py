@@ -154,7 +154,8 @@ class LogManager:
             self._unlock()
             raise
         if not self._online():
-            raise LogDirError(f"no log dir can be used: {'; '.join(self.offline_log_dirs().values())}")
+            reasons = (f"{path}: {reason}" for path, reason in self.offline_log_dirs().items())
+            raise LogDirError(f"no log dir can be used: {'; '.join(reasons)}")
 
     def _claim(self, directory: _Directory) -> None:
         path = directory.log_dir.path

@@ -375,11 +375,12 @@ class PartitionLog:
         """The first record that has the largest timestamp of the log (KIP-734); None for a log without any."""
         self._check_usable()
         first = self._slot_of(self.log_start_offset)
-        slot = max(range(first, len(self._segments)), key=lambda i: self._segments[i].largest.timestamp_ms)
-        timestamp_ms = self._segments[slot].largest.timestamp_ms
-        if timestamp_ms == NO_TIMESTAMP_MS:
-            return None
-        return self._in_segment(slot, lambda s: s.find_timestamp(timestamp_ms, self.log_start_offset))
+        start = self.log_start_offset
+        # In the first segment the record with the largest timestamp may be one that was deleted.
+        in_first = self._in_segment(first, lambda s: s.largest_timestamp_from(start))
+        later = [segment.largest.timestamp_ms for segment in self._segments[first + 1 :]]
+        timestamp_ms = max([in_first, *later])
+        return None if timestamp_ms == NO_TIMESTAMP_MS else self.find_timestamp(timestamp_ms)
 
     def earliest(self) -> TimestampHit:
         """The log start offset with its epoch (-1 if unknown); it has no timestamp."""

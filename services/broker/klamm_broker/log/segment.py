@@ -475,6 +475,19 @@ class Segment:
                     return TimestampHit(record.timestamp_ms, record.offset, header.partition_leader_epoch)
         return None
 
+    def largest_timestamp_from(self, start_offset: int) -> int:
+        """The largest timestamp of the records at or after `start_offset`, -1 if there is none."""
+        if start_offset <= self.base_offset:
+            return self.largest.timestamp_ms
+        found = self.find_batch(start_offset)
+        if found is None:
+            return NO_TIMESTAMP_MS
+        position, header = found
+        first = decode_batch(self.read(FileSlice(position, header.size_bytes)))
+        in_first = [record.timestamp_ms for record in first if record.offset >= start_offset]
+        after = [header.max_timestamp_ms for _, header in self.headers(position + header.size_bytes)]
+        return max([NO_TIMESTAMP_MS, *in_first, *after])
+
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each batch from a batch boundary on."""
         return scan_headers(self._disk, self._fd, position, self.size_bytes)

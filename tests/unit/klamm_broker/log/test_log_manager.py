@@ -1,0 +1,419 @@
+"""Several log dirs: where logs go, what a failing dir takes with it, and how a stop and a crash are told apart."""
+
+from __future__ import annotations
+
+import errno
+import random
+import uuid
+from pathlib import Path
+
+import pytest
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicId, TopicPartition
+from klamm_broker.log.disk import Disk
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.log_manager import LogManager, LogManagerConfig, parse_directory_name
+from klamm_broker.log.storage_failure import DiskFull, LogDirError, LogDirFailure
+
+NOW = 1_000
+CONFIG = LogConfig(segment_bytes=1024, index_interval_bytes=100, file_delete_delay_ms=60)
+TOPIC_ID = TopicId(uuid.UUID(int=77))
+
+
+class ManagerHarness:
+    """Starts log managers over the same dirs; `crash` drops one without a word to the disk."""
+
+    def __init__(self, root: Path, disk: Disk) -> None:
+        self.dirs = tuple(str(root / name) for name in ("a", "b", "c"))
+        self.disk = disk
+        self.running: list[LogManager] = []
+
+    def start(self, *, load: bool = True, cluster_id: str = "one") -> LogManager:
+        config = LogManagerConfig(log_dirs=self.dirs, cluster_id=cluster_id, node_id=1, open_segments_max=4)
+        manager = LogManager(config, self.disk, random.Random(5))
+        self.running.append(manager)
+        if load:
+            self.deletions = manager.load(lambda topic: CONFIG, now_ms=NOW)
+        return manager
+
+    def crash(self, manager: LogManager) -> None:
+        for log in manager.logs.values():
+            log.abandon()
+        manager._unlock()
+        self.running.remove(manager)
+
+
+@pytest.fixture
+def harness(tmp_path, faulty_disk):
+    harness = ManagerHarness(tmp_path, faulty_disk)
+    yield harness
+    for manager in list(harness.running):
+        harness.crash(manager)
+
+
+@pytest.fixture
+def manager(harness):
+    return harness.start()
+
+
+def create(manager: LogManager, partition: int, topic: str = "orders"):
+    return manager.get_or_create(TopicPartition(topic, partition), TOPIC_ID, CONFIG, now_ms=NOW)
+
+
+def fill(log, make_batch, count: int = 10) -> None:
+    for _ in range(count):
+        log.append_as_leader(make_batch(2), leader_epoch=1, now_ms=NOW)
+
+
+class TestPlacement:
+    def test_new_logs_go_where_fewest_are(self, manager, harness) -> None:
+        used = [create(manager, partition).log_dir.path for partition in range(6)]
+        assert [used.count(path) for path in harness.dirs] == [2, 2, 2]
+
+    def test_the_same_log_is_given_again(self, manager) -> None:
+        assert create(manager, 0) is create(manager, 0)
+        assert manager.get(TopicPartition("orders", 1)) is None
+
+    def test_another_topic_of_the_same_name_is_refused(self, manager) -> None:
+        create(manager, 0)
+        with pytest.raises(BrokerError) as caught:
+            manager.get_or_create(TopicPartition("orders", 0), TopicId(uuid.UUID(int=78)), CONFIG, now_ms=NOW)
+        assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+    def test_a_log_without_metadata_is_adopted(self, manager, harness) -> None:
+        """A crash came between making the directory and writing its partition.metadata."""
+        log = create(manager, 0)
+        Path(log.directory, "partition.metadata").unlink()
+        harness.crash(manager)
+        again = harness.start()
+        assert create(again, 0).topic_id == TOPIC_ID
+        assert Path(log.directory, "partition.metadata").exists()
+
+    @pytest.mark.parametrize(
+        ("name", "expected"),
+        [
+            ("orders-3", ("orders", 3)),
+            ("a-b.c_d-0", ("a-b.c_d", 0)),
+            ("orders", None),
+            ("orders-", None),
+            ("-3", None),
+            ("orders-3.abc-delete", None),
+            ("lost+found", None),
+        ],
+    )
+    def test_directory_names(self, name, expected) -> None:
+        assert parse_directory_name(name) == expected
+
+    def test_directories_of_others_are_left_alone(self, manager, harness) -> None:
+        other = Path(harness.dirs[0], "lost+found")
+        other.mkdir()
+        harness.crash(manager)
+        harness.start()
+        assert other.exists()
+
+
+class TestRestart:
+    def test_after_a_clean_stop(self, manager, harness, make_batch) -> None:
+        for partition in range(4):
+            fill(create(manager, partition), make_batch)
+        manager.get(TopicPartition("orders", 2)).advance_log_start(7, high_watermark=20)
+        manager.close(broker_epoch=33)
+        harness.running.clear()
+        again = harness.start()
+        assert again.clean_shutdown_epoch() == 33
+        assert sorted(again.logs) == [("orders", partition) for partition in range(4)]
+        for partition in range(4):
+            log = again.get(TopicPartition("orders", partition))
+            assert (log.log_end_offset, log.recovery_point, log.topic_id) == (20, 20, TOPIC_ID)
+            assert log.log_start_offset == (7 if partition == 2 else 0)
+            log.check_invariants()
+
+    def test_after_a_crash(self, manager, harness, make_batch) -> None:
+        log = create(manager, 0)
+        fill(log, make_batch, 20)
+        log.flush()
+        for job in manager.plan_checkpoints():
+            job.run()
+        fill(log, make_batch, 20)
+        path = Path(log.directory, f"{log.segment_base_offsets[-1]:020d}.log")
+        harness.crash(manager)
+        path.write_bytes(path.read_bytes()[:-1])
+        again = harness.start()
+        assert again.clean_shutdown_epoch() is None
+        log = again.get(TopicPartition("orders", 0))
+        assert (log.log_end_offset, log.recovery_point) == (78, 40)
+        log.check_invariants()
+
+    def test_the_marker_counts_for_one_start(self, manager, harness) -> None:
+        manager.close(broker_epoch=1)
+        harness.running.clear()
+        harness.crash(harness.start())
+        assert harness.start().clean_shutdown_epoch() is None
+
+    @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
+    def test_a_damaged_checkpoint_does_not_cost_the_dir(self, manager, harness, make_batch, name) -> None:
+        log = create(manager, 0)
+        fill(log, make_batch)
+        manager.close(broker_epoch=1)
+        harness.running.clear()
+        Path(log.log_dir.path, name).write_text("rubbish")
+        again = harness.start()
+        assert again.get(TopicPartition("orders", 0)).log_end_offset == 20
+        assert not again.offline_log_dirs()
+
+    def test_a_partition_in_two_dirs_stops_the_start(self, manager, harness) -> None:
+        log = create(manager, 0)
+        harness.crash(manager)
+        other = next(path for path in harness.dirs if path != log.log_dir.path)
+        Path(other, "orders-0").mkdir()
+        broken = harness.start(load=False)
+        with pytest.raises(LogDirError, match="orders-0 is in two log dirs"):
+            broken.load(lambda topic: CONFIG, now_ms=NOW)
+
+    def test_dirs_are_locked_while_in_use(self, manager, harness) -> None:
+        with pytest.raises(LogDirError, match="is in use"):
+            harness.start()
+        manager.close(broker_epoch=1)
+        harness.running.clear()
+        harness.start()
+
+    def test_a_dir_of_another_cluster_stops_the_start_and_frees_the_locks(self, manager, harness) -> None:
+        harness.crash(manager)
+        with pytest.raises(LogDirError, match="another cluster"):
+            harness.start(cluster_id="two")
+        harness.start()
+
+
+class TestDelete:
+    def test_the_directory_is_renamed_now_and_removed_when_due(self, manager, harness, make_batch) -> None:
+        log = create(manager, 0)
+        fill(log, make_batch)
+        deletion = manager.delete(TopicPartition("orders", 0), now_ms=NOW)
+        assert manager.get(TopicPartition("orders", 0)) is None
+        assert not Path(log.directory).exists()
+        (path,) = deletion.paths
+        assert Path(path).name.startswith("orders-0.")
+        assert path.endswith("-delete")
+        assert deletion.due_ms == NOW + 60
+        manager.remove_files(deletion)
+        assert not Path(path).exists()
+        manager.remove_files(deletion)
+
+    def test_the_same_name_can_be_created_again_at_once(self, manager, make_batch) -> None:
+        fill(create(manager, 0), make_batch)
+        manager.delete(TopicPartition("orders", 0), now_ms=NOW)
+        assert create(manager, 0).log_end_offset == 0
+
+    def test_a_crash_before_the_removal_leaves_it_for_the_next_start(self, manager, harness, make_batch) -> None:
+        fill(create(manager, 0), make_batch)
+        deletion = manager.delete(TopicPartition("orders", 0), now_ms=NOW)
+        harness.crash(manager)
+        again = harness.start()
+        assert not again.logs
+        assert [found.paths for found in harness.deletions] == [deletion.paths]
+
+    def test_a_long_name_fits_the_file_system(self, manager) -> None:
+        topic = "t" * 249
+        create(manager, 0, topic)
+        deletion = manager.delete(TopicPartition(topic, 0), now_ms=NOW)
+        assert len(Path(deletion.paths[0]).name) == 255
+
+    def test_a_flush_planned_before_does_no_harm(self, manager, make_batch) -> None:
+        log = create(manager, 0)
+        fill(log, make_batch)
+        job = log.plan_flush()
+        deletion = manager.delete(TopicPartition("orders", 0), now_ms=NOW)
+        manager.remove_files(deletion)
+        job.run()
+        manager.complete_flush(job)
+        assert not manager.offline_log_dirs()
+
+    def test_unknown(self, manager) -> None:
+        with pytest.raises(BrokerError) as caught:
+            manager.delete(TopicPartition("orders", 0), now_ms=NOW)
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class TestFailingDir:
+    @pytest.fixture
+    def logs(self, manager, make_batch):
+        logs = [create(manager, partition) for partition in range(6)]
+        for log in logs:
+            fill(log, make_batch)
+        return logs
+
+    @pytest.mark.parametrize("operation", ["writev", "pread", "fdatasync", "open", "replace"])
+    @pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
+    def test_it_goes_offline_and_the_others_serve_on(
+        self, manager, logs, harness, make_batch, faulty_disk, operation, number
+    ) -> None:
+        failing = harness.dirs[1]
+        faulty_disk.errors[operation] = number
+        faulty_disk.only_below = failing
+        failures: list[LogDirFailure] = []
+        for log in logs:
+            try:
+                log.append_as_leader(make_batch(2), leader_epoch=1, now_ms=NOW)
+                log.read(0, 100)
+                log.flush()
+                log.truncate_to(20, now_ms=NOW)
+            except LogDirFailure as error:
+                failures.append(error)
+        for job in manager.plan_checkpoints():
+            try:
+                job.run()
+            except LogDirFailure as error:
+                failures.append(error)
+        faulty_disk.errors.clear()
+        assert {(error.log_dir, error.code) for error in failures} == {(failing, ErrorCode.KAFKA_STORAGE_ERROR)}
+        assert list(manager.offline_log_dirs()) == [failing]
+        for log in logs:
+            if log.log_dir.path == failing:
+                with pytest.raises(LogDirFailure):
+                    log.read(0, 100)
+                with pytest.raises(LogDirFailure):
+                    log.append_as_leader(make_batch(1), leader_epoch=1, now_ms=NOW)
+            else:
+                assert log.read(0, 100).records
+                log.append_as_leader(make_batch(1), leader_epoch=1, now_ms=NOW)
+        assert {create(manager, partition).log_dir.path for partition in range(10, 16)} == {
+            harness.dirs[0],
+            harness.dirs[2],
+        }
+        for log in logs:
+            log.config = LogConfig(flush_ms=0)
+        jobs = manager.plan_flushes(now_ms=NOW)
+        assert {job.log_dir.path for job in jobs} == {harness.dirs[0], harness.dirs[2]}
+        for job in jobs:
+            job.discard()
+
+    def test_the_stop_after_leaves_no_marker_there(self, manager, logs, harness, make_batch, faulty_disk) -> None:
+        faulty_disk.errors["writev"] = errno.EIO
+        failing = logs[0].log_dir.path
+        with pytest.raises(LogDirFailure):
+            logs[0].append_as_leader(make_batch(1), leader_epoch=1, now_ms=NOW)
+        faulty_disk.errors.clear()
+        manager.close(broker_epoch=9)
+        harness.running.clear()
+        markers = {path: Path(path, ".kafka_cleanshutdown").exists() for path in harness.dirs}
+        assert markers == {path: path != failing for path in harness.dirs}
+        again = harness.start()
+        assert again.clean_shutdown_epoch() is None
+        assert {log.log_end_offset for log in again.logs.values()} == {20}
+
+    def test_a_dir_that_cannot_be_opened_does_not_stop_the_start(self, manager, logs, harness) -> None:
+        harness.crash(manager)
+        harness.dirs = (harness.dirs[0], "/proc/no-such-dir", harness.dirs[2])
+        again = harness.start()
+        assert list(again.offline_log_dirs()) == ["/proc/no-such-dir"]
+        assert len(again.logs) == 4
+        assert len(again.directory_ids()) == 2
+
+    def test_without_any_dir_there_is_no_start(self, harness) -> None:
+        harness.dirs = ("/proc/no-such-dir",)
+        with pytest.raises(LogDirError, match="no log dir can be used: /proc/no-such-dir"):
+            harness.start()
+
+    def test_a_log_that_cannot_be_read_at_the_start_costs_its_dir(self, manager, logs, harness, faulty_disk) -> None:
+        harness.crash(manager)
+        faulty_disk.errors["pread"] = errno.EIO
+        faulty_disk.only_below = logs[0].directory
+        again = harness.start()
+        assert list(again.offline_log_dirs()) == [logs[0].log_dir.path]
+        assert TopicPartition("orders", 0) not in again.logs
+        assert len(again.logs) >= 4
+
+
+class TestFullDisk:
+    def test_creation_is_refused_and_works_once_there_is_room(self, manager, faulty_disk) -> None:
+        faulty_disk.room = 5
+        with pytest.raises(DiskFull):
+            create(manager, 0)
+        assert manager.get(TopicPartition("orders", 0)) is None
+        faulty_disk.room = None
+        assert create(manager, 0).log_end_offset == 0
+        assert not manager.offline_log_dirs()
+
+    def test_a_restart_on_a_full_disk_serves_what_is_there(self, manager, harness, make_batch, faulty_disk) -> None:
+        log = create(manager, 0)
+        fill(log, make_batch, 20)
+        path = Path(log.directory)
+        harness.crash(manager)
+        for index in path.glob("*index"):
+            index.unlink()
+        faulty_disk.room = 0
+        again = harness.start()
+        assert not again.offline_log_dirs()
+        log = again.get(TopicPartition("orders", 0))
+        for offset in range(40):
+            assert log.read(offset, 1).records
+        with pytest.raises(DiskFull):
+            log.append_as_leader(make_batch(1), leader_epoch=1, now_ms=NOW)
+        faulty_disk.room = None
+        assert log.append_as_leader(make_batch(1), leader_epoch=1, now_ms=NOW).base_offset == 40
+        log.check_invariants()
+
+    def test_a_stop_on_a_full_disk_is_a_crash_for_the_next_start(
+        self, manager, harness, make_batch, faulty_disk
+    ) -> None:
+        fill(create(manager, 0), make_batch)
+        faulty_disk.room = 0
+        manager.close(broker_epoch=1)
+        harness.running.clear()
+        faulty_disk.room = None
+        again = harness.start()
+        assert again.clean_shutdown_epoch() is None
+        assert again.get(TopicPartition("orders", 0)).log_end_offset == 20
+
+
+class TestBackground:
+    def test_flushes_are_planned_for_logs_that_are_due(self, manager, make_batch) -> None:
+        rolled, small = create(manager, 0), create(manager, 1)
+        fill(rolled, make_batch, 20)
+        fill(small, make_batch, 1)
+        jobs = manager.plan_flushes(now_ms=NOW)
+        assert [job.topic_partition for job in jobs] == [("orders", 0)]
+        for job in jobs:
+            job.run()
+            manager.complete_flush(job)
+        assert (rolled.recovery_point, small.recovery_point) == (40, 0)
+
+    def test_retention_over_all_logs(self, manager, make_batch) -> None:
+        for partition in range(3):
+            fill(create(manager, partition), make_batch, 20)
+        deletions = manager.apply_retention(lambda tp: 40 if tp.partition else 0, now_ms=10**12)
+        assert len(deletions) == 2
+        for deletion in deletions:
+            manager.remove_files(deletion)
+            assert not any(Path(path).exists() for path in deletion.paths)
+        starts = [manager.get(TopicPartition("orders", p)).log_start_offset for p in range(3)]
+        assert starts == [0, 40, 40]
+
+    def test_a_truncation_below_the_recovery_point_is_checkpointed(self, manager, make_batch) -> None:
+        log = create(manager, 0)
+        fill(log, make_batch, 20)
+        log.flush()
+        older = manager.plan_checkpoints()
+        manager.truncate({TopicPartition("orders", 0): 10}, now_ms=NOW)
+        path = Path(log.log_dir.path, "recovery-point-offset-checkpoint")
+        assert path.read_text() == "0\n1\norders 0 10\n"
+        for job in older:
+            job.run()  # planned before the truncation, run after it: must not bring 40 back
+        assert path.read_text() == "0\n1\norders 0 10\n"
+
+    def test_describe_log_dirs(self, manager, harness, make_batch, faulty_disk) -> None:
+        log = create(manager, 0)
+        fill(log, make_batch)
+        rows = {row.path: row for row in manager.describe_log_dirs()}
+        row = rows[log.log_dir.path]
+        assert row.replica_bytes == {TopicPartition("orders", 0): log.size_bytes}
+        assert row.total_bytes >= row.usable_bytes > 0
+        assert row.error_code is ErrorCode.NONE
+        assert row.directory_id == manager.directory_ids()[log.log_dir.path]
+        faulty_disk.errors["writev"] = errno.EIO
+        with pytest.raises(LogDirFailure):
+            log.append_as_leader(make_batch(1), leader_epoch=1, now_ms=NOW)
+        rows = {row.path: row for row in manager.describe_log_dirs()}
+        assert rows[log.log_dir.path].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert rows[log.log_dir.path].usable_bytes == -1
