@@ -12,7 +12,6 @@ from functools import partial
 from itertools import repeat
 from typing import Final
 
-from klamm.records import header as headers_of_batches
 from klamm.records.compression import decompress
 from klamm.records.errors import InvalidRecordError
 from klamm.records.header import (
@@ -22,6 +21,7 @@ from klamm.records.header import (
     Buffer,
     read_whole,
     validate_batch,
+    verify_crc,
 )
 from klamm.records.parser import parse_records
 from klamm.records.record import RECORD_SIZE_BYTES_MIN, Columns, Headers, Record, RecordSpans
@@ -101,7 +101,7 @@ def _parse(
     assert max_decompressed_bytes <= _INT32_MAX, f"max_decompressed_bytes {max_decompressed_bytes} is not an int32"
     header = read_whole(buffer, position)
     if check_crc:
-        headers_of_batches.check_crc(buffer, position, header)
+        verify_crc(buffer, position, header)
     section = memoryview(buffer)[position + HEADER_SIZE_BYTES : position + header.size_bytes]
     data = decompress(header.compression, section, max_bytes=max_decompressed_bytes) if section else b""
     if not 0 <= header.record_count * RECORD_SIZE_BYTES_MIN <= len(data):

@@ -195,7 +195,7 @@ def iter_headers(buffer: Buffer, position: int = 0, end: int | None = None) -> I
         position += header.size_bytes
 
 
-def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
+def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
     """Raises ChecksumMismatchError; reads the batch once and copies nothing."""
     end = position + header.batch_length + LENGTH_OVERHEAD_BYTES
     actual = crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end])
@@ -227,7 +227,7 @@ def validate_batch(buffer: Buffer, position: int = 0, *, allow_gaps: bool = Fals
     it for batches out of a log, not for those out of a producer. Raises a CorruptBatchError.
     """
     header = read_whole(buffer, position)
-    check_crc(buffer, position, header)
+    verify_crc(buffer, position, header)
     check_counts(header, allow_gaps=allow_gaps)
     if header.attributes & COMPRESSION_MASK:
         _compression(header)

@@ -199,6 +199,7 @@ BROKEN_SECTIONS = {
     "63 headers in no bytes": GOOD[:-1] + b"\x7e",
     "two billion headers": b"\x1a\x00\x00\x00\x02k\x04vv\xfe\xff\xff\xff\x0f",
     "header name null": b"\x16\x00\x00\x00\x02k\x04vv\x02\x01\x01",
+    "header name null, its length taken for the value's": b"\x14\x00\x00\x00\x02k\x04vv\x02\x01",
     "header name -3": b"\x16\x00\x00\x00\x02k\x04vv\x02\x05\x01",
     "header name beyond the record": b"\x16\x00\x00\x00\x02k\x04vv\x02\x04\x01",
     "header value -2": b"\x16\x00\x00\x00\x02k\x04vv\x02\x00\x03",
@@ -232,6 +233,13 @@ def test_one_broken_record_after_many_good_ones_is_refused(
     good = encode_batch([(0, b"k", b"vv", ())] * good_before)[HEADER_SIZE_BYTES:]
     with pytest.raises(InvalidRecordError):
         parser(batch_of(good + section, good_before + 1))
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize("section", BROKEN_SECTIONS.values(), ids=BROKEN_SECTIONS)
+def test_many_records_broken_in_the_same_way_are_refused(parser: Callable[[bytes], object], section: bytes) -> None:
+    with pytest.raises(InvalidRecordError):
+        parser(batch_of(section * 40, 40))
 
 
 @pytest.mark.parametrize("deltas", [[1, 2, 3], [0, 2, 3], [0, 1, 1], [2, 1, 0], [0, -1, 2], [0, 1, 2**31 - 1]])
