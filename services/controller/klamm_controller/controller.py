@@ -59,7 +59,7 @@ class Controller:
     @property
     def is_active(self) -> bool:
         """Whether this node decides."""
-        return self._log.is_leader
+        return self._log.is_leader and not self._stopped
 
     @property
     def leader_id(self) -> int:
@@ -75,11 +75,14 @@ class Controller:
         """Takes part in the log."""
         self._log.start(self._on_committed)
 
-    async def stop(self) -> None:
-        """Makes durable what was appended, and lets go of those who wait for more. The queue is closed before."""
-        await self._log.stop()
+    def resign(self) -> None:
+        """Decides nothing more, and lets go of those who wait for more."""
         self._stopped = True
         self._advanced.set()
+
+    async def close(self) -> None:
+        """Makes durable what was appended, and releases its replies."""
+        await self._log.stop()
 
     async def submit(
         self, name: str, handle: Callable[[MetadataImage], Decision[ReplyT]], *, urgent: bool = False

@@ -143,8 +143,9 @@ class _Node:
         await self._controller.wait_beyond(0)
 
     async def stop(self) -> None:
+        self._controller.resign()
         self._queue.close()
         if self._queue_task is not None:
             await self._queue_task
-        await self._controller.stop()
+        await self._controller.close()
         self.recovered.data_dir.close()

@@ -1,0 +1,164 @@
+"""A cluster that exists only as an image: decisions are replayed at once, as if they committed."""
+
+from __future__ import annotations
+
+import random
+from typing import TypeVar
+
+import pytest
+
+from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from klamm.wire.v1.common_pb2 import Endpoint
+from klamm.wire.v1.controller_pb2 import (
+    BrokerHeartbeatRequest,
+    CoordinatorHeartbeatRequest,
+    CreatedTopic,
+    CreateTopicsRequest,
+    NewTopic,
+    RegisterBrokerRequest,
+    RegisterCoordinatorRequest,
+)
+from klamm.wire.v1.metadata_pb2 import ClusterRecord, MetadataRecord
+from klamm_controller.metadata.brokers import handle_broker_heartbeat, handle_register_broker
+from klamm_controller.metadata.coordinators import handle_coordinator_heartbeat, handle_register_coordinator
+from klamm_controller.metadata.decision import Decision
+from klamm_controller.metadata.policy import InternalTopicPolicy, TopicPolicy
+from klamm_controller.metadata.topics import handle_create_topics
+from klamm_server.metadata.image import MetadataImage, PartitionImage, TopicImage, replay
+
+T = TypeVar("T")
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+def policy(**changes: object) -> TopicPolicy:
+    values: dict[str, object] = {
+        "num_partitions": 1,
+        "default_replication_factor": 1,
+        "partitions_per_request_max": 100,
+        "delete_topic_enable": True,
+        "internal_topics": {
+            GROUP_METADATA_TOPIC: InternalTopicPolicy(partition_count=6, replication_factor=1),
+            TRANSACTION_STATE_TOPIC: InternalTopicPolicy(partition_count=4, replication_factor=1),
+        },
+    }
+    return TopicPolicy(**{**values, **changes})  # type: ignore[arg-type]
+
+
+class Cluster:
+    """The image, and short ways to change it through the real handlers."""
+
+    def __init__(self) -> None:
+        self.image = MetadataImage.empty()
+        self.rng = random.Random(0)
+        self.policy = policy()
+        self.replay([MetadataRecord(cluster=ClusterRecord(cluster_id=CLUSTER_ID))])
+
+    def replay(self, records: list[MetadataRecord] | tuple[MetadataRecord, ...]) -> None:
+        self.image = replay(self.image, records, self.image.end_index + len(records))
+
+    def apply(self, decision: Decision[T]) -> T:
+        self.replay(decision.records)
+        return decision.reply
+
+    def broker_request(self, broker_id: int, /, life: int = 0, **changes: object) -> RegisterBrokerRequest:
+        values: dict[str, object] = {
+            "broker_id": broker_id,
+            "incarnation_id": bytes([broker_id, life]).rjust(16, b"\0"),
+            "endpoint": Endpoint(host="localhost", port=9_000 + broker_id),
+            "log_dir_ids": [bytes([broker_id]).rjust(16, b"d")],
+        }
+        return RegisterBrokerRequest(**{**values, **changes})  # type: ignore[arg-type]
+
+    def register_broker(self, broker_id: int, life: int = 0, *, live: bool = False, **changes: object) -> int:
+        request = self.broker_request(broker_id, life, **changes)
+        reply = self.apply(handle_register_broker(request, self.image, session_live=live))
+        assert not reply.error_code, reply
+        return reply.epoch
+
+    def add_broker(self, broker_id: int, **changes: object) -> None:
+        """Registers and unfences it."""
+        self.register_broker(broker_id, **changes)
+        self.beat(broker_id)
+        assert not self.image.brokers[broker_id].fenced
+
+    def beat(self, broker_id: int, **changes: object) -> None:
+        self.apply(handle_broker_heartbeat(self.heartbeat(broker_id, **changes), self.image))
+
+    def heartbeat(self, broker_id: int, /, **changes: object) -> BrokerHeartbeatRequest:
+        values: dict[str, object] = {
+            "broker_id": broker_id,
+            "broker_epoch": self.image.brokers[broker_id].broker_epoch,
+            "metadata_end_index": self.image.end_index,
+        }
+        return BrokerHeartbeatRequest(**{**values, **changes})  # type: ignore[arg-type]
+
+    def coordinator_request(
+        self, coordinator_id: int, /, life: int = 0, **changes: object
+    ) -> RegisterCoordinatorRequest:
+        values: dict[str, object] = {
+            "coordinator_id": coordinator_id,
+            "incarnation_id": bytes([coordinator_id, life]).rjust(16, b"c"),
+            "endpoint": Endpoint(host="localhost", port=9_500 + coordinator_id),
+        }
+        return RegisterCoordinatorRequest(**{**values, **changes})  # type: ignore[arg-type]
+
+    def register_coordinator(self, coordinator_id: int, life: int = 0, *, live: bool = False) -> int:
+        request = self.coordinator_request(coordinator_id, life)
+        reply = self.apply(handle_register_coordinator(request, self.image, session_live=live))
+        assert not reply.error_code, reply
+        return reply.epoch
+
+    def add_coordinator(self, coordinator_id: int, life: int = 0) -> None:
+        """Registers and unfences it."""
+        self.register_coordinator(coordinator_id, life)
+        beat = self.coordinator_heartbeat(coordinator_id)
+        assert not self.apply(handle_coordinator_heartbeat(beat, self.image)).fenced
+
+    def coordinator_heartbeat(self, coordinator_id: int, /, **changes: object) -> CoordinatorHeartbeatRequest:
+        values: dict[str, object] = {
+            "coordinator_id": coordinator_id,
+            "coordinator_epoch": self.image.coordinators[coordinator_id].coordinator_epoch,
+            "metadata_end_index": self.image.end_index,
+        }
+        return CoordinatorHeartbeatRequest(**{**values, **changes})  # type: ignore[arg-type]
+
+    def create(self, *topics: NewTopic, validate_only: bool = False) -> list[CreatedTopic]:
+        request = CreateTopicsRequest(topics=topics, validate_only=validate_only)
+        return list(self.apply(handle_create_topics(request, self.image, self.policy, self.rng)).topics)
+
+    def create_one(self, name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> TopicImage:
+        dotted = {key.replace("_", "."): value for key, value in configs.items()}
+        topic = NewTopic(name=name, partition_count=partitions, replication_factor=replicas, configs=dotted)
+        (created,) = self.create(topic)
+        assert not created.error_code, created
+        return self.topic(name)
+
+    def topic(self, name: str) -> TopicImage:
+        return self.image.topics_by_name[name]
+
+    def partition(self, name: str, number: int = 0) -> PartitionImage:
+        return self.topic(name).partitions[number]
+
+    def shard_owners(self, topic: str) -> list[int]:
+        count = len(self.topic(topic).partitions)
+        return [self.image.shards[topic, shard].coordinator_id for shard in range(count)]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def one_broker(cluster: Cluster) -> Cluster:
+    """Broker 1 is active."""
+    cluster.add_broker(1)
+    return cluster
+
+
+@pytest.fixture
+def three_brokers(cluster: Cluster) -> Cluster:
+    """Brokers 1 to 3 are active."""
+    for broker_id in (1, 2, 3):
+        cluster.add_broker(broker_id)
+    return cluster

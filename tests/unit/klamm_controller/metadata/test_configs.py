@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import pytest
+
+from klamm.errors import ErrorCode
+from klamm.wire.v1.controller_pb2 import (
+    CONFIG_OPERATION_APPEND,
+    CONFIG_OPERATION_DELETE,
+    CONFIG_OPERATION_SET,
+    CONFIG_OPERATION_SUBTRACT,
+    CONFIG_SOURCE_DEFAULT,
+    CONFIG_SOURCE_DYNAMIC_BROKER,
+    CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER,
+    CONFIG_SOURCE_DYNAMIC_TOPIC,
+    CONFIG_SOURCE_STATIC_BROKER,
+    AlterConfigsResource,
+    ConfigChange,
+    ConfigResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC
+from klamm_controller.metadata.configs import handle_incremental_alter_configs
+from klamm_controller.metadata.describe_configs import describe_configs
+from klamm_server.config_defs import BROKER_CONFIGS, TOPIC_CONFIGS
+
+TOPIC_A = ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="a")
+BROKER_1 = ConfigResource(type=CONFIG_RESOURCE_TYPE_BROKER, name="1")
+ALL_BROKERS = ConfigResource(type=CONFIG_RESOURCE_TYPE_BROKER, name="")
+
+
+def set_(name, value):
+    return ConfigChange(name=name, operation=CONFIG_OPERATION_SET, value=value)
+
+
+def delete(name):
+    return ConfigChange(name=name, operation=CONFIG_OPERATION_DELETE)
+
+
+def append(name, value):
+    return ConfigChange(name=name, operation=CONFIG_OPERATION_APPEND, value=value)
+
+
+def subtract(name, value):
+    return ConfigChange(name=name, operation=CONFIG_OPERATION_SUBTRACT, value=value)
+
+
+def alter(cluster, *resources, validate_only=False):
+    request = IncrementalAlterConfigsRequest(
+        resources=[AlterConfigsResource(resource=resource, changes=changes) for resource, *changes in resources],
+        validate_only=validate_only,
+    )
+    return cluster.apply(handle_incremental_alter_configs(request, cluster.image)).results
+
+
+def describe(cluster, resource, *names, docs=False):
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource=resource, names=names)], include_documentation=docs
+    )
+    (result,) = describe_configs(request, cluster.image).results
+    return result
+
+
+@pytest.fixture
+def cluster_with_a(one_broker):
+    one_broker.create_one("a", retention_ms="1000")
+    return one_broker
+
+
+def test_set_delete_append_and_subtract(cluster_with_a):
+    (result,) = alter(
+        cluster_with_a,
+        (TOPIC_A, set_("segment.ms", "7"), delete("retention.ms"), append("cleanup.policy", "compact")),
+    )
+    assert (result.name, result.error_code) == ("a", 0)
+    assert cluster_with_a.image.topic_configs("a") == {"segment.ms": "7", "cleanup.policy": "delete,compact"}
+
+    alter(cluster_with_a, (TOPIC_A, subtract("cleanup.policy", "delete")))
+    assert cluster_with_a.image.topic_configs("a")["cleanup.policy"] == "compact"
+
+
+def test_a_change_that_changes_nothing_makes_no_record(cluster_with_a):
+    end_index = cluster_with_a.image.end_index
+    (result,) = alter(cluster_with_a, (TOPIC_A, set_("retention.ms", "1000"), delete("segment.ms")))
+    assert result.error_code == 0
+    assert cluster_with_a.image.end_index == end_index
+
+
+def test_validate_only_says_the_same_and_changes_nothing(cluster_with_a):
+    end_index = cluster_with_a.image.end_index
+    good = alter(cluster_with_a, (TOPIC_A, set_("retention.ms", "5")), validate_only=True)
+    bad = alter(cluster_with_a, (TOPIC_A, set_("retention.ms", "x")), validate_only=True)
+    assert (good[0].error_code, bad[0].error_code) == (0, ErrorCode.INVALID_CONFIG)
+    assert cluster_with_a.image.end_index == end_index
+
+
+REFUSED = [
+    (TOPIC_A, [set_("retention.mss", "5")], ErrorCode.INVALID_CONFIG, "retention.mss"),
+    (TOPIC_A, [delete("nope")], ErrorCode.INVALID_CONFIG, "nope"),
+    (TOPIC_A, [set_("retention.ms", "soon")], ErrorCode.INVALID_CONFIG, "'soon'"),
+    (TOPIC_A, [set_("cleanup.policy", "burn")], ErrorCode.INVALID_CONFIG, "cleanup.policy"),
+    (TOPIC_A, [append("cleanup.policy", "burn")], ErrorCode.INVALID_CONFIG, "burn"),
+    (TOPIC_A, [append("retention.ms", "5")], ErrorCode.INVALID_CONFIG, "not a LIST"),
+    (TOPIC_A, [subtract("retention.ms", "5")], ErrorCode.INVALID_CONFIG, "not a LIST"),
+    (TOPIC_A, [set_("min.compaction.lag.ms", "9"), set_("max.compaction.lag.ms", "8")], 40, "max.compaction.lag.ms=8"),
+    (TOPIC_A, [set_("segment.ms", "1"), delete("segment.ms")], ErrorCode.INVALID_REQUEST, "segment.ms"),
+    (TOPIC_A, [ConfigChange(name="segment.ms", operation=9)], ErrorCode.INVALID_REQUEST, "operation 9"),
+    (ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="b"), [], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "'b'"),
+    (ConfigResource(type=8, name="a"), [], ErrorCode.INVALID_REQUEST, "type 8"),
+    (ConfigResource(type=CONFIG_RESOURCE_TYPE_BROKER, name="9"), [], ErrorCode.BROKER_ID_NOT_REGISTERED, "broker 9"),
+    (ConfigResource(type=CONFIG_RESOURCE_TYPE_BROKER, name="01"), [], ErrorCode.INVALID_REQUEST, "'01'"),
+    (ConfigResource(type=CONFIG_RESOURCE_TYPE_BROKER, name="one"), [], ErrorCode.INVALID_REQUEST, "'one'"),
+    (BROKER_1, [set_("node.id", "7")], ErrorCode.INVALID_CONFIG, "read-only"),
+    (ALL_BROKERS, [set_("retention.ms", "7")], ErrorCode.INVALID_CONFIG, "retention.ms"),
+]
+
+
+@pytest.mark.parametrize(("resource", "changes", "code", "said"), REFUSED, ids=[str(i) for i in range(len(REFUSED))])
+def test_a_bad_change_is_refused_by_name_with_all_changes_of_its_resource(
+    cluster_with_a, resource, changes, code, said
+):
+    cluster_with_a.create_one("c")
+    topic_c = ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="c")
+    refused, done = alter(
+        cluster_with_a,
+        (resource, set_("preallocate", "true"), *changes) if resource == TOPIC_A else (resource, *changes),
+        (topic_c, set_("segment.ms", "3")),
+    )
+    assert (refused.error_code, refused.name) == (code, resource.name)
+    assert said in refused.error_message
+    assert done.error_code == 0
+    assert cluster_with_a.image.topic_configs("a") == {"retention.ms": "1000"}
+    assert cluster_with_a.image.topic_configs("c") == {"segment.ms": "3"}
+    assert not cluster_with_a.image.broker_configs(1)
+    assert not cluster_with_a.image.broker_configs(None)
+
+
+def test_a_resource_named_twice_is_changed_neither_time(cluster_with_a):
+    results = alter(cluster_with_a, (TOPIC_A, set_("segment.ms", "1")), (TOPIC_A, set_("segment.ms", "2")))
+    assert [r.error_code for r in results] == [ErrorCode.INVALID_REQUEST] * 2
+    assert cluster_with_a.image.topic_configs("a") == {"retention.ms": "1000"}
+
+
+def test_the_outcome_is_checked_with_what_is_set_already(cluster_with_a):
+    alter(cluster_with_a, (TOPIC_A, set_("max.compaction.lag.ms", "8")))
+    (refused,) = alter(cluster_with_a, (TOPIC_A, set_("min.compaction.lag.ms", "9")))
+    assert refused.error_code == ErrorCode.INVALID_CONFIG
+
+
+def test_where_a_topics_values_come_from(cluster):
+    cluster.add_broker(
+        1, static_configs={"log.segment.bytes": "2097152", "log.roll.hours": "2", "log.index.interval.bytes": "9"}
+    )
+    cluster.create_one("a", retention_ms="1000")
+    alter(cluster, (ALL_BROKERS, set_("log.index.interval.bytes", "11")))
+
+    found = {c.name: (c.value, c.source) for c in describe(cluster, TOPIC_A).configs}
+
+    assert found["retention.ms"] == ("1000", CONFIG_SOURCE_DYNAMIC_TOPIC)
+    assert found["index.interval.bytes"] == ("11", CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER)
+    assert found["segment.bytes"] == ("2097152", CONFIG_SOURCE_STATIC_BROKER)
+    assert found["segment.ms"] == ("7200000", CONFIG_SOURCE_STATIC_BROKER)
+    assert found["preallocate"] == ("false", CONFIG_SOURCE_DEFAULT)
+    assert sorted(found) == list(found)
+    assert set(found) == set(TOPIC_CONFIGS)
+
+
+def test_where_a_brokers_values_come_from(cluster):
+    cluster.add_broker(1, static_configs={"log.segment.bytes": "2097152"})
+    cluster.add_broker(2)
+    alter(
+        cluster,
+        (BROKER_1, set_("log.preallocate", "true")),
+        (ALL_BROKERS, set_("log.preallocate", "false"), set_("log.retention.bytes", "5")),
+    )
+    found = {c.name: (c.value, c.source) for c in describe(cluster, BROKER_1).configs}
+    assert found["log.preallocate"] == ("true", CONFIG_SOURCE_DYNAMIC_BROKER)
+    assert found["log.retention.bytes"] == ("5", CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER)
+    assert found["log.segment.bytes"] == ("2097152", CONFIG_SOURCE_STATIC_BROKER)
+    assert found["num.partitions"] == ("1", CONFIG_SOURCE_DEFAULT)
+    assert set(found) == set(BROKER_CONFIGS)
+
+    broker_2 = ConfigResource(type=CONFIG_RESOURCE_TYPE_BROKER, name="2")
+    (other,) = describe(cluster, broker_2, "log.preallocate").configs
+    assert (other.value, other.source) == ("false", CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER)
+
+
+def test_the_default_of_all_brokers_shows_what_is_set_there(cluster_with_a):
+    alter(cluster_with_a, (ALL_BROKERS, set_("log.retention.bytes", "5")))
+    assert [(c.name, c.value) for c in describe(cluster_with_a, ALL_BROKERS).configs] == [("log.retention.bytes", "5")]
+
+
+def test_a_described_config_tells_all_about_itself(cluster_with_a):
+    (config,) = describe(cluster_with_a, TOPIC_A, "retention.ms", "nope", docs=True).configs
+    assert (config.name, config.value, config.type) == ("retention.ms", "1000", "LONG")
+    assert config.default_value == "604800000"
+    assert not config.read_only
+    assert config.documentation
+    (bare,) = describe(cluster_with_a, TOPIC_A, "retention.ms").configs
+    assert not bare.documentation
+    (read_only,) = describe(cluster_with_a, BROKER_1, "node.id").configs
+    assert read_only.read_only
+
+
+def test_describing_what_does_not_exist(cluster_with_a):
+    unknown = ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="nope")
+    assert describe(cluster_with_a, unknown).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker = ConfigResource(type=CONFIG_RESOURCE_TYPE_BROKER, name="77")
+    assert describe(cluster_with_a, broker).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED

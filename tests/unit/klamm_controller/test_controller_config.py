@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from klamm.errors import ConfigError
+from klamm_controller.config import ControllerConfig, parse_voter
+from klamm_server.config import load
+
+
+def config(**properties: str) -> ControllerConfig:
+    return load(ControllerConfig, {"node.id": "1", **{k.replace("_", "."): v for k, v in properties.items()}})
+
+
+def test_defaults():
+    made = config()
+    assert (made.broker_session_timeout_ms, made.broker_heartbeat_interval_ms) == (9_000, 2_000)
+    assert made.listener.port == 9_093
+    policy = made.topic_policy()
+    assert (policy.num_partitions, policy.default_replication_factor) == (1, 1)
+    assert policy.internal_topics["__consumer_offsets"].partition_count == 50
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({"controller.quorum.voters": "1@a:1,2@b:2,3@c:3"}, "names 3 controllers; a quorum of one"),
+        ({"controller.quorum.voters": "2@a:1"}, "names controller 2, but node.id is 1"),
+        ({"controller.quorum.voters": "a:1"}, "expected id@host:port"),
+        ({"controller.quorum.voters": "1@a"}, "expected host:port"),
+        ({"broker.session.timeout.ms": "3000"}, "at least twice"),
+        ({"metadata.log.dri": "x"}, "did you mean metadata.log.dir"),
+        ({"num.partitions": "0"}, "num.partitions"),
+        ({"controller.queue.max.events": "0"}, "controller.queue.max.events"),
+    ],
+)
+def test_configurations_that_are_refused(properties, said):
+    with pytest.raises(ConfigError, match=said):
+        load(ControllerConfig, {"node.id": "1", **properties})
+
+
+def test_a_quorum_of_this_controller_alone():
+    voter = parse_voter("1@localhost:9093")
+    assert (voter.node_id, voter.endpoint.host, voter.endpoint.port) == (1, "localhost", 9_093)
+    assert load(ControllerConfig, {"node.id": "1", "controller.quorum.voters": "1@localhost:9093"}).node_id == 1

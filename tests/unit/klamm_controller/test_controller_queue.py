@@ -1,0 +1,255 @@
+"""The controller over a log that commits when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.wire.v1.controller_pb2 import CreateTopicsRequest, NewTopic
+from klamm.wire.v1.metadata_pb2 import MetadataBatch
+from klamm_controller.committed_tail import CommittedTail
+from klamm_controller.controller import Controller
+from klamm_controller.metadata.decision import Decision
+from klamm_controller.metadata.topics import handle_create_topics
+from klamm_server.clock import SystemClock
+from klamm_server.event_queue import EventQueue
+
+
+class ManualLog:
+    """A MetadataLog whose entries commit by `commit`."""
+
+    def __init__(self, end_index: int) -> None:
+        self.is_leader = False
+        self.leader_id = 1
+        self.term = 1
+        self.snapshot_due = False
+        self.snapshots = []
+        self.pending = []
+        self._end_index = end_index
+
+    def start(self, on_committed):
+        self.is_leader = True
+        self._on_committed = on_committed
+
+    def append(self, records):
+        entry = MetadataBatch(
+            term=1, base_index=self._end_index, end_index=self._end_index + len(records), records=records
+        )
+        self._end_index = entry.end_index
+        self.pending.append(entry)
+        return entry
+
+    def commit(self, count=None):
+        count = len(self.pending) if count is None else count
+        entries, self.pending = self.pending[:count], self.pending[count:]
+        self._on_committed(entries)
+
+    def save_snapshot(self, image):
+        self.snapshots.append(image)
+
+    async def stop(self):
+        self.is_leader = False
+
+
+class Fixture:
+    def __init__(self, cluster) -> None:
+        self.cluster = cluster
+        self.queue = EventQueue("controller", capacity=10, clock=SystemClock())
+        self.log = ManualLog(cluster.image.end_index)
+        tail = CommittedTail(100_000, cluster.image.end_index)
+        self.controller = Controller(log=self.log, queue=self.queue, image=cluster.image, tail=tail)
+
+    def create(self, name, **kwargs):
+        request = CreateTopicsRequest(topics=[NewTopic(name=name, partition_count=1, replication_factor=1)])
+        return asyncio.ensure_future(
+            self.controller.submit(
+                f"create {name}",
+                lambda image: handle_create_topics(request, image, self.cluster.policy, random.Random(1)),
+                **kwargs,
+            )
+        )
+
+    async def turn(self):
+        """Lets callers submit, the queue handle, and callers see what came of it."""
+        await settle()
+        self.queue.turn()
+        await settle()
+        self.controller.check_invariants()
+
+
+async def settle():
+    for _ in range(6):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def run(one_broker):
+    def runner(body):
+        async def main():
+            fixture = Fixture(one_broker)
+            fixture.controller.start()
+            await body(fixture)
+
+        asyncio.run(main())
+
+    return runner
+
+
+def codes(future):
+    return [topic.error_code for topic in future.result().topics]
+
+
+def test_a_reply_waits_for_its_commit(run):
+    async def body(f):
+        create = f.create("a")
+        await f.turn()
+        assert not create.done()
+        assert f.controller.committed.topic("a") is None
+        assert f.controller.appended.topic("a") is not None
+        f.log.commit()
+        await settle()
+        assert codes(create) == [0]
+        assert f.controller.committed is f.controller.appended
+
+    run(body)
+
+
+def test_a_refusal_waits_for_what_it_saw(run):
+    """If the first creation were lost, "exists already" would be a lie."""
+
+    async def body(f):
+        first = f.create("a")
+        await f.turn()
+        second = f.create("a")
+        await f.turn()
+        assert not second.done()
+        f.log.commit()
+        await settle()
+        assert codes(first) == [0]
+        assert codes(second) == [ErrorCode.TOPIC_ALREADY_EXISTS]
+
+    run(body)
+
+
+def test_commits_in_parts_release_what_they_cover(run):
+    async def body(f):
+        creates = [f.create(name) for name in "abc"]
+        await f.turn()
+        f.log.commit(2)
+        await settle()
+        assert [create.done() for create in creates] == [True, True, False]
+        assert f.controller.committed.topic("b") is not None
+        assert f.controller.committed.topic("c") is None
+        f.controller.check_invariants()
+        f.log.commit()
+        await settle()
+        assert creates[2].done()
+
+    run(body)
+
+
+def test_a_caller_that_left_before_its_turn_changes_nothing(run):
+    async def body(f):
+        create = f.create("a")
+        await settle()
+        create.cancel()
+        await f.turn()
+        assert f.log.pending == []
+
+    run(body)
+
+
+def test_a_caller_that_left_after_its_turn_harms_nobody(run):
+    async def body(f):
+        gone, stays = f.create("a"), f.create("b")
+        await f.turn()
+        gone.cancel()
+        await settle()
+        f.log.commit()
+        await settle()
+        assert codes(stays) == [0]
+        assert f.controller.committed.topic("a") is not None
+
+    run(body)
+
+
+def test_urgent_work_goes_first(run):
+    async def body(f):
+        order = []
+
+        def handle(name):
+            return lambda image: order.append(name) or Decision(reply=name)
+
+        slow = asyncio.ensure_future(f.controller.submit("admin", handle("admin")))
+        beat = asyncio.ensure_future(f.controller.submit("heartbeat", handle("heartbeat"), urgent=True))
+        await f.turn()
+        assert order == ["heartbeat", "admin"]
+        assert (await slow, await beat) == ("admin", "heartbeat")
+
+    run(body)
+
+
+def test_only_the_active_controller_decides(one_broker):
+    async def body():
+        f = Fixture(one_broker)
+        with pytest.raises(EXCEPTIONS[ErrorCode.NOT_CONTROLLER]):
+            await f.create("a")
+        f.controller.start()
+        f.controller.resign()
+        with pytest.raises(EXCEPTIONS[ErrorCode.NOT_CONTROLLER]):
+            await f.create("a")
+
+    asyncio.run(body())
+
+
+def test_a_due_snapshot_is_of_what_has_committed(run):
+    async def body(f):
+        f.create("a")
+        f.create("b")
+        await f.turn()
+        f.log.snapshot_due = True
+        f.log.commit(1)
+        (image,) = f.log.snapshots
+        assert image is f.controller.committed
+        assert image.topic("a") is not None
+        assert image.topic("b") is None
+        f.log.commit()
+
+    run(body)
+
+
+def test_waiting_for_progress_ends_with_it_or_with_the_controller(run):
+    async def body(f):
+        index = f.controller.committed.end_index
+        waiting = asyncio.ensure_future(f.controller.wait_beyond(index))
+        f.create("a")
+        await f.turn()
+        assert not waiting.done()
+        f.log.commit()
+        assert await waiting
+
+        more = asyncio.ensure_future(f.controller.wait_beyond(f.controller.committed.end_index))
+        await settle()
+        f.controller.resign()
+        assert not await more
+
+    run(body)
+
+
+def test_watchers_entries_are_the_committed_ones(run):
+    async def body(f):
+        start = f.controller.committed.end_index
+        for name in "abc":
+            f.create(name)
+        await f.turn()
+        f.log.commit(2)
+        entries = f.controller.entries_after(start)
+        assert [entry.base_index for entry in entries] == [start, start + 2]
+        f.log.commit()
+        assert f.controller.entries_after(start + 4)[0].base_index == start + 4
+        assert f.controller.entries_after(start + 1) is None
+
+    run(body)
