@@ -30,6 +30,7 @@ from klamm_broker.log_maintenance import LogMaintenance, MaintenanceIntervals
 from klamm_broker.metadata_publisher import MetadataPublisher
 from klamm_broker.metrics import watch_gauges
 from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.replica.record_reader import RecordReader
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.rpc.delete_records import DeleteRecordsRpc
 from klamm_broker.rpc.fetch import FetchRpc
@@ -53,6 +54,8 @@ log = logging.getLogger(__name__)
 WORST_FLUSH_CHECK_MS = 1_000
 """Closed segments are flushed at least this often, whatever `log.flush.scheduler.interval.ms` says: what lies
 behind the recovery point need not be scanned after a crash."""
+COLD_READ_THREADS = 4
+"""Fetches of old records that wait for the disk at once; the next ones queue."""
 
 
 class BrokerServer:
@@ -79,6 +82,7 @@ class BrokerServer:
         self._replicas = ReplicaManager(
             broker_id=config.node_id, clock=self._clock, fetches=self._fetches, produces=self._produces
         )
+        self._records = RecordReader(self._disk, thread_count=COLD_READ_THREADS)
         self._memory = RequestMemory(config.queued_max_request_bytes)
         self._topic_creator = TopicCreator(config.controllers, timeout_ms=config.broker_session_timeout_ms)
         self._servicer = self._make_servicer()
@@ -122,6 +126,7 @@ class BrokerServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._fetches.close()
         self._produces.close()
+        self._records.close()
         if self._logs is not None:
             self._maintenance.close()
             epoch = -1 if self._registration is None else self._registration.epoch
@@ -133,7 +138,7 @@ class BrokerServer:
         replicas, config = self._replicas, self._config
         return BrokerServicer(
             produce=ProduceRpc(replicas, self._memory),
-            fetch=FetchRpc(replicas, self._memory, fetch_max_bytes=config.fetch_max_bytes),
+            fetch=FetchRpc(replicas, self._records, self._memory, fetch_max_bytes=config.fetch_max_bytes),
             list_offsets=ListOffsetsRpc(replicas),
             delete_records=DeleteRecordsRpc(replicas),
             log_dirs=LogDirsRpc(lambda: self._opened_logs),

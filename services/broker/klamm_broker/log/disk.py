@@ -27,6 +27,7 @@ class Disk:
 
     writev = staticmethod(os.writev)
     pread = staticmethod(os.pread)
+    preadv = staticmethod(os.preadv)
     pwrite = staticmethod(os.pwrite)
     ftruncate = staticmethod(os.ftruncate)
     fdatasync = staticmethod(os.fdatasync)

@@ -1,21 +1,20 @@
 """Reads several partitions into one fetch answer.
 
-A read has two steps. `FetchReader.locate` decides, without touching record bytes, what each partition gives:
-leadership, range, high watermark, and which slice of which file fits the bounds (KIP-74: at least one batch, if
-there is one at all). `read_records` then brings the slices, and only if some of it is not in the page cache
-does a thread do that, so that a reader of old data does not stall everybody else.
+`FetchReader.locate` decides, without touching record bytes, what each partition gives: leadership, range, high
+watermark, and which slice of which file fits the bounds (KIP-74: at least one batch, if there is one at all).
+The bytes are brought by `RecordReader`, in the same turn of the event loop: after it the slices may be stale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.wire.v1.broker_pb2 import FetchedPartition, FetchPartition
-from klamm_broker.log.partition_log import LocatedRecords
 from klamm_broker.replica.delayed_fetch import AwaitedPartition
+from klamm_broker.replica.record_reader import LocatedSlice
 from klamm_broker.replica.replica_manager import ReplicaManager
 
 
@@ -43,7 +42,7 @@ class LocatedFetch:
     """What a fetch finds: one answer per cursor, and where its records are."""
 
     answers: list[FetchedPartition]
-    located: list[LocatedRecords]
+    slices: list[LocatedSlice]
     """Of the answers with records, in their order."""
     awaited: list[AwaitedPartition]
     """Of the partitions without error, as they were before this read."""
@@ -59,7 +58,7 @@ class FetchReader:
 
     def locate(self, cursors: Iterable[FetchCursor], max_bytes: int, *, read_committed: bool) -> LocatedFetch:
         """What there is for each of `cursors`, at most `max_bytes` unless the first batch is larger."""
-        fetch = LocatedFetch(answers=[], located=[], awaited=[], size_bytes=0, errors=[])
+        fetch = LocatedFetch(answers=[], slices=[], awaited=[], size_bytes=0, errors=[])
         for cursor in cursors:
             try:
                 self._locate_one(fetch, cursor, max_bytes - fetch.size_bytes, read_committed)
@@ -90,7 +89,7 @@ class FetchReader:
             )
         )
         if located is not None and size_bytes:
-            fetch.located.append(located)
+            fetch.slices.append(LocatedSlice(partition.log.log_dir, located))
             fetch.size_bytes += size_bytes
 
     def _failed(self, cursor: FetchCursor, error: BrokerError) -> FetchedPartition:
@@ -114,8 +113,3 @@ class FetchReader:
         """Tells a reader that is out of range where it could go on; -1 when there is no log."""
         partition = self._replicas.get(topic_partition)
         return -1 if partition is None else partition.log.log_start_offset
-
-
-async def read_records(located: Sequence[LocatedRecords]) -> list[bytes]:
-    """The bytes of every slice."""
-    return [where.segment.read(where.part) for where in located]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from klamm.errors import EXCEPTIONS, ErrorCode
@@ -19,8 +20,10 @@ from klamm.records.header import LENGTH_OVERHEAD_BYTES, read_header
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1.broker_pb2 import FetchHeader, FetchRequest
 from klamm_broker import metrics
+from klamm_broker.log.storage_failure import LogDirFailure
 from klamm_broker.replica.delayed_fetch import DelayedFetch
-from klamm_broker.replica.fetch_reader import FetchCursor, FetchReader, LocatedFetch, read_records
+from klamm_broker.replica.fetch_reader import FetchCursor, FetchReader, LocatedFetch
+from klamm_broker.replica.record_reader import Buffer, RecordReader
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.rpc.isolation import reads_committed
 from klamm_broker.rpc.request_memory import RequestMemory
@@ -37,55 +40,59 @@ _LENGTH_POSITION = 8
 _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
 
+@dataclass(slots=True, kw_only=True)
+class _Query:
+    """What one caller reads; a stream's cursors move on."""
+
+    cursors: list[FetchCursor]
+    max_bytes: int
+    read_committed: bool
+
+
 class FetchRpc:
     """Handles Fetch and FetchStream."""
 
-    def __init__(self, replicas: ReplicaManager, memory: RequestMemory, *, fetch_max_bytes: int) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, records: RecordReader, memory: RequestMemory, *, fetch_max_bytes: int
+    ) -> None:
         self._replicas = replicas
+        self._records = records
         self._reader = FetchReader(replicas)
         self._memory = memory
         self._fetch_max_bytes = fetch_max_bytes
 
     async def fetch(self, request: FetchRequest, context: Any) -> bytes:
-        read_committed = _check(request)
-        cursors = [FetchCursor.of(partition) for partition in request.partitions]
-        found = self._locate(cursors, request.max_bytes, read_committed)
+        query = _query(request, request.max_bytes)
         min_bytes = min(request.min_bytes, request.max_bytes)
         wait_ms = 0 if self._replicas.fetches.is_full else request.max_wait_ms
+        found = self._locate(query)
         if wait_ms > 0 and found.answers and not found.errors and found.size_bytes < min_bytes:
             await self._wait(found, min_bytes - found.size_bytes, wait_ms)
-            found = self._locate(cursors, request.max_bytes, read_committed)
+            found = self._locate(query)
+        found, records = await self._read(query, found)
         self._memory.take_anyway(found.size_bytes)
         context.add_done_callback(lambda _: self._memory.give_back(found.size_bytes))
-        return encode_framed(FetchHeader(partitions=found.answers), await self._read(found))
+        return encode_framed(FetchHeader(partitions=found.answers), records)
 
     async def fetch_stream(self, request: FetchRequest, context: Any) -> AsyncIterator[bytes]:
-        read_committed = _check(request)
-        cursors = [FetchCursor.of(partition) for partition in request.partitions]
-        max_bytes = min(request.max_bytes, STREAM_MESSAGE_BYTES_MAX)
-        while cursors:
-            found = await self._next(cursors, max_bytes, request, read_committed)
+        query = _query(request, min(request.max_bytes, STREAM_MESSAGE_BYTES_MAX))
+        while query.cursors:
+            found, records = await self._read(query, await self._next(query, request))
+            answers = [one for one in found.answers if one.records_bytes or one.error_code]
+            message = encode_framed(FetchHeader(partitions=answers), records)
+            query.cursors = _advanced(query.cursors, found, records)
             self._memory.take_anyway(found.size_bytes)
             try:
-                records = await self._read(found)
-                answers = [one for one in found.answers if one.records_bytes or one.error_code]
-                yield encode_framed(FetchHeader(partitions=answers), records)
+                yield message
             finally:
                 self._memory.give_back(found.size_bytes)
-            cursors = _advanced(cursors, found, records)
 
-    async def _next(
-        self,
-        cursors: Sequence[FetchCursor],
-        max_bytes: int,
-        request: FetchRequest,
-        read_committed: bool,
-    ) -> LocatedFetch:
-        """What a stream sends next. Waits for the first byte as long as it takes, then like a fetch for the rest."""
+    async def _next(self, query: _Query, request: FetchRequest) -> LocatedFetch:
+        """What a stream sends next. Waits for the first byte as long as it takes, then like a fetch for more."""
         may_wait_for_more = request.max_wait_ms > 0
         while True:
-            found = self._locate(cursors, max_bytes, read_committed)
-            missing_bytes = min(request.min_bytes, max_bytes) - found.size_bytes
+            found = self._locate(query)
+            missing_bytes = min(request.min_bytes, query.max_bytes) - found.size_bytes
             if found.errors or (found.size_bytes and (missing_bytes <= 0 or not may_wait_for_more)):
                 return found
             if self._replicas.fetches.is_full:
@@ -96,30 +103,42 @@ class FetchRpc:
             else:
                 await self._wait(found, 1, STREAM_WAIT_MS)
 
-    def _locate(self, cursors: Sequence[FetchCursor], max_bytes: int, read_committed: bool) -> LocatedFetch:
-        bounded = min(max_bytes, self._fetch_max_bytes, self._memory.free_bytes)
-        return self._reader.locate(cursors, bounded, read_committed=read_committed)
+    def _locate(self, query: _Query) -> LocatedFetch:
+        max_bytes = min(query.max_bytes, self._fetch_max_bytes, self._memory.free_bytes)
+        return self._reader.locate(query.cursors, max_bytes, read_committed=query.read_committed)
 
     async def _wait(self, found: LocatedFetch, missing_bytes: int, wait_ms: int) -> None:
         awaited = found.awaited
         keys = [one.partition.topic_partition for one in awaited]
         await self._replicas.fetches.wait(lambda on_done: DelayedFetch(awaited, missing_bytes, on_done), keys, wait_ms)
 
-    async def _read(self, found: LocatedFetch) -> list[bytes]:
+    async def _read(self, query: _Query, found: LocatedFetch) -> tuple[LocatedFetch, Sequence[Buffer]]:
+        """The records of what was found just now, or of what is found when a log dir turns out to have failed."""
+        while True:
+            try:
+                records = await self._records.read(found.slices)
+                break
+            except LogDirFailure:
+                # Its partitions are offline from now on, so this ends; those of other dirs are served.
+                found = self._locate(query)
+        metrics.BYTES_OUT.inc(found.size_bytes)
         for error in found.errors:
             metrics.on_error("fetch", error.code)
-        metrics.BYTES_OUT.inc(found.size_bytes)
-        return await read_records(found.located)
+        return found, records
 
 
-def _check(request: FetchRequest) -> bool:
-    """Whether to read committed records only. Raises InvalidRequestError."""
+def _query(request: FetchRequest, max_bytes: int) -> _Query:
+    """Raises InvalidRequestError."""
     if request.replica_id != _CONSUMER:
         raise _InvalidRequestError(f"replica id {request.replica_id}; only consumers (-1) are served here")
-    return reads_committed(request.isolation_level)
+    return _Query(
+        cursors=[FetchCursor.of(partition) for partition in request.partitions],
+        max_bytes=max_bytes,
+        read_committed=reads_committed(request.isolation_level),
+    )
 
 
-def _advanced(cursors: Sequence[FetchCursor], found: LocatedFetch, records: Sequence[bytes]) -> list[FetchCursor]:
+def _advanced(cursors: Sequence[FetchCursor], found: LocatedFetch, records: Sequence[Buffer]) -> list[FetchCursor]:
     """The cursors to read on from: those that failed are gone, those that were served come last.
 
     Else the first partitions, always full, would keep the others from ever being read."""
@@ -136,7 +155,7 @@ def _advanced(cursors: Sequence[FetchCursor], found: LocatedFetch, records: Sequ
     return waiting + served
 
 
-def next_offset(records: bytes) -> int:
+def next_offset(records: Buffer) -> int:
     """One past the last offset of some whole batches; looks at their lengths only."""
     position = last = 0
     while position < len(records):
