@@ -247,8 +247,8 @@ class ConsumerCore:
                 await self.client.refresh_metadata(missing)
             except KlammError as error:
                 logger.info("topics %s: %s", ", ".join(sorted(missing)), error)
-            await asyncio.sleep(self.client.backoff.delay_ms(attempt, self.client.rng) / 1000)
             attempt += 1
+            await asyncio.sleep(self.client.backoff.delay_ms(attempt, self.client.rng) / 1000)
         self._missing_topics = None
 
     # --- commits

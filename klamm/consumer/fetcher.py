@@ -175,8 +175,8 @@ class Fetcher:
 
     def _land_failed(self, node_id: int) -> None:
         self.metrics.failures += 1
-        failures = self._failures_in_a_row.get(node_id, 0)
-        self._failures_in_a_row[node_id] = failures + 1
+        failures = self._failures_in_a_row.get(node_id, 0) + 1
+        self._failures_in_a_row[node_id] = failures
         delay_ms = self._client.backoff.delay_ms(failures, self._client.rng)
         self._rest.brokers[node_id] = self._loop.time() + delay_ms / 1000
         flight = self._flights.pop(node_id)
@@ -274,7 +274,7 @@ class Fetcher:
     def _rest_partitions(
         self, partitions: list[TopicPartition], *, refresh: bool, topics: set[str] | None = None
     ) -> None:
-        until_s = self._loop.time() + self._client.backoff.delay_ms(0, self._client.rng) / 1000
+        until_s = self._loop.time() + self._client.backoff.delay_ms(1, self._client.rng) / 1000
         for tp in partitions:
             self._rest.partitions[tp] = until_s
         if refresh:

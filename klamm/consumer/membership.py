@@ -371,9 +371,8 @@ class Membership:
         return []
 
     def _delay_ms(self) -> int:
-        delay_ms = round(self._config.backoff.delay_ms(self._failures, self._rng))
         self._failures += 1
-        return delay_ms
+        return round(self._config.backoff.delay_ms(self._failures, self._rng))
 
     def _leave_effects(self, reason: str, *, static: bool) -> Effects:
         if not self.identity.member_id or self.state is MemberState.FENCED:

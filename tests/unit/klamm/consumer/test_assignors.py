@@ -81,9 +81,7 @@ def test_equal_subscriptions_are_balanced_within_one(name, counts, count):
 def test_range_is_contiguous_and_balanced_by_topic(counts, count):
     assignments = RangeAssignor().assign(counts, [member(f"m{n}") for n in range(count)])
     for topic in counts:
-        shares = [
-            [tp.partition for tp in assigned if tp.topic == topic] for assigned in assignments.values()
-        ]
+        shares = [[tp.partition for tp in assigned if tp.topic == topic] for assigned in assignments.values()]
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
         for share in shares:
             assert not share or share == list(range(share[0], share[0] + len(share)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 
 import pytest
@@ -77,9 +78,7 @@ def test_kafka_python_reads_our_assignment(assignment):
 
 def test_we_read_kafka_pythons_subscription():
     owned = ConsumerProtocolSubscription.TopicPartition(topic="b", partitions=[0, 7])
-    theirs = ConsumerProtocolSubscription(
-        version=1, topics=["a", "b"], user_data=b"u", owned_partitions=[owned]
-    )
+    theirs = ConsumerProtocolSubscription(version=1, topics=["a", "b"], user_data=b"u", owned_partitions=[owned])
     read = decode_subscription(theirs.encode())
     assert read == Subscription(
         topics=("a", "b"), user_data=b"u", owned=(TopicPartition("b", 0), TopicPartition("b", 7))
@@ -106,7 +105,5 @@ def test_a_cut_subscription_is_refused(subscription, data):
 @given(noise=st.binary(max_size=60))
 def test_noise_is_read_or_refused_but_never_more(noise):
     for decode in (decode_subscription, decode_assignment):
-        try:
+        with contextlib.suppress(ConsumerProtocolError):
             decode(noise)
-        except ConsumerProtocolError:
-            pass

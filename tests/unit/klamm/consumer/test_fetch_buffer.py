@@ -1,0 +1,121 @@
+"""What is fetched next, what is kept, what is dropped."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.consumer.fetch_buffer import FetchBuffer, FetchedData, next_offset_after
+from klamm.consumer.subscription import SubscriptionState
+from klamm.model import TopicPartition
+from klamm.records import encode_batch
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+SIZE = 100
+
+
+@pytest.fixture
+def subscription() -> SubscriptionState:
+    state = SubscriptionState()
+    state.assign([A, B])
+    state.seek(A, 10)
+    state.seek(B, 20)
+    return state
+
+
+@pytest.fixture
+def buffer(subscription) -> FetchBuffer:
+    return FetchBuffer(subscription, max_bytes=3 * SIZE)
+
+
+def fetched(buffer: FetchBuffer, tp: TopicPartition, next_offset: int) -> FetchedData:
+    """The answer to what the buffer wants of `tp`."""
+    (position,) = [each for each in buffer.wanted() if each.tp == tp]
+    return FetchedData(
+        tp=tp,
+        position_epoch=position.position_epoch,
+        fetch_offset=position.offset,
+        batches=memoryview(bytes(SIZE)),
+        next_offset=next_offset,
+    )
+
+
+def wanted(buffer: FetchBuffer) -> list[tuple[TopicPartition, int]]:
+    return [(each.tp, each.offset) for each in buffer.wanted()]
+
+
+def test_fetching_begins_at_the_position_and_goes_on_after_what_came(buffer):
+    assert wanted(buffer) == [(A, 10), (B, 20)]
+    assert buffer.put(fetched(buffer, A, 15))
+    assert wanted(buffer) == [(B, 20)], "one fetch of a waits already"
+    (data,) = buffer.take()
+    assert (data.tp, data.fetch_offset) == (A, 10)
+    assert wanted(buffer) == [(B, 20), (A, 15)], "the one fetched last comes last"
+
+
+def test_only_partitions_with_a_position_that_are_not_paused_are_fetched(buffer, subscription):
+    subscription.request_reset(A, -1)
+    subscription.pause(B)
+    assert wanted(buffer) == []
+    subscription.resume(B)
+    assert wanted(buffer) == [(B, 20)]
+
+
+def test_bytes_count_until_they_are_released(buffer):
+    buffer.put(fetched(buffer, A, 11))
+    buffer.put(fetched(buffer, B, 21))
+    taken = buffer.take()
+    assert buffer.buffered_bytes == 2 * SIZE
+    buffer.put(fetched(buffer, A, 12))
+    assert buffer.full
+    assert wanted(buffer) == []
+    buffer.release(taken)
+    assert wanted(buffer) == [(B, 21)]
+
+
+def test_an_answer_for_a_position_that_was_left_is_forgotten(buffer, subscription):
+    late = fetched(buffer, A, 15)
+    subscription.seek(A, 100)
+    assert not buffer.put(late)
+    assert buffer.buffered_bytes == 0
+    assert (A, 100) in wanted(buffer)
+
+
+def test_what_waits_for_a_position_that_was_left_is_dropped(buffer, subscription):
+    buffer.put(fetched(buffer, A, 15))
+    subscription.seek(A, 10)
+    assert not buffer.has_ready()
+    assert buffer.take() == []
+    assert buffer.buffered_bytes == 0
+    assert (A, 10) in wanted(buffer)
+
+
+def test_a_partition_that_went_away_and_came_back_begins_anew(buffer, subscription):
+    buffer.put(fetched(buffer, A, 15))
+    subscription.assign([B])
+    subscription.assign([A, B])
+    subscription.seek(A, 10)
+    assert buffer.take() == []
+    assert (A, 10) in wanted(buffer)
+
+
+def test_what_a_paused_partition_has_waits_for_it(buffer, subscription):
+    buffer.put(fetched(buffer, A, 15))
+    subscription.pause(A)
+    assert buffer.take() == []
+    subscription.resume(A)
+    assert [data.tp for data in buffer.take()] == [A]
+
+
+def test_it_is_saturated_while_something_waits_to_be_read(buffer):
+    assert not buffer.saturated()
+    buffer.put(fetched(buffer, A, 15))
+    assert buffer.saturated()
+    buffer.take()
+    assert not buffer.saturated()
+
+
+def test_the_next_offset_is_the_one_after_the_last_batch():
+    first = encode_batch([(0, None, b"v", ())] * 3, base_offset=7)
+    second = encode_batch([(0, None, b"v", ())] * 2, base_offset=50)
+    assert next_offset_after(memoryview(first)) == 10
+    assert next_offset_after(memoryview(first + second)) == 52
