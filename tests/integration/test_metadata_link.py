@@ -360,9 +360,9 @@ class RegistrarController(ScriptedController):
         sent = request.start_index
         while True:
             grown = self.grown
-            if sent < len(self.log):
-                yield MetadataBatch(base_index=sent, end_index=len(self.log), records=self.log[sent:])
-                sent = len(self.log)
+            if sent < (end := len(self.log)):
+                yield MetadataBatch(base_index=sent, end_index=end, records=self.log[sent:end])
+                sent = end
             await grown.wait()
 
     def _register(self, request: Any, make_record: Callable[[int], MetadataRecord]) -> RegisterResponse:
@@ -573,7 +573,7 @@ async def test_data_of_another_cluster_is_refused_at_once() -> None:
 
 
 @in_loop
-async def test_a_shutdown_that_is_never_granted_is_given_up() -> None:
+async def test_a_shutdown_that_is_never_granted_is_given_up_and_the_task_can_be_cancelled() -> None:
     controller = RegistrarController()
     async with registering(controller) as registration:
         await registration.register()

@@ -287,7 +287,7 @@ class Registration:
         """Until the next heartbeat is due; `shut_down` cuts the first one short."""
         interval_ms = self._heartbeat_interval_ms
         if self._want_shutdown:
-            interval_ms //= SHUTDOWN_HEARTBEATS_PER_INTERVAL
+            interval_ms = max(1, interval_ms // SHUTDOWN_HEARTBEATS_PER_INTERVAL)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(interval_ms / 1000):
                 await self._hurry.wait()
@@ -296,7 +296,7 @@ class Registration:
     async def _call(self, rpc: str, request: object) -> Any:
         """The response, or None when there was none."""
         try:
-            return await getattr(self._channel.stub(), rpc)(request, timeout=self._request_timeout_ms / 1000)
+            response = await getattr(self._channel.stub(), rpc)(request, timeout=self._request_timeout_ms / 1000)
         except grpc.RpcError as error:
             log.warning(
                 "%s rpc=%s controller=%s status=%s details=%r",
@@ -306,7 +306,12 @@ class Registration:
                 error.code().name,
                 error.details(),
             )
-            return None
+            response = None
+        # grpc.aio turns a cancellation that meets the end of the call into a status: `run` would go on for ever.
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        return response
 
     async def _turn_and_back_off(self, response: RegisterResponse | HeartbeatResponse | None) -> None:
         self._failures += 1
