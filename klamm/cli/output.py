@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from klamm.errors import ConfigError, DeliveryTimeoutError, ErrorCode, KlammError, NoBrokerError
+from klamm.errors import ConfigError, DeliveryTimeoutError, KlammError, NoBrokerError
 
 Bootstrap = Annotated[
     str,
@@ -94,26 +94,14 @@ def one_line_errors(bootstrap: str = "") -> Iterator[None]:
     except DeliveryTimeoutError as error:
         fail(str(error), ExitStatus.UNREACHABLE)
     except KlammError as error:
+        # Of several things refused, the first is the error and the others are its notes.
+        for note in getattr(error, "__notes__", ()):
+            say(f"klamm: {note}")
         fail(str(error))
     except BrokenPipeError:
         # The reader of our output left (`| head`): nobody is there to tell.
         sys.stderr.close()
         raise typer.Exit(int(ExitStatus.FAILED)) from None
-
-
-def report_outcomes(outcomes: Mapping[str, KlammError | None], done: Callable[[str], str], *, as_json: bool) -> None:
-    """One line per name; exits with FAILED when any failed."""
-    failures = {name: error for name, error in outcomes.items() if error is not None}
-    if as_json:
-        print_json([{"name": name, "error": None if error is None else str(error)} for name, error in outcomes.items()])
-    else:
-        for name in outcomes:
-            if name not in failures:
-                typer.echo(done(name))
-    for name, error in failures.items():
-        say(f"klamm: {name}: {error}")
-    if failures:
-        raise typer.Exit(int(ExitStatus.FAILED))
 
 
 def parse_assignments(pairs: Sequence[str], option: str) -> dict[str, str]:
@@ -125,8 +113,3 @@ def parse_assignments(pairs: Sequence[str], option: str) -> dict[str, str]:
             fail(f"{option} {pair!r}: expected name=value", ExitStatus.USAGE)
         parsed[name.strip()] = value.strip()
     return parsed
-
-
-def error_name(code: int) -> str:
-    """The name of a code from the wire."""
-    return ErrorCode.of(code).name

@@ -18,6 +18,7 @@ from klamm.config import ClientConfig, boolean, integer, text
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, raise_for
 from klamm.loop_thread import LoopThread
 from klamm.model import TopicPartition
+from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, OffsetFinder
 from klamm.records import iter_headers
 from klamm.wire.framed import decode_framed
 from klamm.wire.v1 import broker_pb2
@@ -66,7 +67,9 @@ class ClusterAccess:
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The offsets of timestamps (or LATEST, EARLIEST) by partition, with the configured isolation level."""
-        return self._loop.run(self._client.retrying(lambda: self._list_offsets(wanted), timeout_ms=self._timeout_ms))
+        finder = OffsetFinder(self._client, self._isolation_level)
+        found = self._loop.run(finder.find(wanted, timeout_ms=self._timeout_ms))
+        return {tp: each.offset for tp, each in found.items()}
 
     def wait_for_records(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
         """Returns when some partition has a record at its offset, or after `timeout_ms`."""
@@ -94,7 +97,7 @@ class ClusterAccess:
 
     @property
     def _isolation_level(self) -> int:
-        return int(self.config.isolation_level == "read_committed")
+        return READ_COMMITTED if self.config.isolation_level == "read_committed" else READ_UNCOMMITTED
 
     async def _describe(self, topics: Collection[str]) -> ClusterView:
         view = await self._client.refresh_metadata(topics)
@@ -102,25 +105,6 @@ class ClusterAccess:
             if (code := view.topic_errors.get(topic)) is not None:
                 raise code.exception(f"topic {topic!r}")
         return view
-
-    async def _list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        requests: dict[int, broker_pb2.ListOffsetsRequest] = {}
-        for tp, timestamp_ms in wanted.items():
-            request = requests.setdefault(
-                self._leader_of(tp), broker_pb2.ListOffsetsRequest(isolation_level=self._isolation_level)
-            )
-            request.partitions.add(
-                topic=tp.topic, partition=tp.partition, timestamp_ms=timestamp_ms, current_leader_epoch=-1
-            )
-        answers = await asyncio.gather(
-            *(self._client.broker(broker).list_offsets(request) for broker, request in requests.items())
-        )
-        offsets = {}
-        for answer in answers:
-            for each in answer.partitions:
-                raise_for(each.error_code, f"{each.topic}-{each.partition}: {each.error_message}")
-                offsets[TopicPartition(each.topic, each.partition)] = each.offset
-        return offsets
 
     async def _wait_for_records(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
         requests: dict[int, broker_pb2.FetchRequest] = {}

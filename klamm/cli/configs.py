@@ -1,0 +1,112 @@
+"""`klamm configs`: describe and alter, for topics, brokers and all brokers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from klamm.cli.output import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    ExitStatus,
+    Json,
+    fail,
+    one_line_errors,
+    parse_assignments,
+    print_json,
+    print_rows,
+)
+
+if TYPE_CHECKING:
+    from klamm.admin import ConfigChange, ConfigOperation, ConfigResource
+
+app = typer.Typer(help="Describe and alter configs by Kafka's names.", no_args_is_help=True)
+
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Of this topic.")]
+Broker = Annotated[int | None, typer.Option("--broker", help="Of this broker.")]
+AllBrokers = Annotated[bool, typer.Option("--all-brokers", help="The default of all brokers.")]
+
+
+def _resource(topic: str | None, broker: int | None, all_brokers: bool) -> ConfigResource:
+    from klamm.admin import ConfigResource, ConfigResourceType
+
+    if (topic is not None) + (broker is not None) + all_brokers != 1:
+        fail("say which configs: --topic NAME, --broker ID or --all-brokers", ExitStatus.USAGE)
+    if topic is not None:
+        return ConfigResource(ConfigResourceType.TOPIC, topic)
+    return ConfigResource(ConfigResourceType.BROKER, "" if broker is None else str(broker))
+
+
+@app.command("describe")
+def describe(
+    names: Annotated[list[str] | None, typer.Argument(help="Only these configs.")] = None,
+    topic: Topic = None,
+    broker: Broker = None,
+    all_brokers: AllBrokers = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Say what each config does.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Shows values, where each comes from, and defaults."""
+    from klamm import Admin
+
+    resource = _resource(topic, broker, all_brokers)
+    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+        described = admin.describe_configs([resource], names=names or (), include_documentation=docs)
+    columns = ["name", "value", "source", "default", "type", "read_only", *(["documentation"] if docs else [])]
+    rows = [
+        (
+            entry.name,
+            "(hidden)" if entry.sensitive else entry.value,
+            entry.source.name,
+            entry.default_value,
+            entry.type,
+            entry.read_only,
+            *([entry.documentation] if docs else []),
+        )
+        for _, entry in sorted(described[resource].items())
+    ]
+    print_rows(columns, rows, as_json=as_json)
+
+
+@app.command("alter")
+def alter(
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set; repeatable.")] = None,
+    delete: Annotated[list[str] | None, typer.Option("--delete", metavar="NAME", help="Back to the default.")] = None,
+    append: Annotated[list[str] | None, typer.Option("--append", metavar="NAME=VALUE", help="Add to a list.")] = None,
+    subtract: Annotated[
+        list[str] | None, typer.Option("--subtract", metavar="NAME=VALUE", help="Take out of a list.")
+    ] = None,
+    topic: Topic = None,
+    broker: Broker = None,
+    all_brokers: AllBrokers = False,
+    validate_only: Annotated[bool, typer.Option("--dry-run", help="Check everything, change nothing.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Changes configs: all of the changes, or none."""
+    from klamm import Admin
+    from klamm.admin import ConfigChange, ConfigOperation
+
+    resource = _resource(topic, broker, all_brokers)
+    changes = [
+        *_changes(set_, "--set", ConfigOperation.SET),
+        *_changes(append, "--append", ConfigOperation.APPEND),
+        *_changes(subtract, "--subtract", ConfigOperation.SUBTRACT),
+        *(ConfigChange(name, operation=ConfigOperation.DELETE) for name in delete or ()),
+    ]
+    if not changes:
+        fail("nothing to change: use --set, --delete, --append or --subtract", ExitStatus.USAGE)
+    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+        admin.incremental_alter_configs({resource: changes}, validate_only=validate_only)
+    if as_json:
+        print_json({"altered": [change.name for change in changes], "validate_only": validate_only})
+    else:
+        typer.echo(f"{'would alter' if validate_only else 'altered'} {', '.join(change.name for change in changes)}")
+
+
+def _changes(pairs: list[str] | None, option: str, operation: ConfigOperation) -> list[ConfigChange]:
+    from klamm.admin import ConfigChange
+
+    return [ConfigChange(name, value, operation) for name, value in parse_assignments(pairs or [], option).items()]
