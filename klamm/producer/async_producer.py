@@ -23,6 +23,7 @@ class AsyncProducer:
     `send` returns once the record is buffered; awaiting what it returned waits for the acknowledgement."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
+        asyncio.get_running_loop()  # Raises here rather than half-way through.
         self._config = ProducerConfig.parse(config, **overrides)
         self._intake = Intake(self._config)
         self._engine = ProducerEngine(self._config, on_due=self._wake, on_settled=self._notify_waiting)

@@ -1,7 +1,7 @@
 """Brokers whose answers a test writes: real gRPC servers and real batch checks over an imaginary cluster.
 
 `ScriptedCluster` holds topics, leaders and what was appended. Each Produce takes the next `Answer` of
-`produce_answers` (an ordinary one when there is none), each Metadata the next of `metadata_errors`.
+`produce_answers` (`usual_answer` when there is none), each Metadata the next of `metadata_errors`.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class ScriptedCluster:
         self.max_message_bytes = 1 << 40
         self.log_append_time_ms = -1
         self.produce_answers: deque[Answer] = deque()
+        self.usual_answer = Answer()
         self.metadata_errors: deque[ErrorCode] = deque()
         self.coordinator_errors: deque[ErrorCode] = deque()
         self.produced: list[ProduceSeen] = []
@@ -196,7 +197,7 @@ class ScriptedCluster:
 
     async def produce(self, broker_id: int, message: bytes, context: Any) -> broker_pb2.ProduceResponse:
         """Checks and stores the batches unless the next answer says otherwise."""
-        answer = self.produce_answers.popleft() if self.produce_answers else Answer()
+        answer = self.produce_answers.popleft() if self.produce_answers else self.usual_answer
         header, records = decode_framed(message, broker_pb2.ProduceHeader)
         parts = split_records(records, [each.records_bytes for each in header.partitions])
         self.produced.append(ProduceSeen(broker_id, header, [len(list(iter_headers(part))) for part in parts]))

@@ -1,0 +1,392 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from klamm.errors import EXCEPTIONS, ErrorCode, IllegalStateError
+from klamm.model import TopicPartition
+from klamm.producer import ProducerConfig
+from klamm.producer.accumulator import NEVER_MS, Accumulator, Drained, PartitionQueue
+from klamm.producer.batch import Batch
+from klamm.producer.future import BatchResult
+from klamm.records import HEADER_SIZE_BYTES
+
+ERROR = EXCEPTIONS[ErrorCode.NOT_ENOUGH_REPLICAS]("too few")
+RECORD_BYTES = 100
+NO_LEADER = TopicPartition("leaderless", 0)
+
+
+class Harness:
+    """An accumulator whose batches hold ten records of 100 bytes; partition p is led by broker p."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings = {
+            "batch_size": HEADER_SIZE_BYTES + 10 * RECORD_BYTES,
+            "linger_ms": 5,
+            "delivery_timeout_ms": 1_000,
+            "request_timeout_ms": 500,
+            **settings,
+        }
+        self.wake_ups = 0
+        self.accumulator = Accumulator(ProducerConfig.parse(settings), self._count_wake_up)
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
+
+    def _count_wake_up(self) -> None:
+        self.wake_ups += 1
+
+    def queue(self, partition: int = 0, topic: str = "t") -> PartitionQueue:
+        tp = TopicPartition(topic, partition)
+        return self.queues.setdefault(tp, PartitionQueue(tp))
+
+    def append(self, queue: PartitionQueue, count: int = 1, now_ms: int = 0, size_bytes: int = RECORD_BYTES) -> int:
+        """How many of the records found room."""
+        for done in range(count):
+            record = (now_ms, None, b"", ())
+            if self.accumulator.append(queue, record, size_bytes, None) is not None:
+                continue
+            if not self.accumulator.open_batch(queue, size_bytes, now_ms):
+                return done
+            assert self.accumulator.append(queue, record, size_bytes, None) is not None
+        return count
+
+    def drain(self, now_ms: int = 0, in_flight: dict[int, int] | None = None, limit: int = 5) -> Drained:
+        drained = self.accumulator.drain(
+            lambda tp: None if tp == NO_LEADER else tp.partition, in_flight or {}, limit, now_ms
+        )
+        self.accumulator.check_invariants()
+        return drained
+
+    def batches(self, drained: Drained) -> dict[int, list[int]]:
+        """Records in each batch taken, by partition."""
+        return {
+            queue.tp.partition: [len(batch.records) for batch in batches]
+            for request in drained.requests
+            for queue, batches in request.parts
+        }
+
+
+def results(batches: list[Batch]) -> list[BatchResult]:
+    return [batch.result for batch in batches]
+
+
+def test_batch_waits_for_linger_and_goes_then() -> None:
+    harness = Harness()
+    harness.append(harness.queue(), 3, now_ms=100)
+
+    waiting = harness.drain(104)
+    assert (waiting.requests, waiting.next_due_ms) == ([], 105)
+    assert harness.batches(harness.drain(105)) == {0: [3]}
+
+
+def test_full_batch_goes_at_once_and_the_open_one_behind_it_stays() -> None:
+    harness = Harness()
+    harness.append(harness.queue(), 13, now_ms=100)
+
+    assert harness.batches(harness.drain(100)) == {0: [10]}
+
+
+def test_several_due_batches_of_a_partition_go_together() -> None:
+    harness = Harness()
+    harness.append(harness.queue(), 25, now_ms=100)
+
+    assert harness.batches(harness.drain(105)) == {0: [10, 10, 5]}
+
+
+def test_record_larger_than_a_batch_gets_one_of_its_own() -> None:
+    harness = Harness()
+    queue = harness.queue()
+    harness.append(queue, 1)
+    harness.append(queue, 1, size_bytes=5_000)
+    harness.append(queue, 1)
+
+    assert harness.batches(harness.drain(5)) == {0: [1, 1, 1]}
+
+
+def test_batch_size_zero_means_a_batch_per_record() -> None:
+    harness = Harness(batch_size=0)
+    harness.append(harness.queue(), 3)
+
+    assert harness.batches(harness.drain(0)) == {0: [1, 1, 1]}
+
+
+def test_partition_with_a_request_in_flight_waits_for_it() -> None:
+    harness = Harness()
+    queue = harness.queue()
+    harness.append(queue, 10)
+    harness.drain()
+    harness.append(queue, 20)
+
+    assert harness.drain(100).requests == []
+    harness.accumulator.complete(queue)
+    assert harness.batches(harness.drain(100)) == {0: [10, 10]}
+
+
+def test_request_is_bounded_and_the_rest_follows() -> None:
+    harness = Harness(max_request_size=2_500)
+    for partition in range(3):
+        harness.append(harness.queue(partition), 10)
+    everything_on_broker_0 = Accumulator.drain
+
+    drained = everything_on_broker_0(harness.accumulator, lambda tp: 0, {}, 5, 0)
+    again = everything_on_broker_0(harness.accumulator, lambda tp: 0, {0: 1}, 5, 0)
+
+    assert (harness.batches(drained), harness.batches(again)) == ({0: [10], 1: [10]}, {2: [10]})
+
+
+def test_partitions_take_turns_when_requests_are_full() -> None:
+    harness = Harness(max_request_size=1_500)
+    for partition in range(3):
+        harness.append(harness.queue(partition), 30)
+
+    order = []
+    for _ in range(6):
+        drained = harness.accumulator.drain(lambda tp: 0, {}, 5, 0)
+        ((queue, _),) = drained.requests[0].parts
+        harness.accumulator.complete(queue)
+        order.append(queue.tp.partition)
+
+    assert order == [0, 1, 2, 0, 1, 2]
+
+
+def test_broker_with_enough_requests_in_flight_gets_no_more() -> None:
+    harness = Harness()
+    harness.append(harness.queue(0), 10)
+    harness.append(harness.queue(1), 10)
+
+    assert harness.batches(harness.drain(in_flight={0: 2}, limit=2)) == {1: [10]}
+
+
+def test_partition_without_leader_is_reported_when_it_is_due() -> None:
+    harness = Harness()
+    harness.append(harness.queue(0, NO_LEADER.topic), 1, now_ms=100)
+
+    assert harness.drain(104).leaderless == set()
+    assert harness.drain(105).leaderless == {NO_LEADER.topic}
+
+
+def test_retried_batches_go_first_and_after_the_pause() -> None:
+    harness = Harness()
+    queue = harness.queue()
+    harness.append(queue, 20)
+    first = harness.drain().requests[0].parts[0][1]
+    harness.append(queue, 10)
+
+    assert harness.accumulator.retry(queue, ERROR, retry_at_ms=50, retries_max=9) == []
+
+    assert harness.drain(49).next_due_ms == 50
+    again = harness.drain(50).requests[0].parts[0][1]
+    assert again[:2] == first
+    assert [batch.attempts for batch in again] == [2, 2, 1]
+    assert [batch.last_error for batch in again] == [ERROR, ERROR, None]
+
+
+def test_batches_sent_too_often_are_given_back() -> None:
+    harness = Harness()
+    queue = harness.queue()
+    harness.append(queue, 10)
+    (batch,) = harness.drain().requests[0].parts[0][1]
+    assert harness.accumulator.retry(queue, ERROR, retry_at_ms=0, retries_max=1) == []
+    harness.append(queue, 10)
+    _, fresh = harness.drain().requests[0].parts[0][1]
+
+    assert harness.accumulator.retry(queue, ERROR, retry_at_ms=0, retries_max=1) == [batch]
+    assert list(queue.batches) == [fresh]
+    harness.accumulator.check_invariants()
+
+
+def test_too_large_request_goes_again_batch_by_batch_until_one_is_through() -> None:
+    harness = Harness()
+    queue = harness.queue()
+    harness.append(queue, 30)
+    harness.drain()
+
+    assert harness.accumulator.split(queue)
+
+    assert harness.batches(harness.drain()) == {0: [10]}
+    harness.accumulator.complete(queue)
+    assert harness.batches(harness.drain()) == {0: [10, 10]}
+
+
+def test_too_large_batch_goes_again_in_halves() -> None:
+    harness = Harness()
+    queue = harness.queue()
+    harness.append(queue, 5)
+    harness.drain(5)
+
+    assert harness.accumulator.split(queue)
+    harness.accumulator.check_invariants()
+
+    assert harness.batches(harness.drain(5)) == {0: [2, 3]}
+    halves = harness.accumulator.complete(queue)
+    assert halves[0].result is halves[1].result
+    assert [batch.start for batch in halves] == [0, 2]
+
+
+def test_single_record_cannot_be_split() -> None:
+    harness = Harness()
+    queue = harness.queue()
+    harness.append(queue, 1)
+    harness.drain(5)
+
+    assert not harness.accumulator.split(queue)
+    assert len(harness.accumulator.complete(queue)) == 1
+
+
+def test_memory_is_taken_by_the_batch_and_given_back_with_it() -> None:
+    harness = Harness(buffer_memory=3_000)
+    queue = harness.queue()
+    assert harness.append(queue, 100) == 20, "two batches of 1,061 bytes fit, a third does not"
+
+    assert harness.append(queue, 1) == 0
+    harness.drain()
+    assert harness.append(queue, 1) == 0, "in flight it is still in memory"
+    harness.accumulator.complete(queue)
+    assert harness.accumulator.available_bytes == 3_000
+    assert harness.append(queue, 1) == 1
+
+
+def test_closed_batch_gives_back_what_it_did_not_use() -> None:
+    harness = Harness(buffer_memory=3_000)
+    queue = harness.queue()
+    harness.append(queue, 1)
+    assert harness.accumulator.available_bytes == 3_000 - (HEADER_SIZE_BYTES + 10 * RECORD_BYTES)
+
+    harness.accumulator.flush()
+
+    assert harness.accumulator.available_bytes == 3_000 - (HEADER_SIZE_BYTES + RECORD_BYTES)
+
+
+def test_somebody_waiting_for_memory_makes_everything_due() -> None:
+    harness = Harness(linger_ms=400)
+    harness.append(harness.queue(), 1)
+    assert harness.drain().requests == []
+
+    harness.accumulator.waiting += 1
+
+    assert harness.batches(harness.drain()) == {0: [1]}
+
+
+def test_flush_makes_everything_due_and_names_what_is_not_settled() -> None:
+    harness = Harness(linger_ms=400)
+    sent, waiting = harness.queue(0), harness.queue(1)
+    harness.append(sent, 10)
+    in_flight = harness.drain().requests[0].parts[0][1]
+    harness.append(waiting, 2)
+    (still_open,) = waiting.batches
+
+    assert harness.accumulator.flush() == results([*in_flight, still_open])
+    assert harness.batches(harness.drain()) == {1: [2]}
+
+
+def test_queued_batches_expire_oldest_first() -> None:
+    harness = Harness(linger_ms=400)
+    queue = harness.queue()
+    harness.append(queue, 10, now_ms=0)
+    harness.append(queue, 1, now_ms=600)
+    old, young = queue.batches
+
+    assert harness.accumulator.expire(999) == []
+    assert harness.accumulator.expire(1_000) == [old]
+    harness.accumulator.check_invariants()
+    assert harness.accumulator.expire(1_599) == []
+    assert harness.accumulator.expire(1_600) == [young]
+    assert harness.accumulator.is_empty
+    assert harness.accumulator.available_bytes == harness.accumulator.buffer_bytes
+
+
+def test_batch_in_flight_expires_once_and_keeps_its_place_until_the_request_ends() -> None:
+    harness = Harness()
+    queue = harness.queue()
+    harness.append(queue, 10, now_ms=0)
+    (batch,) = harness.drain().requests[0].parts[0][1]
+
+    assert harness.accumulator.expire(1_000) == [batch]
+    assert harness.accumulator.expire(5_000) == []
+    harness.append(queue, 10, now_ms=5_000)
+    assert harness.drain(5_000).requests == [], "the request may still be appended"
+
+    assert harness.accumulator.retry(queue, ERROR, retry_at_ms=5_000, retries_max=9) == []
+    assert harness.batches(harness.drain(5_000)) == {0: [10]}
+    assert batch not in queue.in_flight
+
+
+def test_next_wake_up_is_no_later_than_the_next_expiry() -> None:
+    harness = Harness()
+    harness.append(harness.queue(), 10, now_ms=100)
+
+    assert harness.drain(100).next_due_ms == 1_100
+    assert harness.accumulator.drain(lambda tp: 0, {}, 5, 100).next_due_ms == 1_100
+
+
+def test_nothing_waiting_means_no_deadline() -> None:
+    harness = Harness()
+    assert harness.drain().next_due_ms == NEVER_MS
+
+
+def test_delivery_timeout_says_what_happened() -> None:
+    harness = Harness()
+    queue = harness.queue()
+    harness.append(queue, 10)
+    harness.drain()
+    harness.accumulator.retry(queue, ERROR, retry_at_ms=0, retries_max=9)
+    (expired,) = harness.accumulator.expire(1_000)
+
+    text = str(harness.accumulator.delivery_timeout(expired))
+
+    assert text.startswith("10 record(s) of t-0 were not acknowledged within delivery.timeout.ms=1000 (1 attempt")
+    assert "too few" in text
+
+
+def test_sender_is_woken_for_what_is_due_earlier_than_it_expects_and_only_then() -> None:
+    harness = Harness(linger_ms=5)
+    harness.drain()
+
+    harness.append(harness.queue(0), 1, now_ms=0)
+    assert harness.wake_ups == 1, "it slept without a deadline"
+    harness.append(harness.queue(1), 1, now_ms=0)
+    assert harness.wake_ups == 1, "it wakes at 5 anyway"
+    harness.append(harness.queue(0), 9, now_ms=0)
+    assert harness.wake_ups == 2, "a batch is full"
+    harness.append(harness.queue(1), 30, now_ms=0)
+    assert harness.wake_ups == 2, "it is on its way"
+
+
+def test_sender_is_not_woken_for_a_partition_in_flight() -> None:
+    harness = Harness()
+    queue = harness.queue()
+    harness.append(queue, 10)
+    harness.drain()
+    harness.drain()
+    wake_ups = harness.wake_ups
+
+    harness.append(queue, 30)
+
+    assert harness.wake_ups == wake_ups
+
+
+def test_closed_accumulator_takes_no_records_and_sends_what_it_has() -> None:
+    harness = Harness(linger_ms=400)
+    queue = harness.queue()
+    harness.append(queue, 1)
+
+    harness.accumulator.close()
+
+    with pytest.raises(IllegalStateError, match="closed"):
+        harness.append(queue, 1)
+    assert harness.batches(harness.drain()) == {0: [1]}
+
+
+def test_abort_gives_back_what_waits() -> None:
+    harness = Harness()
+    sent, waiting = harness.queue(0), harness.queue(1)
+    harness.append(sent, 10)
+    harness.drain()
+    harness.append(sent, 1)
+    harness.append(waiting, 1)
+
+    assert [batch.tp.partition for batch in harness.accumulator.abort()] == [0, 1]
+    assert not harness.accumulator.is_empty
+    harness.accumulator.complete(sent)
+    assert harness.accumulator.is_empty
+    harness.accumulator.check_invariants()

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from functools import partial
+
+import pytest
+
+from klamm.errors import DeliveryTimeoutError, IllegalStateError
+from klamm.loop_thread import LoopThread
+from klamm.model import TopicPartition
+from klamm.producer.future import AsyncRecordFuture, BatchResult, Outcome, RecordFuture
+from klamm.producer.record import RecordMetadata
+from klamm.records import RawRecord
+
+TP = TopicPartition("t", 3)
+RECORDS: list[RawRecord] = [(100, b"k", b"value", ()), (200, None, None, ()), (300, b"", b"v", ())]
+GOOD = Outcome(0, 40, -1, None)
+
+
+def result(*outcomes: Outcome, parts: int = 1) -> BatchResult:
+    made = BatchResult(TP, RECORDS)
+    made.split(parts)
+    for outcome in outcomes:
+        made.settle(outcome)
+    return made
+
+
+def test_offsets_timestamps_and_sizes_are_each_records_own() -> None:
+    done = result(GOOD)
+
+    assert RecordFuture(done, 0).result() == RecordMetadata("t", 3, 40, 100, 1, 5)
+    assert RecordFuture(done, 1).result() == RecordMetadata("t", 3, 41, 200, -1, -1)
+    assert RecordFuture(done, 2).result() == RecordMetadata("t", 3, 42, 300, 0, 1)
+
+
+def test_log_append_time_replaces_the_timestamp() -> None:
+    assert RecordFuture(result(Outcome(0, 40, 999, None)), 1).result().timestamp_ms == 999
+
+
+def test_without_acknowledgement_there_is_no_offset() -> None:
+    assert RecordFuture(result(Outcome(0, -1, -1, None)), 2).result().offset == -1
+
+
+def test_error_is_raised_and_returned() -> None:
+    error = DeliveryTimeoutError("late")
+    future = RecordFuture(result(Outcome(0, -1, -1, error)), 1)
+
+    assert future.exception() is error
+    with pytest.raises(DeliveryTimeoutError, match="late"):
+        future.result()
+
+
+def test_split_batch_is_done_with_its_last_part_and_each_record_has_its_parts_outcome() -> None:
+    error = DeliveryTimeoutError("late")
+    split = result(Outcome(2, -1, -1, error), parts=2)
+    assert not split.done
+
+    split.settle(Outcome(0, 70, -1, None))
+
+    assert [RecordFuture(split, index).exception() for index in range(3)] == [None, None, error]
+    assert RecordFuture(split, 1).result().offset == 71
+
+
+def test_waiting_ends_with_the_outcome() -> None:
+    pending = result()
+    threading.Timer(0.01, pending.settle, [GOOD]).start()
+
+    assert RecordFuture(pending, 0).result(timeout=10).offset == 40
+
+
+def test_waiting_ends_with_the_timeout() -> None:
+    with pytest.raises(TimeoutError, match=r"0\.001"):
+        RecordFuture(result(), 0).result(timeout=0.001)
+
+
+def test_waiting_inside_a_callback_is_refused() -> None:
+    async def wait() -> None:
+        RecordFuture(result(), 0).result()
+
+    with pytest.raises(IllegalStateError, match="callback"):
+        LoopThread.shared().run(wait())
+
+
+def test_callbacks_run_once_in_order_and_at_once_when_done() -> None:
+    called: list[str] = []
+    pending = result()
+    future = RecordFuture(pending, 0)
+    future.add_done_callback(lambda each: called.append(f"first {each.result().offset}"))
+    future.add_done_callback(lambda each: called.append("second"))
+    assert called == []
+
+    pending.settle(GOOD)
+    future.add_done_callback(lambda each: called.append("late"))
+
+    assert called == ["first 40", "second", "late"]
+
+
+def test_failing_callback_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    called: list[str] = []
+    pending = result()
+    future = RecordFuture(pending, 0)
+    future.add_done_callback(lambda each: 1 / 0)
+    future.add_done_callback(lambda each: called.append("second"))
+
+    pending.settle(GOOD)
+
+    assert called == ["second"]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_callbacks_added_while_settling_in_another_thread_run_exactly_once() -> None:
+    for _ in range(200):
+        pending = result()
+        called: list[int] = []
+        settler = threading.Thread(target=pending.settle, args=[GOOD])
+        settler.start()
+        for number in range(20):
+            pending.add_done_callback(partial(called.append, number))
+        settler.join()
+        assert sorted(called) == list(range(20))
+
+
+def test_async_future_is_awaited_any_number_of_times() -> None:
+    async def main() -> None:
+        pending = result()
+        future = AsyncRecordFuture(pending, 1)
+        with pytest.raises(asyncio.InvalidStateError):
+            future.result()
+        asyncio.get_running_loop().call_soon(pending.settle, GOOD)
+
+        assert (await future).offset == 41
+        assert (await future).offset == 41
+        assert future.done()
+
+    asyncio.run(main())
+
+
+def test_cancelled_waiter_does_not_disturb_the_others() -> None:
+    async def main() -> None:
+        pending = result()
+
+        async def wait() -> RecordMetadata:
+            return await AsyncRecordFuture(pending, 0)
+
+        cancelled, other = asyncio.create_task(wait()), asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.sleep(0)
+        pending.settle(GOOD)
+
+        assert (await other).offset == 40
+        assert cancelled.cancelled()
+
+    asyncio.run(main())
