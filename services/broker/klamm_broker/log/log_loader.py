@@ -137,7 +137,7 @@ class _Loader:
             segment = self._segments[position]
             cut_bytes = segment.recover(self._observe)
             segment.release()
-            if cut_bytes:
+            if cut_bytes or self._lost_its_end(position):
                 logger.warning(
                     "log=%s cut_bytes=%d end_offset=%d removed_segments=%d",
                     self._directory,
@@ -147,6 +147,14 @@ class _Loader:
                 )
                 self._remove_segments(position + 1)
                 return
+
+    def _lost_its_end(self, position: int) -> bool:
+        """Whether a segment stops short of the next one: whole batches were lost, where a torn one would show.
+
+        Compaction leaves such gaps on purpose; in its topics they cannot be told apart."""
+        if position + 1 == len(self._segments) or "compact" in self._context.config.cleanup_policy:
+            return False
+        return self._segments[position].next_offset != self._segments[position + 1].base_offset
 
     def _remove_segments(self, start: int) -> None:
         """Newest first, so that a crash in between leaves a log without a gap."""

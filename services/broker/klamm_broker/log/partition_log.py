@@ -29,7 +29,7 @@ from klamm_broker.log.disk import Disk
 from klamm_broker.log.leader_epochs import LeaderEpochCache, LeaderEpochFile
 from klamm_broker.log.log_config import LogConfig, TimestampSource
 from klamm_broker.log.log_flush import FlushJob
-from klamm_broker.log.offset_index import CorruptIndexError
+from klamm_broker.log.offset_index import RELATIVE_OFFSET_MAX, CorruptIndexError
 from klamm_broker.log.record_set import (
     AppendOrigin,
     CheckedBatch,
@@ -240,7 +240,7 @@ class PartitionLog:
                 now_ms=now_ms,
                 config=self.config,
             ):
-                self._roll(record_set.base_offset, now_ms)
+                self._roll(self._next_base(record_set), now_ms)
             self._active.append(record_set.buffers, record_set.batches, record_set.size_bytes)
         except OSError as error:
             raise self.log_dir.failed(error, f"append to {self.topic_partition}") from error
@@ -248,6 +248,15 @@ class PartitionLog:
             self._unflushed_since_ms = now_ms
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
+
+    def _next_base(self, record_set: RecordSet) -> int:
+        """A new segment begins where the last one ends, though the records may begin later (compaction).
+
+        So recovery can tell a segment that lost its end from one that is complete. Only a gap too wide for the
+        indexes makes an exception."""
+        if record_set.last_offset - self.log_end_offset <= RELATIVE_OFFSET_MAX:
+            return self.log_end_offset
+        return record_set.base_offset
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
         """Seals the active segment and begins one at `base_offset`; one without records is replaced."""

@@ -208,5 +208,5 @@ class LogModel(RuleBasedStateMachine):
 
 TestLogModel = pytest.mark.timeout(60)(LogModel.TestCase)
 TestLogModel.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

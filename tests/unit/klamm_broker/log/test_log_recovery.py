@@ -9,6 +9,7 @@ import pytest
 
 from klamm.records.header import iter_headers
 from klamm_broker.log.leftovers import sweep_leftovers
+from klamm_broker.log.log_config import LogConfig
 
 NOW = 1_000
 
@@ -124,6 +125,27 @@ class TestManySegments:
         log = harness.open(recovery_point=40)
         assert log.log_end_offset == int(path.stem)
         assert read_all(log) == crashed[: int(path.stem)]
+
+    @pytest.mark.parametrize("whole", [True, False])
+    def test_a_segment_that_lost_whole_batches_ends_the_log(self, harness, crashed, read_all, whole) -> None:
+        """No byte is wrong, but records are missing before those of the next segment."""
+        path = self.segment_of(harness, 60)
+        positions = [position for position, _ in iter_headers(path.read_bytes())]
+        path.write_bytes(path.read_bytes()[: 0 if whole else positions[-1]])
+        log = harness.open(recovery_point=40)
+        end = log.log_end_offset
+        assert end == int(path.stem) + (0 if whole else 2 * (len(positions) - 1))
+        assert read_all(log) == crashed[:end]
+        log.check_invariants()
+
+    def test_gaps_between_compacted_segments_are_no_loss(self, harness, crashed, read_all) -> None:
+        harness.config = LogConfig(cleanup_policy=frozenset({"compact"}), index_interval_bytes=100)
+        path = self.segment_of(harness, 60)
+        positions = [position for position, _ in iter_headers(path.read_bytes())]
+        path.write_bytes(path.read_bytes()[: positions[-1]])
+        log = harness.open(recovery_point=40)
+        gone = int(path.stem) + 2 * (len(positions) - 1)
+        assert read_all(log) == crashed[:gone] + crashed[gone + 2 :]
 
     def test_nothing_below_the_recovery_point_is_read_or_changed(self, harness, crashed, faulty_disk) -> None:
         untouched = sorted(harness.directory.glob("0*"))

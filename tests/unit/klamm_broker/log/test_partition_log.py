@@ -186,7 +186,9 @@ class TestFollower:
         log.append_as_follower(make_batch(2, base_offset=far), now_ms=NOW)
         assert log.segment_base_offsets == (far,)
         log.append_as_follower(make_batch(2, base_offset=far + 2**31), now_ms=NOW)
-        assert log.segment_base_offsets == (far, far + 2**31)
+        assert log.segment_base_offsets == (far, far + 2)
+        log.append_as_follower(make_batch(2, base_offset=far + 2**33), now_ms=NOW)
+        assert log.segment_base_offsets == (far, far + 2, far + 2**33)
         assert log.read(far + 2, 100).records == make_batch(2, base_offset=far + 2**31)
 
 
