@@ -1,0 +1,198 @@
+"""The coordinator's configuration: Kafka's names and defaults, and a few bounds of our own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from klamm.errors import ConfigError
+from klamm_coordinator.settings import MINUTE_MS, GroupSettings
+from klamm_server.broker_configs import BROKER_CONFIGS
+from klamm_server.config import ServiceConfig, parse_server, setting
+from klamm_server.config_def import ConfigDef, ConfigType, ConfigValue, Validator, at_least, between
+
+_DEFAULTS = GroupSettings()
+_RETENTION_MINUTES_MAX = 2**31 - 1
+
+
+def _config(
+    name: str, default: ConfigValue, documentation: str, validator: Validator, *, is_long: bool = False
+) -> ConfigDef:
+    return ConfigDef(
+        name=name,
+        type=ConfigType.LONG if is_long else ConfigType.INT,
+        default=default,
+        documentation=documentation,
+        validator=validator,
+    )
+
+
+COORDINATOR_CONFIGS: dict[str, ConfigDef] = {
+    definition.name: definition
+    for definition in (
+        _config(
+            "group.min.session.timeout.ms",
+            _DEFAULTS.session_timeout_min_ms,
+            "The shortest session timeout a member may ask for.",
+            at_least(1),
+        ),
+        _config(
+            "group.max.session.timeout.ms",
+            _DEFAULTS.session_timeout_max_ms,
+            "The longest session timeout a member may ask for.",
+            at_least(1),
+        ),
+        _config(
+            "group.initial.rebalance.delay.ms",
+            _DEFAULTS.initial_rebalance_delay_ms,
+            "How long a group that was empty waits for more members before its first rebalance.",
+            at_least(0),
+        ),
+        _config(
+            "group.max.size",
+            _DEFAULTS.group_size_max,
+            "Members a group may have.",
+            at_least(1),
+        ),
+        _config(
+            "group.count.max",
+            _DEFAULTS.group_count_max,
+            "Groups per partition of __consumer_offsets; one more is refused with GROUP_MAX_SIZE_REACHED.",
+            at_least(1),
+        ),
+        _config(
+            "group.pending.members.max",
+            _DEFAULTS.pending_members_max,
+            "Member ids a group may have given out whose owners have not joined yet.",
+            at_least(1),
+        ),
+        _config(
+            "group.member.metadata.max.bytes",
+            _DEFAULTS.member_metadata_bytes_max,
+            "Names and metadata of all protocols of one member; more is refused with INVALID_REQUEST.",
+            at_least(1),
+        ),
+        _config(
+            "offset.metadata.max.bytes",
+            _DEFAULTS.offset_metadata_bytes_max,
+            "The longest note that may be committed with an offset.",
+            # Its length is an int16 in the record.
+            between(0, 2**15 - 1),
+        ),
+        _config(
+            "offsets.retention.minutes",
+            _DEFAULTS.offsets_retention_ms // MINUTE_MS,
+            "How long offsets outlive the last member of their group, or, without members, their commit.",
+            between(1, _RETENTION_MINUTES_MAX),
+        ),
+        _config(
+            "offsets.retention.check.interval.ms",
+            _DEFAULTS.offsets_retention_check_interval_ms,
+            "How often expired offsets are looked for.",
+            at_least(1),
+            is_long=True,
+        ),
+        _config(
+            "offsets.commit.timeout.ms",
+            _DEFAULTS.commit_timeout_ms,
+            "How long a commit may wait for the in-sync replicas before its sender is told to try again.",
+            at_least(1),
+        ),
+        _config(
+            "offsets.load.buffer.size",
+            5 * 1024**2,
+            "Bytes read at once from a partition of __consumer_offsets that is being loaded.",
+            at_least(1),
+        ),
+        _config(
+            "coordinator.append.max.bytes",
+            1_000_000,
+            "Bytes of writes that are appended as one batch; less than max.message.bytes of __consumer_offsets.",
+            at_least(1),
+        ),
+        _config(
+            "coordinator.pending.writes.max",
+            _DEFAULTS.pending_writes_max,
+            "Writes per partition that wait for their append; one more is refused with COORDINATOR_NOT_AVAILABLE.",
+            at_least(1),
+        ),
+    )
+}
+
+
+DEFAULT_PORT = 9095
+_LISTENERS = ConfigDef(
+    name="listeners",
+    type=ConfigType.LIST,
+    default=(f"GRPC://localhost:{DEFAULT_PORT}",),
+    documentation="Where the coordinator listens, as NAME://host:port; an empty host is every interface.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorConfig(ServiceConfig):
+    """See `klamm_server.config`: `load(CoordinatorConfig, properties)` makes one."""
+
+    listeners: tuple[str, ...] = setting(_LISTENERS)
+    controller_quorum_bootstrap_servers: tuple[str, ...] = setting(
+        BROKER_CONFIGS["controller.quorum.bootstrap.servers"]
+    )
+    broker_heartbeat_interval_ms: int = setting(BROKER_CONFIGS["broker.heartbeat.interval.ms"])
+    broker_session_timeout_ms: int = setting(BROKER_CONFIGS["broker.session.timeout.ms"])
+    initial_broker_registration_timeout_ms: int = setting(BROKER_CONFIGS["initial.broker.registration.timeout.ms"])
+    controlled_shutdown_enable: bool = setting(BROKER_CONFIGS["controlled.shutdown.enable"])
+    group_min_session_timeout_ms: int = setting(COORDINATOR_CONFIGS["group.min.session.timeout.ms"])
+    group_max_session_timeout_ms: int = setting(COORDINATOR_CONFIGS["group.max.session.timeout.ms"])
+    group_initial_rebalance_delay_ms: int = setting(COORDINATOR_CONFIGS["group.initial.rebalance.delay.ms"])
+    group_max_size: int = setting(COORDINATOR_CONFIGS["group.max.size"])
+    group_count_max: int = setting(COORDINATOR_CONFIGS["group.count.max"])
+    group_pending_members_max: int = setting(COORDINATOR_CONFIGS["group.pending.members.max"])
+    group_member_metadata_max_bytes: int = setting(COORDINATOR_CONFIGS["group.member.metadata.max.bytes"])
+    offset_metadata_max_bytes: int = setting(COORDINATOR_CONFIGS["offset.metadata.max.bytes"])
+    offsets_retention_minutes: int = setting(COORDINATOR_CONFIGS["offsets.retention.minutes"])
+    offsets_retention_check_interval_ms: int = setting(COORDINATOR_CONFIGS["offsets.retention.check.interval.ms"])
+    offsets_commit_timeout_ms: int = setting(COORDINATOR_CONFIGS["offsets.commit.timeout.ms"])
+    offsets_load_buffer_size: int = setting(COORDINATOR_CONFIGS["offsets.load.buffer.size"])
+    coordinator_append_max_bytes: int = setting(COORDINATOR_CONFIGS["coordinator.append.max.bytes"])
+    coordinator_pending_writes_max: int = setting(COORDINATOR_CONFIGS["coordinator.pending.writes.max"])
+
+    def validate(self) -> None:
+        # Not super(): a slotted dataclass is not the class that its body closes over.
+        ServiceConfig.validate(self)
+        for server in self.controller_quorum_bootstrap_servers:
+            parse_server("controller.quorum.bootstrap.servers", server)
+        if not self.controller_quorum_bootstrap_servers:
+            raise ConfigError("controller.quorum.bootstrap.servers: the list is empty, expected host:port")
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ConfigError(
+                f"group.min.session.timeout.ms={self.group_min_session_timeout_ms}: expected at most"
+                f" group.max.session.timeout.ms={self.group_max_session_timeout_ms}"
+            )
+        if self.broker_heartbeat_interval_ms * 2 > self.broker_session_timeout_ms:
+            raise ConfigError(
+                f"broker.heartbeat.interval.ms={self.broker_heartbeat_interval_ms}: expected at most half of"
+                f" broker.session.timeout.ms={self.broker_session_timeout_ms}, or one late heartbeat fences"
+            )
+
+    @property
+    def controllers(self) -> list[tuple[str, int]]:
+        """`controller.quorum.bootstrap.servers` as (host, port)."""
+        name = "controller.quorum.bootstrap.servers"
+        return [parse_server(name, server) for server in self.controller_quorum_bootstrap_servers]
+
+    @property
+    def groups(self) -> GroupSettings:
+        """What the core obeys."""
+        return GroupSettings(
+            session_timeout_min_ms=self.group_min_session_timeout_ms,
+            session_timeout_max_ms=self.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
+            group_size_max=self.group_max_size,
+            group_count_max=self.group_count_max,
+            pending_members_max=self.group_pending_members_max,
+            member_metadata_bytes_max=self.group_member_metadata_max_bytes,
+            offset_metadata_bytes_max=self.offset_metadata_max_bytes,
+            offsets_retention_ms=self.offsets_retention_minutes * MINUTE_MS,
+            offsets_retention_check_interval_ms=self.offsets_retention_check_interval_ms,
+            commit_timeout_ms=self.offsets_commit_timeout_ms,
+            pending_writes_max=self.coordinator_pending_writes_max,
+        )

@@ -1,0 +1,249 @@
+"""A shard's log: its partition of `__consumer_offsets` on the brokers.
+
+    claim   appends a first record under this owner's writer epoch. From then on the brokers' idempotence check refuses
+            whatever an earlier owner still has on its way, so what lies before the claim is final
+    load    reads everything before the claim
+    append  writes of the shard, in order, acks=all; one batch at a time is on its way
+
+A batch that got no definite answer is sent again as it is, under the same sequence number, until it gets one: the
+broker recognises what it has. So a write is decided once, in order, and never twice in the log.
+
+The claim is the tombstone of a group that cannot exist, the one with the empty id: every reader of the topic
+knows such a record and does nothing about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+
+import grpc
+
+from klamm.errors import ErrorCode, KlammError
+from klamm.model import GROUP_METADATA_TOPIC
+from klamm.records import RawRecord, encode_batch, increment_sequence, iter_headers
+from klamm.retry import Backoff
+from klamm.wire.framed import decode_framed, encode_framed
+from klamm.wire.v1.broker_pb2 import (
+    FetchedPartition,
+    FetchHeader,
+    FetchPartition,
+    FetchRequest,
+    ProducedPartition,
+    ProduceHeader,
+    ProducePartition,
+    ProduceResponse,
+)
+from klamm_coordinator.effects import Write
+from klamm_coordinator.io.broker_channels import BrokerChannels
+from klamm_coordinator.records.schemas import GroupMetadataKey, Record, encode_key, encode_value
+from klamm_server.clock import Clock
+from klamm_server.metadata.image import ShardImage
+
+log = logging.getLogger(__name__)
+
+RETRY = Backoff(initial_ms=20, max_ms=1_000)
+CLIENT_ID = "klamm-coordinator"
+RECORD_OVERHEAD_BYTES = 32
+"""More than a record adds to its key and value."""
+REQUEST_TIMEOUT_MS = 5_000
+"""Of one attempt. How long a requester waits for its write is the shard's business."""
+
+_FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+_NOT_RETRIED = frozenset({ErrorCode.CORRUPT_MESSAGE})
+"""Retriable by Kafka's table, because a network may have done it; our batch would be the same again."""
+
+CLAIM = Record(GroupMetadataKey(""), None)
+
+OnDecided = Callable[[int, ErrorCode], None]
+"""Told of each write, in order: its id, and NONE or why it is not in the log."""
+
+
+class FencedError(KlammError):
+    """Another coordinator owns the shard now."""
+
+
+class LogLink:
+    """The log of one shard, for one assignment of it. `claim`, then `load`, then `append` and `run`."""
+
+    def __init__(
+        self,
+        shard: int,
+        writer: ShardImage,
+        channels: BrokerChannels,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        append_max_bytes: int,
+        load_buffer_bytes: int,
+    ) -> None:
+        self._shard = shard
+        self._writer = writer
+        self._channels = channels
+        self._clock = clock
+        self._rng = rng
+        self._append_max_bytes = append_max_bytes
+        self._load_buffer_bytes = load_buffer_bytes
+        self._sequence = 0
+        self._queue: deque[tuple[int, list[RawRecord], int]] = deque()
+        """(write id, its records, their size in bytes)"""
+        self._has_queued = asyncio.Event()
+
+    async def claim(self) -> tuple[int, int]:
+        """Becomes the only writer; returns (first, end) offset of what is to be loaded.
+
+        Raises FencedError when a later owner was faster."""
+        produced = await self._produce([self._encode(CLAIM)])
+        _raise_for_refusal(produced)
+        return produced.log_start_offset, produced.base_offset
+
+    async def load(self, start_offset: int, end_offset: int) -> AsyncIterator[memoryview]:
+        """Whole batches from `start_offset` on, until all before `end_offset` have been given."""
+        position = start_offset
+        while position < end_offset:
+            part, records = await self._fetch(position)
+            if records.nbytes:
+                yield records
+            position = _next_offset(records, part, position)
+
+    def append(self, write: Write) -> None:
+        """Queues a write; those of one turn of the loop go out together."""
+        records = [self._encode(record) for record in write.records]
+        size_bytes = sum(len(key or b"") + len(value or b"") for _, key, value, _ in records)
+        self._queue.append((write.write_id, records, size_bytes + RECORD_OVERHEAD_BYTES * len(records)))
+        self._has_queued.set()
+
+    async def run(self, on_decided: OnDecided) -> None:
+        """Appends what is queued until cancelled. Raises FencedError when another coordinator owns the shard."""
+        while True:
+            await self._has_queued.wait()
+            while self._queue:
+                write_ids, records = self._take_batch()
+                produced = await self._produce(records)
+                code = ErrorCode.of(produced.error_code)
+                if code in _FENCED:
+                    _raise_for_refusal(produced)
+                assert code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, (
+                    f"shard {self._shard}: the log lost acknowledged writes ({produced.error_message})"
+                )
+                for write_id in write_ids:
+                    on_decided(write_id, code)
+            self._has_queued.clear()
+
+    def _take_batch(self) -> tuple[list[int], list[RawRecord]]:
+        """As many writes as fit, at least one."""
+        write_id, records, size_bytes = self._queue.popleft()
+        write_ids = [write_id]
+        records = list(records)
+        while self._queue and size_bytes + self._queue[0][2] <= self._append_max_bytes:
+            write_id, more, more_bytes = self._queue.popleft()
+            write_ids.append(write_id)
+            records += more
+            size_bytes += more_bytes
+        return write_ids, records
+
+    def _encode(self, record: Record) -> RawRecord:
+        return (self._clock.wall_ms(), encode_key(record.key), encode_value(record.value), ())
+
+    async def _produce(self, records: list[RawRecord]) -> ProducedPartition:
+        """The definite answer of whoever leads the partition; a batch that was taken uses up its sequence numbers."""
+        batch = encode_batch(
+            records,
+            producer_id=self._writer.producer_id,
+            producer_epoch=self._writer.writer_epoch,
+            base_sequence=self._sequence,
+        )
+        partition = ProducePartition(topic=GROUP_METADATA_TOPIC, partition=self._shard, records_bytes=len(batch))
+        header = ProduceHeader(acks=-1, timeout_ms=REQUEST_TIMEOUT_MS, client_id=CLIENT_ID, partitions=[partition])
+        message = encode_framed(header, [batch])
+        failures = 0
+        while True:
+            produced = await self._try_produce(message)
+            code = ErrorCode.of(produced.error_code)
+            if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                self._sequence = increment_sequence(self._sequence, len(records))
+                produced.error_code = ErrorCode.NONE
+                return produced
+            if not code.retriable or code in _NOT_RETRIED:
+                return produced
+            failures += 1
+            await self._back_off("append", code, produced.error_message, failures)
+
+    async def _try_produce(self, message: bytes) -> ProducedPartition:
+        stub = self._channels.leader_of(GROUP_METADATA_TOPIC, self._shard)
+        if stub is None:
+            return ProducedPartition(error_code=ErrorCode.LEADER_NOT_AVAILABLE)
+        try:
+            response: ProduceResponse = await stub.produce(message, timeout=2 * REQUEST_TIMEOUT_MS / 1000)
+        except grpc.RpcError as error:
+            return ProducedPartition(error_code=ErrorCode.NETWORK_EXCEPTION, error_message=_story(error))
+        return response.partitions[0]
+
+    async def _fetch(self, position: int) -> tuple[FetchedPartition, memoryview]:
+        partition = FetchPartition(
+            topic=GROUP_METADATA_TOPIC,
+            partition=self._shard,
+            fetch_offset=position,
+            current_leader_epoch=-1,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            max_bytes=self._load_buffer_bytes,
+        )
+        request = FetchRequest(
+            client_id=CLIENT_ID,
+            replica_id=-1,
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=self._load_buffer_bytes,
+            partitions=[partition],
+        )
+        failures = 0
+        while True:
+            part, records = await self._try_fetch(request)
+            code = ErrorCode.of(part.error_code)
+            if code is ErrorCode.NONE or code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                return part, records
+            failures += 1
+            await self._back_off("load", code, part.error_message, failures)
+
+    async def _try_fetch(self, request: FetchRequest) -> tuple[FetchedPartition, memoryview]:
+        nothing = memoryview(b"")
+        stub = self._channels.leader_of(GROUP_METADATA_TOPIC, self._shard)
+        if stub is None:
+            return FetchedPartition(error_code=ErrorCode.LEADER_NOT_AVAILABLE), nothing
+        try:
+            message = await stub.fetch(request, timeout=2 * REQUEST_TIMEOUT_MS / 1000)
+        except grpc.RpcError as error:
+            return FetchedPartition(error_code=ErrorCode.NETWORK_EXCEPTION, error_message=_story(error)), nothing
+        header, records = decode_framed(message, FetchHeader)
+        return header.partitions[0], records
+
+    async def _back_off(self, what: str, code: ErrorCode, message: str, failures: int) -> None:
+        # The first failures are a leader that moves or a topic that is just being created.
+        level = logging.WARNING if failures % 10 == 5 else logging.DEBUG
+        log.log(level, "shard=%d %s=retried error=%s %s", self._shard, what, code.name, message)
+        await asyncio.sleep(RETRY.delay_ms(failures, self._rng) / 1000)
+
+
+def _next_offset(records: memoryview, part: FetchedPartition, position: int) -> int:
+    """Where to read on. Raises the exception of OFFSET_OUT_OF_RANGE when the log ends before `position`."""
+    if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        if part.log_start_offset <= position:
+            raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(f"{position} is not in the log: {part.error_message}")
+        return part.log_start_offset
+    return max((header.next_offset for _, header in iter_headers(records)), default=position)
+
+
+def _raise_for_refusal(produced: ProducedPartition) -> None:
+    code = ErrorCode.of(produced.error_code)
+    if code in _FENCED:
+        raise FencedError(f"{code.name}: {produced.error_message}")
+    if code is not ErrorCode.NONE:
+        raise code.exception(produced.error_message)
+
+
+def _story(error: grpc.RpcError) -> str:
+    return f"{error.code().name}: {error.details()}"

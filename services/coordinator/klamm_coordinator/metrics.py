@@ -1,0 +1,33 @@
+"""What the coordinator measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from klamm_server.metrics import REGISTRY
+
+REQUESTS = Counter("klamm_coordinator_requests", "Calls received.", ["rpc"], registry=REGISTRY)
+APPENDS_FAILED = Counter(
+    "klamm_coordinator_appends_failed", "Writes that the brokers refused for good.", registry=REGISTRY
+)
+LOAD_SECONDS = Histogram(
+    "klamm_coordinator_shard_load_seconds", "From a shard's claim to its first answer.", registry=REGISTRY
+)
+_GAUGES = {
+    "shards": Gauge("klamm_coordinator_shards", "Shards that are served.", registry=REGISTRY),
+    "groups": Gauge("klamm_coordinator_groups", "Groups of the shards that are served.", registry=REGISTRY),
+    "pending_writes": Gauge(
+        "klamm_coordinator_pending_writes", "Writes that wait for their append.", registry=REGISTRY
+    ),
+}
+
+
+def watch_gauges(**gauges: Callable[[], int]) -> None:
+    """Reports `shards()`, `groups()` and `pending_writes()` when the metrics are read.
+
+    They run in the endpoint's thread, so they may only look."""
+    assert gauges.keys() == _GAUGES.keys(), sorted(gauges)
+    for name, read in gauges.items():
+        _GAUGES[name].set_function(read)

@@ -1,0 +1,64 @@
+"""What every request is checked for before a shard sees it. The shards may then assume it.
+
+All of them raise the exception of the code that the request is answered with.
+"""
+
+from __future__ import annotations
+
+from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.wire.v1.coordinator_pb2 import JoinGroupRequest
+from klamm_coordinator.records.codec import STRING_BYTES_MAX
+from klamm_coordinator.settings import GroupSettings
+
+PROTOCOL_COUNT_MAX = 100
+"""Assignors of one member; clients have five to choose from."""
+
+
+def check_group_id(group_id: str) -> None:
+    """INVALID_GROUP_ID for an empty one, or one that no record can hold."""
+    if not group_id:
+        raise EXCEPTIONS[ErrorCode.INVALID_GROUP_ID]("the group id is empty")
+    _check_length(group_id, "the group id", ErrorCode.INVALID_GROUP_ID)
+
+
+def check_join(request: JoinGroupRequest, settings: GroupSettings) -> None:
+    """INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT or INVALID_REQUEST."""
+    check_group_id(request.group_id)
+    shortest, longest = settings.session_timeout_min_ms, settings.session_timeout_max_ms
+    if not shortest <= request.session_timeout_ms <= longest:
+        raise EXCEPTIONS[ErrorCode.INVALID_SESSION_TIMEOUT](
+            f"session_timeout_ms is {request.session_timeout_ms}, expected {shortest} (group.min.session.timeout.ms)"
+            f" to {longest} (group.max.session.timeout.ms)"
+        )
+    if request.rebalance_timeout_ms < 0:
+        raise _invalid(f"rebalance_timeout_ms is {request.rebalance_timeout_ms}, expected 0 or more")
+    for name in ("client_id", "group_instance_id", "protocol_type"):
+        # The first two become part of a member id, which is a string of a record too.
+        _check_length(getattr(request, name), name, ErrorCode.INVALID_REQUEST, reserve_bytes=64)
+    _check_protocols(request, settings.member_metadata_bytes_max)
+
+
+def _check_protocols(request: JoinGroupRequest, bytes_max: int) -> None:
+    names = {protocol.name for protocol in request.protocols}
+    if len(names) != len(request.protocols):
+        raise _invalid("a protocol is named twice")
+    if len(names) > PROTOCOL_COUNT_MAX:
+        raise _invalid(f"{len(names)} protocols, expected at most {PROTOCOL_COUNT_MAX}")
+    size_bytes = sum(len(protocol.name) + len(protocol.metadata) for protocol in request.protocols)
+    if size_bytes > bytes_max:
+        raise _invalid(
+            f"the protocols and their metadata take {size_bytes} bytes, expected at most {bytes_max}"
+            " (group.member.metadata.max.bytes)"
+        )
+    for name in names:
+        _check_length(name, "a protocol's name", ErrorCode.INVALID_REQUEST)
+
+
+def _check_length(text: str, name: str, code: ErrorCode, *, reserve_bytes: int = 0) -> None:
+    size_bytes = len(text.encode())
+    if size_bytes > STRING_BYTES_MAX - reserve_bytes:
+        raise EXCEPTIONS[code](f"{name} has {size_bytes} bytes, expected at most {STRING_BYTES_MAX - reserve_bytes}")
+
+
+def _invalid(message: str) -> Exception:
+    return EXCEPTIONS[ErrorCode.INVALID_REQUEST](message)

@@ -1,0 +1,120 @@
+"""Offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicPartition
+from klamm.wire.v1.common_pb2 import TopicPartitions
+from klamm.wire.v1.coordinator_pb2 import (
+    GroupOffset,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    PartitionResult,
+)
+from klamm_coordinator.offsets.messages import (
+    CommitOffset,
+    CommitOffsets,
+    CommitReply,
+    DeleteOffsets,
+    DeleteOffsetsReply,
+)
+from klamm_coordinator.rpc.checks import check_group_id
+from klamm_coordinator.rpc.failures import text_of
+from klamm_coordinator.shards import Shards
+from klamm_server.metadata.image import MetadataImage
+
+
+class OffsetsRpc:
+    """Whether a topic exists is the image's word; partitions beyond its last one are refused like unknown topics."""
+
+    def __init__(self, shards: Shards, image: Callable[[], MetadataImage]) -> None:
+        self._shards = shards
+        self._image = image
+
+    async def offset_commit(self, request: OffsetCommitRequest, context: Any) -> OffsetCommitResponse:
+        partitions = [TopicPartition(one.topic, one.partition) for one in request.offsets]
+        try:
+            check_group_id(request.group_id)
+            reply = await self._shards.of_group(request.group_id).ask(self._commit(request))
+        except BrokerError as error:
+            return OffsetCommitResponse(partitions=_results(partitions, [error.code] * len(partitions)))
+        assert isinstance(reply, CommitReply), reply
+        return OffsetCommitResponse(partitions=_results(partitions, reply.errors))
+
+    async def offset_fetch(self, request: OffsetFetchRequest, context: Any) -> OffsetFetchResponse:
+        partitions = None if request.all_topics else _partitions(request.topics)
+        try:
+            check_group_id(request.group_id)
+            shard = self._shards.of_group(request.group_id).shard
+        except BrokerError as error:
+            return OffsetFetchResponse(error_code=error.code, error_message=str(error))
+        offsets = [
+            GroupOffset(
+                topic=one.partition.topic,
+                partition=one.partition.partition,
+                offset=one.offset,
+                leader_epoch=one.leader_epoch,
+                metadata=one.metadata,
+            )
+            for one in shard.fetch_offsets(request.group_id, partitions)
+        ]
+        return OffsetFetchResponse(offsets=offsets)
+
+    async def offset_delete(self, request: OffsetDeleteRequest, context: Any) -> OffsetDeleteResponse:
+        partitions = tuple(_partitions(request.topics))
+        try:
+            check_group_id(request.group_id)
+            reply = await self._shards.of_group(request.group_id).ask(
+                lambda reply_id: DeleteOffsets(reply_id=reply_id, group_id=request.group_id, partitions=partitions)
+            )
+        except BrokerError as error:
+            return OffsetDeleteResponse(error_code=error.code, error_message=str(error))
+        assert isinstance(reply, DeleteOffsetsReply), reply
+        if reply.error:
+            return OffsetDeleteResponse(error_code=reply.error, error_message=text_of(reply.error))
+        return OffsetDeleteResponse(partitions=_results(partitions, reply.errors))
+
+    def _commit(self, request: OffsetCommitRequest) -> Any:
+        image = self._image()
+        offsets = tuple(
+            CommitOffset(
+                partition=TopicPartition(one.topic, one.partition),
+                offset=one.offset,
+                leader_epoch=one.leader_epoch,
+                metadata=one.metadata,
+                error=_refusal(image, one),
+            )
+            for one in request.offsets
+        )
+        return lambda reply_id: CommitOffsets(
+            reply_id=reply_id,
+            group_id=request.group_id,
+            generation_id=request.generation_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id or None,
+            offsets=offsets,
+        )
+
+
+def _refusal(image: MetadataImage, offset: GroupOffset) -> ErrorCode:
+    if image.partition(offset.topic, offset.partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE if offset.offset >= 0 else ErrorCode.INVALID_REQUEST
+
+
+def _partitions(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:
+    return [TopicPartition(one.topic, partition) for one in topics for partition in one.partitions]
+
+
+def _results(partitions: Iterable[TopicPartition], errors: Iterable[ErrorCode]) -> list[PartitionResult]:
+    return [
+        PartitionResult(topic=one.topic, partition=one.partition, error_code=error, error_message=text_of(error))
+        for one, error in zip(partitions, errors, strict=True)
+    ]

@@ -1,0 +1,33 @@
+"""The Coordinator service: its families of calls as one servicer, each call counted."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from klamm.wire.service import COORDINATOR, methods
+from klamm_coordinator.metrics import REQUESTS
+from klamm_coordinator.rpc.admin import GroupAdminRpc
+from klamm_coordinator.rpc.groups import GroupsRpc
+from klamm_coordinator.rpc.offsets import OffsetsRpc
+
+Rpc = Callable[[Any, Any], Awaitable[Any]]
+
+
+class CoordinatorServicer:
+    """What `RpcServer.add_service(COORDINATOR, ...)` takes."""
+
+    def __init__(self, groups: GroupsRpc, offsets: OffsetsRpc, admin: GroupAdminRpc) -> None:
+        for method in methods(COORDINATOR):
+            (family,) = (one for one in (groups, offsets, admin) if hasattr(one, method.name))
+            setattr(self, method.name, _counted(method.path.rpartition("/")[2], getattr(family, method.name)))
+
+
+def _counted(name: str, function: Rpc) -> Rpc:
+    requests = REQUESTS.labels(name)
+
+    async def call(request: Any, context: Any) -> Any:
+        requests.inc()
+        return await function(request, context)
+
+    return call

@@ -1,0 +1,124 @@
+"""The coordinator's composition root: makes the parts, joins them, starts and stops them in order.
+
+open    nothing: all of its state is in `__consumer_offsets`
+start   follows the metadata, registers, sends heartbeats until unfenced; shards are opened as they are assigned
+stop    has its shards moved to another coordinator, lets them go
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Coroutine
+from typing import Any
+
+from klamm.wire.service import COORDINATOR
+from klamm_coordinator.config import CoordinatorConfig
+from klamm_coordinator.io.broker_channels import BrokerChannels
+from klamm_coordinator.io.log_link import LogLink
+from klamm_coordinator.metrics import watch_gauges
+from klamm_coordinator.rpc.admin import GroupAdminRpc
+from klamm_coordinator.rpc.groups import GroupsRpc
+from klamm_coordinator.rpc.offsets import OffsetsRpc
+from klamm_coordinator.rpc.servicer import CoordinatorServicer
+from klamm_coordinator.shard_host import ShardHost
+from klamm_coordinator.shards import Shards
+from klamm_server.clock import Clock, SystemClock
+from klamm_server.faults import watch
+from klamm_server.metadata.image import ShardImage
+from klamm_server.metadata_link import MetadataLink
+from klamm_server.registration import NOT_REGISTERED, CoordinatorMember, Registration
+from klamm_server.rpc_server import RpcServer
+
+log = logging.getLogger(__name__)
+
+
+class CoordinatorServer:
+    """One coordinator process, or the coordinator's part of an embedded cluster. `register` comes before `start`."""
+
+    def __init__(
+        self, config: CoordinatorConfig, *, clock: Clock | None = None, rng: random.Random | None = None
+    ) -> None:
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._rng = rng or random.SystemRandom()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._registration: Registration | None = None
+        self._shards = Shards(config.node_id, self._epoch, self._open_shard)
+        self._link = MetadataLink(config.controllers, cluster_id="", on_image=self._shards.on_image, clock=self._clock)
+        self._channels = BrokerChannels(lambda: self._link.image)
+        self._servicer = CoordinatorServicer(
+            GroupsRpc(self._shards, config.groups),
+            OffsetsRpc(self._shards, lambda: self._link.image),
+            GroupAdminRpc(self._shards, config.node_id),
+        )
+
+    async def open(self) -> None:
+        """There is nothing to recover."""
+
+    def register(self, rpc: RpcServer) -> None:
+        """Adds the Coordinator service; it answers NOT_COORDINATOR until shards are assigned."""
+        rpc.add_service(COORDINATOR, self._servicer)
+
+    async def start(self, host: str, port: int) -> None:
+        """Returns when the cluster gives it work. `host` and `port` are what clients are told to dial.
+
+        Raises the BrokerError of a refused registration."""
+        self._spawn("metadata-link", self._link.run())
+        self._registration = registration = self._make_registration(host, port)
+        await registration.register()
+        self._spawn("registration", registration.run())
+        await registration.wait_unfenced()
+        watch_gauges(
+            shards=lambda: sum(host.is_loaded for host in self._shards),
+            groups=lambda: sum(len(host.shard.groups) for host in self._shards if host.is_loaded),
+            pending_writes=lambda: sum(host.shard.pending_write_count for host in self._shards if host.is_loaded),
+        )
+        log.info("coordinator=%d serving host=%s port=%d", self._config.node_id, host, port)
+
+    async def stop(self) -> None:
+        """Also after a `start` that failed."""
+        if self._epoch() != NOT_REGISTERED and self._config.controlled_shutdown_enable:
+            assert self._registration is not None
+            await self._registration.shut_down(self._config.broker_session_timeout_ms)
+        await self._shards.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._channels.close()
+
+    def _epoch(self) -> int:
+        return NOT_REGISTERED if self._registration is None else self._registration.epoch
+
+    def _make_registration(self, host: str, port: int) -> Registration:
+        config = self._config
+        member = CoordinatorMember(
+            coordinator_id=config.node_id, incarnation_id=self._rng.randbytes(16), host=host, port=port
+        )
+        return Registration(
+            member,
+            config.controllers,
+            link=self._link,
+            cluster_id="",
+            clock=self._clock,
+            heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+            request_timeout_ms=config.broker_session_timeout_ms // 2,
+            registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+        )
+
+    def _open_shard(self, number: int, writer: ShardImage) -> ShardHost:
+        config = self._config
+        link = LogLink(
+            number,
+            writer,
+            self._channels,
+            clock=self._clock,
+            rng=self._rng,
+            append_max_bytes=config.coordinator_append_max_bytes,
+            load_buffer_bytes=config.offsets_load_buffer_size,
+        )
+        return ShardHost(number, link, settings=config.groups, clock=self._clock, rng=self._rng)
+
+    def _spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(watch(asyncio.create_task(coroutine, name=f"coordinator-{name}")))

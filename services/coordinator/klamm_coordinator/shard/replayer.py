@@ -1,0 +1,65 @@
+"""Replays batches of the log into a shard's state: how a shard is loaded.
+
+Nearly all of a large shard are offsets, and most of their keys differ from one another in the partition alone; what
+comes before it is decoded once for each group and topic.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from klamm.records import BatchHeader, Buffer, decode_batch
+from klamm_coordinator.records.schemas import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    Record,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+)
+from klamm_coordinator.shard.state import ShardState
+
+_PARTITION = struct.Struct(">i")
+_OFFSET_KEY_VERSIONS = (b"\x00\x01", b"\x00\x00")
+
+
+class Replayer:
+    """For one load; not used after it."""
+
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
+        self._prefixes: dict[bytes, tuple[str, str]] = {}
+        """Bytes of an offset's key before the partition -> group id and topic."""
+        self.skipped_count = 0
+        """Records of kinds that are not known here."""
+
+    def replay_batch(self, buffer: Buffer, position: int, header: BatchHeader) -> None:
+        """Applies the batch at `position`. Raises SchemaError, or a CorruptBatchError."""
+        if header.is_control:
+            return
+        replay_offset = self._state.offsets.replay
+        for _, _, key, value, _ in decode_batch(buffer, position):
+            if key is None:
+                self.skipped_count += 1
+            elif key[:2] in _OFFSET_KEY_VERSIONS:
+                replay_offset(self._offset_key(key), None if value is None else decode_offset_value(value))
+            else:
+                self._replay_other(key, value)
+
+    def _offset_key(self, key: bytes) -> OffsetCommitKey:
+        prefix = key[:-4]
+        names = self._prefixes.get(prefix)
+        if names is None:
+            decoded = decode_key(key)
+            assert isinstance(decoded, OffsetCommitKey), decoded
+            names = self._prefixes[prefix] = (decoded.group_id, decoded.topic)
+        (partition,) = _PARTITION.unpack_from(key, len(key) - 4)
+        return OffsetCommitKey(names[0], names[1], partition)
+
+    def _replay_other(self, key: bytes, value: bytes | None) -> None:
+        decoded = decode_key(key)
+        if isinstance(decoded, GroupMetadataKey):
+            group = None if value is None else decode_group_value(value)
+            self._state.replay(Record(decoded, group))
+        else:
+            self.skipped_count += 1

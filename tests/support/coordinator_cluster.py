@@ -1,0 +1,203 @@
+"""A controller, a broker and a coordinator on one event loop, each behind a port of its own, talking gRPC.
+
+The coordinator can be stopped without a word (`crash`), started again, and joined by others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from grpc import aio
+
+from klamm.errors import ErrorCode
+from klamm.wire.service import ADMIN, BROKER, COORDINATOR, Stub
+from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_GROUP, FindCoordinatorRequest
+from klamm.wire.v1.controller_pb2 import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
+from klamm_broker.config import BrokerConfig
+from klamm_broker.server import BrokerServer
+from klamm_controller.config import ControllerConfig
+from klamm_controller.server import ControllerServer
+from klamm_coordinator.config import CoordinatorConfig
+from klamm_coordinator.server import CoordinatorServer
+from klamm_server.config import load
+from klamm_server.rpc_server import RpcServer
+
+HOST = "127.0.0.1"
+SHARD_COUNT = 8
+
+
+class Running:
+    """A server and its port."""
+
+    def __init__(self, server: Any, rpc: RpcServer, port: int) -> None:
+        self.server = server
+        self.rpc = rpc
+        self.port = port
+
+    async def stop(self) -> None:
+        await self.server.stop()
+        await self.rpc.stop(0)
+
+    async def crash(self) -> None:
+        """As a kill -9 looks from outside: no good-byes to anybody, connections broken."""
+        await self.rpc.stop(0)
+        self.server._registration = None  # nothing to hand over
+        await self.server.stop()
+
+
+async def run(server: Any, port: int = 0, host: str = HOST) -> Running:
+    """Opens, registers and starts a server."""
+    rpc = RpcServer(max_message_bytes=100 * 1024**2, max_concurrent_rpcs=10_000)
+    await server.open()
+    server.register(rpc)
+    bound_port = await rpc.start(host, port)
+    await server.start(host, bound_port)
+    return Running(server, rpc, bound_port)
+
+
+class Cluster:
+    """`coordinators` by id; 1 is started by `start`."""
+
+    def __init__(self, data_dir: Path, **coordinator_settings: str) -> None:
+        self._data_dir = data_dir
+        self._settings = {
+            "group.min.session.timeout.ms": "100",
+            "group.initial.rebalance.delay.ms": "0",
+            **coordinator_settings,
+        }
+        self._channels: dict[int, aio.Channel] = {}
+        self.coordinators: dict[int, Running] = {}
+
+    async def start(self) -> None:
+        self.controller = await self._start_controller()
+        self.broker = await self._start_broker()
+        await self.start_coordinator(1)
+        self.admin = Stub(self._channel(self.controller.port), ADMIN)
+
+    async def stop(self) -> None:
+        for channel in self._channels.values():
+            await channel.close()
+        for running in [*self.coordinators.values(), self.broker, self.controller]:
+            await running.stop()
+
+    async def start_coordinator(self, coordinator_id: int, *, port: int = 0) -> Running:
+        properties = {
+            "node.id": str(coordinator_id),
+            "controller.quorum.bootstrap.servers": f"{HOST}:{self.controller.port}",
+            "broker.heartbeat.interval.ms": "100",
+            "broker.session.timeout.ms": "1000",
+            **self._settings,
+        }
+        running = await run(CoordinatorServer(load(CoordinatorConfig, properties)), port)
+        self.coordinators[coordinator_id] = running
+        return running
+
+    async def restart_broker(self) -> None:
+        port = self.broker.port
+        await self.broker.stop()
+        self.broker = await self._start_broker(port)
+
+    async def _start_controller(self) -> Running:
+        properties = {
+            "node.id": "1",
+            "listeners": f"GRPC://{HOST}:0",
+            "metadata.log.dir": str(self._data_dir / "controller"),
+            "offsets.topic.num.partitions": str(SHARD_COUNT),
+            "offsets.topic.replication.factor": "1",
+            "coordinator.session.timeout.ms": "1000",
+        }
+        return await run(ControllerServer(load(ControllerConfig, properties)))
+
+    async def _start_broker(self, port: int = 0) -> Running:
+        properties = {
+            "node.id": "1",
+            "listeners": f"GRPC://{HOST}:0",
+            "controller.quorum.bootstrap.servers": f"{HOST}:{self.controller.port}",
+            "log.dirs": str(self._data_dir / "broker"),
+            "broker.heartbeat.interval.ms": "100",
+            "offsets.topic.num.partitions": str(SHARD_COUNT),
+        }
+        return await run(BrokerServer(load(BrokerConfig, properties)), port)
+
+    # What a client does
+
+    async def create_topic(self, name: str, partition_count: int = 1) -> None:
+        request = CreateTopicsRequest(
+            topics=[NewTopic(name=name, partition_count=partition_count, replication_factor=1)], timeout_ms=5_000
+        )
+        (created,) = (await self.admin.create_topics(request)).topics
+        assert created.error_code == 0, created
+
+    async def delete_topic(self, name: str) -> None:
+        (deleted,) = (await self.admin.delete_topics(DeleteTopicsRequest(topics=[name], timeout_ms=5_000))).results
+        assert deleted.error_code == 0, deleted
+
+    async def coordinator_of(self, group_id: str) -> Stub:
+        """The stub of the coordinator that owns the group, as soon as there is one that has loaded it."""
+        broker = Stub(self._channel(self.broker.port), BROKER)
+        request = FindCoordinatorRequest(key_type=COORDINATOR_KEY_TYPE_GROUP, keys=[group_id])
+
+        async def find() -> Stub | None:
+            (found,) = (await broker.find_coordinator(request)).coordinators
+            return None if found.error_code else Stub(self._channel(found.node.endpoint.port), COORDINATOR)
+
+        return await eventually(find)
+
+    async def ask(self, group_id: str, rpc: str, request: Any) -> Any:
+        """Calls the owner of the group until the answer is not that it is another or not ready."""
+
+        async def call() -> Any:
+            response = await getattr(await self.coordinator_of(group_id), rpc)(request, timeout=30)
+            return None if error_of(response) in NOT_YET else response
+
+        return await eventually(call)
+
+    def coordinator(self, coordinator_id: int) -> Stub:
+        return Stub(self._channel(self.coordinators[coordinator_id].port), COORDINATOR)
+
+    def _channel(self, port: int) -> aio.Channel:
+        if port not in self._channels:
+            options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 100)]
+            self._channels[port] = aio.insecure_channel(f"{HOST}:{port}", options=options)
+        return self._channels[port]
+
+
+NOT_YET = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+)
+
+
+def error_of(response: Any) -> int:
+    """Of the response, or of its first part."""
+    for name in ("partitions", "groups", "results"):
+        parts = getattr(response, name, None)
+        if parts and hasattr(parts[0], "error_code"):
+            return int(parts[0].error_code)
+    return int(getattr(response, "error_code", 0))
+
+
+async def eventually(find: Callable[[], Any], timeout_s: float = 20) -> Any:
+    """What `find` gives once it gives something; a connection that is refused is nothing."""
+    async with asyncio.timeout(timeout_s):
+        while True:
+            with contextlib.suppress(aio.AioRpcError):
+                if (found := await find()) is not None:
+                    return found
+            await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def cluster(data_dir: Path, **coordinator_settings: str) -> AsyncIterator[Cluster]:
+    """A running cluster with a topic `t` of four partitions."""
+    running = Cluster(data_dir, **coordinator_settings)
+    await running.start()
+    try:
+        await running.create_topic("t", 4)
+        yield running
+    finally:
+        await running.stop()
