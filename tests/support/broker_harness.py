@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from grpc import aio
@@ -186,6 +186,14 @@ class RunningBroker:
         answers = await self.fetch_many([(topic, partition, offset)], **settings)
         return answers[0]
 
+    @property
+    def parked_fetches(self) -> int:
+        return len(self.server._fetches)
+
+    @property
+    def parked_produces(self) -> int:
+        return len(self.server._produces)
+
     async def fetch_many(
         self, wanted: Sequence[tuple[str, int, int]], **settings: int
     ) -> list[tuple[b.FetchedPartition, bytes]]:
@@ -199,6 +207,15 @@ class RunningBroker:
                 if len(response.topics[0].partitions) >= partitions:
                     return
                 await asyncio.sleep(0.005)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Until something inside the broker is so."""
+    async with asyncio.timeout(10):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.002)
 
 
 def batch(count: int = 1, *, value: bytes = b"value", timestamp_ms: int = 1_700_000_000_000) -> bytes:

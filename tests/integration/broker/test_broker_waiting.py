@@ -1,0 +1,189 @@
+"""Requests that wait: woken by what they wait for, at once, and by their time, not before."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import grpc
+import pytest
+from broker_harness import RunningBroker, StartBroker, batch, fetch_request, until
+
+from klamm.errors import ErrorCode
+
+LONG_MS = 30_000
+"""Far beyond what a test may take: whoever waits this long was not woken."""
+
+
+async def parked(broker: RunningBroker, count: int) -> None:
+    """Until `count` fetches are parked."""
+    await until(lambda: broker.parked_fetches == count)
+
+
+def test_a_long_poll_is_woken_by_an_append(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights", 2)
+            await broker.wait_for_topic("flights", 2)
+            wanted = [("flights", 0, 0), ("flights", 1, 0)]
+            polling = asyncio.ensure_future(broker.fetch_many(wanted, max_wait_ms=LONG_MS))
+            await parked(broker, 1)
+            start = time.monotonic()
+            await broker.produce("flights", batch(2), partition=1)
+            answers = await polling
+            assert time.monotonic() - start < 1
+            assert [answer.high_watermark for answer, _ in answers] == [0, 2]
+            await parked(broker, 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_long_poll_waits_for_min_bytes(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights", 2)
+            await broker.wait_for_topic("flights", 2)
+            size = len(batch(1))
+            await broker.produce("flights", batch(1))
+            wanted = [("flights", 0, 0), ("flights", 1, 0)]
+            polling = asyncio.ensure_future(broker.fetch_many(wanted, max_wait_ms=LONG_MS, min_bytes=3 * size))
+            await parked(broker, 1)
+            await broker.produce("flights", batch(1), partition=1)
+            await parked(broker, 1)
+            await broker.produce("flights", batch(1), partition=0)
+            answers = await polling
+            assert [answer.records_bytes for answer, _ in answers] == [2 * size, size]
+
+    asyncio.run(scenario())
+
+
+def test_a_long_poll_ends_with_its_time(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights")
+            await broker.wait_for_topic("flights")
+            await broker.produce("flights", batch(1))
+            start = time.monotonic()
+            answer, records = await broker.fetch("flights", max_wait_ms=200, min_bytes=10_000)
+            assert 0.2 <= time.monotonic() - start < 2
+            assert (answer.error_code, len(records)) == (0, len(batch(1)))
+
+    asyncio.run(scenario())
+
+
+def test_a_poll_with_an_error_does_not_wait(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights")
+            await broker.wait_for_topic("flights")
+            wanted = [("flights", 0, 0), ("nowhere", 0, 0)]
+            answers = await broker.fetch_many(wanted, max_wait_ms=LONG_MS)
+            assert [answer.error_code for answer, _ in answers] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+    asyncio.run(scenario())
+
+
+def test_losing_the_leadership_ends_a_long_poll(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights", replicas=(1, 2))
+            await broker.wait_for_topic("flights")
+            polling = asyncio.ensure_future(broker.fetch("flights", max_wait_ms=LONG_MS))
+            await parked(broker, 1)
+            await controller.change_leader("flights", 0, 2)
+            answer, _ = await polling
+            assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert answer.current_leader == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_long_poll_leaves_the_purgatory(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights")
+            await broker.wait_for_topic("flights")
+            call = broker.stub.fetch(fetch_request([("flights", 0, 0)], max_wait_ms=LONG_MS))
+            await parked(broker, 1)
+            call.cancel()
+            await parked(broker, 0)
+            assert (await broker.produce("flights", batch(1))).base_offset == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_full_purgatory_answers_at_once(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker(configs={"max.parked.requests": "1"}) as (broker, controller):
+            await controller.create_topic("flights")
+            await broker.wait_for_topic("flights")
+            first = asyncio.ensure_future(broker.fetch("flights", max_wait_ms=LONG_MS))
+            await parked(broker, 1)
+            answer, records = await broker.fetch("flights", max_wait_ms=LONG_MS)
+            assert (answer.error_code, records) == (0, b"")
+            stream = broker.stub.fetch_stream(fetch_request([("flights", 0, 0)]))
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await stream.read()
+            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            await broker.produce("flights", batch(1))
+            assert (await first)[0].high_watermark == 1
+
+    asyncio.run(scenario())
+
+
+def test_acks_all_waits_for_every_replica_in_sync(start_broker: StartBroker) -> None:
+    """The other replica never reports, so the produce times out: written here, not committed, not readable."""
+
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights", replicas=(1, 2), isr=(1, 2))
+            await broker.wait_for_topic("flights")
+            start = time.monotonic()
+            produced = await broker.produce("flights", batch(1), timeout_ms=200)
+            assert produced.error_code == ErrorCode.REQUEST_TIMED_OUT
+            assert 0.2 <= time.monotonic() - start < 2
+            assert (await broker.produce("flights", batch(1), acks=1)).base_offset == 1
+            answer, records = await broker.fetch("flights")
+            assert (answer.error_code, answer.high_watermark, records) == (0, 0, b"")
+
+    asyncio.run(scenario())
+
+
+def test_losing_the_leadership_ends_a_waiting_produce(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights", replicas=(1, 2), isr=(1, 2))
+            await broker.wait_for_topic("flights")
+            producing = asyncio.ensure_future(broker.produce("flights", batch(1), timeout_ms=LONG_MS))
+            await until(lambda: broker.parked_produces == 1)
+            await controller.change_leader("flights", 0, 2)
+            assert (await producing).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(scenario())
+
+
+def test_produces_beyond_the_memory_are_refused_and_fetches_get_less(start_broker: StartBroker) -> None:
+    configs = {"queued.max.request.bytes": "1000000", "socket.request.max.bytes": "1000000"}
+
+    async def scenario() -> None:
+        async with start_broker(configs=configs) as (broker, controller):
+            await controller.create_topic("flights", 2, replicas=(1, 2), isr=(1, 2))
+            await controller.create_topic("alone")
+            await broker.wait_for_topic("alone")
+            large = batch(1, value=bytes(600_000))
+            waiting = asyncio.ensure_future(broker.produce("flights", large, timeout_ms=LONG_MS))
+            await until(lambda: broker.parked_produces == 1)
+            refused = await broker.produce("alone", large)
+            assert refused.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            assert "queued.max.request.bytes" in refused.error_message
+            for _ in range(5):
+                assert (await broker.produce("alone", batch(1, value=bytes(100_000)))).error_code == 0
+            answer, _ = await broker.fetch("alone", max_wait_ms=LONG_MS)
+            assert 300_000 < answer.records_bytes < 400_000
+            await controller.change_leader("flights", 0, 2)
+            await waiting
+            answer, _ = await broker.fetch("alone")
+            assert answer.records_bytes > 500_000
+            assert (await broker.produce("alone", large)).error_code == 0
+
+    asyncio.run(scenario())
