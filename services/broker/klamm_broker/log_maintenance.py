@@ -142,7 +142,8 @@ class LogMaintenance:
         return 0 if partition is None else partition.high_watermark
 
     async def _checkpoint(self) -> None:
-        for job in self._logs.plan_checkpoints():
+        marks = {partition.topic_partition: partition.high_watermark for partition in self._replicas}
+        for job in self._logs.plan_checkpoints(marks):
             await self._on_thread(job.run)
 
     async def _remove_due_files(self) -> None:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from klamm.errors import BrokerError, ErrorCode, KlammError
 from klamm.model import TopicId, TopicPartition
 from klamm_broker.log.checkpoints import (
+    HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
     CheckpointError,
@@ -94,17 +95,19 @@ class CheckpointJob:
     log_dir: LogDir
     recovery_points: Mapping[TopicPartition, int]
     log_start_offsets: Mapping[TopicPartition, int]
+    high_watermarks: Mapping[TopicPartition, int]
     order: _CheckpointOrder
     number: int
 
     def run(self) -> None:
-        """Writes both checkpoint files, durably, unless a later job did. Raises LogDirFailure or DiskFull."""
+        """Writes the three checkpoint files, durably, unless a later job did. Raises LogDirFailure or DiskFull."""
         with self.order.lock:
             if self.number < self.order.written:
                 return
             try:
                 write_offsets(self.disk, f"{self.log_dir.path}/{RECOVERY_POINT_FILE}", self.recovery_points)
                 write_offsets(self.disk, f"{self.log_dir.path}/{LOG_START_OFFSET_FILE}", self.log_start_offsets)
+                write_offsets(self.disk, f"{self.log_dir.path}/{HIGH_WATERMARK_FILE}", self.high_watermarks)
             except OSError as error:
                 raise self.log_dir.failed(error, "checkpoint") from error
             self.order.written = self.number
@@ -135,6 +138,8 @@ class _Directory:
         self.checkpoint_order = _CheckpointOrder()
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """As last checkpointed: the replicas own them, the file outlives the replicas."""
 
 
 class LogManager:
@@ -219,6 +224,7 @@ class LogManager:
         # (start offsets), as if the crash had come before it was written; it does not cost the directory.
         directory.recovery_points = self._read_offsets(f"{path}/{RECOVERY_POINT_FILE}")
         directory.log_start_offsets = self._read_offsets(f"{path}/{LOG_START_OFFSET_FILE}")
+        directory.high_watermarks = self._read_offsets(f"{path}/{HIGH_WATERMARK_FILE}")
 
     def _read_offsets(self, path: str) -> dict[TopicPartition, int]:
         try:
@@ -347,6 +353,10 @@ class LogManager:
             self._disk.fsync_directory(log.log_dir.path)
         except OSError as error:
             raise log.log_dir.failed(error, f"deletion of {topic_partition}") from error
+        # A new log of the same name must not be taken, after a crash, to be as durable as this one was.
+        directory = self._directory_of(log)
+        directory.high_watermarks.pop(topic_partition, None)
+        self._checkpoint_of(directory).run()
         due_ms = now_ms + log.config.file_delete_delay_ms
         return PendingDeletion(log_dir=log.log_dir, paths=(doomed,), due_ms=due_ms)
 
@@ -399,9 +409,20 @@ class LogManager:
         if log is not None and log.log_dir is job.log_dir:
             log.complete_flush(job)
 
-    def plan_checkpoints(self) -> list[CheckpointJob]:
-        """One job per online dir, every `log.flush.offset.checkpoint.interval.ms`."""
+    def plan_checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> list[CheckpointJob]:
+        """One job per online dir, every `log.flush.offset.checkpoint.interval.ms`.
+
+        A log that `high_watermarks` lacks keeps the one checkpointed before."""
+        for directory in self._online():
+            logs = (log.topic_partition for log in self._logs_in(directory))
+            known = {**directory.high_watermarks, **high_watermarks}
+            directory.high_watermarks = {name: known[name] for name in logs if name in known}
         return [self._checkpoint_of(directory) for directory in self._online()]
+
+    def checkpointed_high_watermark(self, log: PartitionLog) -> int:
+        """The last one that was checkpointed, within what the log holds: where a replica starts from."""
+        mark = self._directory_of(log).high_watermarks.get(log.topic_partition, 0)
+        return min(max(mark, log.log_start_offset), log.log_end_offset)
 
     def _checkpoint_of(self, directory: _Directory) -> CheckpointJob:
         logs = self._logs_in(directory)
@@ -415,6 +436,7 @@ class LogManager:
                 for log in logs
                 if log.log_start_offset > log.segment_base_offsets[0]
             },
+            high_watermarks=dict(directory.high_watermarks),
             order=directory.checkpoint_order,
             number=directory.checkpoint_order.next(),
         )

@@ -537,7 +537,7 @@ class PartitionLog:
         try:
             self._active.write_indexes()
             for segment in self._segments[first:]:
-                fds.append(self._opened(segment).dup_for_flush())
+                fds.append(self._opened(segment).duplicate_fd())
         except OSError as error:
             for fd in fds:
                 self._disk.close(fd)

@@ -561,10 +561,10 @@ class Segment:
             (self._time_index, TIME_INDEX_SUFFIX, time_index.ENTRY_SIZE_BYTES),
         )
 
-    def dup_for_flush(self) -> int:
-        """A second descriptor of the log, which a disk thread may sync and close whatever happens to the
-        segment."""
-        return self._disk.dup(self._fd)
+    def duplicate_fd(self) -> int:
+        """A descriptor of the log that is the caller's: a disk thread may read, sync and close it whatever
+        happens to the segment meanwhile."""
+        return self._disk.dup(self._fd) if self.is_open else self._disk.open(self.path(), os.O_RDONLY)
 
     def check_invariants(self) -> None:
         """Asserts what the module's docstring states; costs a scan of the segment."""

@@ -72,7 +72,7 @@ class RecordReader:
         return parts
 
     def _probe(self, one: LocatedSlice, into: memoryview) -> bool:
-        fd = one.where.segment.dup_for_flush()
+        fd = one.where.segment.duplicate_fd()
         try:
             read_bytes = self._disk.preadv(fd, [into], one.where.part.position, os.RWF_NOWAIT)
         except BlockingIOError:
@@ -95,7 +95,7 @@ class RecordReader:
 
     async def _read_cold(self, slices: Sequence[LocatedSlice]) -> list[bytes]:
         # A segment may be released or deleted while the thread reads; a descriptor of its own keeps the file.
-        fds = [one.where.segment.dup_for_flush() for one in slices]
+        fds = [one.where.segment.duplicate_fd() for one in slices]
         jobs = [(fd, one) for fd, one in zip(fds, slices, strict=True)]
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._read_all, jobs)
 

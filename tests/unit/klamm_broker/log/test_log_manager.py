@@ -133,7 +133,7 @@ class TestRestart:
         log = create(manager, 0)
         fill(log, make_batch, 20)
         log.flush()
-        for job in manager.plan_checkpoints():
+        for job in manager.plan_checkpoints({}):
             job.run()
         fill(log, make_batch, 20)
         path = Path(log.directory, f"{log.segment_base_offsets[-1]:020d}.log")
@@ -205,6 +205,20 @@ class TestDelete:
         manager.delete(TopicPartition("orders", 0), now_ms=NOW)
         assert create(manager, 0).log_end_offset == 0
 
+    def test_the_next_log_of_that_name_inherits_no_offsets(self, manager, harness, make_batch) -> None:
+        log = create(manager, 0)
+        fill(log, make_batch, 40)
+        log.flush()
+        for job in manager.plan_checkpoints({TopicPartition("orders", 0): 80}):
+            job.run()
+        manager.delete(TopicPartition("orders", 0), now_ms=NOW)
+        fill(create(manager, 0), make_batch, 20)
+        harness.crash(manager)
+        again = harness.start()
+        log = again.get(TopicPartition("orders", 0))
+        assert (log.log_end_offset, log.recovery_point) == (40, 0)
+        assert again.checkpointed_high_watermark(log) == 0
+
     def test_a_crash_before_the_removal_leaves_it_for_the_next_start(self, manager, harness, make_batch) -> None:
         fill(create(manager, 0), make_batch)
         deletion = manager.delete(TopicPartition("orders", 0), now_ms=NOW)
@@ -260,7 +274,7 @@ class TestFailingDir:
                 log.truncate_to(20, now_ms=NOW)
             except LogDirFailure as error:
                 failures.append(error)
-        for job in manager.plan_checkpoints():
+        for job in manager.plan_checkpoints({}):
             try:
                 job.run()
             except LogDirFailure as error:
@@ -394,13 +408,28 @@ class TestBackground:
         log = create(manager, 0)
         fill(log, make_batch, 20)
         log.flush()
-        older = manager.plan_checkpoints()
+        older = manager.plan_checkpoints({})
         manager.truncate({TopicPartition("orders", 0): 10}, now_ms=NOW)
         path = Path(log.log_dir.path, "recovery-point-offset-checkpoint")
         assert path.read_text() == "0\n1\norders 0 10\n"
         for job in older:
             job.run()  # planned before the truncation, run after it: must not bring 40 back
         assert path.read_text() == "0\n1\norders 0 10\n"
+
+    def test_high_watermarks_survive_within_what_the_log_holds(self, manager, harness, make_batch) -> None:
+        marks = {}
+        for partition, mark in enumerate((12, 500, 3)):
+            fill(create(manager, partition), make_batch)
+            marks[TopicPartition("orders", partition)] = mark
+        for marked in (marks, {TopicPartition("orders", 0): 13}):
+            for job in manager.plan_checkpoints(marked):
+                job.run()
+        manager.get(TopicPartition("orders", 2)).advance_log_start(5, high_watermark=20)
+        manager.close(broker_epoch=1)
+        harness.running.clear()
+        again = harness.start()
+        found = [again.checkpointed_high_watermark(again.get(tp)) for tp in marks]
+        assert found == [13, 20, 5]
 
     def test_describe_log_dirs(self, manager, harness, make_batch, faulty_disk) -> None:
         log = create(manager, 0)
