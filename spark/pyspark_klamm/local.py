@@ -16,6 +16,7 @@ _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     # Python workers talk over a Unix socket: a tenth to a third less CPU.
