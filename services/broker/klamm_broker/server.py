@@ -46,7 +46,7 @@ from klamm_server.config_defs import effective_topic_configs
 from klamm_server.faults import watch
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata_link import MetadataLink
-from klamm_server.registration import BrokerMember, Registration
+from klamm_server.registration import NOT_REGISTERED, BrokerMember, Registration
 from klamm_server.rpc_server import RpcServer
 
 log = logging.getLogger(__name__)
@@ -117,8 +117,9 @@ class BrokerServer:
 
     async def stop(self) -> None:
         """Raises nothing; a log dir that fails while closing recovers at the next start."""
-        if self._registration is not None and self._config.controlled_shutdown_enable:
-            await self._registration.shut_down(self._config.broker_session_timeout_ms)
+        registration, self._registration = self._registration, None
+        if registration is not None and self._config.controlled_shutdown_enable:
+            await registration.shut_down(self._config.shutdown_grace_ms)
         self._servicer.is_open = False
         self._replicas.resign_all()
         for task in self._tasks:
@@ -127,10 +128,11 @@ class BrokerServer:
         self._fetches.close()
         self._produces.close()
         self._records.close()
-        if self._logs is not None:
+        logs, self._logs = self._logs, None
+        if logs is not None:
             self._maintenance.close()
-            epoch = -1 if self._registration is None else self._registration.epoch
-            await asyncio.to_thread(self._logs.close, broker_epoch=epoch)
+            broker_epoch = NOT_REGISTERED if registration is None else registration.epoch
+            await asyncio.to_thread(logs.close, broker_epoch=broker_epoch)
 
     # Parts
 

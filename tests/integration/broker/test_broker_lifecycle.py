@@ -1,0 +1,234 @@
+"""Starting, stopping, crashing, and what the metadata do to the directories."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from broker_harness import RunningBroker, ScriptedController, StartBroker, batch, until
+
+from klamm.errors import BrokerError, ErrorCode, KlammError
+from klamm_broker.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from klamm_broker.log.disk import Buffer, Disk
+from klamm_broker.log.storage_failure import LogDirError
+
+
+def test_records_survive_an_orderly_restart(start_broker: StartBroker, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        controller = ScriptedController()
+        async with start_broker(controller=controller) as (broker, _):
+            await controller.create_topic("flights", 2)
+            await broker.wait_for_topic("flights", 2)
+            await broker.produce("flights", batch(3), partition=1)
+        assert (tmp_path / "data" / CLEAN_SHUTDOWN_FILE).exists()
+        assert controller.heartbeats[-1].want_shutdown
+        async with start_broker(controller=controller) as (broker, _):
+            answer, records = await broker.fetch("flights", partition=1)
+            assert (answer.high_watermark, len(records)) == (3, len(batch(3)))
+            assert (await broker.produce("flights", batch(1), partition=1)).base_offset == 3
+        first, second = controller.registrations
+        assert (first.cluster_id, first.log_dir_ids) == (second.cluster_id, second.log_dir_ids)
+
+    asyncio.run(scenario())
+
+
+def test_heartbeats_report_only_what_the_replicas_have(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights", 20)
+            await until(lambda: controller.heartbeats[-1].metadata_end_index >= len(controller.records))
+            answers = await broker.fetch_many([("flights", number, 0) for number in range(20)])
+            assert {answer.error_code for answer, _ in answers} == {0}
+
+    asyncio.run(scenario())
+
+
+def test_data_of_another_cluster_is_refused(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker():
+            pass
+        with pytest.raises(LogDirError, match="data directory of another cluster"):
+            async with start_broker(controller=ScriptedController("anotheranotheranother0")):
+                pass
+
+    asyncio.run(scenario())
+
+
+def test_a_directory_in_use_is_refused(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights")
+            await broker.wait_for_topic("flights")
+            with pytest.raises(LogDirError):
+                async with start_broker():
+                    pass
+            assert (await broker.produce("flights", batch(1))).error_code == 0
+
+    asyncio.run(scenario())
+
+
+def test_no_controller_within_the_time_is_one_line(start_broker: StartBroker) -> None:
+    configs = {
+        "controller.quorum.bootstrap.servers": "localhost:1",
+        "initial.broker.registration.timeout.ms": "200",
+    }
+
+    async def scenario() -> None:
+        with pytest.raises(KlammError, match=r"no controller of localhost:1 answered within 200 ms"):
+            async with start_broker(configs=configs):
+                pass
+
+    asyncio.run(scenario())
+
+
+def partition_dirs(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "data").iterdir() if path.is_dir())
+
+
+def test_a_deleted_topic_leaves_nothing(start_broker: StartBroker, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights", 2, configs={"file.delete.delay.ms": "50"})
+            await broker.wait_for_topic("flights", 2)
+            await broker.produce("flights", batch(3))
+            assert partition_dirs(tmp_path) == ["flights-0", "flights-1"]
+            await controller.delete_topic("flights")
+            await until(lambda: not partition_dirs(tmp_path))
+            assert (await broker.produce("flights", batch(1))).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_was_made_anew_while_the_broker_was_away_starts_empty(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """The directory's topic id tells the two apart; a topic that is gone altogether loses its directory too."""
+
+    async def scenario() -> None:
+        controller = ScriptedController()
+        async with start_broker(controller=controller) as (broker, _):
+            await controller.create_topic("flights")
+            await controller.create_topic("trains")
+            await controller.create_topic("kept")
+            await broker.wait_for_topic("kept")
+            for topic in ("flights", "trains", "kept"):
+                await broker.produce(topic, batch(3))
+        await controller.delete_topic("flights")
+        await controller.delete_topic("trains")
+        await controller.create_topic("flights")
+        async with start_broker(controller=controller) as (broker, _):
+            assert (await broker.fetch("flights"))[0].high_watermark == 0
+            assert (await broker.fetch("kept"))[0].high_watermark == 3
+            live = [name for name in partition_dirs(tmp_path) if not name.endswith("-delete")]
+            assert live == ["flights-0", "kept-0"]
+
+    asyncio.run(scenario())
+
+
+class FailingDisk(Disk):
+    """Fails writes and reads below one directory with one error."""
+
+    def __init__(self) -> None:
+        self.failing = ""
+        self.errno = errno.EIO
+
+    def _check(self, fd: int) -> None:
+        if self.failing and os.readlink(f"/proc/self/fd/{fd}").startswith(self.failing):
+            raise OSError(self.errno, os.strerror(self.errno))
+
+    def writev(self, fd: int, buffers: Sequence[Buffer]) -> int:  # type: ignore[override]
+        self._check(fd)
+        return os.writev(fd, buffers)
+
+    def preadv(self, fd: int, buffers: Sequence[memoryview], position: int, flags: int) -> int:  # type: ignore[override]
+        self._check(fd)
+        return os.preadv(fd, buffers, position, flags)
+
+
+async def two_dirs(broker: RunningBroker, controller: ScriptedController, dirs: Sequence[str]) -> tuple[int, int]:
+    """A topic with a partition in each dir; returns the two numbers, the first dir's first."""
+    await controller.create_topic("flights", 2)
+    await broker.wait_for_topic("flights", 2)
+    in_first = 0 if os.path.isdir(f"{dirs[0]}/flights-0") else 1
+    for number in (0, 1):
+        await broker.produce("flights", batch(2), partition=number)
+    return in_first, 1 - in_first
+
+
+@pytest.mark.parametrize("meets", ["produce", "fetch"])
+def test_a_log_dir_that_fails_goes_offline_and_the_other_serves_on(
+    start_broker: StartBroker, tmp_path: Path, meets: str
+) -> None:
+    dirs = [f"{tmp_path}/a", f"{tmp_path}/b"]
+    disk = FailingDisk()
+
+    async def scenario() -> None:
+        async with start_broker(configs={"log.dirs": ",".join(dirs)}, disk=disk) as (broker, controller):
+            failed, healthy = await two_dirs(broker, controller, dirs)
+            disk.failing = dirs[0]
+            if meets == "produce":
+                assert (await broker.produce("flights", batch(1), partition=failed)).error_code == 56
+            both = await broker.fetch_many([("flights", failed, 0), ("flights", healthy, 0)])
+            assert [(answer.error_code, len(records)) for answer, records in both] == [
+                (ErrorCode.KAFKA_STORAGE_ERROR, 0),
+                (0, len(batch(2))),
+            ]
+            assert (await broker.produce("flights", batch(1), partition=healthy)).base_offset == 2
+            await until(lambda: len(controller.heartbeats[-1].offline_log_dir_ids) == 1)
+            offline = controller.heartbeats[-1].offline_log_dir_ids[0]
+            assert offline == controller.registrations[0].log_dir_ids[0]
+
+    asyncio.run(scenario())
+
+
+def test_a_full_disk_refuses_the_write_and_nothing_else(start_broker: StartBroker, tmp_path: Path) -> None:
+    disk = FailingDisk()
+    disk.errno = errno.ENOSPC
+
+    async def scenario() -> None:
+        async with start_broker(disk=disk) as (broker, controller):
+            await controller.create_topic("flights")
+            await broker.wait_for_topic("flights")
+            await broker.produce("flights", batch(1))
+            disk.failing = str(tmp_path)
+            refused = await broker.produce("flights", batch(1))
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert "no space" in refused.error_message
+            disk.failing = ""
+            assert (await broker.produce("flights", batch(1))).base_offset == 1
+
+    asyncio.run(scenario())
+
+
+def test_stopping_ends_streams_and_long_polls_at_once(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights")
+            await broker.wait_for_topic("flights")
+            polling = asyncio.ensure_future(broker.fetch("flights", max_wait_ms=60_000))
+            await until(lambda: broker.parked_fetches == 1)
+            async with asyncio.timeout(5):
+                await broker.server.stop()
+                answer, _ = await polling
+            assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_registration_is_the_starts_error(start_broker: StartBroker) -> None:
+    class Refusing(ScriptedController):
+        async def register_broker(self, request, context):  # type: ignore[no-untyped-def]
+            response = await super().register_broker(request, context)
+            response.error_code = ErrorCode.INCONSISTENT_CLUSTER_ID
+            return response
+
+    async def scenario() -> None:
+        with pytest.raises(BrokerError, match="INCONSISTENT_CLUSTER_ID"):
+            async with start_broker(controller=Refusing()):
+                pass
+
+    asyncio.run(scenario())

@@ -1,0 +1,116 @@
+"""When a waiting produce and a waiting fetch are done, and with what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from klamm.errors import ErrorCode
+from klamm_broker.replica.delayed_fetch import AwaitedPartition, DelayedFetch
+from klamm_broker.replica.delayed_produce import DelayedProduce, PendingAppend
+
+
+@dataclass
+class PartitionState:
+    """The part of a Partition that waiting operations look at."""
+
+    is_leader: bool = True
+    leader_epoch: int = 3
+    high_watermark: int = 0
+    has_min_isr: bool = True
+    readable_bytes_total: int = 0
+
+
+class Done:
+    """Counts how often an operation says that it is done."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self) -> None:
+        self.calls += 1
+
+
+def produce(*states: PartitionState, required: int = 10) -> tuple[list[PendingAppend], DelayedProduce, Done]:
+    appends = [PendingAppend(state, required) for state in states]  # type: ignore[arg-type]
+    done = Done()
+    return appends, DelayedProduce(appends, done), done
+
+
+def test_a_produce_is_done_when_every_partition_is_committed() -> None:
+    one, other = PartitionState(), PartitionState()
+    appends, operation, done = produce(one, other)
+    one.high_watermark = 10
+    assert not operation.try_complete()
+    other.high_watermark = 9
+    assert not operation.try_complete()
+    other.high_watermark = 11
+    assert operation.try_complete()
+    assert [append.code for append in appends] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert done.calls == 1
+
+
+@pytest.mark.parametrize("change", [{"is_leader": False}, {"leader_epoch": 4}])
+def test_records_of_a_lost_leadership_are_not_acknowledged(change: dict[str, int]) -> None:
+    """Even if the new leader's high watermark is beyond them: they may be other records."""
+    state = PartitionState()
+    [append], operation, _ = produce(state)
+    for name, value in change.items():
+        setattr(state, name, value)
+    state.high_watermark = 100
+    assert operation.try_complete()
+    assert append.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_committed_to_too_few() -> None:
+    state = PartitionState()
+    [append], operation, _ = produce(state)
+    state.high_watermark, state.has_min_isr = 10, False
+    assert operation.try_complete()
+    assert append.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_an_outcome_stays_what_it_was_when_it_was_reached() -> None:
+    one, other = PartitionState(), PartitionState()
+    appends, operation, done = produce(one, other)
+    one.high_watermark = 10
+    assert not operation.try_complete()
+    one.is_leader = False
+    operation.on_expiration()
+    assert [append.code for append in appends] == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
+    assert done.calls == 1
+
+
+def fetch(*states: PartitionState, missing: int = 100) -> tuple[DelayedFetch, Done]:
+    awaited = [AwaitedPartition(state) for state in states]  # type: ignore[arg-type]
+    done = Done()
+    return DelayedFetch(awaited, missing, done), done
+
+
+def test_a_fetch_is_done_when_enough_bytes_came_since_it_began() -> None:
+    one, other = PartitionState(readable_bytes_total=1_000), PartitionState(readable_bytes_total=7)
+    operation, done = fetch(one, other)
+    assert not operation.try_complete()
+    one.readable_bytes_total += 60
+    other.readable_bytes_total += 39
+    assert not operation.try_complete()
+    other.readable_bytes_total += 1
+    assert operation.try_complete()
+    assert done.calls == 1
+
+
+@pytest.mark.parametrize("change", [{"is_leader": False}, {"leader_epoch": 4}])
+def test_a_fetch_is_done_when_a_partition_is_lost(change: dict[str, int]) -> None:
+    one, other = PartitionState(), PartitionState()
+    operation, done = fetch(one, other)
+    for name, value in change.items():
+        setattr(other, name, value)
+    assert operation.try_complete()
+    assert done.calls == 1
+
+
+def test_a_fetch_is_done_when_its_time_is_up() -> None:
+    operation, done = fetch(PartitionState())
+    operation.on_expiration()
+    assert done.calls == 1
