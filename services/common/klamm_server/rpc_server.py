@@ -41,6 +41,9 @@ class RpcServer:
                 ("grpc.max_receive_message_length", max_message_bytes),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.max_concurrent_streams", max_concurrent_rpcs),
+                # gRPC cancels calls that wait to be accepted from 1,000 on, at random; the bounds here are the above.
+                ("grpc.server.max_pending_requests", max_concurrent_rpcs),
+                ("grpc.server.max_pending_requests_hard_limit", max_concurrent_rpcs),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
             ],
