@@ -65,7 +65,7 @@ class Cluster:
         self._data_dir = data_dir
         self._settings = {
             "group.min.session.timeout.ms": "100",
-            "group.initial.rebalance.delay.ms": "0",
+            "group.initial.rebalance.delay.ms": "200",
             **coordinator_settings,
         }
         self._channels: dict[int, aio.Channel] = {}

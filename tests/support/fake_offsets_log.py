@@ -1,0 +1,106 @@
+"""One partition of `__consumer_offsets` in memory, as a broker behaves towards its writer: idempotence and fencing by
+producer epoch, lost answers, errors. Stands where `BrokerChannels` stands."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from grpc import StatusCode, aio
+
+from klamm.errors import ErrorCode
+from klamm.records import BatchHeader, assign_offset, decode_batch, read_header
+from klamm.wire.framed import decode_framed, encode_framed
+from klamm.wire.v1.broker_pb2 import (
+    FetchedPartition,
+    FetchHeader,
+    FetchRequest,
+    ProducedPartition,
+    ProduceHeader,
+    ProduceResponse,
+)
+
+LOST_ANSWER = "the batch is appended, the answer is lost"
+NO_ANSWER = "the broker cannot be reached"
+
+
+class FakeOffsetsLog:
+    """`script` says what happens to the next produces: an ErrorCode, LOST_ANSWER, or nothing for success."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.script: deque[ErrorCode | str] = deque()
+        self.end_offset = 0
+        self.log_start_offset = 0
+        self.produce_count = 0
+        self._writers: dict[int, tuple[int, int, ProducedPartition]] = {}
+        """producer id -> epoch, next sequence, the last answer"""
+
+    def leader_of(self, topic: str, partition: int) -> Any:
+        return self
+
+    async def close(self) -> None:
+        pass
+
+    def records(self) -> list[Any]:
+        """All that was ever appended, in order."""
+        return [record for batch in self.batches for record in decode_batch(batch)]
+
+    async def produce(self, message: bytes, timeout: float) -> ProduceResponse:
+        self.produce_count += 1
+        fate = self.script.popleft() if self.script else ErrorCode.NONE
+        if fate == NO_ANSWER:
+            raise unavailable()
+        if isinstance(fate, ErrorCode) and fate:
+            return ProduceResponse(partitions=[ProducedPartition(error_code=fate, base_offset=-1)])
+        header, records = decode_framed(message, ProduceHeader)
+        assert header.acks == -1
+        answer = self._append(bytearray(records))
+        if fate == LOST_ANSWER:
+            raise unavailable()
+        return ProduceResponse(partitions=[answer])
+
+    def _append(self, batch: bytearray) -> ProducedPartition:
+        header = read_header(batch)
+        epoch, next_sequence, last = self._writers.get(header.producer_id, (-1, 0, ProducedPartition()))
+        if header.producer_epoch < epoch:
+            return ProducedPartition(error_code=ErrorCode.INVALID_PRODUCER_EPOCH, base_offset=-1)
+        if header.producer_epoch > epoch:
+            next_sequence = 0
+        elif header.base_sequence + header.record_count == next_sequence:
+            return last
+        if header.base_sequence != next_sequence:
+            return ProducedPartition(error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, base_offset=-1)
+        answer = ProducedPartition(base_offset=self.end_offset, log_start_offset=self.log_start_offset)
+        self._writers[header.producer_id] = (
+            header.producer_epoch,
+            next_sequence + header.record_count,
+            answer,
+        )
+        self.store(batch, header)
+        return answer
+
+    def store(self, batch: bytearray, header: BatchHeader) -> None:
+        """Appends a batch whoever it is from."""
+        assign_offset(batch, base_offset=self.end_offset, partition_leader_epoch=0)
+        self.batches.append(bytes(batch))
+        self.end_offset += header.record_count
+
+    async def fetch(self, request: FetchRequest, timeout: float) -> bytes:
+        (wanted,) = request.partitions
+        if not self.log_start_offset <= wanted.fetch_offset <= self.end_offset:
+            part = FetchedPartition(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=self.log_start_offset)
+            return encode_framed(FetchHeader(partitions=[part]), [])
+        chosen: list[bytes] = []
+        for batch in self.batches:
+            if read_header(batch).next_offset <= wanted.fetch_offset:
+                continue
+            if chosen and sum(map(len, chosen)) + len(batch) > wanted.max_bytes:
+                break
+            chosen.append(batch)
+        part = FetchedPartition(high_watermark=self.end_offset, records_bytes=sum(map(len, chosen)))
+        return encode_framed(FetchHeader(partitions=[part]), chosen)
+
+
+def unavailable() -> aio.AioRpcError:
+    return aio.AioRpcError(StatusCode.UNAVAILABLE, aio.Metadata(), aio.Metadata(), details="gone")

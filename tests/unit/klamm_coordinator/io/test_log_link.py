@@ -1,0 +1,232 @@
+"""The log of a shard: claimed, appended to exactly once and in order, whatever the broker does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+from fake_offsets_log import LOST_ANSWER, NO_ANSWER, FakeOffsetsLog
+
+from klamm.errors import ErrorCode
+from klamm.records import iter_headers
+from klamm.retry import Backoff
+from klamm_coordinator.effects import Write
+from klamm_coordinator.io import log_link
+from klamm_coordinator.io.log_link import FencedError, LogLink
+from klamm_coordinator.records.schemas import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    Record,
+    encode_key,
+)
+from klamm_server.clock import SystemClock
+from klamm_server.metadata.image import ShardImage
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_link, "RETRY", Backoff(initial_ms=0, max_ms=0))
+
+
+def link_to(log: FakeOffsetsLog, *, epoch: int = 0, append_max_bytes: int = 1_000_000) -> LogLink:
+    return LogLink(
+        0,
+        ShardImage(coordinator_id=1, producer_id=77, writer_epoch=epoch),
+        log,  # type: ignore[arg-type]
+        clock=SystemClock(),
+        rng=random.Random(1),
+        append_max_bytes=append_max_bytes,
+        load_buffer_bytes=200,
+    )
+
+
+def write(write_id: int, *, note: str = "") -> Write:
+    record = Record(OffsetCommitKey("g", "t", write_id), OffsetCommitValue(write_id, -1, note, 0))
+    return Write(write_id=write_id, records=(record,))
+
+
+async def append_all(link: LogLink, writes: list[Write]) -> list[tuple[int, ErrorCode]]:
+    """What each write came to."""
+    decided: list[tuple[int, ErrorCode]] = []
+    all_decided = asyncio.Event()
+
+    def on_decided(write_id: int, code: ErrorCode) -> None:
+        decided.append((write_id, code))
+        if len(decided) == len(writes):
+            all_decided.set()
+
+    for one in writes:
+        link.append(one)
+    running = asyncio.create_task(link.run(on_decided))
+    waiting = asyncio.create_task(all_decided.wait())
+    await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if running.done():
+        await running
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    return decided
+
+
+def run(scenario: Callable[[FakeOffsetsLog], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await scenario(FakeOffsetsLog())
+
+    asyncio.run(main())
+
+
+def partitions_in(log: FakeOffsetsLog) -> list[int]:
+    """The write ids in the log, without claims."""
+    keys = [record.key for record in log.records()]
+    return [int.from_bytes(key[-4:], "big") for key in keys if key[:2] == b"\x00\x01"]
+
+
+def test_a_claim_is_the_tombstone_of_a_group_that_cannot_exist() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        assert await link_to(log).claim() == (0, 0)
+
+        (record,) = log.records()
+        assert (record.key, record.value) == (encode_key(GroupMetadataKey("")), None)
+
+    run(scenario)
+
+
+def test_writes_of_one_turn_are_one_batch() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        link = link_to(log)
+        await link.claim()
+
+        decided = await append_all(link, [write(number) for number in range(100)])
+
+        assert decided == [(number, ErrorCode.NONE) for number in range(100)]
+        assert partitions_in(log) == list(range(100))
+        assert log.produce_count == 2
+
+    run(scenario)
+
+
+def test_a_batch_stays_below_the_bound() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        link = link_to(log, append_max_bytes=1_000)
+        await link.claim()
+
+        await append_all(link, [write(number) for number in range(100)])
+
+        assert partitions_in(log) == list(range(100))
+        assert log.produce_count > 5
+        assert max(map(len, log.batches)) < 1_100
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "fate",
+    [
+        LOST_ANSWER,
+        NO_ANSWER,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ],
+)
+def test_without_a_definite_answer_the_same_batch_is_sent_again(fate: ErrorCode | str) -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        link = link_to(log)
+        log.script.extend([fate, fate])
+        await link.claim()
+        log.script.extend([fate] * 3)
+
+        decided = await append_all(link, [write(1), write(2)])
+
+        assert decided == [(1, ErrorCode.NONE), (2, ErrorCode.NONE)]
+        assert partitions_in(log) == [1, 2]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE])
+def test_a_write_that_is_refused_for_good_does_not_stop_those_after_it(code: ErrorCode) -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        link = link_to(log, append_max_bytes=1)
+        await link.claim()
+        log.script.extend([code, ErrorCode.NONE])
+
+        decided = await append_all(link, [write(1), write(2)])
+
+        assert decided == [(1, code), (2, ErrorCode.NONE)]
+        assert partitions_in(log) == [2]
+
+    run(scenario)
+
+
+def test_a_former_owner_is_fenced_by_the_claim() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        former, latter = link_to(log, epoch=4), link_to(log, epoch=5)
+        await former.claim()
+        await latter.claim()
+
+        with pytest.raises(FencedError):
+            await append_all(former, [write(1)])
+
+        assert partitions_in(log) == []
+        with pytest.raises(FencedError):
+            await link_to(log, epoch=4).claim()
+
+    run(scenario)
+
+
+def test_a_log_that_lost_what_it_acknowledged_is_not_written_to() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        link = link_to(log)
+        await link.claim()
+        log.script.append(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+        with pytest.raises(AssertionError, match="lost acknowledged writes"):
+            await append_all(link, [write(1)])
+
+    run(scenario)
+
+
+def test_loading_reads_everything_before_the_claim() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        former = link_to(log, append_max_bytes=300)
+        await former.claim()
+        await append_all(former, [write(number) for number in range(50)])
+        link = link_to(log, epoch=1)
+
+        start_offset, end_offset = await link.claim()
+        read = [part async for part in link.load(start_offset, end_offset)]
+
+        assert (start_offset, end_offset) == (0, 51)
+        assert len(read) > 5
+        headers = [header for part in read for _, header in iter_headers(part)]
+        assert [header.base_offset for header in headers] == sorted({h.base_offset for h in headers})
+        assert headers[0].base_offset == 0
+        assert headers[-1].next_offset >= 51
+
+    run(scenario)
+
+
+def test_loading_begins_where_the_log_does() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        former = link_to(log, append_max_bytes=1)
+        await former.claim()
+        await append_all(former, [write(number) for number in range(10)])
+        log.log_start_offset = 6
+        log.batches = log.batches[6:]
+        link = link_to(log, epoch=1)
+
+        _, end_offset = await link.claim()
+        read = [part async for part in link.load(0, end_offset)]
+
+        assert next(iter_headers(read[0]))[1].base_offset == 6
+
+    run(scenario)
