@@ -285,7 +285,7 @@ class ConsumerCore:
         failure: KlammError | None = None
         try:
             if offsets:
-                await store.commit_once(offsets, self.commit_identity)
+                await store.commit_once(offsets, self.commit_identity, timeout_ms=self.config.default_api_timeout_ms)
                 self._committed(offsets)
         except KlammError as error:
             self.commits_failed_total += 1

@@ -56,9 +56,10 @@ class OffsetStore:
         async with self._turn:
             await self._client.retrying(lambda: self._attempt_commit(offsets, identify()), timeout_ms=timeout_ms)
 
-    async def commit_once(self, offsets: Offsets, identify: Callable[[], Identity]) -> None:
-        """One attempt; raises also what `commit` would have tried again."""
+    async def commit_once(self, offsets: Offsets, identify: Callable[[], Identity], *, timeout_ms: int) -> None:
+        """One attempt, once the coordinator is found; raises also what `commit` would have tried again."""
         async with self._turn:
+            await self._client.retrying(lambda: self._client.coordinator_for(self._group_id), timeout_ms=timeout_ms)
             await self._attempt_commit(offsets, identify())
 
     async def fetch(
