@@ -33,6 +33,13 @@ _MAX_PARKED_REQUESTS = ConfigDef(
     documentation="Fetches, and apart from them produces, that wait at once; one more fetch is answered at once"
     " with what there is, one more produce REQUEST_TIMED_OUT.",
 )
+_PRODUCER_ID_EXPIRATION_MS = ConfigDef(
+    name="producer.id.expiration.ms",
+    type=ConfigType.INT,
+    default=24 * 60 * 60 * 1000,
+    validator=at_least(1),
+    documentation="How long the sequence numbers of a producer that sends nothing are remembered.",
+)
 _LOG_OPEN_SEGMENTS_MAX = ConfigDef(
     name="log.open.segments.max",
     type=ConfigType.INT,
@@ -63,6 +70,7 @@ class BrokerConfig(ServiceConfig):
     log_flush_scheduler_interval_ms: int = setting(BROKER_CONFIGS["log.flush.scheduler.interval.ms"])
     log_retention_check_interval_ms: int = setting(BROKER_CONFIGS["log.retention.check.interval.ms"])
     log_flush_offset_checkpoint_interval_ms: int = setting(BROKER_CONFIGS["log.flush.offset.checkpoint.interval.ms"])
+    producer_id_expiration_ms: int = setting(_PRODUCER_ID_EXPIRATION_MS)
     fetch_max_bytes: int = setting(BROKER_CONFIGS["fetch.max.bytes"])
     queued_max_request_bytes: int = setting(_QUEUED_MAX_REQUEST_BYTES)
     max_parked_requests: int = setting(_MAX_PARKED_REQUESTS)

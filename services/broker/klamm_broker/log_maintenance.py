@@ -35,6 +35,8 @@ class MaintenanceIntervals:
     """`log.flush.scheduler.interval.ms`"""
     checkpoint_ms: int
     """`log.flush.offset.checkpoint.interval.ms`"""
+    producer_id_expiration_ms: int
+    """`producer.id.expiration.ms`: not how often, but after how long; looked at with the retention."""
 
 
 @dataclass(slots=True)
@@ -56,6 +58,7 @@ class LogMaintenance:
         self._replicas = replicas
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="log-maintenance")
+        self._producer_id_expiration_ms = intervals.producer_id_expiration_ms
         self._deletions: list[tuple[int, int, PendingDeletion]] = []
         self._deletion_count = 0
         self._wake = asyncio.Event()
@@ -128,6 +131,9 @@ class LogMaintenance:
             self._logs.complete_flush(job)
 
     async def _retain(self) -> None:
+        oldest_ms = self._clock.wall_ms() - self._producer_id_expiration_ms
+        for partition in self._replicas:
+            partition.expire_producers(older_than_ms=oldest_ms)
         try:
             deletions = self._logs.apply_retention(self._high_watermark, now_ms=self._clock.wall_ms())
         except BrokerError as error:

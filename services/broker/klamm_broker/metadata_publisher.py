@@ -104,7 +104,12 @@ class MetadataPublisher:
                 log.error("partition=%s offline: %s", topic_partition, error)
                 self._replicas.drop(topic_partition, offline_reason=str(error))
                 return
-            partition = Partition(topic_partition, partition_log, broker_id=self._replicas.broker_id)
+            partition = Partition(
+                topic_partition,
+                partition_log,
+                broker_id=self._replicas.broker_id,
+                high_watermark=self._logs.checkpointed_high_watermark(partition_log),
+            )
             self._replicas.host(partition)
         self._replicas.apply(partition, image)
 

@@ -189,6 +189,7 @@ class BrokerServer:
             retention_check_ms=config.log_retention_check_interval_ms,
             flush_check_ms=min(config.log_flush_scheduler_interval_ms, WORST_FLUSH_CHECK_MS),
             checkpoint_ms=config.log_flush_offset_checkpoint_interval_ms,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
         )
 
     # Joining the cluster

@@ -13,7 +13,10 @@ from collections.abc import Mapping, Sequence
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicPartition
-from klamm_broker.log.partition_log import PartitionLog
+from klamm.records.errors import CorruptBatchError
+from klamm.records.header import BatchHeader, iter_headers
+from klamm_broker.log.partition_log import AppendResult, PartitionLog
+from klamm_broker.replica.producer_state import ProducerStates
 from klamm_server.metadata.image import NO_LEADER, PartitionImage
 
 _FencedLeaderEpochError = EXCEPTIONS[ErrorCode.FENCED_LEADER_EPOCH]
@@ -32,7 +35,9 @@ def committed_offset(log_end_offset: int, isr_others: Sequence[int], end_offsets
 class Partition:
     """A replica and, while this broker leads, the leader's picture of the others."""
 
-    def __init__(self, topic_partition: TopicPartition, log: PartitionLog, *, broker_id: int) -> None:
+    def __init__(
+        self, topic_partition: TopicPartition, log: PartitionLog, *, broker_id: int, high_watermark: int
+    ) -> None:
         self.topic_partition = topic_partition
         self.log = log
         self._broker_id = broker_id
@@ -40,7 +45,8 @@ class Partition:
         self.leader_epoch = -1
         self._isr_others: tuple[int, ...] = ()
         self._follower_end_offsets: dict[int, int] = {}
-        self.high_watermark = log.log_start_offset
+        self._producers: ProducerStates | None = None
+        self.high_watermark = high_watermark
         self.readable_bytes_total = 0
         """Bytes that became readable since the replica was opened: what delayed fetches count."""
         self._unreadable_bytes = 0
@@ -72,6 +78,7 @@ class Partition:
             return
         if new_epoch:
             self._follower_end_offsets.clear()
+            self._producers = None
         self.maybe_advance_high_watermark()
 
     def resign(self) -> None:
@@ -100,12 +107,38 @@ class Partition:
         """One past the last record a consumer may have."""
         return self.last_stable_offset if read_committed else self.high_watermark
 
-    # What moves the high watermark
+    def append(self, records: memoryview, *, now_ms: int) -> tuple[AppendResult, bool]:
+        """Appends a record set as the leader; returns where it is, and whether the high watermark moved.
 
-    def on_appended(self, size_bytes: int) -> bool:
-        """The leader's log grew; returns whether the high watermark moved."""
-        self._unreadable_bytes += size_bytes
-        return self.maybe_advance_high_watermark()
+        A batch that an idempotent producer sends again is not appended again. Raises as
+        `PartitionLog.append_as_leader` and `ProducerStates.check`."""
+        header = _idempotent_header(records)
+        duplicate = self._producer_states().check(header) if header is not None else None
+        if duplicate is not None:
+            return AppendResult(duplicate.base_offset, duplicate.last_offset, -1, self.log.log_start_offset), False
+        appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if header is not None:
+            self._producer_states().note(header, base_offset=appended.base_offset, now_ms=now_ms)
+        self._unreadable_bytes += len(records)
+        return appended, self.maybe_advance_high_watermark()
+
+    # Idempotent producers
+
+    def _producer_states(self) -> ProducerStates:
+        """Read from the log when the first idempotent producer of this leadership writes: most topics have none."""
+        if self._producers is None:
+            self._producers = ProducerStates()
+            for header in self.log.headers(self.log.log_start_offset):
+                if header.producer_id >= 0 and not header.is_control:
+                    self._producers.note(header, base_offset=header.base_offset, now_ms=header.max_timestamp_ms)
+        return self._producers
+
+    def expire_producers(self, *, older_than_ms: int) -> None:
+        """Forgets idempotent producers that have not written since."""
+        if self._producers is not None:
+            self._producers.expire(older_than_ms=older_than_ms)
+
+    # What moves the high watermark
 
     def on_follower_end_offset(self, replica: int, end_offset: int) -> bool:
         """A follower has everything before `end_offset`; returns whether the high watermark moved."""
@@ -125,3 +158,18 @@ class Partition:
             self.readable_bytes_total += self._unreadable_bytes
             self._unreadable_bytes = 0
         return True
+
+
+def _idempotent_header(records: memoryview) -> BatchHeader | None:
+    """The header of a record set with a producer id, or None. Raises InvalidRecordError for several batches."""
+    try:
+        headers = [header for _, header in iter_headers(records)]
+    except CorruptBatchError:
+        return None  # the append will say what is wrong with it
+    if all(header.producer_id < 0 for header in headers):
+        return None
+    if len(headers) > 1:
+        raise ErrorCode.INVALID_RECORD.exception(
+            f"{len(headers)} batches in one record set; with a producer id there must be one"
+        )
+    return headers[0]

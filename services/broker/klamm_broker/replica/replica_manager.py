@@ -125,14 +125,12 @@ class ReplicaManager:
     ) -> tuple[Partition, AppendResult]:
         """Appends a record set to a partition this broker leads.
 
-        Raises as `leader` does, NotEnoughReplicasError with acks=-1, and as `PartitionLog.append_as_leader`."""
+        Raises as `leader` does, NotEnoughReplicasError with acks=-1, and as `Partition.append`."""
         partition = self.leader(topic_partition)
         if acks == -1:
             partition.check_min_isr()
-        appended = partition.log.append_as_leader(
-            records, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
-        )
-        if partition.on_appended(len(records)):
+        appended, high_watermark_moved = partition.append(records, now_ms=self._clock.wall_ms())
+        if high_watermark_moved:
             self._wake(topic_partition)
         return partition, appended
 

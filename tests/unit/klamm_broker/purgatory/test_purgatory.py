@@ -87,9 +87,7 @@ def test_a_cancelled_operation_is_neither_completed_nor_expired() -> None:
     assert purgatory.next_deadline_ms() is None
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(["park", "ready", "check", "cancel", "advance"]), st.integers(0, 20)))
-)
+@given(st.lists(st.tuples(st.sampled_from(["park", "ready", "check", "cancel", "advance"]), st.integers(0, 20))))
 def test_every_operation_ends_exactly_once_whatever_happens(steps: list[tuple[str, int]]) -> None:
     purgatory = Purgatory(max_parked=1_000, start_ms=0)
     operations: list[Waiting] = []

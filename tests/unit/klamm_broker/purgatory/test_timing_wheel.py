@@ -35,9 +35,7 @@ class NaiveTimers:
         return expired
 
 
-delays = st.one_of(
-    st.integers(-5, 60), st.integers(0, 100_000), st.sampled_from([20, 399, 400, 401, 7_999, 8_000])
-)
+delays = st.one_of(st.integers(-5, 60), st.integers(0, 100_000), st.sampled_from([20, 399, 400, 401, 7_999, 8_000]))
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("schedule"), delays),
@@ -55,9 +53,7 @@ steps = st.lists(
     tick_ms=st.sampled_from([1, 3, 10]),
     buckets=st.integers(2, 25),
 )
-def test_wheel_fires_what_a_heap_would(
-    steps: list[tuple[str, int]], start_ms: int, tick_ms: int, buckets: int
-) -> None:
+def test_wheel_fires_what_a_heap_would(steps: list[tuple[str, int]], start_ms: int, tick_ms: int, buckets: int) -> None:
     wheel: TimingWheel[int] = TimingWheel(start_ms=start_ms, tick_ms=tick_ms, bucket_count=buckets)
     naive = NaiveTimers(start_ms, tick_ms)
     timers = []

@@ -32,7 +32,7 @@ def make_partition(tmp_path: Path) -> MakePartition:
         manager_config = LogManagerConfig(log_dirs=(str(tmp_path),), cluster_id="c", node_id=1)
         logs = LogManager(manager_config, Disk(), random.Random(0))
         log = logs.get_or_create(NAME, TopicId(uuid.uuid4()), LogConfig(**config), now_ms=0)
-        return Partition(NAME, log, broker_id=1)
+        return Partition(NAME, log, broker_id=1, high_watermark=0)
 
     return make
 
@@ -47,10 +47,21 @@ def image(
 
 def append(partition: Partition, count: int) -> int:
     """Appends a batch of `count` records; returns its size."""
-    records = encode_batch([(0, None, b"v", ())] * count)
-    partition.log.append_as_leader(records, leader_epoch=partition.leader_epoch, now_ms=0)
-    partition.on_appended(len(records))
+    records = batch(count)
+    partition.append(records, now_ms=0)
     return len(records)
+
+
+def batch(count: int, *, producer: tuple[int, int, int] = (-1, -1, -1)) -> memoryview:
+    """`producer` is (id, epoch, base sequence)."""
+    producer_id, producer_epoch, base_sequence = producer
+    records = encode_batch(
+        [(0, None, b"v", ())] * count,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+    return memoryview(records)
 
 
 def test_alone_in_sync_everything_appended_is_committed(make_partition: MakePartition) -> None:
@@ -134,6 +145,50 @@ def test_min_insync_replicas(make_partition: MakePartition) -> None:
         partition.check_min_isr()
     partition.apply(image(isr=(1, 3)))
     partition.check_min_isr()
+
+
+def test_an_idempotent_batch_sent_again_is_not_appended_again(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image())
+    first, _ = partition.append(batch(3, producer=(9, 0, 0)), now_ms=0)
+    partition.append(batch(1, producer=(9, 0, 3)), now_ms=0)
+    again, moved = partition.append(batch(3, producer=(9, 0, 0)), now_ms=0)
+    assert (again.base_offset, again.last_offset, moved) == (first.base_offset, first.last_offset, False)
+    assert partition.log.log_end_offset == 4
+
+
+def test_an_older_owner_is_fenced_also_after_the_leadership_came_back(make_partition: MakePartition) -> None:
+    """What the leader remembers of producers is what the log says."""
+    partition = make_partition()
+    partition.apply(image())
+    partition.append(batch(2, producer=(9, 5, 0)), now_ms=0)
+    partition.apply(image(leader=2, leader_epoch=1, isr=(1, 2)))
+    partition.apply(image(leader=1, leader_epoch=2, isr=(1,)))
+    with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_PRODUCER_EPOCH]):
+        partition.append(batch(1, producer=(9, 4, 0)), now_ms=0)
+    with pytest.raises(EXCEPTIONS[ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER], match="sequence 7; expected 2"):
+        partition.append(batch(1, producer=(9, 5, 7)), now_ms=0)
+    again, _ = partition.append(batch(2, producer=(9, 5, 0)), now_ms=0)
+    assert again.base_offset == 0
+    partition.append(batch(1, producer=(9, 5, 2)), now_ms=0)
+    assert partition.log.log_end_offset == 3
+
+
+def test_a_refused_append_leaves_no_trace_of_its_producer(make_partition: MakePartition) -> None:
+    partition = make_partition(max_message_bytes=100)
+    partition.apply(image())
+    with pytest.raises(EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE]):
+        partition.append(batch(50, producer=(9, 0, 0)), now_ms=0)
+    partition.append(batch(1, producer=(9, 0, 0)), now_ms=0)
+    assert partition.log.log_end_offset == 1
+
+
+def test_several_batches_with_a_producer_id_are_refused(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image())
+    two = memoryview(bytes(batch(1, producer=(9, 0, 0))) + bytes(batch(1)))
+    with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_RECORD]):
+        partition.append(two, now_ms=0)
 
 
 @given(
