@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from klamm.cluster import ClusterView, Node, node_of
 from klamm.config import ClientConfig
-from klamm.connection import Connection, RemoteStub
+from klamm.connection import Connection, RemoteStub, require_usable_grpc
 from klamm.errors import (
     EXCEPTIONS,
     ErrorCode,
@@ -37,7 +37,8 @@ ChangeListener = Callable[[ClusterView, ClusterView], None]
 class KlammClient:
     """Connections and metadata of one client; create and use it on a running event loop.
 
-    `allow_auto_topic_creation`: asking for a topic may create it, if the cluster allows that."""
+    `allow_auto_topic_creation`: asking for a topic may create it, if the cluster allows that. Raises
+    IllegalStateError in a process forked from one that had a client."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class KlammClient:
         allow_auto_topic_creation: bool = False,
         rng: random.Random | None = None,
     ) -> None:
+        require_usable_grpc()
         self.config = config
         self.cluster = ClusterView()
         self.backoff = Backoff(initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)

@@ -14,6 +14,7 @@ Calls look like those of klamm.wire.service.Stub. A transport failure never leav
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc import aio
 
 from klamm.config import ClientConfig
-from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, IllegalStateError
 from klamm.wire.service import methods
 
 _KEEPALIVE_TIME_MS: Final = 30_000
@@ -39,10 +40,36 @@ _CODES: Final = {
 _TOO_LARGE: Final = "larger than max"
 
 
+class _Process:
+    """Whether gRPC has worked in this process, or had in its parent when this one was forked."""
+
+    has_used_grpc = False
+    inherited_grpc = False
+
+    @classmethod
+    def after_fork_in_child(cls) -> None:
+        cls.inherited_grpc = cls.has_used_grpc
+
+
+os.register_at_fork(after_in_child=_Process.after_fork_in_child)
+
+
+def require_usable_grpc() -> None:
+    """Raises IllegalStateError in a process forked from one that had a connection.
+
+    gRPC's own threads do not survive the fork, and every call would wait for them without end."""
+    if _Process.inherited_grpc:
+        raise IllegalStateError(
+            "this process was forked from one that had a Klamm client; create the first client after the fork,"
+            " or start processes with the 'spawn' method"
+        )
+
+
 class Connection:
     """The channel to one address. It dials on first use and again whenever it must."""
 
     def __init__(self, address: str, config: ClientConfig) -> None:
+        _Process.has_used_grpc = True
         self.address = address
         self._request_timeout_ms = config.request_timeout_ms
         self._channel = aio.insecure_channel(address, options=_channel_options(config))

@@ -1,7 +1,8 @@
 """The one background event loop that the synchronous clients of a process share.
 
 It starts with the first client and ends with the process. A forked child does not inherit the thread, so it
-gets a loop of its own on first use; clients made before the fork belong to the parent.
+gets a loop of its own on first use; clients made before the fork belong to the parent (klamm/connection.py says
+why a child of a process with clients gets none at all).
 """
 
 from __future__ import annotations

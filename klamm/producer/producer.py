@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +24,17 @@ from klamm.producer.intake import Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord
 from klamm.producer.sender import monotonic_ms
 from klamm.records import RawRecord
+
+_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+def _disable_after_fork_in_child() -> None:
+    """Without topics every `send` takes the slow path, which refuses it; the fast one need not look."""
+    for producer in _producers:
+        producer._topics = {}
+
+
+os.register_at_fork(after_in_child=_disable_after_fork_in_child)
 
 
 class Producer:
@@ -44,6 +56,7 @@ class Producer:
         self._append = self._engine.accumulator.append
         self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
         self._loop.call_soon(self._engine.start)
+        _producers.add(self)
 
     def send(
         self,
@@ -87,6 +100,7 @@ class Producer:
         """Sends what is buffered now and waits until all of it is acknowledged or has failed.
 
         Raises TimeoutError after `timeout` seconds, and IllegalStateError inside a callback."""
+        self._require_own_process()
         self._refuse_in_callback("flush")
         deadline_s = None if timeout is None else time.monotonic() + timeout
         with self._lock:
@@ -97,13 +111,15 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Sends what is buffered, waits for at most `timeout` seconds, fails the rest and ends.
 
-        May be called again; raises IllegalStateError inside a callback."""
+        May be called again; raises IllegalStateError inside a callback. In a forked child it does nothing."""
+        if self._process_id != os.getpid():
+            return
         self._refuse_in_callback("close")
-        if self._process_id == os.getpid():
-            self._loop.run(self._engine.close(timeout))
+        self._loop.run(self._engine.close(timeout))
 
     def partitions_for(self, topic: str) -> set[int]:
         """The topic's partition numbers; waits for metadata as `send` does."""
+        self._require_own_process()
         queues = self._topics.get(topic)
         if queues is None:
             queues = self._loop.run(self._engine.topic(topic, timeout_ms=self._config.max_block_ms))
@@ -134,8 +150,7 @@ class Producer:
         on_delivery: DeliveryCallback | None,
     ) -> RecordFuture:
         """The rest of `send` when the topic is not known, a batch must be opened, or memory waited for."""
-        if self._process_id != os.getpid():
-            raise IllegalStateError("the producer was created before a fork; create one in the child")
+        self._require_own_process()
         deadline_ms = monotonic_ms() + self._config.max_block_ms
         if queue is None:
             queue = self._loop.run(self._engine.queue(topic, partition, record[1], size_bytes))
@@ -160,6 +175,10 @@ class Producer:
         with self._lock:
             if self._engine.accumulator.waiting:
                 self._room.notify_all()
+
+    def _require_own_process(self) -> None:
+        if self._process_id != os.getpid():
+            raise IllegalStateError("the producer was created before a fork and belongs to the parent process")
 
     def _refuse_in_callback(self, call: str) -> None:
         if self._loop.is_current():

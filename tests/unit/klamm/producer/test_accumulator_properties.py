@@ -22,11 +22,13 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @initialize(
         batch_size=st.sampled_from([0, 200, 500, 2_000]),
-        linger_ms=st.sampled_from([0, 5, 50]),
+        linger_ms=st.sampled_from([0, 5]),
+        retries_max=st.integers(0, 2),
         max_request_size=st.sampled_from([300, 1_000, 10_000]),
         buffer_memory=st.sampled_from([1_000, 5_000, 100_000]),
     )
-    def start(self, **sizes: int) -> None:
+    def start(self, retries_max: int, **sizes: int) -> None:
+        self.retries_max = retries_max
         self.accumulator = Accumulator(
             ProducerConfig.parse(**sizes, request_timeout_ms=50, delivery_timeout_ms=200), lambda: None
         )
@@ -37,6 +39,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.written: dict[int, list[int]] = {number: [] for number in range(4)}
         self.futures: dict[int, tuple[BatchResult, int]] = {}
         self.in_flight: dict[int, PartitionQueue] = {}
+        self.append(0, 100, 3)
 
     @rule(partition=PARTITIONS, size_bytes=st.integers(1, 700), times=st.integers(1, 12))
     def append(self, partition: int, size_bytes: int, times: int) -> None:
@@ -52,7 +55,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
             self.sent[partition].append(self.count)
             self.count += 1
 
-    @rule(elapsed_ms=st.integers(1, 120))
+    @rule(elapsed_ms=st.sampled_from([1, 5, 50, 250]))
     def pass_time(self, elapsed_ms: int) -> None:
         self.now_ms += elapsed_ms
 
@@ -74,7 +77,9 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def answer(self, data: st.DataObject, fate: str) -> None:
         queue = self.in_flight.pop(data.draw(st.sampled_from(sorted(self.in_flight))))
         if fate == "retry":
-            for batch in self.accumulator.retry(queue, ERROR, retry_at_ms=self.now_ms + 3, retries_max=2):
+            for batch in self.accumulator.retry(
+                queue, ERROR, retry_at_ms=self.now_ms + 3, retries_max=self.retries_max
+            ):
                 self.settle(batch, is_written=False)
         elif fate == "written":
             for batch in self.accumulator.complete(queue):
