@@ -1,0 +1,147 @@
+"""A controller process that is killed: what it acknowledged is there, and it always starts again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from grpc import aio
+
+from klamm.wire.service import ADMIN, CONTROLLER, Stub
+from klamm.wire.v1.common_pb2 import Endpoint
+from klamm.wire.v1.controller_pb2 import (
+    BrokerHeartbeatRequest,
+    CreateTopicsRequest,
+    DescribeTopicsRequest,
+    NewTopic,
+    RegisterBrokerRequest,
+)
+
+READY_TIMEOUT_S = 30
+
+
+class ControllerProcess:
+    """`python -m klamm_controller` on a directory."""
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        self.directory = directory
+        self._settings = settings
+        self._process: subprocess.Popen[str] | None = None
+        self.port = 0
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "klamm_controller"]
+        wanted = {
+            "node.id": "1",
+            "listeners": "GRPC://127.0.0.1:0",
+            "metadata.log.dir": str(self.directory),
+            **self._settings,
+        }
+        for name, text in wanted.items():
+            command += ["--set", f"{name}={text}"]
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self._process.stderr is not None
+        lines = []
+        for line in self._process.stderr:
+            lines.append(line)
+            if "ready port=" in line:
+                self.port = int(line.rsplit("ready port=", 1)[1].split()[0])
+                return
+        raise AssertionError("".join(lines))
+
+    def end(self, number: signal.Signals) -> int:
+        assert self._process is not None
+        process, self._process = self._process, None
+        process.send_signal(number)
+        process.communicate(timeout=READY_TIMEOUT_S)
+        return process.returncode
+
+
+def run_once(directory: Path, **settings: str) -> tuple[int, str]:
+    """Exit status and last line of a process that is expected not to start."""
+    process = ControllerProcess(directory, **settings)
+    try:
+        process.start()
+    except AssertionError as error:
+        assert process._process is not None
+        status = process._process.wait(READY_TIMEOUT_S)
+        assert process._process.stderr is not None
+        process._process.stderr.close()
+        return status, str(error).strip().splitlines()[-1]
+    process.end(signal.SIGKILL)
+    raise AssertionError("it started")
+
+
+async def create_until_killed(port: int, life: int, acked: set[str], kill_after_s: float, kill) -> None:
+    async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        admin, nodes = Stub(channel, ADMIN), Stub(channel, CONTROLLER)
+        registration = RegisterBrokerRequest(
+            broker_id=1,
+            incarnation_id=random.randbytes(16),
+            endpoint=Endpoint(host="localhost", port=9_094),
+            log_dir_ids=[b"d" * 16],
+        )
+        epoch = (await nodes.register_broker(registration)).epoch
+        beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, metadata_end_index=epoch + 1)
+        assert not (await nodes.broker_heartbeat(beat)).fenced
+
+        async def writer(number: int) -> None:
+            for count in range(100_000):
+                name = f"t-{life}-{number}-{count}"
+                topic = NewTopic(name=name, partition_count=2, replication_factor=1, configs={"retention.ms": "5"})
+                response = await admin.create_topics(CreateTopicsRequest(topics=[topic]))
+                assert response.topics[0].error_code == 0, response
+                acked.add(name)
+
+        writers = [asyncio.ensure_future(writer(number)) for number in range(4)]
+        await asyncio.sleep(kill_after_s)
+        kill()
+        ended = await asyncio.gather(*writers, return_exceptions=True)
+        assert all(isinstance(error, aio.AioRpcError) for error in ended), ended
+
+
+async def described(port: int) -> dict[str, int]:
+    async with aio.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.max_receive_message_length", -1)]) as channel:
+        response = await Stub(channel, ADMIN).describe_topics(DescribeTopicsRequest())
+        return {topic.name: len(topic.partitions) for topic in response.topics}
+
+
+def test_acknowledged_topics_survive_kill_9(tmp_path):
+    rng = random.Random(9)
+    acked: set[str] = set()
+    process = ControllerProcess(tmp_path, **{"metadata.log.max.record.bytes.between.snapshots": "20000"})
+    process.start()
+    for life in range(6):
+        kill_after_s = rng.uniform(0.05, 0.5)
+        asyncio.run(create_until_killed(process.port, life, acked, kill_after_s, lambda: process.end(signal.SIGKILL)))
+        process.start()
+        found = asyncio.run(described(process.port))
+        assert acked <= found.keys()
+        assert set(found.values()) <= {2}, "no topic is there in part"
+    assert process.end(signal.SIGTERM) == 0
+    assert len(acked) > 50
+
+
+def test_a_process_that_cannot_start_says_why_in_one_line(tmp_path):
+    holder = ControllerProcess(tmp_path)
+    holder.start()
+    try:
+        status, line = run_once(tmp_path)
+        assert status == 1
+        assert line == f"klamm: the data directory {tmp_path} is in use by another process"
+    finally:
+        assert holder.end(signal.SIGTERM) == 0
+
+    damaged = next(tmp_path.glob("metadata.db/CURRENT"))
+    damaged.write_text("MANIFEST-999999\n")
+    status, line = run_once(tmp_path)
+    assert status == 1
+    assert line.startswith(f"klamm: cannot open the metadata log in {tmp_path}")
+
+    status, line = run_once(tmp_path / "other", **{"controller.quorum.voters": "1@a:1,2@b:2,3@c:3"})
+    assert status == 1
+    assert "a quorum of one" in line
