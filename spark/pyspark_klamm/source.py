@@ -148,11 +148,10 @@ class KlammStreamReader(_Source, DataSourceStreamReader, SupportsTriggerAvailabl
         if latest == begin and self._available_now is None:
             self._access.wait_for_records(begin.offsets, IDLE_WAIT_MS)
             latest = self._latest()
-        marks = {"start": _without_marks(start)} if start.get("initial") else {}
-        offsets = self._limited(begin, latest, limit)
-        if offsets == begin.offsets and latest.topic_ids == begin.topic_ids:
-            return start
-        return Position(offsets=offsets, topic_ids=latest.topic_ids).to_json(**marks)
+        end = Position(offsets=self._limited(begin, latest, limit), topic_ids=latest.topic_ids)
+        if start.get("initial"):
+            return end.to_json(start=begin.to_json())
+        return start if end == begin else end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """For the progress report: how far the stream could be."""
@@ -196,7 +195,3 @@ class KlammStreamReader(_Source, DataSourceStreamReader, SupportsTriggerAvailabl
                 self._check_loss(f"{tp} ends at offset {finish.offsets[tp]}, {kept[tp]} was reached before")
         new = dict.fromkeys(finish.offsets.keys() - kept.keys(), EARLIEST)
         return {**kept, **self._access.list_offsets(new)}
-
-
-def _without_marks(stored: Mapping[str, Any]) -> dict[str, Any]:
-    return Position.from_json(stored).to_json()
