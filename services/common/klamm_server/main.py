@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -75,6 +76,7 @@ def run_service(make_server: MakeServer[C], config: C) -> int:
     require_assertions()
     set_up_logging(config.log_level)
     log_effective(config)
+    _raise_open_files_limit()
     try:
         uvloop.run(_serve(make_server, config))
     except (KlammError, OSError) as error:
@@ -82,6 +84,12 @@ def run_service(make_server: MakeServer[C], config: C) -> int:
     except Exception as error:  # noqa: BLE001 - whatever else gets here is our own mistake
         fatal("the service failed", error)
     return EXIT_GRACEFUL
+
+
+def _raise_open_files_limit() -> None:
+    """As far as the system lets us: a partition keeps its segments open, and the usual soft limit is 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(make_server: MakeServer[C], config: C) -> None:
