@@ -20,6 +20,7 @@ from klamm_controller.config import ControllerConfig
 from klamm_controller.controller import Controller
 from klamm_controller.liveness import BROKERS, COORDINATORS, Liveness
 from klamm_controller.log.quorum_of_one import QuorumOfOne
+from klamm_controller.metrics import watch_controller
 from klamm_controller.recovery import Recovered, recover
 from klamm_controller.rpc.cluster import ClusterRpcs
 from klamm_controller.rpc.configs import ConfigsRpcs
@@ -106,6 +107,7 @@ class _Node:
         tail = CommittedTail(config.tail_max_bytes, entries[0].base_index if entries else recovered.image.end_index)
         tail.extend(entries)
         self._controller = Controller(log=metadata_log, queue=self._queue, image=recovered.image, tail=tail)
+        watch_controller(self._controller)
         self._brokers = Liveness(
             BROKERS,
             self._controller,

@@ -1,0 +1,52 @@
+"""What the controller measures. The names follow Kafka's KafkaController beans.
+
+All are computed when they are read, in the endpoint's thread, from one immutable image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import Gauge
+
+from klamm_controller.controller import Controller
+from klamm_server.metadata.image import NO_LEADER, MetadataImage
+from klamm_server.metrics import REGISTRY
+
+_ACTIVE = Gauge("klamm_controller_active", "1 while this node is the active controller.", registry=REGISTRY)
+_END_INDEX = Gauge("klamm_metadata_end_index", "One past the last committed metadata record.", registry=REGISTRY)
+_TOPICS = Gauge("klamm_topics", "Topics.", registry=REGISTRY)
+_PARTITIONS = Gauge("klamm_partitions", "Partitions.", registry=REGISTRY)
+_OFFLINE = Gauge("klamm_offline_partitions", "Partitions without a leader.", registry=REGISTRY)
+_BROKERS = Gauge("klamm_brokers", "Registered brokers.", ["state"], registry=REGISTRY)
+_COORDINATORS = Gauge("klamm_coordinators", "Registered coordinators.", ["state"], registry=REGISTRY)
+
+
+def watch_controller(controller: Controller) -> None:
+    """Reports on `controller` from now on."""
+
+    def of_image(count: Callable[[MetadataImage], int]) -> Callable[[], float]:
+        return lambda: count(controller.committed)
+
+    _ACTIVE.set_function(lambda: controller.is_active)
+    _END_INDEX.set_function(of_image(lambda image: image.end_index))
+    _TOPICS.set_function(of_image(lambda image: len(image.topics_by_name)))
+    _PARTITIONS.set_function(of_image(partition_count))
+    _OFFLINE.set_function(of_image(offline_partition_count))
+    _BROKERS.labels("live").set_function(of_image(lambda image: len(image.live_brokers())))
+    _BROKERS.labels("fenced").set_function(of_image(lambda image: len(image.brokers) - len(image.live_brokers())))
+    _COORDINATORS.labels("live").set_function(of_image(lambda image: len(image.live_coordinators())))
+    _COORDINATORS.labels("fenced").set_function(
+        of_image(lambda image: len(image.coordinators) - len(image.live_coordinators()))
+    )
+
+
+def partition_count(image: MetadataImage) -> int:
+    """Partitions of all topics."""
+    return sum(len(topic.partitions) for topic in image.topics_by_id.values())
+
+
+def offline_partition_count(image: MetadataImage) -> int:
+    """Those that nobody leads."""
+    partitions = (partition for topic in image.topics_by_id.values() for partition in topic.partitions)
+    return sum(partition.leader == NO_LEADER for partition in partitions)

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from klamm_controller.metadata.brokers import handle_broker_session_end
+from klamm_controller.metrics import watch_controller
+from klamm_server.metrics import REGISTRY
+
+
+def test_metrics_follow_the_image(three_brokers):
+    controller = SimpleNamespace(is_active=True, committed=three_brokers.image)
+    watch_controller(controller)
+    three_brokers.create_one("a", 4)
+    three_brokers.create_one("b", 2)
+    three_brokers.add_coordinator(1)
+    three_brokers.apply(handle_broker_session_end(2, three_brokers.image))
+    led_by_nobody = sum(p.leader == -1 for name in "ab" for p in three_brokers.topic(name).partitions)
+    assert led_by_nobody
+    controller.committed = three_brokers.image
+
+    assert REGISTRY.get_sample_value("klamm_controller_active") == 1
+    assert REGISTRY.get_sample_value("klamm_metadata_end_index") == three_brokers.image.end_index
+    assert REGISTRY.get_sample_value("klamm_topics") == 2
+    assert REGISTRY.get_sample_value("klamm_partitions") == 6
+    assert REGISTRY.get_sample_value("klamm_offline_partitions") == led_by_nobody
+    assert REGISTRY.get_sample_value("klamm_brokers", {"state": "live"}) == 2
+    assert REGISTRY.get_sample_value("klamm_brokers", {"state": "fenced"}) == 1
+    assert REGISTRY.get_sample_value("klamm_coordinators", {"state": "live"}) == 1
+    assert REGISTRY.get_sample_value("klamm_coordinators", {"state": "fenced"}) == 0
