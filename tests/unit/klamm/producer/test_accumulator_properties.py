@@ -15,6 +15,7 @@ from klamm.producer.future import BatchResult
 
 ERROR = EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]("dropped")
 PARTITIONS = st.integers(0, 3)
+FATES = st.sampled_from(["written", "retry", "split", "failed"])
 
 
 class AccumulatorMachine(RuleBasedStateMachine):
@@ -70,10 +71,11 @@ class AccumulatorMachine(RuleBasedStateMachine):
                 assert queue.tp.partition not in self.in_flight, "one request per partition"
                 assert queue.tp.partition % 2 == request.node_id
                 assert batches == queue.in_flight
+                assert not any(batch.is_expired for batch in batches), "what has failed is not sent again"
                 self.in_flight[queue.tp.partition] = queue
 
     @precondition(lambda self: self.in_flight)
-    @rule(data=st.data(), fate=st.sampled_from(["written", "retry", "split", "failed"]))
+    @rule(data=st.data(), fate=FATES)
     def answer(self, data: st.DataObject, fate: str) -> None:
         queue = self.in_flight.pop(data.draw(st.sampled_from(sorted(self.in_flight))))
         if fate == "retry":
@@ -93,7 +95,15 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def expire(self) -> None:
         for batch in self.accumulator.expire(self.now_ms):
             assert batch.created_ms + 200 <= self.now_ms
+            assert not batch.is_settled, "a batch expires once"
             self.settle(batch, is_written=False)
+
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data(), fate=FATES)
+    def answer_late(self, data: st.DataObject, fate: str) -> None:
+        self.pass_time(250)
+        self.expire()
+        self.answer(data, fate)
 
     @rule()
     def flush(self) -> None:
