@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import resource
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from grpc import aio
@@ -53,6 +55,18 @@ class ControllerProcess:
                 return
         raise AssertionError("".join(lines))
 
+    def fill_disk(self, file_bytes_max: int) -> None:
+        """From now on a write that makes a file longer than that fails, as on a disk that is full."""
+        assert self._process is not None
+        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
+
+    def wait(self) -> tuple[int, str]:
+        """Exit status and what it said at last, when it ends by itself."""
+        assert self._process is not None
+        process, self._process = self._process, None
+        _, said = process.communicate(timeout=READY_TIMEOUT_S)
+        return process.returncode, said
+
     def end(self, number: signal.Signals) -> int:
         assert self._process is not None
         process, self._process = self._process, None
@@ -67,18 +81,14 @@ def run_once(directory: Path, **settings: str) -> tuple[int, str]:
     try:
         process.start()
     except AssertionError as error:
-        assert process._process is not None
-        status = process._process.wait(READY_TIMEOUT_S)
-        assert process._process.stderr is not None
-        process._process.stderr.close()
-        return status, str(error).strip().splitlines()[-1]
+        return process.wait()[0], str(error).strip().splitlines()[-1]
     process.end(signal.SIGKILL)
     raise AssertionError("it started")
 
 
-async def create_until_killed(port: int, life: int, acked: set[str], kill_after_s: float, kill) -> None:
+async def add_broker(port: int) -> None:
     async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        admin, nodes = Stub(channel, ADMIN), Stub(channel, CONTROLLER)
+        nodes = Stub(channel, CONTROLLER)
         registration = RegisterBrokerRequest(
             broker_id=1,
             incarnation_id=random.randbytes(16),
@@ -89,6 +99,11 @@ async def create_until_killed(port: int, life: int, acked: set[str], kill_after_
         beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, metadata_end_index=epoch + 1)
         assert not (await nodes.broker_heartbeat(beat)).fenced
 
+
+async def create_until_it_ends(port: int, life: int, acked: set[str]) -> None:
+    async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        admin = Stub(channel, ADMIN)
+
         async def writer(number: int) -> None:
             for count in range(100_000):
                 name = f"t-{life}-{number}-{count}"
@@ -97,10 +112,7 @@ async def create_until_killed(port: int, life: int, acked: set[str], kill_after_
                 assert response.topics[0].error_code == 0, response
                 acked.add(name)
 
-        writers = [asyncio.ensure_future(writer(number)) for number in range(4)]
-        await asyncio.sleep(kill_after_s)
-        kill()
-        ended = await asyncio.gather(*writers, return_exceptions=True)
+        ended = await asyncio.gather(*map(writer, range(4)), return_exceptions=True)
         assert all(isinstance(error, aio.AioRpcError) for error in ended), ended
 
 
@@ -116,14 +128,35 @@ def test_acknowledged_topics_survive_kill_9(tmp_path):
     process = ControllerProcess(tmp_path, **{"metadata.log.max.record.bytes.between.snapshots": "20000"})
     process.start()
     for life in range(6):
-        kill_after_s = rng.uniform(0.05, 0.5)
-        asyncio.run(create_until_killed(process.port, life, acked, kill_after_s, lambda: process.end(signal.SIGKILL)))
+        asyncio.run(add_broker(process.port))
+        killer = threading.Timer(rng.uniform(0.2, 0.7), process.end, [signal.SIGKILL])
+        killer.start()
+        asyncio.run(create_until_it_ends(process.port, life, acked))
+        killer.join()
         process.start()
         found = asyncio.run(described(process.port))
         assert acked <= found.keys()
         assert set(found.values()) <= {2}, "no topic is there in part"
     assert process.end(signal.SIGTERM) == 0
     assert len(acked) > 50
+
+
+def test_a_full_disk_ends_the_process_and_loses_nothing_acknowledged(tmp_path):
+    acked: set[str] = set()
+    process = ControllerProcess(tmp_path)
+    process.start()
+    asyncio.run(add_broker(process.port))
+    process.fill_disk(60_000)
+    asyncio.run(create_until_it_ends(process.port, 0, acked))
+    status, said = process.wait()
+    assert status == 70
+    assert "the metadata log failed: IO error" in said
+
+    roomy = ControllerProcess(tmp_path)
+    roomy.start()
+    assert acked
+    assert acked <= asyncio.run(described(roomy.port)).keys()
+    assert roomy.end(signal.SIGTERM) == 0
 
 
 def test_a_process_that_cannot_start_says_why_in_one_line(tmp_path):

@@ -109,7 +109,7 @@ class QuorumOfOne:
                 await self._write_pending()
                 await self._write_snapshot()
         except Exception as error:  # noqa: BLE001 - rocksdict raises a bare Exception
-            self._on_failure("the metadata log failed", error)
+            self._on_failure(f"the metadata log failed: {error}", error)
         finally:
             self._writer = None
 
