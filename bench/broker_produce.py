@@ -176,6 +176,7 @@ async def bench(options: argparse.Namespace, controller: str, broker: str, broke
         for number in range(options.runs):
             runs.append(await measure(stub, broker_process, options))
             report(f"run {number + 1}", runs[-1])
+        print(f"broker memory: {broker_process.memory_info().rss / 1e6:.0f} MB")
         report("median", Run(*(statistics.median(column) for column in zip(*runs, strict=True))))
 
 

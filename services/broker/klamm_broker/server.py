@@ -20,6 +20,7 @@ from typing import Any
 from klamm.errors import KlammError
 from klamm.wire.service import BROKER
 from klamm_broker.config import BrokerConfig
+from klamm_broker.io.allocator import keep_request_memory
 from klamm_broker.io.topic_creator import TopicCreator
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig
@@ -90,6 +91,7 @@ class BrokerServer:
 
     async def open(self) -> None:
         """Raises LogDirError when a log dir is in use, or another cluster's or broker's."""
+        keep_request_memory()
         cluster_id = stored_cluster_id(self._disk, self._config.data_dirs)
         if cluster_id:
             await self._open_logs(cluster_id)

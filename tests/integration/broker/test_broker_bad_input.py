@@ -224,3 +224,15 @@ def test_too_few_replicas_in_sync(start_broker: StartBroker) -> None:
             assert (await broker.produce("flights", batch(1), acks=1)).base_offset == 0
 
     asyncio.run(scenario())
+
+
+def test_internal_topics_are_not_for_clients(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("__consumer_offsets")
+            await broker.wait_for_topic("__consumer_offsets")
+            refused = await broker.produce("__consumer_offsets", batch(1))
+            assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert (await broker.fetch("__consumer_offsets"))[0].high_watermark == 0
+
+    asyncio.run(scenario())

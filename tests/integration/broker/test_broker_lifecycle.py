@@ -232,3 +232,24 @@ def test_a_refused_registration_is_the_starts_error(start_broker: StartBroker) -
                 pass
 
     asyncio.run(scenario())
+
+
+def test_expired_segments_go_and_readers_learn_where_the_log_starts(start_broker: StartBroker, tmp_path: Path) -> None:
+    configs = {"log.retention.check.interval.ms": "50", "log.segment.delete.delay.ms": "1"}
+    topic_configs = {"segment.bytes": str(1024**2), "retention.bytes": str(1024**2), "retention.ms": "-1"}
+
+    async def scenario() -> None:
+        async with start_broker(configs=configs) as (broker, controller):
+            await controller.create_topic("flights", configs=topic_configs)
+            await broker.wait_for_topic("flights")
+            for _ in range(8):
+                await broker.produce("flights", batch(1, value=bytes(500_000)))
+            directory = tmp_path / "data" / "flights-0"
+            await until(lambda: len(list(directory.glob("*.log*"))) <= 3)
+            answer, _ = await broker.fetch("flights", 0)
+            assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert answer.log_start_offset > 0
+            answer, records = await broker.fetch("flights", answer.log_start_offset)
+            assert (answer.error_code, answer.high_watermark, bool(records)) == (0, 8, True)
+
+    asyncio.run(scenario())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from klamm.errors import EXCEPTIONS, ErrorCode
-from klamm.model import TopicPartition
+from klamm.model import INTERNAL_TOPICS, TopicPartition
 from klamm.records.errors import CorruptBatchError
 from klamm.records.header import BatchHeader, iter_headers
 from klamm_broker.log.partition_log import AppendResult, PartitionLog
@@ -113,6 +113,9 @@ class Partition:
         A batch that an idempotent producer sends again is not appended again. Raises as
         `PartitionLog.append_as_leader` and `ProducerStates.check`."""
         header = _idempotent_header(records)
+        if header is None and self.topic_partition.topic in INTERNAL_TOPICS:
+            # Coordinators write under the writer identity of their shard; anything else would damage it.
+            raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(f"{self.topic_partition} is written by coordinators only")
         duplicate = self._producer_states().check(header) if header is not None else None
         if duplicate is not None:
             return AppendResult(duplicate.base_offset, duplicate.last_offset, -1, self.log.log_start_offset), False
