@@ -33,20 +33,27 @@ class OffsetFinder:
         Leaders that moved or do not answer are tried again until `timeout_ms` is over; then, and for any
         other outcome, raises the partition's error."""
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
-
-        async def ask_for_the_rest() -> None:
-            missing = {tp: at for tp, at in timestamps.items() if tp not in found}
-            await self._know_leaders(missing)
-            by_leader: dict[int, dict[TopicPartition, int]] = {}
-            for tp, timestamp_ms in missing.items():
-                by_leader.setdefault(self._leader(tp), {})[tp] = timestamp_ms
-            asked = (self._ask(node_id, of_node, found) for node_id, of_node in by_leader.items())
-            for outcome in await asyncio.gather(*asked, return_exceptions=True):
-                if outcome is not None:
-                    raise outcome
-
-        await self._client.retrying(ask_for_the_rest, timeout_ms=timeout_ms)
+        await self._client.retrying(lambda: self.ask_once(timestamps, found), timeout_ms=timeout_ms)
         return found
+
+    async def ask_once(
+        self, timestamps: Mapping[TopicPartition, int], found: dict[TopicPartition, OffsetAndTimestamp]
+    ) -> None:
+        """One round for what is not in `found` yet, which takes in every answer; then raises the first error."""
+        missing = {tp: at for tp, at in timestamps.items() if tp not in found}
+        await self._know_leaders(missing)
+        errors: list[BaseException] = []
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        for tp, timestamp_ms in missing.items():
+            try:
+                by_leader.setdefault(self._leader(tp), {})[tp] = timestamp_ms
+            except BrokerError as error:
+                errors.append(error)
+        asked = (self._ask(node_id, of_node, found) for node_id, of_node in by_leader.items())
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        errors += [outcome for outcome in outcomes if outcome is not None]
+        if errors:
+            raise errors[0]
 
     async def _know_leaders(self, wanted: Mapping[TopicPartition, int]) -> None:
         unknown = {tp.topic for tp in wanted if self._client.cluster.leader_of(tp) is None}

@@ -71,7 +71,7 @@ class FetchBuffer:
 
     def saturated(self) -> bool:
         """Whether a fetchable partition is left out of `wanted` only until what it has is read."""
-        return self.full or bool(self._waiting)
+        return self.full or self.has_ready()
 
     def put(self, data: FetchedData) -> bool:
         """Whether it is still wanted; if not, it is forgotten."""

@@ -157,24 +157,27 @@ class Fetcher:
             )
             header, records = decode_framed(message, broker_pb2.FetchHeader)
             parts = split_records(records, [each.records_bytes for each in header.partitions])
-        except KlammError:
-            self._land_failed(node_id)
+        except KlammError as error:
+            self._land_failed(node_id, error)
             return
         self.metrics.fetches += 1
         self.metrics.fetched_bytes += len(records)
         self.metrics.latency_ms_total += (self._loop.time() - started_s) * 1000
         self._failures_in_a_row.pop(node_id, None)
-        del self._flights[node_id]
+        asked = self._flights.pop(node_id).positions
         for part, batches in zip(header.partitions, parts, strict=True):
-            self._on_part(part, batches, positions)
-        if not waits and not len(records):
+            self._on_part(part, batches, asked[TopicPartition(part.topic, part.partition)])
+        if not waits and not len(records) and self._buffer.saturated():
             self._rest.brokers[node_id] = self._loop.time() + self._config.fetch_max_wait_ms / 1000
             self._arm_timer()
         self.pump()
         self._on_progress()
 
-    def _land_failed(self, node_id: int) -> None:
+    def _land_failed(self, node_id: int, error: KlammError) -> None:
         self.metrics.failures += 1
+        if not error.retriable:
+            self._failure = error
+            self._on_progress()
         failures = self._failures_in_a_row.get(node_id, 0) + 1
         self._failures_in_a_row[node_id] = failures
         delay_ms = self._client.backoff.delay_ms(failures, self._client.rng)
@@ -210,9 +213,8 @@ class Fetcher:
 
     # --- answers
 
-    def _on_part(self, part: broker_pb2.FetchedPartition, batches: memoryview, positions: list[FetchPosition]) -> None:
-        tp = TopicPartition(part.topic, part.partition)
-        position = next(each for each in positions if each.tp == tp)
+    def _on_part(self, part: broker_pb2.FetchedPartition, batches: memoryview, position: FetchPosition) -> None:
+        tp = position.tp
         state = self._subscription.get(tp)
         if state is None or state.position_epoch != position.position_epoch:
             return

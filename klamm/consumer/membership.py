@@ -151,13 +151,13 @@ class Membership:
             case JoinPrepared():
                 return self._on_join_prepared(event)
             case JoinAnswered():
-                return self._on_join_answered(event, now_ms) if event.token == self._token else []
+                return self._on_join_answered(event, now_ms) if self._take(event.token) else []
             case AssignmentComputed():
-                return self._on_assignment_computed(event) if event.token == self._token else []
+                return self._on_assignment_computed(event) if self._take(event.token) else []
             case AssignmentFailed():
-                return self._refuse(event.error) if event.token == self._token else []
+                return self._refuse(event.error) if self._take(event.token) else []
             case SyncAnswered():
-                return self._on_sync_answered(event, now_ms) if event.token == self._token else []
+                return self._on_sync_answered(event, now_ms) if self._take(event.token) else []
             case HeartbeatAnswered():
                 return self._on_heartbeat_answered(event, now_ms)
             case CommitRefused():
@@ -253,7 +253,6 @@ class Membership:
         self._heartbeat_under_way = False
         self._heard_at_ms = now_ms
         self._heartbeat_at_ms = now_ms + self._config.heartbeat_interval_ms
-        self._token += 1
         if event.leader == event.member_id and not event.skip_assignment:
             self._transition_to(MemberState.ASSIGNING)
             return [ComputeAssignment(token=self._token, protocol_name=event.protocol_name, members=event.members)]
@@ -333,6 +332,13 @@ class Membership:
     def _heartbeats(self) -> bool:
         return self.state in _HEARTBEATING and self.identity.generation_id >= 0
 
+    def _take(self, token: int) -> bool:
+        """Whether this is the answer waited for; it then is waited for no longer."""
+        expected = token == self._token
+        if expected:
+            self._token += 1
+        return expected
+
     def _tick_heartbeat(self, now_ms: int) -> Effects:
         effects: Effects = []
         if now_ms >= self._heard_at_ms + self._config.session_timeout_ms:
@@ -366,7 +372,6 @@ class Membership:
         )
 
     def _retry_join(self, now_ms: int) -> Effects:
-        self._token += 1
         self._retry_at_ms = now_ms + self._delay_ms()
         return []
 

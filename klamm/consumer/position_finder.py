@@ -6,6 +6,7 @@ Runs beside the polls, one look-up at a time; what it finds counts only if the p
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from klamm.client import KlammClient
@@ -16,6 +17,7 @@ from klamm.consumer.subscription import PositionState, SubscriptionState
 from klamm.errors import KlammError
 from klamm.model import LATEST_TIMESTAMP, NO_LEADER_EPOCH, TopicPartition
 from klamm.offset_finder import OffsetFinder
+from klamm.offsets import OffsetAndTimestamp
 
 
 class PositionFinder:
@@ -61,17 +63,32 @@ class PositionFinder:
         return bool(self._subscription.partitions_where(lambda state: state.state is not PositionState.FETCHING))
 
     async def _run(self) -> None:
+        failures = 0
         try:
             while self._waiting() and self._failure is None:
-                await self._initialize()
-                await self._reset()
+                try:
+                    await self._initialize()
+                    await self._reset()
+                    failures = 0
+                except KlammError as error:
+                    if not error.retriable:
+                        raise
+                    failures += 1
+                    self._on_progress()
+                    await self._recover(error, failures)
                 self._on_progress()
         except KlammError as error:
-            if not error.retriable:
-                self._failure = error
+            self._failure = error
         finally:
             self._task = None
         self._on_progress()
+
+    async def _recover(self, error: KlammError, failures: int) -> None:
+        if getattr(error, "refresh_metadata", False):
+            topics = {tp.topic for tp in self._subscription.resetting()}
+            with contextlib.suppress(KlammError):
+                await self._client.refresh_metadata(topics)
+        await asyncio.sleep(self._client.backoff.delay_ms(failures, self._client.rng) / 1000)
 
     async def _initialize(self) -> None:
         epochs = self._epochs(self._subscription.initializing())
@@ -91,7 +108,14 @@ class PositionFinder:
         if not wanted or self._failure is not None:
             return
         epochs = self._epochs(list(wanted))
-        found = await self._finder.find(wanted, timeout_ms=self._config.request_timeout_ms)
+        found: dict[TopicPartition, OffsetAndTimestamp] = {}
+        try:
+            await self._finder.ask_once(wanted, found)
+        finally:
+            # One partition without a leader keeps only itself waiting.
+            self._apply(found, epochs)
+
+    def _apply(self, found: dict[TopicPartition, OffsetAndTimestamp], epochs: dict[TopicPartition, int]) -> None:
         for tp, offset in found.items():
             if offset.offset >= 0:
                 self._subscription.complete(tp, epochs[tp], offset.offset, NO_LEADER_EPOCH)

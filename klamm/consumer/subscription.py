@@ -21,6 +21,7 @@ Follows `org.apache.kafka.clients.consumer.internals.SubscriptionState`.
 from __future__ import annotations
 
 import enum
+import itertools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ class SubscriptionState:
         """What a TOPICS or PATTERN subscription covers now."""
         self.pattern: re.Pattern[str] | None = None
         self._partitions: dict[TopicPartition, PartitionState] = {}
-        self._epochs_used = 0
+        self._epochs = itertools.count(1)
 
     # --- what is subscribed
 
@@ -137,8 +138,7 @@ class SubscriptionState:
         }
 
     def _next_epoch(self) -> int:
-        self._epochs_used += 1
-        return self._epochs_used
+        return next(self._epochs)
 
     # --- what is assigned
 

@@ -1,0 +1,343 @@
+"""What the Fetcher asks of whom and when, against brokers whose answers each test gives by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+import uuid
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+
+from klamm.cluster import ClusterView, Node, PartitionView, TopicView
+from klamm.consumer.config import ConsumerConfig
+from klamm.consumer.fetch_buffer import FetchBuffer
+from klamm.consumer.fetcher import Fetcher
+from klamm.consumer.offset_policy import OffsetPolicy
+from klamm.consumer.subscription import PositionState, SubscriptionState
+from klamm.errors import EXCEPTIONS, ErrorCode, OffsetOutOfRangeError, TopicAuthorizationFailedError
+from klamm.model import EARLIEST_TIMESTAMP, TopicPartition
+from klamm.records import encode_batch
+from klamm.retry import Backoff
+from klamm.wire.framed import encode_framed
+from klamm.wire.v1 import broker_pb2
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+
+
+class Call:
+    """A Fetch request as a broker got it; `answer` or `fail` ends it."""
+
+    def __init__(self, node_id: int, request: broker_pb2.FetchRequest) -> None:
+        self.node_id = node_id
+        self.request = request
+        self.outcome: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    @property
+    def asked(self) -> dict[TopicPartition, int]:
+        return {TopicPartition(each.topic, each.partition): each.fetch_offset for each in self.request.partitions}
+
+    @property
+    def waits(self) -> bool:
+        return self.request.max_wait_ms > 0
+
+    async def answer(self, parts: dict[TopicPartition, object] | None = None) -> None:
+        """Batches, an ErrorCode, or nothing for each partition that was asked for."""
+        header, records = broker_pb2.FetchHeader(), []
+        for tp in self.asked:
+            part = (parts or {}).get(tp, b"")
+            made = broker_pb2.FetchedPartition(topic=tp.topic, partition=tp.partition, current_leader=-1)
+            if isinstance(part, ErrorCode):
+                made.error_code = part
+            else:
+                made.records_bytes = len(part)
+                made.high_watermark = 1_000
+                records.append(part)
+            header.partitions.append(made)
+        self.outcome.set_result(encode_framed(header, records))
+        await settle()
+
+    async def fail(self, code: ErrorCode) -> None:
+        self.outcome.set_exception(EXCEPTIONS[code]("scripted"))
+        await settle()
+
+
+class Client:
+    """The parts of KlammClient that a Fetcher uses. Partition n is led by broker `leaders[n]`."""
+
+    def __init__(self, leaders: dict[int, int]) -> None:
+        self.backoff = Backoff(initial_ms=1, max_ms=1, jitter=0.0)
+        self.rng = random.Random(1)
+        self.calls: list[Call] = []
+        self.refreshed: list[set[str]] = []
+        self.lead(leaders)
+
+    def lead(self, leaders: dict[int, int]) -> None:
+        partitions = tuple(
+            PartitionView(partition=number, leader=leader, leader_epoch=7, replicas=(leader,), isr=(leader,))
+            for number, leader in leaders.items()
+        )
+        nodes = {leader: Node(node_id=leader, host="h", port=1) for leader in leaders.values()}
+        self.cluster = ClusterView(
+            brokers=nodes, topics={"t": TopicView(name="t", topic_id=uuid.UUID(int=1), partitions=partitions)}
+        )
+
+    def broker(self, node_id: int) -> SimpleNamespace:
+        async def fetch(request: broker_pb2.FetchRequest, *, timeout_ms: int) -> bytes:
+            assert timeout_ms > request.max_wait_ms
+            call = Call(node_id, request)
+            self.calls.append(call)
+            return await call.outcome
+
+        return SimpleNamespace(fetch=fetch)
+
+    def update_leader(self, tp: TopicPartition, leader: int, leader_epoch: int) -> bool:
+        return False
+
+    async def refresh_metadata(self, topics: set[str]) -> None:
+        self.refreshed.append(topics)
+
+
+class World:
+    """A Fetcher with everything around it; a, b and c are assigned at offset 0 of brokers of their own."""
+
+    def __init__(self, reset: str = "earliest", leaders: dict[int, int] | None = None, buffer_bytes: int = 10_000):
+        self.client = Client(leaders or {0: 1, 1: 1, 2: 2})
+        self.subscription = SubscriptionState()
+        self.subscription.assign([A, B, C])
+        for tp in (A, B, C):
+            self.subscription.seek(tp, 0)
+        self.buffer = FetchBuffer(self.subscription, buffer_bytes)
+        self.progress = 0
+        config = ConsumerConfig.parse(fetch_max_wait_ms=60_000)
+        policy = OffsetPolicy(self.subscription, reset)
+        self.fetcher = Fetcher(self.client, config, self.subscription, self.buffer, policy, self._on_progress)
+
+    def _on_progress(self) -> None:
+        self.progress += 1
+
+    async def pump(self, **more: bool) -> list[Call]:
+        """Pumps; the calls that are under way afterwards."""
+        self.fetcher.pump(**more)
+        await settle()
+        return self.open
+
+    @property
+    def open(self) -> list[Call]:
+        return [call for call in self.client.calls if not call.outcome.done()]
+
+    def open_at(self, node_id: int) -> Call:
+        (call,) = [call for call in self.open if call.node_id == node_id]
+        return call
+
+
+async def settle() -> None:
+    """Lets every task run until it waits for something outside."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """For what follows a backoff of a millisecond."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - the timers under test set no event
+            await asyncio.sleep(0.001)
+
+
+def scenario(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    @functools.wraps(test)
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
+
+
+def batch(first: int, count: int = 1, size: int = 10) -> bytes:
+    return encode_batch([(0, None, bytes(size), ())] * count, base_offset=first)
+
+
+@scenario
+async def test_every_leader_gets_one_long_poll_for_all_of_its_partitions():
+    world = World()
+    await world.pump()
+    assert [(call.node_id, call.asked, call.waits) for call in world.open] == [
+        (1, {A: 0, B: 0}, True),
+        (2, {C: 0}, True),
+    ]
+    assert world.open[0].request.partitions[0].current_leader_epoch == 7
+    assert len(await world.pump()) == 2, "pumping again asks nothing twice"
+    await world.fetcher.close()
+
+
+@scenario
+async def test_what_came_is_buffered_and_the_others_are_asked_without_waiting():
+    world = World()
+    await world.pump()
+    await world.open_at(1).answer({A: batch(0, 3)})
+    assert world.progress == 1
+    assert world.buffer.has_ready()
+    assert world.subscription.require(A).high_watermark == 1_000
+    again = world.open_at(1)
+    assert (again.asked, again.waits) == ({B: 0}, False)
+    await world.fetcher.close()
+
+
+@scenario
+async def test_an_empty_answer_that_did_not_wait_is_not_asked_for_again_before_something_is_read():
+    world = World()
+    await world.pump()
+    await world.open_at(1).answer({A: batch(0, 3)})
+    await world.open_at(1).answer()
+    assert [call.node_id for call in world.open] == [2]
+    assert [call.node_id for call in await world.pump()] == [2]
+    world.buffer.release(world.buffer.take())
+    await world.pump(read=True)
+    again = world.open_at(1)
+    assert again.waits
+    assert again.asked == {A: 3, B: 0}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_fetch_goes_on_while_what_came_is_being_read():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 5)})
+    world.buffer.take()
+    await world.pump(read=True)
+    assert world.open_at(2).asked == {C: 5}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_full_buffer_stops_fetching():
+    world = World(buffer_bytes=50)
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 1, size=100)})
+    taken = world.buffer.take()
+    await world.pump(read=True)
+    assert [call.node_id for call in world.open] == [1]
+    world.buffer.release(taken)
+    await world.pump(read=True)
+    assert world.open_at(2).asked == {C: 1}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_seek_gives_the_waiting_request_up_and_its_answer_with_it():
+    world = World()
+    await world.pump()
+    old = world.open_at(2)
+    world.subscription.seek(C, 500)
+    await world.pump()
+    assert old.outcome.cancelled()
+    assert world.open_at(2).asked == {C: 500}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_an_answer_that_a_seek_overtook_is_not_buffered():
+    world = World()
+    await world.pump()
+    world.subscription.seek(C, 500)
+    await world.open_at(2).answer({C: batch(0, 5)})
+    assert world.buffer.buffered_bytes == 0
+    assert world.open_at(2).asked == {C: 500}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_pause_keeps_the_waiting_request_and_a_resume_replaces_it():
+    world = World()
+    world.subscription.pause(B)
+    await world.pump()
+    only_a = world.open_at(1)
+    assert only_a.asked == {A: 0}
+    world.subscription.resume(B)
+    await world.pump()
+    assert only_a.outcome.cancelled()
+    assert world.open_at(1).asked == {A: 0, B: 0}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_out_of_range_resets_by_policy():
+    world = World(reset="earliest")
+    await world.pump()
+    await world.open_at(2).answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
+    assert world.subscription.resetting() == {C: EARLIEST_TIMESTAMP}
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_out_of_range_without_a_policy_is_an_error_of_the_next_poll():
+    world = World(reset="none")
+    await world.pump()
+    await world.open_at(2).answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
+    assert isinstance(world.fetcher.take_failure(), OffsetOutOfRangeError)
+    assert world.fetcher.take_failure() is None
+    assert world.subscription.require(C).state is PositionState.FETCHING
+    await world.fetcher.close()
+
+
+@scenario
+async def test_out_of_range_ahead_of_what_is_still_unread_waits_until_it_is_read():
+    world = World(reset="none")
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 5)})
+    world.buffer.take()
+    await world.pump(read=True)
+    await world.open_at(2).answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
+    assert world.fetcher.take_failure() is None
+    world.subscription.require(C).position = 5
+    await until(lambda: any(call.node_id == 2 for call in world.open))
+    await world.open_at(2).answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
+    assert isinstance(world.fetcher.take_failure(), OffsetOutOfRangeError)
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_moved_leader_is_looked_up_and_asked():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    assert world.client.refreshed == [{"t"}]
+    world.client.lead({0: 1, 1: 1, 2: 3})
+    await until(lambda: any(call.node_id == 3 for call in world.open))
+    assert world.open_at(3).asked == {C: 0}
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_broker_that_does_not_answer_is_asked_again():
+    world = World()
+    await world.pump()
+    await world.open_at(2).fail(ErrorCode.NETWORK_EXCEPTION)
+    assert world.fetcher.metrics.failures == 1
+    await until(lambda: any(call.node_id == 2 for call in world.open))
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_what_no_retry_can_help_is_an_error_of_the_next_poll():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+    failure = world.fetcher.take_failure()
+    assert isinstance(failure, TopicAuthorizationFailedError)
+    assert "t-2" in str(failure)
+    await world.open_at(1).fail(ErrorCode.MESSAGE_TOO_LARGE)
+    assert world.fetcher.take_failure().code is ErrorCode.MESSAGE_TOO_LARGE
+    await world.fetcher.close()
+
+
+@scenario
+async def test_closing_gives_everything_up():
+    world = World()
+    await world.pump()
+    await world.fetcher.close()
+    assert all(call.outcome.cancelled() for call in world.client.calls)
+    assert await world.pump() == []
