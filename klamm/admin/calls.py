@@ -69,7 +69,7 @@ class AdminCalls:
 def raise_first_error(outcomes: Iterable[tuple[str, Outcome]]) -> None:
     """See the module; `outcomes` are named."""
     errors = [
-        ErrorCode.of(outcome.error_code).exception(f"{name}: {outcome.error_message or 'refused'}")
+        ErrorCode.of(outcome.error_code).exception(_named(name, outcome.error_message))
         for name, outcome in outcomes
         if outcome.error_code
     ]
@@ -79,6 +79,10 @@ def raise_first_error(outcomes: Iterable[tuple[str, Outcome]]) -> None:
     for error in errors[1:]:
         first.add_note(f"also: {error}")
     raise first
+
+
+def _named(name: str, message: str) -> str:
+    return message if name in message else f"{name}: {message or 'refused'}"
 
 
 def _outcome_of(response: Any) -> tuple[int, str]:
