@@ -27,7 +27,7 @@ from klamm.model import TopicPartition
 from klamm.partitioner import Partitioner
 from klamm.producer.batch import Batch, DeliveryCallback
 from klamm.producer.config import ProducerConfig
-from klamm.producer.future import BatchResult
+from klamm.producer.result import BatchResult
 from klamm.records import HEADER_SIZE_BYTES, RawRecord
 
 NEVER_MS = math.inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from klamm.producer.accumulator import PartitionQueue
 from klamm.producer.batch import DeliveryCallback
@@ -15,6 +15,9 @@ from klamm.producer.future import AsyncRecordFuture, until_done
 from klamm.producer.intake import Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord, RecordMetadata
 from klamm.producer.sender import monotonic_ms
+
+_YIELD_INTERVAL_MS: Final = 5
+"""A caller that sends in a tight loop lets the sender run this often; more often would mean smaller requests."""
 
 
 class AsyncProducer:
@@ -29,6 +32,7 @@ class AsyncProducer:
         self._engine = ProducerEngine(self._config, on_due=self._wake, on_settled=self._notify_waiting)
         self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
         self._room = asyncio.Event()
+        self._yielded_ms = monotonic_ms()
         self._engine.start()
 
     async def send(
@@ -56,8 +60,13 @@ class AsyncProducer:
             with self._engine.lock:
                 entry = self._engine.place(queue, record, size_bytes, on_delivery)
             if entry is not None:
-                return AsyncRecordFuture(*entry)
+                break
             await self._wait_for_room(size_bytes, deadline_ms)
+        result, index = entry
+        if not index and monotonic_ms() > self._yielded_ms + _YIELD_INTERVAL_MS:
+            await asyncio.sleep(0)
+            self._yielded_ms = monotonic_ms()
+        return AsyncRecordFuture(result, index)
 
     async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **options: Any) -> RecordMetadata:
         """`send`, and the acknowledgement."""

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from klamm.model import TopicPartition
-from klamm.producer.future import BatchResult, Outcome
 from klamm.producer.record import RecordMetadata
+from klamm.producer.result import BatchResult, Outcome
 from klamm.records import HEADER_SIZE_BYTES, RawRecord, estimate_size_bytes
 
 DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], object]

@@ -30,10 +30,11 @@ from klamm.partitioner import (
 from klamm.producer.accumulator import Accumulator, PartitionQueue, TopicQueues
 from klamm.producer.batch import DeliveryCallback
 from klamm.producer.config import ProducerConfig
-from klamm.producer.future import BatchResult, until_done
+from klamm.producer.future import until_done
 from klamm.producer.intake import check_topic_name
 from klamm.producer.interceptors import InterceptorChain
 from klamm.producer.metrics import ProducerMetrics
+from klamm.producer.result import BatchResult
 from klamm.producer.sender import Sender, monotonic_ms
 from klamm.records import HEADER_SIZE_BYTES, RawRecord
 

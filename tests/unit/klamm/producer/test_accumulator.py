@@ -9,7 +9,7 @@ from klamm.model import TopicPartition
 from klamm.producer import ProducerConfig
 from klamm.producer.accumulator import NEVER_MS, Accumulator, Drained, PartitionQueue
 from klamm.producer.batch import Batch
-from klamm.producer.future import BatchResult
+from klamm.producer.result import BatchResult
 from klamm.records import HEADER_SIZE_BYTES
 
 ERROR = EXCEPTIONS[ErrorCode.NOT_ENOUGH_REPLICAS]("too few")

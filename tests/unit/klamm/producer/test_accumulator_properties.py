@@ -11,7 +11,7 @@ from klamm.model import TopicPartition
 from klamm.producer import ProducerConfig
 from klamm.producer.accumulator import Accumulator, PartitionQueue
 from klamm.producer.batch import Batch
-from klamm.producer.future import BatchResult
+from klamm.producer.result import BatchResult
 
 ERROR = EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]("dropped")
 PARTITIONS = st.integers(0, 3)

@@ -9,8 +9,9 @@ import pytest
 from klamm.errors import DeliveryTimeoutError, IllegalStateError
 from klamm.loop_thread import LoopThread
 from klamm.model import TopicPartition
-from klamm.producer.future import AsyncRecordFuture, BatchResult, Outcome, RecordFuture
+from klamm.producer.future import AsyncRecordFuture, RecordFuture
 from klamm.producer.record import RecordMetadata
+from klamm.producer.result import BatchResult, Outcome
 from klamm.records import RawRecord
 
 TP = TopicPartition("t", 3)
