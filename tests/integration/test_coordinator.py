@@ -10,6 +10,7 @@ import pytest
 from coordinator_cluster import Cluster, cluster, error_of, eventually
 
 from klamm.errors import ErrorCode
+from klamm.model import GROUP_METADATA_TOPIC
 from klamm.wire.v1.common_pb2 import TopicPartitions
 from klamm.wire.v1.coordinator_pb2 import (
     DeleteGroupsRequest,
@@ -27,6 +28,8 @@ from klamm.wire.v1.coordinator_pb2 import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from klamm_coordinator.io.log_link import LogLink
+from klamm_server.metadata.image import ShardImage
 
 GROUP = "orders"
 
@@ -247,6 +250,38 @@ def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
             assert await eventually(is_gone)
             response = await running.ask(GROUP, "offset_commit", commit_request(9))
             assert error_of(response) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    asyncio.run(scenario())
+
+
+def test_an_owner_that_was_replaced_can_append_nothing_any_more(tmp_path: Path) -> None:
+    """It believes that it still owns the shard, and writes under the epoch that it was given."""
+
+    async def scenario() -> None:
+        async with cluster(tmp_path) as running:
+            await running.ask(GROUP, "offset_commit", commit_request(1))
+            server = running.coordinators[1].server
+            host = next(host for host in server._shards if GROUP in host.shard.groups)
+            await claim_for_a_successor(server, host.number)
+
+            response = await running.coordinator(1).offset_commit(commit_request(2))
+
+            assert error_of(response) == ErrorCode.NOT_COORDINATOR
+            assert not host.is_loaded
+
+    async def claim_for_a_successor(server: Any, shard: int) -> None:
+        current = server._link.image.shards[GROUP_METADATA_TOPIC, shard]
+        writer = ShardImage(coordinator_id=1, producer_id=current.producer_id, writer_epoch=current.writer_epoch + 1)
+        link = LogLink(
+            shard,
+            writer,
+            server._channels,
+            clock=server._clock,
+            rng=server._rng,
+            append_max_bytes=1_000_000,
+            load_buffer_bytes=1_000_000,
+        )
+        await link.claim()
 
     asyncio.run(scenario())
 

@@ -59,7 +59,7 @@ async def run(server: Any, port: int = 0, host: str = HOST) -> Running:
 
 
 class Cluster:
-    """`coordinators` by id; 1 is started by `start`."""
+    """`coordinators` by id."""
 
     def __init__(self, data_dir: Path, **coordinator_settings: str) -> None:
         self._data_dir = data_dir
@@ -71,10 +71,11 @@ class Cluster:
         self._channels: dict[int, aio.Channel] = {}
         self.coordinators: dict[int, Running] = {}
 
-    async def start(self) -> None:
+    async def start(self, *, with_coordinator: bool) -> None:
         self.controller = await self._start_controller()
         self.broker = await self._start_broker()
-        await self.start_coordinator(1)
+        if with_coordinator:
+            await self.start_coordinator(1)
         self.admin = Stub(self._channel(self.controller.port), ADMIN)
 
     async def stop(self) -> None:
@@ -192,10 +193,12 @@ async def eventually(find: Callable[[], Any], timeout_s: float = 20) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def cluster(data_dir: Path, **coordinator_settings: str) -> AsyncIterator[Cluster]:
+async def cluster(
+    data_dir: Path, *, with_coordinator: bool = True, **coordinator_settings: str
+) -> AsyncIterator[Cluster]:
     """A running cluster with a topic `t` of four partitions."""
     running = Cluster(data_dir, **coordinator_settings)
-    await running.start()
+    await running.start(with_coordinator=with_coordinator)
     try:
         await running.create_topic("t", 4)
         yield running

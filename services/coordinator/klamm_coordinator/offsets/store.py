@@ -54,17 +54,17 @@ class OffsetStore:
         """Every partition of the group of which an offset is, or may become, durable."""
         return sorted({*self.of_group(group_id), *self._in_flight.get(group_id, ())})
 
-    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+    def replay(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
         """An acknowledged record: the one way durable offsets change."""
-        partition = TopicPartition(key.topic, key.partition)
+        offsets = self._committed.get(group_id)
         if value is not None:
-            self._committed.setdefault(key.group_id, {})[partition] = value
-            return
-        offsets = self._committed.get(key.group_id)
-        if offsets is not None:
+            if offsets is None:
+                offsets = self._committed[group_id] = {}
+            offsets[partition] = value
+        elif offsets is not None:
             offsets.pop(partition, None)
             if not offsets:
-                del self._committed[key.group_id]
+                del self._committed[group_id]
 
     def begin(self, records: Iterable[Record]) -> None:
         """These records are on their way."""

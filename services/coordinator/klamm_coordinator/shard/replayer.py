@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 
+from klamm.model import TopicPartition
 from klamm.records import BatchHeader, Buffer, decode_batch
 from klamm_coordinator.records.schemas import (
     GroupMetadataKey,
@@ -38,23 +39,23 @@ class Replayer:
         if header.is_control:
             return
         replay_offset = self._state.offsets.replay
+        unpack_partition = _PARTITION.unpack_from
         for _, _, key, value, _ in decode_batch(buffer, position):
             if key is None:
                 self.skipped_count += 1
             elif key[:2] in _OFFSET_KEY_VERSIONS:
-                replay_offset(self._offset_key(key), None if value is None else decode_offset_value(value))
+                group_id, topic = self._prefixes.get(key[:-4]) or self._decode_prefix(key)
+                (partition,) = unpack_partition(key, len(key) - 4)
+                offset = None if value is None else decode_offset_value(value)
+                replay_offset(group_id, TopicPartition(topic, partition), offset)
             else:
                 self._replay_other(key, value)
 
-    def _offset_key(self, key: bytes) -> OffsetCommitKey:
-        prefix = key[:-4]
-        names = self._prefixes.get(prefix)
-        if names is None:
-            decoded = decode_key(key)
-            assert isinstance(decoded, OffsetCommitKey), decoded
-            names = self._prefixes[prefix] = (decoded.group_id, decoded.topic)
-        (partition,) = _PARTITION.unpack_from(key, len(key) - 4)
-        return OffsetCommitKey(names[0], names[1], partition)
+    def _decode_prefix(self, key: bytes) -> tuple[str, str]:
+        decoded = decode_key(key)
+        assert isinstance(decoded, OffsetCommitKey), decoded
+        names = self._prefixes[key[:-4]] = (decoded.group_id, decoded.topic)
+        return names
 
     def _replay_other(self, key: bytes, value: bytes | None) -> None:
         decoded = decode_key(key)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from klamm.model import TopicPartition
 from klamm_coordinator.offsets.store import OffsetStore
 from klamm_coordinator.records.schemas import (
     GroupMetadataKey,
@@ -33,8 +34,8 @@ class ShardState:
     def replay(self, record: Record) -> None:
         """Applies one acknowledged record."""
         match record:
-            case Record(OffsetCommitKey() as key, OffsetCommitValue() | None as value):
-                self.offsets.replay(key, value)
+            case Record(OffsetCommitKey(group_id, topic, partition), OffsetCommitValue() | None as value):
+                self.offsets.replay(group_id, TopicPartition(topic, partition), value)
             case Record(GroupMetadataKey(group_id), GroupMetadataValue() as group):
                 self.groups[group_id] = group
             case Record(GroupMetadataKey(group_id), None):

@@ -1,0 +1,69 @@
+"""Loading a shard from the bytes of its log gives the state that wrote them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from klamm.records import CompressionType, encode_batch, iter_headers
+from klamm_coordinator.records.codec import SchemaError
+from klamm_coordinator.records.schemas import encode_key, encode_value
+from klamm_coordinator.shard.replayer import Replayer
+from klamm_coordinator.shard.state import ShardState
+
+
+def load(*batches: bytes) -> tuple[ShardState, Replayer]:
+    state = ShardState()
+    replayer = Replayer(state)
+    log = b"".join(batches)
+    for position, header in iter_headers(log):
+        replayer.replay_batch(log, position, header)
+    return state, replayer
+
+
+@pytest.mark.parametrize("compression", list(CompressionType))
+def test_the_state_is_what_was_written(driver, compression):
+    rng = random.Random(5)
+    members = driver.stable(2, instances=("worker-1",))
+    for number in range(300):
+        group_id, topic = f"g{rng.randrange(5)}", f"t{rng.randrange(3)}"
+        driver.commit(number, group_id=group_id, topic=topic, partition=rng.randrange(4), metadata="ü" * (number % 3))
+    driver.delete_offsets(*(("t0", partition) for partition in range(4)), group_id="g1")
+    driver.delete_groups("g2")
+    driver.leave((members[0], None))
+    raw = [(0, encode_key(record.key), encode_value(record.value), ()) for record in driver.log]
+
+    batches = [
+        encode_batch(raw[start : start + 7], base_offset=start, compression=compression)
+        for start in range(0, len(raw), 7)
+    ]
+    state, replayer = load(*batches)
+
+    assert state == driver.shard.state
+    assert state.offsets.count() > 20
+    assert state.groups.keys() == {"orders"}
+    assert replayer.skipped_count == 0
+
+
+def test_what_is_not_known_here_is_counted():
+    unknown = [(0, b"\x00\x0b" + b"a later kafka", b"?", ()), (0, None, b"no key", ())]
+
+    state, replayer = load(encode_batch(unknown))
+
+    assert (state, replayer.skipped_count) == (ShardState(), 2)
+
+
+def test_control_batches_say_nothing():
+    state, replayer = load(encode_batch([(0, b"\x00\x00\x00\x01", b"\x00\x00", ())], is_control=True))
+
+    assert (state, replayer.skipped_count) == (ShardState(), 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(b"\x00\x01\x00\x05g", b""), (b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00", b"\x00\x03"), (b"\x00\x02", b"")],
+)
+def test_a_damaged_record_is_refused(key, value):
+    with pytest.raises(SchemaError):
+        load(encode_batch([(0, key, value, ())]))
