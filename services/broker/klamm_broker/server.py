@@ -18,10 +18,10 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from klamm.errors import KlammError
+from klamm.model import TopicPartition
 from klamm.wire.service import BROKER
+from klamm_broker.allocator import keep_request_memory
 from klamm_broker.config import BrokerConfig
-from klamm_broker.io.allocator import keep_request_memory
-from klamm_broker.io.topic_creator import TopicCreator
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_manager import LogManager, LogManagerConfig
@@ -31,7 +31,7 @@ from klamm_broker.log_maintenance import LogMaintenance, MaintenanceIntervals
 from klamm_broker.metadata_publisher import MetadataPublisher
 from klamm_broker.metrics import watch_gauges
 from klamm_broker.purgatory.driver import PurgatoryDriver
-from klamm_broker.replica.record_reader import RecordReader
+from klamm_broker.record_reader import RecordReader
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.rpc.delete_records import DeleteRecordsRpc
 from klamm_broker.rpc.fetch import FetchRpc
@@ -42,6 +42,7 @@ from klamm_broker.rpc.metadata import MetadataRpc
 from klamm_broker.rpc.produce import ProduceRpc
 from klamm_broker.rpc.request_memory import RequestMemory
 from klamm_broker.rpc.servicer import BrokerServicer
+from klamm_broker.topic_creator import TopicCreator
 from klamm_server.clock import Clock, SystemClock
 from klamm_server.config_defs import effective_topic_configs
 from klamm_server.faults import watch
@@ -80,9 +81,7 @@ class BrokerServer:
         self._tasks: list[asyncio.Task[None]] = []
         self._fetches = PurgatoryDriver(max_parked=config.max_parked_requests, clock=self._clock)
         self._produces = PurgatoryDriver(max_parked=config.max_parked_requests, clock=self._clock)
-        self._replicas = ReplicaManager(
-            broker_id=config.node_id, clock=self._clock, fetches=self._fetches, produces=self._produces
-        )
+        self._replicas = ReplicaManager(broker_id=config.node_id, clock=self._clock, on_change=self._on_change)
         self._records = RecordReader(self._disk, thread_count=COLD_READ_THREADS)
         self._memory = RequestMemory(config.queued_max_request_bytes)
         self._topic_creator = TopicCreator(config.controllers, timeout_ms=config.broker_session_timeout_ms)
@@ -140,9 +139,12 @@ class BrokerServer:
 
     def _make_servicer(self) -> BrokerServicer:
         replicas, config = self._replicas, self._config
+        fetch_max_bytes = config.fetch_max_bytes
         return BrokerServicer(
-            produce=ProduceRpc(replicas, self._memory),
-            fetch=FetchRpc(replicas, self._records, self._memory, fetch_max_bytes=config.fetch_max_bytes),
+            produce=ProduceRpc(replicas, self._produces, self._memory),
+            fetch=FetchRpc(
+                replicas, self._fetches, self._records, self._memory, fetch_max_bytes=config.fetch_max_bytes
+            ),
             list_offsets=ListOffsetsRpc(replicas),
             delete_records=DeleteRecordsRpc(replicas),
             log_dirs=LogDirsRpc(lambda: self._opened_logs),
@@ -151,6 +153,10 @@ class BrokerServer:
                 replicas, self._topic_creator, offsets_topic_partitions=config.offsets_topic_num_partitions
             ),
         )
+
+    def _on_change(self, topic_partition: TopicPartition) -> None:
+        self._produces.check_and_complete(topic_partition)
+        self._fetches.check_and_complete(topic_partition)
 
     def _watch_gauges(self) -> None:
         watch_gauges(

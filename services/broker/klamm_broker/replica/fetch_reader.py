@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.wire.v1.broker_pb2 import FetchedPartition, FetchPartition
+from klamm_broker.log.partition_log import LocatedRecords
+from klamm_broker.log.storage_failure import LogDir
 from klamm_broker.replica.delayed_fetch import AwaitedPartition
-from klamm_broker.replica.record_reader import LocatedSlice
 from klamm_broker.replica.replica_manager import ReplicaManager
 
 
@@ -35,6 +37,17 @@ class FetchCursor:
             max_bytes=max(0, wanted.max_bytes),
             current_leader_epoch=wanted.current_leader_epoch,
         )
+
+
+class LocatedSlice(NamedTuple):
+    """Records of one partition."""
+
+    log_dir: LogDir
+    where: LocatedRecords
+
+    @property
+    def size_bytes(self) -> int:
+        return self.where.part.size_bytes
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,18 +1,17 @@
 """All partition replicas of this broker, and the one way to append to them.
 
-Kafka's `ReplicaManager`, without the waiting: requests park in the two purgatories, and whatever moves a
-partition on tells both of them here. Event loop only.
+Kafka's `ReplicaManager`, without the waiting: whoever waits for a partition is told of its changes. Event loop
+only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.log.partition_log import AppendResult
-from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.partition import Partition
 from klamm_server.clock import Clock
 from klamm_server.metadata.image import MetadataImage, PartitionImage
@@ -35,14 +34,12 @@ _NO_HINT = LeaderHint(-1, -1)
 class ReplicaManager:
     """Partitions by name. `image` is the metadata they were last brought in line with."""
 
-    def __init__(self, *, broker_id: int, clock: Clock, fetches: PurgatoryDriver, produces: PurgatoryDriver) -> None:
+    def __init__(self, *, broker_id: int, clock: Clock, on_change: Callable[[TopicPartition], None]) -> None:
+        """`on_change` is told of a partition that has more to read, or that lost or changed its leadership."""
         self.broker_id = broker_id
         self.image = MetadataImage.empty()
-        self.fetches = fetches
-        """Where fetches wait for records."""
-        self.produces = produces
-        """Where produces wait for the in-sync replicas."""
         self._clock = clock
+        self._on_change = on_change
         self._partitions: dict[TopicPartition, Partition] = {}
         self._offline: dict[TopicPartition, str] = {}
 
@@ -65,7 +62,7 @@ class ReplicaManager:
     def apply(self, partition: Partition, image: PartitionImage) -> None:
         """Hands the partition its new state and wakes whoever waits for another."""
         partition.apply(image)
-        self._wake(partition.topic_partition)
+        self._on_change(partition.topic_partition)
 
     def drop(self, topic_partition: TopicPartition, offline_reason: str | None = None) -> Partition | None:
         """Takes a replica out: its topic is gone, or with a reason its log dir."""
@@ -76,7 +73,7 @@ class ReplicaManager:
         partition = self._partitions.pop(topic_partition, None)
         if partition is not None:
             partition.resign()
-            self._wake(topic_partition)
+            self._on_change(topic_partition)
         return partition
 
     def resign_all(self) -> None:
@@ -84,7 +81,7 @@ class ReplicaManager:
         for partition in self._partitions.values():
             partition.resign()
         for topic_partition in self._partitions:
-            self._wake(topic_partition)
+            self._on_change(topic_partition)
 
     # What requests do
 
@@ -131,9 +128,5 @@ class ReplicaManager:
             partition.check_min_isr()
         appended, high_watermark_moved = partition.append(records, now_ms=self._clock.wall_ms())
         if high_watermark_moved:
-            self._wake(topic_partition)
+            self._on_change(topic_partition)
         return partition, appended
-
-    def _wake(self, topic_partition: TopicPartition) -> None:
-        self.produces.check_and_complete(topic_partition)
-        self.fetches.check_and_complete(topic_partition)

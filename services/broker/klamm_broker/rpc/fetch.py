@@ -21,9 +21,10 @@ from klamm.wire.framed import encode_framed
 from klamm.wire.v1.broker_pb2 import FetchHeader, FetchRequest
 from klamm_broker import metrics
 from klamm_broker.log.storage_failure import LogDirFailure
+from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.record_reader import Buffer, RecordReader
 from klamm_broker.replica.delayed_fetch import DelayedFetch
 from klamm_broker.replica.fetch_reader import FetchCursor, FetchReader, LocatedFetch
-from klamm_broker.replica.record_reader import Buffer, RecordReader
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.rpc.isolation import reads_committed
 from klamm_broker.rpc.request_memory import RequestMemory
@@ -53,9 +54,15 @@ class FetchRpc:
     """Handles Fetch and FetchStream."""
 
     def __init__(
-        self, replicas: ReplicaManager, records: RecordReader, memory: RequestMemory, *, fetch_max_bytes: int
+        self,
+        replicas: ReplicaManager,
+        fetches: PurgatoryDriver,
+        records: RecordReader,
+        memory: RequestMemory,
+        *,
+        fetch_max_bytes: int,
     ) -> None:
-        self._replicas = replicas
+        self._fetches = fetches
         self._records = records
         self._reader = FetchReader(replicas)
         self._memory = memory
@@ -64,7 +71,7 @@ class FetchRpc:
     async def fetch(self, request: FetchRequest, context: Any) -> bytes:
         query = _query(request, request.max_bytes)
         min_bytes = min(request.min_bytes, request.max_bytes)
-        wait_ms = 0 if self._replicas.fetches.is_full else request.max_wait_ms
+        wait_ms = 0 if self._fetches.is_full else request.max_wait_ms
         found = self._locate(query)
         if wait_ms > 0 and found.answers and not found.errors and found.size_bytes < min_bytes:
             await self._wait(found, min_bytes - found.size_bytes, wait_ms)
@@ -95,7 +102,7 @@ class FetchRpc:
             missing_bytes = min(request.min_bytes, query.max_bytes) - found.size_bytes
             if found.errors or (found.size_bytes and (missing_bytes <= 0 or not may_wait_for_more)):
                 return found
-            if self._replicas.fetches.is_full:
+            if self._fetches.is_full:
                 raise QueueFullError("max.parked.requests fetches wait already")
             if found.size_bytes:
                 may_wait_for_more = False
@@ -110,7 +117,7 @@ class FetchRpc:
     async def _wait(self, found: LocatedFetch, missing_bytes: int, wait_ms: int) -> None:
         awaited = found.awaited
         keys = [one.partition.topic_partition for one in awaited]
-        await self._replicas.fetches.wait(lambda on_done: DelayedFetch(awaited, missing_bytes, on_done), keys, wait_ms)
+        await self._fetches.wait(lambda on_done: DelayedFetch(awaited, missing_bytes, on_done), keys, wait_ms)
 
     async def _read(self, query: _Query, found: LocatedFetch) -> tuple[LocatedFetch, Sequence[Buffer]]:
         """The records of what was found just now, or of what is found when a log dir turns out to have failed."""

@@ -17,9 +17,9 @@ from klamm.wire.v1.broker_pb2 import (
     FoundCoordinator,
 )
 from klamm.wire.v1.controller_pb2 import NewTopic
-from klamm_broker.io.topic_creator import TopicCreator
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.rpc.metadata import coordinator_node
+from klamm_broker.topic_creator import TopicCreator
 
 _INTERNAL_TOPIC_CONFIGS = {
     "cleanup.policy": "compact",

@@ -15,8 +15,8 @@ from klamm.model import INTERNAL_TOPICS, topic_name_problem
 from klamm.wire.v1.broker_pb2 import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
 from klamm.wire.v1.common_pb2 import Endpoint, Node
 from klamm.wire.v1.controller_pb2 import NewTopic
-from klamm_broker.io.topic_creator import TopicCreator
 from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.topic_creator import TopicCreator
 from klamm_server.metadata.image import BrokerImage, CoordinatorImage, MetadataImage, PartitionImage, TopicImage
 
 _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]

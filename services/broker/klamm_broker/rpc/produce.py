@@ -18,6 +18,7 @@ from klamm.model import TopicPartition
 from klamm.wire.framed import decode_framed, split_records
 from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, ProduceResponse
 from klamm_broker import metrics
+from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.delayed_produce import DelayedProduce, PendingAppend
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.rpc.request_memory import RequestMemory
@@ -41,8 +42,9 @@ class _Outcome(NamedTuple):
 class ProduceRpc:
     """Handles Produce and ProduceStream."""
 
-    def __init__(self, replicas: ReplicaManager, memory: RequestMemory) -> None:
+    def __init__(self, replicas: ReplicaManager, produces: PurgatoryDriver, memory: RequestMemory) -> None:
         self._replicas = replicas
+        self._produces = produces
         self._memory = memory
 
     async def produce(self, request: bytes, context: Any) -> ProduceResponse:
@@ -102,12 +104,11 @@ class ProduceRpc:
 
     async def _wait(self, appends: Sequence[PendingAppend], timeout_ms: int) -> None:
         """Until all of them are settled."""
-        produces = self._replicas.produces
-        if produces.is_full or timeout_ms <= 0:
+        if self._produces.is_full or timeout_ms <= 0:
             DelayedProduce(appends, lambda: None).on_expiration()
             return
         keys = [append.partition.topic_partition for append in appends]
-        await produces.wait(lambda on_done: DelayedProduce(appends, on_done), keys, timeout_ms)
+        await self._produces.wait(lambda on_done: DelayedProduce(appends, on_done), keys, timeout_ms)
 
     def _refuse(self, header: ProduceHeader, error: BrokerError) -> ProduceResponse:
         failed = [self._failed(partition, error) for partition in header.partitions]

@@ -13,11 +13,9 @@ import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 from klamm_broker.log.disk import Disk
-from klamm_broker.log.partition_log import LocatedRecords
-from klamm_broker.log.storage_failure import LogDir
+from klamm_broker.replica.fetch_reader import LocatedSlice
 
 Buffer = bytes | memoryview
 
@@ -25,17 +23,6 @@ SCRATCH_BYTES = 2 * 1024**2
 """Fetches up to this size are read into memory that is there already: fresh pages cost more than the copy."""
 
 log = logging.getLogger(__name__)
-
-
-class LocatedSlice(NamedTuple):
-    """Records of one partition."""
-
-    log_dir: LogDir
-    where: LocatedRecords
-
-    @property
-    def size_bytes(self) -> int:
-        return self.where.part.size_bytes
 
 
 class RecordReader:

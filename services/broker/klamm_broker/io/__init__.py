@@ -1,1 +1,0 @@
-"""What the broker asks of other servers."""
