@@ -1,0 +1,58 @@
+"""A consumer lives through the kill -9 of the whole cluster: it finds it again and misses nothing."""
+
+from __future__ import annotations
+
+import time
+
+from klamm_process import running_cluster
+
+from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
+
+TOPIC = "survivor"
+WITHIN_S = 60
+
+
+def produce(bootstrap: str, first: int, count: int) -> None:
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        futures = [producer.send(TOPIC, b"%d" % number) for number in range(first, first + count)]
+        for future in futures:
+            future.result(timeout=WITHIN_S)
+
+
+def read_until(consumer: Consumer, seen: set[int], count: int) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while len(seen) < count:
+        assert time.monotonic() < deadline, f"{len(seen)} records of {count}"
+        for records in consumer.poll(timeout_ms=500).values():
+            seen.update(int(record.value) for record in records)
+
+
+def test_group_and_hand_assigned_consumers_go_on_after_a_restart(tmp_path):
+    with running_cluster(tmp_path, {"group.min.session.timeout.ms": "500"}) as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            admin.create_topics([NewTopic(TOPIC, partition_count=2)])
+        config = {
+            "bootstrap_servers": cluster.bootstrap,
+            "auto_offset_reset": "earliest",
+            "heartbeat_interval_ms": 200,
+            "session_timeout_ms": 2_000,
+        }
+        with Consumer(**config) as by_hand, Consumer(**config, group_id="group") as member:
+            by_hand.assign([TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)])
+            member.subscribe([TOPIC])
+            produce(cluster.bootstrap, 0, 500)
+            seen_by_hand, seen_by_member = set(), set()
+            read_until(by_hand, seen_by_hand, 500)
+            read_until(member, seen_by_member, 500)
+            member.commit()
+            for restart in range(1, 3):
+                cluster.kill()
+                by_hand.poll(timeout_ms=300)
+                member.poll(timeout_ms=300)
+                cluster.start()
+                produce(cluster.bootstrap, 500 * restart, 500)
+                read_until(by_hand, seen_by_hand, 500 * (restart + 1))
+                read_until(member, seen_by_member, 500 * (restart + 1))
+            member.commit()
+            stored = member.committed(member.assignment())
+            assert sum(each.offset for each in stored.values()) == 1_500
