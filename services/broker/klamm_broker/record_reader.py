@@ -1,13 +1,14 @@
 """Brings the bytes of a fetch: on the event loop what is in the page cache, on a thread what is not.
 
 Nearly all fetches read what was just written, and for those a thread costs more than the read. So the loop asks
-the kernel for the bytes only if it has them (preadv with RWF_NOWAIT). When it has not, the whole
-fetch goes to a thread, with descriptors of its own, and nobody else waits for the disk.
+the kernel for the bytes only if it has them (preadv with RWF_NOWAIT). When it has not, the whole fetch goes to a
+thread, with descriptors of its own, and nobody else waits for the disk.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -82,8 +83,13 @@ class RecordReader:
 
     async def _read_cold(self, slices: Sequence[LocatedSlice]) -> list[bytes]:
         # A segment may be released or deleted while the thread reads; a descriptor of its own keeps the file.
-        fds = [one.where.segment.duplicate_fd() for one in slices]
-        jobs = [(fd, one) for fd, one in zip(fds, slices, strict=True)]
+        with contextlib.ExitStack() as opened:
+            fds = []
+            for one in slices:
+                fds.append(one.where.segment.duplicate_fd())
+                opened.callback(self._disk.close, fds[-1])
+            opened.pop_all()
+        jobs = list(zip(fds, slices, strict=True))
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._read_all, jobs)
 
     def _read_all(self, jobs: Sequence[tuple[int, LocatedSlice]]) -> list[bytes]:

@@ -139,7 +139,6 @@ class BrokerServer:
 
     def _make_servicer(self) -> BrokerServicer:
         replicas, config = self._replicas, self._config
-        fetch_max_bytes = config.fetch_max_bytes
         return BrokerServicer(
             produce=ProduceRpc(replicas, self._produces, self._memory),
             fetch=FetchRpc(

@@ -116,7 +116,7 @@ class ProduceRpc:
 
     def _failed(self, partition: ProducePartition, error: BrokerError) -> ProducedPartition:
         metrics.on_error("produce", error.code)
-        log.info("produce topic=%s partition=%d refused: %s", partition.topic, partition.partition, error)
+        log.debug("produce topic=%s partition=%d refused: %s", partition.topic, partition.partition, error)
         answer = ProducedPartition(
             topic=partition.topic,
             partition=partition.partition,
