@@ -11,6 +11,7 @@ import concurrent.futures
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from klamm.client import KlammClient
 from klamm.cluster import ClusterView
@@ -23,6 +24,9 @@ from klamm.records import iter_headers
 from klamm.wire.framed import decode_framed
 from klamm.wire.v1 import broker_pb2
 from pyspark_klamm.offsets import OffsetRange
+
+TOPIC_WAIT_MS: Final = 5_000
+"""How long a topic may be unknown: one that was just created has not reached every broker yet."""
 
 _OffsetOutOfRangeError = EXCEPTIONS[ErrorCode.OFFSET_OUT_OF_RANGE]
 
@@ -63,7 +67,7 @@ class ClusterAccess:
 
     def describe(self, topics: Collection[str]) -> ClusterView:
         """A fresh view of `topics`. Raises UnknownTopicOrPartitionError for one that is not there."""
-        return self._loop.run(self._client.retrying(lambda: self._describe(topics), timeout_ms=self._timeout_ms))
+        return self._loop.run(self._client.retrying(lambda: self._describe(topics), timeout_ms=TOPIC_WAIT_MS))
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The offsets of timestamps (or LATEST, EARLIEST) by partition, with the configured isolation level."""

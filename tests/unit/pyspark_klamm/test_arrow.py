@@ -1,0 +1,98 @@
+"""Arrow columns from record batches, held against the records decoded one by one."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from klamm.model import TopicPartition
+from klamm.records import CompressionType, decode_batch, encode_batch, end_transaction_marker, iter_headers
+from klamm.records.control import ControlRecordType
+from pyspark_klamm.arrow import ROWS_MAX, ArrowBuilder
+from pyspark_klamm.cluster_access import FetchedBatches
+from pyspark_klamm.offsets import OffsetRange
+from pyspark_klamm.schema import arrow_schema
+
+TP = TopicPartition("flights", 3)
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+
+contents = st.one_of(st.none(), st.binary(max_size=20))
+headers = st.lists(st.tuples(st.text(max_size=4), contents), max_size=2)
+records = st.lists(st.tuples(st.integers(0, 2**41), contents, contents, headers), min_size=1, max_size=12)
+
+
+def log_of(batches: list[list], compression: CompressionType) -> memoryview:
+    log, offset = b"", 0
+    for batch in batches:
+        log += encode_batch(batch, base_offset=offset, compression=compression)
+        offset += len(batch)
+    return memoryview(log)
+
+
+def rows_of(log: memoryview, wanted: OffsetRange) -> list[dict]:
+    return [
+        {
+            "key": record.key,
+            "value": record.value,
+            "topic": "flights",
+            "partition": 3,
+            "offset": record.offset,
+            "timestamp": datetime.datetime.fromtimestamp(0, datetime.UTC)
+            + datetime.timedelta(milliseconds=record.timestamp_ms),
+            "timestampType": 0,
+            "headers": [{"key": key, "value": value} for key, value in record.headers] or None,
+        }
+        for position, _ in iter_headers(log)
+        for record in decode_batch(log, position)
+        if wanted.start_offset <= record.offset < wanted.end_offset
+    ]
+
+
+def read(log: memoryview, wanted: OffsetRange, columns: tuple[str, ...] = COLUMNS) -> list[pa.RecordBatch]:
+    builder = ArrowBuilder(columns)
+    fetches = [FetchedBatches(records=log, start_offset=wanted.start_offset, next_offset=wanted.end_offset)]
+    return [*builder.rows(wanted, fetches, check_crcs=True), *builder.finish()]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(records, min_size=1, max_size=4), st.sampled_from(CompressionType), st.data())
+def test_rows_are_the_decoded_records_of_the_range(batches, compression, data):
+    log = log_of(batches, compression)
+    count = sum(map(len, batches))
+    start = data.draw(st.integers(0, count - 1))
+    wanted = OffsetRange(tp=TP, start_offset=start, end_offset=data.draw(st.integers(start + 1, count)))
+    read_batches = read(log, wanted)
+    assert [row for batch in read_batches for row in batch.to_pylist()] == rows_of(log, wanted)
+    assert all(batch.schema == arrow_schema(COLUMNS) for batch in read_batches)
+
+
+def test_only_the_columns_asked_for_are_made():
+    log = log_of([[(5, b"k", b"v", ())]], CompressionType.NONE)
+    (batch,) = read(log, OffsetRange(tp=TP, start_offset=0, end_offset=1), ("offset", "value"))
+    assert batch.to_pylist() == [{"offset": 0, "value": b"v"}]
+
+
+def test_control_batches_are_no_rows():
+    marker = end_transaction_marker(
+        ControlRecordType.COMMIT, base_offset=1, producer_id=1, producer_epoch=0, timestamp_ms=0, coordinator_epoch=0
+    )
+    log = memoryview(encode_batch([(0, None, b"v", ())]) + bytes(marker))
+    (batch,) = read(log, OffsetRange(tp=TP, start_offset=0, end_offset=2), ("value",))
+    assert batch.to_pylist() == [{"value": b"v"}]
+
+
+def test_many_small_batches_become_few_large_ones():
+    log = log_of([[(0, None, b"v", ())] * 100] * 450, CompressionType.NONE)
+    sizes = [batch.num_rows for batch in read(log, OffsetRange(tp=TP, start_offset=0, end_offset=45_000))]
+    assert sum(sizes) == 45_000
+    assert max(sizes) <= ROWS_MAX
+    assert len(sizes) == 3
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_every_column_has_a_type(column):
+    assert arrow_schema((column,)).names == [column]
