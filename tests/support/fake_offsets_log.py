@@ -32,6 +32,7 @@ class FakeOffsetsLog:
         self.script: deque[ErrorCode | str] = deque()
         self.end_offset = 0
         self.log_start_offset = 0
+        self.batch_bytes_max = 1_000_000
         self.produce_count = 0
         self._writers: dict[int, tuple[int, int, ProducedPartition]] = {}
         """producer id -> epoch, next sequence, the last answer"""
@@ -62,6 +63,8 @@ class FakeOffsetsLog:
 
     def _append(self, batch: bytearray) -> ProducedPartition:
         header = read_header(batch)
+        if len(batch) > self.batch_bytes_max:
+            return ProducedPartition(error_code=ErrorCode.MESSAGE_TOO_LARGE, base_offset=-1)
         epoch, next_sequence, last = self._writers.get(header.producer_id, (-1, 0, ProducedPartition()))
         if header.producer_epoch < epoch:
             return ProducedPartition(error_code=ErrorCode.INVALID_PRODUCER_EPOCH, base_offset=-1)

@@ -71,9 +71,9 @@ class CoordinatorServer:
         self._spawn("registration", registration.run())
         await registration.wait_unfenced()
         watch_gauges(
-            shards=lambda: sum(host.is_loaded for host in self._shards),
-            groups=lambda: sum(len(host.shard.groups) for host in self._shards if host.is_loaded),
-            pending_writes=lambda: sum(host.shard.pending_write_count for host in self._shards if host.is_loaded),
+            shards=lambda: len(self._shards.loaded()),
+            groups=lambda: sum(len(shard.groups) for shard in self._shards.loaded()),
+            pending_writes=lambda: sum(shard.pending_write_count for shard in self._shards.loaded()),
         )
         log.info("coordinator=%d serving host=%s port=%d", self._config.node_id, host, port)
 

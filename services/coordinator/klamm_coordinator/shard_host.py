@@ -73,9 +73,14 @@ class ShardHost:
         return self._shard
 
     @property
+    def loaded_shard(self) -> Shard | None:
+        """As `shard`; None while it is not served."""
+        return None if self._is_closed else self._shard
+
+    @property
     def is_loaded(self) -> bool:
         """Whether it serves."""
-        return self._shard is not None and not self._is_closed
+        return self.loaded_shard is not None
 
     async def ask(self, make_request: MakeRequest) -> Reply:
         """The answer, when there is one. Raises as `shard` does, also when the shard is let go meanwhile.

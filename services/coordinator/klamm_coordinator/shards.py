@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC, coordinator_shard
 from klamm_coordinator.shard.events import TopicsDeleted
+from klamm_coordinator.shard.shard import Shard
 from klamm_coordinator.shard_host import ShardHost
 from klamm_server.faults import watch
 from klamm_server.metadata.image import MetadataImage, ShardImage, changed_topics
@@ -37,7 +38,11 @@ class Shards:
 
     def __iter__(self) -> Iterator[ShardHost]:
         """Those owned, by number."""
-        return iter([self._hosts[number][1] for number in sorted(self._hosts)])
+        return iter([host for _, (_, host) in sorted(self._hosts.items())])
+
+    def loaded(self) -> list[Shard]:
+        """Those that are served. Safe to call from another thread."""
+        return [shard for host in self if (shard := host.loaded_shard) is not None]
 
     def of_group(self, group_id: str) -> ShardHost:
         """The shard of a group. Raises NotCoordinatorError when it is not owned here."""

@@ -33,7 +33,7 @@ class JoinTimer:
 
 @dataclass(frozen=True, slots=True)
 class SyncTimer:
-    """Members of a new generation had long enough to ask for their assignment (KIP-345's sibling, KAFKA-13790)."""
+    """Members of a new generation had long enough to ask for their assignment (KAFKA-12890)."""
 
     group_id: str
 

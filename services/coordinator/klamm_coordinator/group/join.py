@@ -118,7 +118,7 @@ def _add_member(group: Group, request: JoinGroup, member_id: str, turn: Turn) ->
         group.new_member_added = True
     group.add(Member.from_request(request, member_id), request.protocol_type)
     # It cannot heartbeat before it is answered, and a connection that died cannot be seen: its parked join
-    # counts as alive for this long, then it has to ask again.
+    # counts as alive for this long, then it has to ask again (KAFKA-7610).
     turn.schedule(SessionTimer(group.group_id, member_id), turn.settings.new_member_join_timeout_ms)
     prepare_or_complete(group, f"member {member_id} joined ({request.reason or 'no reason given'})", turn)
 

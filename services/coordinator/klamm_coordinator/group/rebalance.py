@@ -94,7 +94,7 @@ def complete_join(group: Group, turn: Turn) -> None:
 
 
 def on_sync_timer(group: Group, turn: Turn) -> None:
-    """Members that never asked for their assignment hold up the others' partitions: they are out."""
+    """Members that never asked for their assignment hold partitions that nobody reads: they are out (KAFKA-12890)."""
     silent = list(group.pending_syncs)
     assert silent, "the timer is cancelled when the last member syncs"
     for member_id in silent:

@@ -19,6 +19,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
 
 import grpc
 
@@ -52,6 +53,7 @@ RECORD_OVERHEAD_BYTES = 32
 REQUEST_TIMEOUT_MS = 5_000
 """Of one attempt. How long a requester waits for its write is the shard's business."""
 
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 _NOT_RETRIED = frozenset({ErrorCode.CORRUPT_MESSAGE})
 """Retriable by Kafka's table, because a network may have done it; our batch would be the same again."""
@@ -60,6 +62,12 @@ CLAIM = Record(GroupMetadataKey(""), None)
 
 OnDecided = Callable[[int, ErrorCode], None]
 """Told of each write, in order: its id, and NONE or why it is not in the log."""
+
+
+class _QueuedWrite(NamedTuple):
+    write_id: int
+    records: list[RawRecord]
+    size_bytes: int
 
 
 class FencedError(KlammError):
@@ -88,8 +96,7 @@ class LogLink:
         self._append_max_bytes = append_max_bytes
         self._load_buffer_bytes = load_buffer_bytes
         self._sequence = 0
-        self._queue: deque[tuple[int, list[RawRecord], int]] = deque()
-        """(write id, its records, their size in bytes)"""
+        self._queue: deque[_QueuedWrite] = deque()
         self._has_queued = asyncio.Event()
 
     async def claim(self) -> tuple[int, int]:
@@ -113,7 +120,8 @@ class LogLink:
         """Queues a write; those of one turn of the loop go out together."""
         records = [self._encode(record) for record in write.records]
         size_bytes = sum(len(key or b"") + len(value or b"") for _, key, value, _ in records)
-        self._queue.append((write.write_id, records, size_bytes + RECORD_OVERHEAD_BYTES * len(records)))
+        size_bytes += RECORD_OVERHEAD_BYTES * len(records)
+        self._queue.append(_QueuedWrite(write.write_id, records, size_bytes))
         self._has_queued.set()
 
     async def run(self, on_decided: OnDecided) -> None:
@@ -121,29 +129,35 @@ class LogLink:
         while True:
             await self._has_queued.wait()
             while self._queue:
-                write_ids, records = self._take_batch()
-                produced = await self._produce(records)
-                code = ErrorCode.of(produced.error_code)
-                if code in _FENCED:
-                    _raise_for_refusal(produced)
-                assert code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, (
-                    f"shard {self._shard}: the log lost acknowledged writes ({produced.error_message})"
-                )
-                for write_id in write_ids:
-                    on_decided(write_id, code)
+                writes = self._take_batch()
+                code = await self._append_batch(writes)
+                if code in _TOO_LARGE and len(writes) > 1:
+                    # The topic's bound is lower than ours: the writes may fit one by one.
+                    self._append_max_bytes = sum(write.size_bytes for write in writes) // 2
+                    self._queue.extendleft(reversed(writes))
+                    continue
+                for write in writes:
+                    on_decided(write.write_id, code)
             self._has_queued.clear()
 
-    def _take_batch(self) -> tuple[list[int], list[RawRecord]]:
+    async def _append_batch(self, writes: list[_QueuedWrite]) -> ErrorCode:
+        produced = await self._produce([record for write in writes for record in write.records])
+        code = ErrorCode.of(produced.error_code)
+        if code in _FENCED:
+            _raise_for_refusal(produced)
+        assert code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, (
+            f"shard {self._shard}: the log lost acknowledged writes ({produced.error_message})"
+        )
+        return code
+
+    def _take_batch(self) -> list[_QueuedWrite]:
         """As many writes as fit, at least one."""
-        write_id, records, size_bytes = self._queue.popleft()
-        write_ids = [write_id]
-        records = list(records)
-        while self._queue and size_bytes + self._queue[0][2] <= self._append_max_bytes:
-            write_id, more, more_bytes = self._queue.popleft()
-            write_ids.append(write_id)
-            records += more
-            size_bytes += more_bytes
-        return write_ids, records
+        writes = [self._queue.popleft()]
+        size_bytes = writes[0].size_bytes
+        while self._queue and size_bytes + self._queue[0].size_bytes <= self._append_max_bytes:
+            writes.append(self._queue.popleft())
+            size_bytes += writes[-1].size_bytes
+        return writes
 
     def _encode(self, record: Record) -> RawRecord:
         return (self._clock.wall_ms(), encode_key(record.key), encode_value(record.value), ())

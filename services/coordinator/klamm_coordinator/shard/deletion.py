@@ -40,8 +40,12 @@ def handle_delete_groups(request: DeleteGroups, groups: Groups, state: ShardStat
         turn.reply(request.reply_id, reply)
 
 
-def on_groups_deleted(deleted: GroupsDeleted, error: ErrorCode | None, groups: Groups, turn: Turn) -> None:
-    """The tombstones are stored, or not."""
+def on_groups_deleted(
+    deleted: GroupsDeleted, error: ErrorCode | None, groups: Groups, state: ShardState, turn: Turn
+) -> None:
+    """The tombstones are stored, or not; or only some, if a part before the last was refused."""
+    if error is None and any(group_id in state for group_id in deleted.group_ids):
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
     for group_id in deleted.group_ids:
         group = groups[group_id]
         assert group.state is GroupState.DEAD, (group_id, group.state)

@@ -320,7 +320,7 @@ class Shard:
                 if group_id in self.groups:
                     on_static_member_stored(self.groups[group_id], then, error, turn)
             case GroupsDeleted():
-                deletion.on_groups_deleted(then, error, self.groups, turn)
+                deletion.on_groups_deleted(then, error, self.groups, self.state, turn)
             case NothingFollows():
                 if broker_error is not None:
                     turn.note(f"append=failed error={broker_error.name} what={then.what}")

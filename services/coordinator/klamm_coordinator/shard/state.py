@@ -31,6 +31,10 @@ class ShardState:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __contains__(self, group_id: str) -> bool:
+        """Whether there is anything about the group."""
+        return group_id in self.groups or bool(self.offsets.of_group(group_id))
+
     def replay(self, record: Record) -> None:
         """Applies one acknowledged record."""
         match record:

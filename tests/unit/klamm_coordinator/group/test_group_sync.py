@@ -95,7 +95,7 @@ def test_assignments_to_strangers_are_dropped_and_forgotten_members_get_nothing(
     assert {m.member_id for m in driver.shard.state.groups["orders"].members} == {leader, follower}
 
 
-def test_kafka_13790_members_that_never_sync_are_out(pair):
+def test_kafka_12890_members_that_never_sync_are_out(pair):
     driver, leader, follower = pair
     driver.sync(1, leader, {leader: b"L"})
     for _ in range(12):

@@ -167,6 +167,20 @@ def test_a_write_that_is_refused_for_good_does_not_stop_those_after_it(code: Err
     run(scenario)
 
 
+def test_a_topic_with_a_lower_bound_gets_smaller_batches() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        log.batch_bytes_max = 400
+        link = link_to(log)
+        await link.claim()
+
+        decided = await append_all(link, [write(number) for number in range(40)] + [write(40, note="x" * 500)])
+
+        assert decided == [(number, ErrorCode.NONE) for number in range(40)] + [(40, ErrorCode.MESSAGE_TOO_LARGE)]
+        assert partitions_in(log) == list(range(40))
+
+    run(scenario)
+
+
 def test_a_former_owner_is_fenced_by_the_claim() -> None:
     async def scenario(log: FakeOffsetsLog) -> None:
         former, latter = link_to(log, epoch=4), link_to(log, epoch=5)

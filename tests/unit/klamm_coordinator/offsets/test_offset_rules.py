@@ -276,6 +276,21 @@ class TestDeleteGroups:
             driver.ack()
         assert errors(driver, reply_id) == (ErrorCode.NONE,)
 
+    def test_if_only_a_part_of_it_could_be_stored_the_rest_is_still_there(self, driver):
+        for partition in range(1_500):
+            driver.commit(1, partition=partition)
+        driver.auto_ack = False
+        reply_id = driver.delete_groups("orders")
+
+        driver.nack(ErrorCode.MESSAGE_TOO_LARGE)
+        driver.ack()
+
+        assert errors(driver, reply_id) == (ErrorCode.UNKNOWN_SERVER_ERROR,)
+        assert len(driver.shard.fetch_offsets("orders", None)) == 1_000
+        driver.auto_ack = True
+        driver.delete_groups("orders")
+        assert driver.shard.groups == {}
+
 
 class TestExpiry:
     """KIP-211; the default retention is a week, looked at every ten minutes."""
