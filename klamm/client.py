@@ -84,7 +84,12 @@ class KlammClient:
             refresh.task = self._spawn(self._run(refresh), "metadata-refresh")
         refresh.add(names)
         assert refresh.task is not None
-        await asyncio.shield(refresh.task)
+        try:
+            await asyncio.shield(refresh.task)
+        except asyncio.CancelledError:
+            if refresh.task.cancelled():
+                self._require_open()  # Cancelled by `close`, not by the caller's own canceller.
+            raise
         return self.cluster
 
     def update_leader(self, tp: TopicPartition, leader: int, leader_epoch: int) -> bool:

@@ -275,6 +275,10 @@ class Accumulator:
             self._drop_if_idle(queue)
         return aborted
 
+    def queues_in_flight(self) -> list[PartitionQueue]:
+        """The partitions with a request under way."""
+        return [queue for queue in self._active if queue.in_flight]
+
     def delivery_timeout(self, batch: Batch) -> DeliveryTimeoutError:
         """The error of an expired batch."""
         reason = f"; last attempt: {batch.last_error}" if batch.last_error else ""

@@ -13,6 +13,7 @@ class ProducerMetrics:
         self.bytes_sent = 0
         self.batches_sent = 0
         self.requests_sent = 0
+        self.requests_in_flight = 0
         self.retries = 0
         self.splits = 0
         self._latency_total_ms = 0
@@ -28,6 +29,7 @@ class ProducerMetrics:
 
     def request_done(self, latency_ms: int) -> None:
         """And was answered, or failed."""
+        self.requests_in_flight -= 1
         self._requests_done += 1
         self._latency_total_ms += latency_ms
         self._latency_max_ms = max(self._latency_max_ms, latency_ms)
@@ -45,5 +47,5 @@ class ProducerMetrics:
             "records-per-request-avg": self.records_sent / max(1, self.requests_sent),
             "request-latency-avg": self._latency_total_ms / max(1, self._requests_done),
             "request-latency-max": self._latency_max_ms,
-            "requests-in-flight": self.requests_sent - self._requests_done,
+            "requests-in-flight": self.requests_in_flight,
         }

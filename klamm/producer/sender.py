@@ -99,6 +99,9 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # A task that is cancelled before its first step runs none of its code.
+        for queue in self._accumulator.queues_in_flight():
+            self._complete(queue, _Outcome(error))
 
     def _abort(self, error: Exception) -> None:
         with self._lock:
@@ -177,6 +180,7 @@ class Sender:
 
     async def _send(self, request: PendingRequest) -> None:
         started_ms = monotonic_ms()
+        self._metrics.requests_in_flight += 1
         outcomes: dict[TopicPartition, _Outcome] = {}
         failure: Exception = IllegalStateError("the producer was closed while the request was under way")
         try:

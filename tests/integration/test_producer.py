@@ -421,6 +421,27 @@ def test_closed_producer_takes_no_records() -> None:
             producer.send("another", b"v")
 
 
+def test_send_that_waits_when_the_producer_is_closed_is_told() -> None:
+    errors: list[Exception] = []
+    with producing() as (producer, cluster):
+
+        def send() -> None:
+            try:
+                producer.send("missing", b"v")
+            except IllegalStateError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        asked = threading.Event()
+        while not cluster.metadata_count:
+            asked.wait(0.001)
+        producer.close()
+        thread.join(PATIENCE_S)
+
+        assert len(errors) == 1
+
+
 # acks and in-flight limits
 
 
@@ -557,3 +578,14 @@ def test_interceptors_change_records_see_outcomes_and_cannot_break_anything(
         assert recorder.outcomes == [0, "InvalidRecordError"]
     assert "broken on_send" in caplog.text
     assert "broken on_acknowledgement" in caplog.text
+
+
+def test_every_record_has_an_outcome_whenever_the_producer_is_closed() -> None:
+    cluster = ScriptedCluster()
+    cluster.create_topic("t", 3)
+    with cluster.serve_in_thread():
+        for _ in range(20):
+            producer = Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0, batch_size=200)
+            futures = [producer.send("t", value, partition=int(value) % 3) for value in numbered(60)]
+            producer.close(0)
+            assert all(future.done() for future in futures)

@@ -159,6 +159,22 @@ def test_call_under_way_when_the_client_closes_is_a_network_error() -> None:
         asyncio.run(main(silent))
 
 
+def test_refresh_under_way_when_the_client_closes_says_so() -> None:
+    async def main(silent: socket.socket) -> None:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        client = KlammClient(ClientConfig.parse(bootstrap_servers=address))
+        refresh = asyncio.create_task(client.refresh_metadata([]))
+        connection, _ = await asyncio.get_running_loop().sock_accept(silent)
+        await client.close()
+        with pytest.raises(IllegalStateError, match="closed"):
+            await refresh
+        connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        asyncio.run(main(silent))
+
+
 def test_what_the_server_does_not_implement_is_named() -> None:
     async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
         with pytest.raises(EXCEPTIONS[ErrorCode.UNSUPPORTED_VERSION], match="list_offsets"):
