@@ -223,7 +223,6 @@ class Fetcher:
             return
         state.high_watermark = part.high_watermark
         state.last_stable_offset = part.last_stable_offset
-        state.log_start_offset = part.log_start_offset
         if not batches:
             return
         try:

@@ -61,7 +61,6 @@ class PartitionState:
     paused: bool = False
     high_watermark: int | None = None
     last_stable_offset: int | None = None
-    log_start_offset: int | None = None
 
     @property
     def fetchable(self) -> bool:
