@@ -1,4 +1,4 @@
-"""The broker's configuration: Kafka's names and defaults, and a few bounds of our own.
+"""The broker's configuration: the part of `klamm_server.broker_configs` that its process acts on.
 
 Dynamic configs (topic defaults such as `log.retention.ms`, `message.max.bytes`) are not fields: what the file
 says is the weakest layer under what the controller's metadata say, looked up again with every change.
@@ -14,39 +14,7 @@ from typing import ClassVar
 from klamm.errors import ConfigError
 from klamm_server.broker_configs import BROKER_CONFIGS
 from klamm_server.config import ServiceConfig, parse_server, setting
-from klamm_server.config_def import ConfigDef, ConfigType, at_least
-
-_QUEUED_MAX_REQUEST_BYTES = ConfigDef(
-    name="queued.max.request.bytes",
-    type=ConfigType.LONG,
-    # Kafka's -1, unbounded, lets a few slow clients with large requests exhaust the memory.
-    default=512 * 1024**2,
-    validator=at_least(1024),
-    documentation="Bytes of all produce requests and fetch answers under way; beyond, produces are refused"
-    " with THROTTLING_QUOTA_EXCEEDED, produce streams wait, fetches get less.",
-)
-_MAX_PARKED_REQUESTS = ConfigDef(
-    name="max.parked.requests",
-    type=ConfigType.INT,
-    default=10_000,
-    validator=at_least(1),
-    documentation="Fetches, and apart from them produces, that wait at once; one more fetch is answered at once"
-    " with what there is, one more produce REQUEST_TIMED_OUT.",
-)
-_PRODUCER_ID_EXPIRATION_MS = ConfigDef(
-    name="producer.id.expiration.ms",
-    type=ConfigType.INT,
-    default=24 * 60 * 60 * 1000,
-    validator=at_least(1),
-    documentation="How long the sequence numbers of a producer that sends nothing are remembered.",
-)
-_LOG_OPEN_SEGMENTS_MAX = ConfigDef(
-    name="log.open.segments.max",
-    type=ConfigType.INT,
-    default=512,
-    validator=at_least(1),
-    documentation="Closed segments that are kept open for reading, over all partitions.",
-)
+from klamm_server.config_def import ConfigDef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +33,15 @@ class BrokerConfig(ServiceConfig):
     offsets_topic_num_partitions: int = setting(BROKER_CONFIGS["offsets.topic.num.partitions"])
     log_dir: tuple[str, ...] = setting(BROKER_CONFIGS["log.dir"])
     log_dirs: tuple[str, ...] | None = setting(BROKER_CONFIGS["log.dirs"])
-    log_open_segments_max: int = setting(_LOG_OPEN_SEGMENTS_MAX)
+    log_open_segments_max: int = setting(BROKER_CONFIGS["log.open.segments.max"])
     num_recovery_threads_per_data_dir: int = setting(BROKER_CONFIGS["num.recovery.threads.per.data.dir"])
     log_flush_scheduler_interval_ms: int = setting(BROKER_CONFIGS["log.flush.scheduler.interval.ms"])
     log_retention_check_interval_ms: int = setting(BROKER_CONFIGS["log.retention.check.interval.ms"])
     log_flush_offset_checkpoint_interval_ms: int = setting(BROKER_CONFIGS["log.flush.offset.checkpoint.interval.ms"])
-    producer_id_expiration_ms: int = setting(_PRODUCER_ID_EXPIRATION_MS)
+    producer_id_expiration_ms: int = setting(BROKER_CONFIGS["producer.id.expiration.ms"])
     fetch_max_bytes: int = setting(BROKER_CONFIGS["fetch.max.bytes"])
-    queued_max_request_bytes: int = setting(_QUEUED_MAX_REQUEST_BYTES)
-    max_parked_requests: int = setting(_MAX_PARKED_REQUESTS)
+    queued_max_request_bytes: int = setting(BROKER_CONFIGS["queued.max.request.bytes"])
+    max_parked_requests: int = setting(BROKER_CONFIGS["max.parked.requests"])
 
     def validate(self) -> None:
         # Not super(): a slotted dataclass is not the class that its body closes over.

@@ -22,7 +22,7 @@ from klamm_server.config_def import (
     between,
     one_of,
 )
-from klamm_server.topic_configs import MIB, SYNONYMS, TOPIC_CONFIGS
+from klamm_server.topic_configs import DAY_MS, MIB, SYNONYMS, TOPIC_CONFIGS
 
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _STRING, _LIST = ConfigType.STRING, ConfigType.LIST
@@ -224,7 +224,38 @@ _OWN = [
         at_least(1),
         "How many logs of one directory are recovered at the same time.",
     ),
+    _broker(
+        "log.open.segments.max",
+        _INT,
+        512,
+        at_least(1),
+        "Closed segments that are kept open for reading, over all partitions.",
+    ),
+    _broker(
+        "producer.id.expiration.ms",
+        _INT,
+        DAY_MS,
+        at_least(1),
+        "How long the sequence numbers of a producer that sends nothing are remembered.",
+    ),
     # serving
+    _broker(
+        "queued.max.request.bytes",
+        _LONG,
+        # Kafka's -1, unbounded, lets a few slow clients with large requests exhaust the memory.
+        512 * MIB,
+        at_least(1_024),
+        "Bytes of all produce requests and fetch answers under way; beyond, produces are refused, produce streams"
+        " wait, fetches get less.",
+    ),
+    _broker(
+        "max.parked.requests",
+        _INT,
+        10_000,
+        at_least(1),
+        "Fetches, and apart from them produces, that wait at once; one more fetch is answered at once with what there"
+        " is, one more produce REQUEST_TIMED_OUT.",
+    ),
     _broker(
         "fetch.max.bytes",
         _INT,
