@@ -205,6 +205,9 @@ class World:
         self.driver.auto_ack = True
         while self.driver.unsent:
             self.driver.ack()
+        for client in self.clients:
+            # A loaded group knows only the protocol that was chosen: whoever lacks it cannot join it any more.
+            client.protocols = PROTOCOLS[1]
         for _ in range(150):
             for client in self.clients:
                 client.poll()
