@@ -19,13 +19,15 @@ from klamm.admin.types import (
     NewTopic,
     TopicDescription,
 )
+from klamm.facade import documented_by
 from klamm.loop_thread import LoopThread
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
 
 
+@documented_by(AsyncAdmin)
 class Admin:
-    """Each method is that of AsyncAdmin, where it is described. Any thread may use it."""
+    """Each method is that of AsyncAdmin, but waits for what it returns. Any thread may use it."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
         self._run = LoopThread.shared().run

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from klamm.consumer.committer import CommitCallback
 from klamm.consumer.config import ConsumerConfig, Records
-from klamm.consumer.consumer_core import CommitCallback, ConsumerCore
+from klamm.consumer.consumer_core import ConsumerCore
 from klamm.consumer.offset_store import Offsets
 from klamm.consumer.rebalancer import ConsumerRebalanceListener, Invoke, Partitions
 from klamm.consumer.record import ConsumerRecord
@@ -25,6 +27,8 @@ from klamm.model import (
     topic_name_problem,
 )
 from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
+
+logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_MS = 30_000
 _FOREVER_MS = 1e9
@@ -53,6 +57,7 @@ class AsyncConsumer:
         return consumer
 
     def _start(self) -> None:
+        # `core` and `iteration` are for the synchronous Consumer, which reads them in its own thread.
         self._loop = asyncio.get_running_loop()
         self._polling = False
         self.iteration = RecordIteration(self.core.subscription)
@@ -79,7 +84,7 @@ class AsyncConsumer:
             raise ConfigError("subscribe takes either topics or a pattern; use unsubscribe for nothing at all")
         if pattern is not None:
             core.subscription.subscribe_pattern(_compiled(pattern))
-            core.pattern_changed()
+            core.topics.pattern_changed()
         elif core.subscription.subscribe_topics(names):
             core.link.request_rejoin("the subscription changed")
         core.rebalancer.listener = listener
@@ -167,7 +172,7 @@ class AsyncConsumer:
         about to (poll first), and IllegalStateError without a group.id."""
         self.core.require_open()
         wanted = self._to_commit(offsets)
-        await self.core.interruptible(self.core.commit(wanted, self._timeout_ms(timeout_ms)))
+        await self.core.interruptible(self.core.committer.commit(wanted, self._timeout_ms(timeout_ms)))
 
     def commit_async(
         self,
@@ -176,7 +181,7 @@ class AsyncConsumer:
     ) -> None:
         """As `commit`, without waiting and without another try; `callback(offsets, error or None)` afterwards."""
         self.core.require_open()
-        self.core.commit_async(self._to_commit(offsets), callback)
+        self.core.committer.commit_async(self._to_commit(offsets), callback)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -184,7 +189,7 @@ class AsyncConsumer:
         """What the group has stored for each of `partitions`; None: nothing."""
         self.core.require_open()
         wanted = [TopicPartition(*tp) for tp in partitions]
-        fetch = self.core.store().fetch(wanted, timeout_ms=self._timeout_ms(timeout_ms))
+        fetch = self.core.committer.store().fetch(wanted, timeout_ms=self._timeout_ms(timeout_ms))
         found = await self.core.interruptible(fetch)
         return {tp: found.get(tp) for tp in wanted}
 
@@ -252,12 +257,14 @@ class AsyncConsumer:
             self.core.subscription.pause(tp)
 
     def resume(self, *partitions: TopicPartition) -> None:
+        """They go on where they were paused."""
         self.core.require_open()
         for tp in partitions:
             self.core.subscription.resume(tp)
         self.core.positions_changed()
 
     def paused(self) -> frozenset[TopicPartition]:
+        """What is paused now."""
         return self.core.subscription.paused()
 
     def lag(self, tp: TopicPartition) -> int | None:
@@ -314,7 +321,7 @@ class AsyncConsumer:
         return self.core.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
 
     def _to_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> Offsets:
-        self.core.store()
+        self.core.committer.store()
         if offsets is None:
             return self.core.subscription.positions()
         return {
@@ -343,7 +350,10 @@ async def _invoke(method: Callable[[Partitions], object], partitions: Partitions
 
 
 def _call(function: Callable[[], object]) -> None:
-    function()
+    try:
+        function()
+    except Exception:
+        logger.exception("a commit callback failed")
 
 
 def limit_of(config: ConsumerConfig, max_records: int | None) -> int:

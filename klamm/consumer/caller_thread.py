@@ -56,10 +56,11 @@ class CallerThread:
         done: asyncio.Future[None] = loop.create_future()
 
         def call() -> None:
-            outcome: BaseException | None = None
+            outcome: Exception | None = None
             try:
                 function(argument)
-            except BaseException as error:  # noqa: BLE001 - it is raised again where it belongs, in the poll
+            except Exception as error:  # noqa: BLE001 - it is raised again where it belongs, in the poll
+                # A KeyboardInterrupt is for the waiting thread alone: on the loop it would end the loop.
                 outcome = error
             loop.call_soon_threadsafe(_settle, done, outcome)
 
@@ -67,7 +68,7 @@ class CallerThread:
         await done
 
 
-def _settle(future: asyncio.Future[None], outcome: BaseException | None) -> None:
+def _settle(future: asyncio.Future[None], outcome: Exception | None) -> None:
     if future.cancelled():
         return
     if outcome is None:

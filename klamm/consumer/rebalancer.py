@@ -32,16 +32,14 @@ Invoke = Callable[[Callable[[Partitions], object], Partitions], Awaitable[None]]
 class ConsumerRebalanceListener(Protocol):
     """Hears of partitions that come and go. The methods may be coroutine functions with an AsyncConsumer.
 
-    Any of the three may be missing. What they raise is raised from the poll that called them."""
+    It may also have `on_partitions_lost(partitions)`, for partitions that are gone already; without it those go
+    to on_partitions_revoked. What the methods raise is raised from the poll that called them."""
 
     def on_partitions_revoked(self, partitions: Partitions) -> object:
         """About to be given up, still owned: the last chance to commit."""
 
     def on_partitions_assigned(self, partitions: Partitions) -> object:
         """Newly assigned; may be empty."""
-
-    def on_partitions_lost(self, partitions: Partitions) -> object:
-        """Already gone. Without this method on_partitions_revoked is called."""
 
 
 class Rebalancer:

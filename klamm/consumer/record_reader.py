@@ -137,7 +137,7 @@ class RecordReader:
         done: list[ConsumerRecord] = []
         part = "key"
         for record in records:
-            key, value = record.key, record.value
+            topic, partition, offset, timestamp, key, value, *rest = record
             try:
                 part = "key"
                 if key_of is not None and key is not None:
@@ -146,8 +146,8 @@ class RecordReader:
                 if value_of is not None and value is not None:
                     value = value_of(value)
             except Exception as error:  # noqa: BLE001 - the user's code may raise anything; it is the cause
-                self._failure = RecordDeserializationError(self.data.tp, record.offset, part)
+                self._failure = RecordDeserializationError(self.data.tp, offset, part)
                 self._failure.__cause__ = error
                 break
-            done.append(record._replace(key=key, value=value))
+            done.append(record_of((topic, partition, offset, timestamp, key, value, *rest)))
         return done

@@ -19,11 +19,12 @@ from typing import Any, Self, TypeVar
 
 from klamm.consumer.async_consumer import CLOSE_TIMEOUT_MS, AsyncConsumer, limit_of
 from klamm.consumer.caller_thread import CallerThread
+from klamm.consumer.committer import CommitCallback
 from klamm.consumer.config import ConsumerConfig, Records
-from klamm.consumer.consumer_core import CommitCallback
 from klamm.consumer.rebalancer import ConsumerRebalanceListener
 from klamm.consumer.record import ConsumerRecord
 from klamm.errors import ConcurrentAccessError
+from klamm.facade import documented_by
 from klamm.loop_thread import LoopThread
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
@@ -32,8 +33,9 @@ T = TypeVar("T")
 _LONGEST_WAIT_S = 1e6
 
 
+@documented_by(AsyncConsumer)
 class Consumer:
-    """Reads records of topics. Each method is that of AsyncConsumer, where it is described.
+    """Reads records of topics. Each method is that of AsyncConsumer, but waits for what it returns.
 
     Not to be used by two threads at once: that raises ConcurrentAccessError. Only `wakeup` may be called from
     any thread. Use as a context manager, or call `close`."""
@@ -91,7 +93,7 @@ class Consumer:
                     self._run(core.fill(deadline_s))
                     records = core.drain.read(limit)
                 if records or time.monotonic() >= deadline_s:
-                    return core.intercept(records) if core.config.interceptor_classes else records
+                    return core.intercept(records)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self

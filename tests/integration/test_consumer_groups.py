@@ -349,6 +349,16 @@ def test_a_pattern_follows_topics_and_partitions_as_they_appear(bootstrap, admin
         )
 
 
+def test_a_topic_may_be_subscribed_to_before_it_exists(bootstrap, admin):
+    config = {**FAST, "group_id": "early-bird", "allow_auto_create_topics": False}
+    with Consumer(bootstrap_servers=bootstrap, **config) as consumer:
+        consumer.subscribe(["not-yet"])
+        for _ in range(3):
+            assert consumer.poll(timeout_ms=50) == {}
+        admin.create_topics([NewTopic("not-yet", partition_count=1)])
+        assert assigned(consumer) == {TopicPartition("not-yet", 0)}
+
+
 def test_a_changed_subscription_takes_effect_with_the_next_polls(bootstrap, admin, topic):
     second = f"{topic}-second"
     admin.create_topics([NewTopic(second, partition_count=2)])

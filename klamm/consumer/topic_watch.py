@@ -1,0 +1,79 @@
+"""Keeps a subscription and the cluster's topics in step: patterns are matched, missing topics waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from klamm.client import KlammClient
+from klamm.cluster import ClusterView
+from klamm.consumer.config import ConsumerConfig
+from klamm.consumer.subscription import SubscriptionState, SubscriptionType
+from klamm.errors import KlammError
+
+
+class TopicWatch:
+    """`on_match_changed` is called when other topics match the pattern than before."""
+
+    def __init__(
+        self,
+        client: KlammClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        on_match_changed: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._subscription = subscription
+        self._on_match_changed = on_match_changed
+        self._all_known = False
+        """Whether the metadata holds every topic, as a pattern needs it; refreshes then go on to."""
+        self._asking: asyncio.Task[None] | None = None
+        client.on_change(self._on_cluster_change)
+
+    async def know_topics(self) -> None:
+        """Asks for every topic when a pattern needs it the first time. Raises what the client raises in the end."""
+        if self._subscription.type is not SubscriptionType.PATTERN or self._all_known:
+            return
+        await self._client.retrying(
+            lambda: self._client.refresh_metadata(None), timeout_ms=self._config.default_api_timeout_ms
+        )
+        self._all_known = True
+        self._match(self._client.cluster)
+
+    def pattern_changed(self) -> None:
+        """A pattern was subscribed to: the next poll matches it."""
+        self._all_known = False
+
+    def watch_missing(self) -> None:
+        """Subscribed topics that do not exist yet are asked for until they do."""
+        if self._asking is None and self._missing():
+            self._asking = asyncio.get_running_loop().create_task(self._ask(), name="klamm-missing-topics")
+
+    async def close(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+
+    def _missing(self) -> frozenset[str]:
+        return self._subscription.topics - self._client.cluster.topics.keys()
+
+    async def _ask(self) -> None:
+        attempt = 0
+        while missing := self._missing():
+            with contextlib.suppress(KlammError):
+                await self._client.refresh_metadata(missing)
+            attempt += 1
+            await asyncio.sleep(self._client.backoff.delay_ms(attempt, self._client.rng) / 1000)
+        self._asking = None
+
+    def _match(self, cluster: ClusterView) -> None:
+        hidden = self._config.exclude_internal_topics
+        names = (topic.name for topic in cluster.topics.values() if not (hidden and topic.internal))
+        if self._subscription.match_topics(names):
+            self._on_match_changed()
+
+    def _on_cluster_change(self, _: ClusterView, cluster: ClusterView) -> None:
+        if self._subscription.type is SubscriptionType.PATTERN and self._all_known:
+            self._match(cluster)
