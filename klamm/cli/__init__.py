@@ -1,1 +1,1 @@
-"""The command `klamm`: one module per group of commands, `output` for tables and JSON, `errors` for how it ends."""
+"""The command `klamm`: one module per group of commands, `output` for tables, JSON and how a command ends."""

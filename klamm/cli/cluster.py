@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klamm.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, one_line_errors, print_json, print_rows
+from klamm.cli.connect import connected
+from klamm.cli.output import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Json, Timeout, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from klamm.admin import ClusterDescription, ServerDescription
@@ -15,14 +16,13 @@ _MIB = 1024 * 1024
 
 
 def cluster(
-    log_dirs: Annotated[bool, typer.Option("--log-dirs", help="The brokers' log directories instead.")] = False,
+    log_dirs: Annotated[bool, typer.Option("--log-dirs", help="Show the brokers' log directories instead.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Shows the cluster's servers, or with --log-dirs what lies on which disk."""
-    from klamm import Admin
-
-    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+    """Shows the cluster's servers, or their log directories."""
+    with connected(bootstrap, timeout) as admin:
         if log_dirs:
             described = admin.describe_log_dirs()
         else:
@@ -62,7 +62,7 @@ def cluster(
             }
         )
         return
-    typer.echo(f"cluster {description.cluster_id}, metadata up to {description.metadata_end_index}", err=True)
+    say(f"cluster {description.cluster_id}")
     print_rows(columns, rows, as_json=False)
 
 

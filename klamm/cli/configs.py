@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klamm.cli.connect import connected
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
     Bootstrap,
     ExitStatus,
     Json,
+    Timeout,
     fail,
-    one_line_errors,
     parse_assignments,
     print_json,
     print_rows,
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Describe and alter configs by Kafka's names.", no_args_is_help=True)
 
-Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Of this topic.")]
-Broker = Annotated[int | None, typer.Option("--broker", help="Of this broker.")]
-AllBrokers = Annotated[bool, typer.Option("--all-brokers", help="The default of all brokers.")]
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="The configs of this topic.")]
+Broker = Annotated[int | None, typer.Option("--broker", help="The configs of this broker, by id.")]
+AllBrokers = Annotated[bool, typer.Option("--all-brokers", help="The configs that all brokers share.")]
 
 
 def _resource(topic: str | None, broker: int | None, all_brokers: bool) -> ConfigResource:
@@ -47,14 +49,16 @@ def describe(
     docs: Annotated[bool, typer.Option("--docs", help="Say what each config does.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Shows values, where each comes from, and defaults."""
-    from klamm import Admin
-
     resource = _resource(topic, broker, all_brokers)
-    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+    with connected(bootstrap, timeout) as admin:
         described = admin.describe_configs([resource], names=names or (), include_documentation=docs)
-    columns = ["name", "value", "source", "default", "type", "read_only", *(["documentation"] if docs else [])]
+    entries = described[resource]
+    if unknown := [name for name in names or () if name not in entries]:
+        fail(f"there is no config {', '.join(unknown)}; without names, all are listed")
+    columns = ("name", "value", "source", "default", "type", "read_only", "documentation")
     rows = [
         (
             entry.name,
@@ -63,20 +67,26 @@ def describe(
             entry.default_value,
             entry.type,
             entry.read_only,
-            *([entry.documentation] if docs else []),
+            entry.documentation,
         )
-        for _, entry in sorted(described[resource].items())
+        for _, entry in sorted(entries.items())
     ]
-    print_rows(columns, rows, as_json=as_json)
+    print_rows(columns, rows, as_json=as_json, json_only={"type", "read_only", *(() if docs else ("documentation",))})
 
 
 @app.command("alter")
 def alter(
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set; repeatable.")] = None,
-    delete: Annotated[list[str] | None, typer.Option("--delete", metavar="NAME", help="Back to the default.")] = None,
-    append: Annotated[list[str] | None, typer.Option("--append", metavar="NAME=VALUE", help="Add to a list.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a value; repeatable.")
+    ] = None,
+    delete: Annotated[
+        list[str] | None, typer.Option("--delete", metavar="NAME", help="Go back to the default; repeatable.")
+    ] = None,
+    append: Annotated[
+        list[str] | None, typer.Option("--append", metavar="NAME=VALUE", help="Add to a list; repeatable.")
+    ] = None,
     subtract: Annotated[
-        list[str] | None, typer.Option("--subtract", metavar="NAME=VALUE", help="Take out of a list.")
+        list[str] | None, typer.Option("--subtract", metavar="NAME=VALUE", help="Take out of a list; repeatable.")
     ] = None,
     topic: Topic = None,
     broker: Broker = None,
@@ -84,9 +94,9 @@ def alter(
     validate_only: Annotated[bool, typer.Option("--dry-run", help="Check everything, change nothing.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Changes configs: all of the changes, or none."""
-    from klamm import Admin
     from klamm.admin import ConfigChange, ConfigOperation
 
     resource = _resource(topic, broker, all_brokers)
@@ -98,7 +108,7 @@ def alter(
     ]
     if not changes:
         fail("nothing to change: use --set, --delete, --append or --subtract", ExitStatus.USAGE)
-    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+    with connected(bootstrap, timeout) as admin:
         admin.incremental_alter_configs({resource: changes}, validate_only=validate_only)
     if as_json:
         print_json({"altered": [change.name for change in changes], "validate_only": validate_only})

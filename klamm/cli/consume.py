@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klamm.cli.connect import connected
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
     Bootstrap,
     ExitStatus,
-    Json,
+    Timeout,
     fail,
     one_line_errors,
     parse_assignments,
@@ -20,107 +23,144 @@ from klamm.cli.output import (
 from klamm.cli.times import parse_time_ms
 from klamm.model import TopicPartition
 
-_POLL_MS = 500
+if TYPE_CHECKING:
+    from klamm import Consumer, ConsumerRecord
+
+_POLL_MS: Final = 500
+_BEGINNING, _END = "beginning", "end"
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(help="Where from.")],
+    topic: Annotated[str, typer.Argument(help="The topic.")],
     start: Annotated[
-        str, typer.Option("--from", help="beginning, end, an offset, or a time (2026-01-31T12:00 or 15m ago: 15m).")
-    ] = "end",
+        str,
+        typer.Option("--from", help="beginning, end, an offset, a time (2026-01-31T12:00) or an age (90s, 15m, 7d)."),
+    ] = _END,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Consume as this group, from its committed offsets.")
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            help="Consume as a member of this group and commit; --from then says where to begin without an offset.",
+        ),
     ] = None,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only this; may be repeated.")
+        list[int] | None, typer.Option("--partition", "-p", help="Only this partition; repeatable.")
     ] = None,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")] = None,
-    exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="Stop when everything there is was read.")] = False,
-    show_key: Annotated[bool, typer.Option("--key", help="Print the key, a tab, then the value.")] = False,
+    exit_at_end: Annotated[
+        bool, typer.Option("--exit", "-e", help="Stop at the end, instead of waiting for more.")
+    ] = False,
+    show_key: Annotated[bool, typer.Option("--key", help="Print the key and a tab before the value.")] = False,
     config: Annotated[
-        list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="Any other consumer setting.")
+        list[str] | None,
+        typer.Option("--config", metavar="NAME=VALUE", help="Any other consumer setting by Kafka's name; repeatable."),
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line, with all that a record has.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Prints values, one a line, or with --json one object a line with everything a record has."""
+    """Prints the records of a topic, a value a line."""
     from klamm import Consumer
 
     if group is not None and partition:
         fail("--group and --partition exclude each other: a group shares out the partitions itself", ExitStatus.USAGE)
+    if group is not None and start not in (_BEGINNING, _END):
+        fail(f"--from {start} with --group: use `klamm groups reset {group} --to {start}` first", ExitStatus.USAGE)
     settings: dict[str, object] = {
         "bootstrap.servers": bootstrap,
         "enable.auto.commit": group is not None,
-        "auto.offset.reset": "earliest" if start == "beginning" else "latest",
+        "auto.offset.reset": "earliest" if start == _BEGINNING else "latest",
+        "allow.auto.create.topics": False,
         **({} if group is None else {"group.id": group}),
         **parse_assignments(config or [], "--config"),
     }
     write = _write_json if as_json else _write_key_and_value if show_key else _write_value
+    with connected(bootstrap, timeout) as admin:
+        partition_count = len(admin.describe_topics([topic])[topic].partitions)
     with one_line_errors(bootstrap), Consumer(settings) as consumer:
+        end = _End(consumer)
         if group is not None:
-            consumer.subscribe([topic])
-            ends = None
+            consumer.subscribe([topic], listener=end)
         else:
-            tps = _partitions(consumer, topic, partition)
+            tps = _partitions(topic, partition_count, partition)
             consumer.assign(tps)
             _seek(consumer, tps, start)
-            ends = consumer.end_offsets(tps) if exit_at_end else None
-        _copy(consumer, write, count, ends, idle_ends=exit_at_end and group is not None)
+            end.on_partitions_assigned(tps)
+        _copy(consumer, write, count, end.reached if exit_at_end else _never)
 
 
-def _partitions(consumer: Any, topic: str, wanted: list[int] | None) -> list[TopicPartition]:
-    known = consumer.partitions_for(topic)
-    if not known:
-        fail(f"there is no topic {topic!r}")
-    if unknown := sorted(set(wanted or ()) - set(known)):
-        fail(f"{topic} has partitions 0 to {max(known)}, not {', '.join(map(str, unknown))}", ExitStatus.USAGE)
-    return [TopicPartition(topic, number) for number in (wanted or sorted(known))]
+def _partitions(topic: str, partition_count: int, wanted: list[int] | None) -> list[TopicPartition]:
+    if unknown := [number for number in wanted or () if not 0 <= number < partition_count]:
+        has = "only partition 0" if partition_count == 1 else f"partitions 0 to {partition_count - 1}"
+        fail(f"{topic} has {has}, not {', '.join(map(str, unknown))}", ExitStatus.USAGE)
+    return [TopicPartition(topic, number) for number in (wanted or range(partition_count))]
 
 
-def _seek(consumer: Any, tps: list[TopicPartition], start: str) -> None:
-    if start == "beginning":
+def _seek(consumer: Consumer, tps: list[TopicPartition], start: str) -> None:
+    if start == _BEGINNING:
         consumer.seek_to_beginning(*tps)
-    elif start == "end":
+    elif start == _END:
         consumer.seek_to_end(*tps)
     elif start.isdecimal():
+        # Kept within what each partition holds: one number seldom suits them all.
+        starts, ends = consumer.beginning_offsets(tps), consumer.end_offsets(tps)
         for tp in tps:
-            consumer.seek(tp, int(start))
+            consumer.seek(tp, min(max(int(start), starts[tp]), ends[tp]))
     else:
-        found = consumer.offsets_for_times(dict.fromkeys(tps, parse_time_ms(start)))
-        ends = consumer.end_offsets(tps)
-        for tp in tps:
-            offset = found[tp].offset if found.get(tp) is not None else ends[tp]
-            consumer.seek(tp, offset)
+        consumer.seek_to_timestamp(parse_time_ms(start), *tps)
+
+
+class _End:
+    """The end of what was there when each partition was assigned (a rebalance listener)."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._ends: dict[TopicPartition, int] = {}
+        self._assigned = False
+
+    def on_partitions_assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        self._assigned = True
+        self._ends.update(self._consumer.end_offsets(partitions))
+
+    def on_partitions_revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            self._ends.pop(tp, None)
+
+    on_partitions_lost = on_partitions_revoked
+
+    def reached(self) -> bool:
+        """Whether everything was read; a member that was assigned nothing has nothing to read."""
+        return self._assigned and all(self._consumer.position(tp) >= end for tp, end in self._ends.items())
+
+
+def _never() -> bool:
+    return False
 
 
 def _copy(
-    consumer: Any, write: Any, count: int | None, ends: dict[TopicPartition, int] | None, *, idle_ends: bool
+    consumer: Consumer, write: Callable[[ConsumerRecord], object], count: int | None, reached_end: Callable[[], bool]
 ) -> None:
-    """Writes records until `count`, the `ends`, or (with `idle_ends`) an empty poll after the first records."""
+    """Writes records until there were `count`, or the end is reached."""
     left = count
-    started = False
-    while ends is None or any(consumer.position(tp) < end for tp, end in ends.items()):
-        polled = consumer.poll(timeout_ms=_POLL_MS, max_records=left)
-        for records in polled.values():
+    while left != 0 and not reached_end():
+        for records in consumer.poll(timeout_ms=_POLL_MS, max_records=left).values():
             for record in records:
                 write(record)
             if left is not None:
                 left -= len(records)
         sys.stdout.buffer.flush()
-        if left == 0 or (idle_ends and started and not polled):
-            return
-        started = started or bool(polled)
 
 
-def _write_value(record: Any) -> None:
+def _write_value(record: ConsumerRecord) -> None:
     sys.stdout.buffer.write((record.value or b"") + b"\n")
 
 
-def _write_key_and_value(record: Any) -> None:
+def _write_key_and_value(record: ConsumerRecord) -> None:
     sys.stdout.buffer.write((record.key or b"") + b"\t" + (record.value or b"") + b"\n")
 
 
-def _write_json(record: Any) -> None:
+def _write_json(record: ConsumerRecord) -> None:
     document = {
         "topic": record.topic,
         "partition": record.partition,

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klamm.cli.connect import connected
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
     Bootstrap,
     ExitStatus,
     Json,
+    Timeout,
     fail,
-    one_line_errors,
     print_json,
     print_rows,
+    say,
 )
 from klamm.cli.times import parse_time_ms
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+
+_STATES: Final = {
+    name.lower(): name for name in ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+}
+
+if TYPE_CHECKING:
+    from klamm import Admin, OffsetAndMetadata, OffsetAndTimestamp
+    from klamm.admin import GroupDescription
 
 app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
 
@@ -30,11 +42,12 @@ def list_(
     state: Annotated[list[str] | None, typer.Option("--state", help="Only groups in this state; repeatable.")] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Lists groups."""
-    from klamm import Admin
-
-    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+    if unknown := [name for name in state or () if name.lower() not in _STATES]:
+        fail(f"there is no state {', '.join(unknown)}; expected {', '.join(_STATES.values())}", ExitStatus.USAGE)
+    with connected(bootstrap, timeout) as admin:
         groups = admin.list_groups(states=state or ())
     rows = [(each.group_id, each.state, each.protocol_type) for _, each in sorted(groups.items())]
     print_rows(("group", "state", "protocol_type"), rows, as_json=as_json)
@@ -46,11 +59,10 @@ def describe(
     members: Annotated[bool, typer.Option("--members", help="Members and what they own, instead of lag.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Shows committed offsets and lag by partition, and who owns it."""
-    from klamm import Admin
-
-    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+    with connected(bootstrap, timeout) as admin:
         description = admin.describe_groups([group])[group]
         if members:
             _print_members(description, as_json)
@@ -58,18 +70,45 @@ def describe(
         owners = {tp: member.client_id for member in description.members for tp in member.assignment}
         committed = admin.list_group_offsets(group)
         tps = sorted(owners.keys() | committed.keys())
-        ends = admin.list_offsets(dict.fromkeys(tps, LATEST_TIMESTAMP))
-    if not as_json:
-        typer.echo(f"group {group}: {description.state}, generation {description.generation_id}", err=True)
-    rows = []
-    for tp in tps:
-        offset = committed[tp].offset if tp in committed else None
-        end = ends[tp].offset
-        rows.append((*tp, offset, end, None if offset is None else end - offset, owners.get(tp)))
-    print_rows(("topic", "partition", "committed", "end_offset", "lag", "owner"), rows, as_json=as_json)
+        ends = admin.list_offsets(dict.fromkeys(_led(admin, tps), LATEST_TIMESTAMP))
+    rows = [_lag_row(tp, committed.get(tp), ends.get(tp), owners.get(tp)) for tp in tps]
+    columns = ("topic", "partition", "committed", "end_offset", "lag", "owner")
+    if as_json:
+        print_json(
+            {
+                "group": group,
+                "state": description.state,
+                "generation": description.generation_id,
+                "assignor": description.assignor,
+                "members": len(description.members),
+                "partitions": [dict(zip(columns, row, strict=True)) for row in rows],
+            }
+        )
+        return
+    say(f"group {group}: {description.state}, generation {description.generation_id}")
+    print_rows(columns, rows, as_json=False)
 
 
-def _print_members(description: Any, as_json: bool) -> None:
+def _led(admin: Admin, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Those that can say their offsets: a group may have some of topics that are gone."""
+    leaders = {
+        TopicPartition(name, each.partition): each.leader
+        for name, topic in admin.list_topics(include_internal=True).items()
+        for each in topic.partitions
+    }
+    return [tp for tp in tps if leaders.get(tp, -1) >= 0]
+
+
+def _lag_row(
+    tp: TopicPartition, committed: OffsetAndMetadata | None, end: OffsetAndTimestamp | None, owner: str | None
+) -> tuple[str | int | None, ...]:
+    offset = None if committed is None else committed.offset
+    end_offset = None if end is None else end.offset
+    lag = None if offset is None or end_offset is None else max(0, end_offset - offset)
+    return *tp, offset, end_offset, lag, owner
+
+
+def _print_members(description: GroupDescription, as_json: bool) -> None:
     rows = [
         (each.member_id, each.group_instance_id, each.client_id, each.client_host, tuple(map(str, each.assignment)))
         for each in description.members
@@ -85,13 +124,12 @@ def reset(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets, store nothing.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Sets the committed offsets of a group that has no members.
 
     Without --topic, of every partition it has an offset for. Offsets are kept within what the partition holds."""
-    from klamm import Admin
-
-    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+    with connected(bootstrap, timeout) as admin:
         before = admin.list_group_offsets(group)
         tps = _partitions(admin, topic) if topic else sorted(before)
         if not tps:
@@ -101,11 +139,11 @@ def reset(
             admin.alter_group_offsets(group, after)
     rows = [(*tp, before[tp].offset if tp in before else None, after[tp]) for tp in tps]
     if dry_run and not as_json:
-        typer.echo("dry run: nothing was stored", err=True)
+        say("dry run: nothing was stored")
     print_rows(("topic", "partition", "before", "after"), rows, as_json=as_json)
 
 
-def _targets(admin: Any, tps: list[TopicPartition], to: str) -> dict[TopicPartition, int]:
+def _targets(admin: Admin, tps: list[TopicPartition], to: str) -> dict[TopicPartition, int]:
     starts = admin.list_offsets(dict.fromkeys(tps, EARLIEST_TIMESTAMP))
     ends = admin.list_offsets(dict.fromkeys(tps, LATEST_TIMESTAMP))
     if to == "earliest":
@@ -119,7 +157,7 @@ def _targets(admin: Any, tps: list[TopicPartition], to: str) -> dict[TopicPartit
     return {tp: found[tp].offset if found[tp].offset >= 0 else ends[tp].offset for tp in tps}
 
 
-def _partitions(admin: Any, wanted: list[str]) -> list[TopicPartition]:
+def _partitions(admin: Admin, wanted: list[str]) -> list[TopicPartition]:
     """`topic` is all of its partitions, `topic:2` that one."""
     names = {each.partition(":")[0] for each in wanted}
     described = admin.describe_topics(sorted(names))
@@ -139,11 +177,10 @@ def delete_offsets(
     topic: Annotated[list[str], typer.Option("--topic", "-t", help="topic or topic:partition; repeatable.")],
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Forgets committed offsets of topics the group is not subscribed to."""
-    from klamm import Admin
-
-    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+    with connected(bootstrap, timeout) as admin:
         tps = _partitions(admin, topic)
         admin.delete_group_offsets(group, tps)
     if as_json:
@@ -157,11 +194,10 @@ def delete(
     groups: Annotated[list[str], typer.Argument(help="Groups without members.")],
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Deletes groups with their offsets."""
-    from klamm import Admin
-
-    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+    with connected(bootstrap, timeout) as admin:
         admin.delete_groups(groups)
     if as_json:
         print_json({"deleted": groups})

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -10,11 +14,14 @@ from klamm.cli.cluster import cluster
 from klamm.cli.configs import app as configs
 from klamm.cli.consume import consume
 from klamm.cli.groups import app as groups
-from klamm.cli.output import ExitStatus
+from klamm.cli.output import ExitStatus, say
 from klamm.cli.produce import produce
 from klamm.cli.topics import app as topics
 from klamm.cli.up import up
 from klamm.version import __version__
+
+_UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
+"""Typer's base of what is wrong with a command line; it has no public name."""
 
 app = typer.Typer(
     name="klamm",
@@ -49,8 +56,32 @@ def _root(
 
 
 def main() -> None:
-    """The entry point; Ctrl-C ends any command without a traceback."""
+    """The entry point: however a command ends, there is an exit status and no traceback."""
+    signal.signal(signal.SIGINT, _on_interrupt)
     try:
-        app()
+        status = app(standalone_mode=False) or 0
+        sys.stdout.flush()
+    except _UsageError as error:
+        status = _say_usage(error)
     except KeyboardInterrupt:
-        raise SystemExit(int(ExitStatus.INTERRUPTED)) from None
+        status = ExitStatus.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output left (`| head`): nobody is there to tell, not even of what Python has yet to write.
+        status = ExitStatus.FAILED
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(int(status))
+
+
+def _on_interrupt(number: int, frame: FrameType | None) -> None:
+    """The first Ctrl-C ends the command in good order, a second one at once."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    raise KeyboardInterrupt
+
+
+def _say_usage(error: Any) -> ExitStatus:
+    if error.ctx is not None and type(error).__name__ == "NoArgsIsHelpError":
+        error.ctx.get_help()  # Typer prints it.
+    else:
+        command = error.ctx.command_path if error.ctx is not None else "klamm"
+        say(f"klamm: {error.format_message().rstrip('.')} (see `{command} --help`)")
+    return ExitStatus.USAGE

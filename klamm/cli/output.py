@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from klamm.errors import ConfigError, DeliveryTimeoutError, KlammError, NoBrokerError
+from klamm.config import DEFAULT_PORT
+from klamm.errors import EXCEPTIONS, ConfigError, DeliveryTimeoutError, ErrorCode, KlammError, NoBrokerError
 
 Bootstrap = Annotated[
     str,
     typer.Option("--bootstrap", "-b", envvar="KLAMM_BOOTSTRAP", help="host:port of a broker; several with commas."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document (or one a line, where output streams).")]
+Timeout = Annotated[
+    float, typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Give up when no server answers for so long.")
+]
+Json = Annotated[bool, typer.Option("--json", help="JSON for scripts instead of a table.")]
 
-DEFAULT_BOOTSTRAP = "localhost:9094"
+DEFAULT_BOOTSTRAP = f"localhost:{DEFAULT_PORT}"
+DEFAULT_TIMEOUT = 5.0
 
 
 class ExitStatus(IntEnum):
@@ -28,15 +32,17 @@ class ExitStatus(IntEnum):
     FAILED = 1
     """The cluster refused, or part of the work was refused."""
     USAGE = 2
-    """The command line is wrong."""
+    """The command line or the input is wrong."""
     UNREACHABLE = 3
     """No server answered."""
     INTERRUPTED = 130
     """Ctrl-C."""
 
 
-def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, as_json: bool, title: str = "") -> None:
-    """`rows` as a table, or as a JSON array of objects with `columns` as keys."""
+def print_rows(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, as_json: bool, json_only: Collection[str] = ()
+) -> None:
+    """`rows` as a table, or as a JSON array of objects with `columns` as keys; a table has no `json_only` columns."""
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
         return
@@ -44,18 +50,26 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, as_json
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for index, column in enumerate(columns):
-        numeric = bool(rows) and all(isinstance(row[index], int | float | None) for row in rows)
-        table.add_column(column.replace("_", " ").upper(), justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))
     console = Console()
-    # Nothing may be cut when the output goes to a file or a pipe.
-    console.print(table, width=None if console.is_terminal else _NO_WRAP_COLUMNS)
+    shown = [index for index, column in enumerate(columns) if column not in json_only]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index in shown:
+        numeric = bool(rows) and all(isinstance(row[index], int | float | None) for row in rows)
+        # On a narrow terminal a name stays in one piece, as long as it leaves half of the width to the rest.
+        whole = index == shown[0] and all(len(_cell(row[index])) <= console.width // 2 for row in rows)
+        table.add_column(
+            columns[index].replace("_", " ").upper(),
+            justify="right" if numeric else "left",
+            overflow="fold",
+            no_wrap=whole,
+        )
+    for row in rows:
+        table.add_row(*(Text(_cell(row[index])) for index in shown))
+    # Nothing may be folded when the output goes to a file or a pipe.
+    console.print(table, width=None if console.is_terminal else _NO_FOLD_COLUMNS)
 
 
-_NO_WRAP_COLUMNS = 10_000
+_NO_FOLD_COLUMNS = 10_000
 
 
 def _cell(value: Any) -> str:
@@ -84,24 +98,40 @@ def fail(text: str, status: ExitStatus = ExitStatus.FAILED) -> NoReturn:
 
 @contextmanager
 def one_line_errors(bootstrap: str = "") -> Iterator[None]:
-    """Turns what the client library raises into one line that says what to do."""
+    """Ends the command with one line that says what to do when the client library raises."""
     try:
         yield
-    except NoBrokerError as error:
-        fail(f"no broker answers at {bootstrap}; is it running? (klamm up) [{error}]", ExitStatus.UNREACHABLE)
-    except ConfigError as error:
-        fail(str(error), ExitStatus.USAGE)
-    except DeliveryTimeoutError as error:
-        fail(str(error), ExitStatus.UNREACHABLE)
     except KlammError as error:
         # Of several things refused, the first is the error and the others are its notes.
         for note in getattr(error, "__notes__", ()):
             say(f"klamm: {note}")
-        fail(str(error))
-    except BrokenPipeError:
-        # The reader of our output left (`| head`): nobody is there to tell.
-        sys.stderr.close()
-        raise typer.Exit(int(ExitStatus.FAILED)) from None
+        fail(explain(error, bootstrap), status_of(error))
+
+
+def status_of(error: KlammError) -> ExitStatus:
+    """The exit status that an error of the client library means."""
+    if isinstance(error, ConfigError):
+        return ExitStatus.USAGE
+    if isinstance(error, _NOBODY_ANSWERS):
+        return ExitStatus.UNREACHABLE
+    return ExitStatus.FAILED
+
+
+def explain(error: KlammError, bootstrap: str) -> str:
+    """What happened and what to do, in one line."""
+    if not isinstance(error, NoBrokerError):
+        return str(error)
+    # Its text has every server with all that gRPC says of it; the innermost reason is the last.
+    reason = str(error).rpartition(": ")[2]
+    return f"no server answers at {bootstrap} ({reason}); start one with `klamm up`, or name another with --bootstrap"
+
+
+_NOBODY_ANSWERS = (
+    NoBrokerError,
+    DeliveryTimeoutError,
+    EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT],
+    EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION],
+)
 
 
 def parse_assignments(pairs: Sequence[str], option: str) -> dict[str, str]:

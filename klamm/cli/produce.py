@@ -2,129 +2,238 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
+from klamm.cli.connect import connected
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
     Bootstrap,
     ExitStatus,
     Json,
+    Timeout,
+    explain,
     fail,
     one_line_errors,
     parse_assignments,
     print_json,
     say,
+    status_of,
 )
+from klamm.errors import EXCEPTIONS, ConfigError, ErrorCode, KlammError
 
-Line = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int | None]
-"""key, value, headers, partition"""
+if TYPE_CHECKING:
+    from klamm import Admin, RecordMetadata
 
-_REFRESH_RECORDS = 2_000
+_UnknownTopicError: Final = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+_REFRESH_RECORDS: Final = 2_000
+_LONGEST_LINE_BYTES: Final = 100 * 1024 * 1024
+_JSON_NAMES: Final = {"key", "value", "headers", "partition", "timestamp_ms"}
+_CONSUMED_NAMES: Final = {"topic", "offset"}
+"""What `klamm consume --json` says beside the above; a record that is produced gets its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What a line of input says of a record."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(help="Where to.")],
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read this instead of standard input.")] = None,
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read this file instead of standard input.")] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-k", help="Splits each line into key and value.")
+        str | None, typer.Option("--key-separator", "-k", help="Each line is a key, this, and a value.")
     ] = None,
     json_lines: Annotated[
         bool,
-        typer.Option("--json-lines", help='Each line is {"key": .., "value": .., "headers": {..}, "partition": ..}.'),
+        typer.Option(
+            "--json-lines",
+            help="Each line is a JSON object with any of key, value, headers, partition, timestamp_ms,"
+            " as `klamm consume --json` prints them.",
+        ),
     ] = False,
-    partition: Annotated[int | None, typer.Option(min=0, help="Everything to this partition.")] = None,
-    acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="All to this partition.")] = None,
+    acks: Annotated[str, typer.Option(help="Who must have a record: all in-sync replicas, 1 or 0 brokers.")] = "all",
     compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
     config: Annotated[
-        list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="Any other producer setting.")
+        list[str] | None,
+        typer.Option("--config", metavar="NAME=VALUE", help="Any other producer setting by Kafka's name; repeatable."),
     ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Produces each line as a record. Ends with FAILED if any record was not acknowledged."""
+    """Produces each line of the input as a record.
+
+    Stops at the first line or record that is refused; what was acknowledged before it stays."""
     from klamm import Producer
 
+    if json_lines and key_separator is not None:
+        fail("--json-lines and --key-separator exclude each other", ExitStatus.USAGE)
     settings: dict[str, object] = {
         "bootstrap.servers": bootstrap,
         "acks": acks,
         "compression.type": compression,
         **parse_assignments(config or [], "--config"),
     }
+    parse = _json_line if json_lines else _plain_line if key_separator is None else _key_and_value(key_separator)
     tally = _Tally()
-    with one_line_errors(bootstrap), _source(file) as source, Producer(settings) as producer:
-        with _progress(source, file) as advance:
-            for key, value, headers, line_partition in _lines(source, key_separator, json_lines, advance):
-                producer.send(
-                    topic,
-                    value,
-                    key=key,
-                    headers=headers,
-                    partition=partition if line_partition is None else line_partition,
-                    on_delivery=tally,
-                )
+    with _source(file) as source:
+        with connected(bootstrap, timeout) as admin:
+            partition_count = _partition_count(admin, topic)
+        with one_line_errors(bootstrap), Producer(settings) as producer, _progress(source, file) as advance:
+            for number, raw in enumerate(_raw_lines(source), 1):
+                try:
+                    line = parse(raw)
+                    to = partition if line.partition is None else line.partition
+                    _check_partition(topic, to, partition_count)
+                    producer.send(
+                        topic,
+                        line.value,
+                        line.key,
+                        partition=to,
+                        timestamp_ms=line.timestamp_ms,
+                        headers=line.headers,
+                        on_delivery=tally,
+                    )
+                except KlammError as error:
+                    tally.refuse(error, f"line {number}: ")
                 if tally.failure is not None:
                     break
+                advance(number, len(raw))
             producer.flush()
-        if tally.failure is not None:
-            raise tally.failure
     if as_json:
         print_json({"topic": topic, "records": tally.delivered})
     else:
-        say(f"{tally.delivered} records acknowledged by {topic}")
+        say(f"{tally.delivered} {'record' if tally.delivered == 1 else 'records'} acknowledged by {topic}")
+    if tally.failure is not None:
+        fail(tally.where + explain(tally.failure, bootstrap), status_of(tally.failure))
 
 
 class _Tally:
-    """Counts acknowledgements; remembers the first failure."""
+    """Counts acknowledgements; remembers the first failure, and which line it was where that is known."""
 
     def __init__(self) -> None:
         self.delivered = 0
-        self.failure: BaseException | None = None
+        self.failure: KlammError | None = None
+        self.where = ""
 
-    def __call__(self, metadata: Any, error: BaseException | None) -> None:
+    def __call__(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
         if error is None:
             self.delivered += 1
-        elif self.failure is None:
-            self.failure = error
+        else:
+            assert isinstance(error, KlammError)
+            self.refuse(error)
+
+    def refuse(self, error: KlammError, where: str = "") -> None:
+        if self.failure is None:
+            self.failure, self.where = error, where
 
 
-def _source(file: Path | None) -> BinaryIO:
+def _partition_count(admin: Admin, topic: str) -> int | None:
+    try:
+        return len(admin.describe_topics([topic])[topic].partitions)
+    except _UnknownTopicError:
+        say(f"klamm: there is no topic {topic} yet; the first record creates it if auto.create.topics.enable is on")
+        return None
+
+
+def _check_partition(topic: str, partition: int | None, partition_count: int | None) -> None:
+    """The producer would wait for a partition that may yet be added; a command says so at once."""
+    if partition is not None and partition_count is not None and not 0 <= partition < partition_count:
+        raise ConfigError(f"{topic} has {partition_count} partitions, numbered from 0; there is no {partition}")
+
+
+def _source(file: Path | None) -> contextlib.AbstractContextManager[BinaryIO]:
     if file is None:
-        return sys.stdin.buffer
+        if sys.stdin.isatty():
+            say("a record a line; Ctrl-D ends")
+        return contextlib.nullcontext(sys.stdin.buffer)
     try:
         return file.open("rb")
     except OSError as error:
         fail(f"cannot read {file}: {error.strerror}", ExitStatus.USAGE)
 
 
-def _lines(source: BinaryIO, separator: str | None, json_lines: bool, advance: Any) -> Iterator[Line]:
-    for number, raw in enumerate(source, 1):
-        line = raw.rstrip(b"\r\n")
-        if json_lines:
-            yield _json_line(line, number)
-        elif separator is not None:
-            key, found, value = line.partition(separator.encode())
-            if not found:
-                fail(f"line {number} has no {separator!r} between key and value", ExitStatus.USAGE)
-            yield key, value, [], None
-        else:
-            yield None, line, [], None
-        advance(number, len(raw))
+def _raw_lines(source: BinaryIO) -> Iterator[bytes]:
+    """Lines as they come; one that is longer than any record may be is cut, and refused for its size."""
+    while raw := source.readline(_LONGEST_LINE_BYTES):
+        yield raw
 
 
-def _json_line(line: bytes, number: int) -> Line:
+def _plain_line(raw: bytes) -> Line:
+    return Line(value=_content(raw))
+
+
+def _key_and_value(separator: str) -> Callable[[bytes], Line]:
+    separator_bytes = separator.encode()
+
+    def parse(raw: bytes) -> Line:
+        key, found, value = _content(raw).partition(separator_bytes)
+        if not found:
+            raise ConfigError(f"there is no {separator!r} between key and value")
+        return Line(key=key, value=value)
+
+    return parse
+
+
+def _content(raw: bytes) -> bytes:
+    return raw.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _json_line(raw: bytes) -> Line:
     try:
-        document = json.loads(line)
-        headers = [(name, _as_bytes(value)) for name, value in document.get("headers", {}).items()]
-        return _as_bytes(document.get("key")), _as_bytes(document.get("value")), headers, document.get("partition")
-    except (ValueError, AttributeError) as error:
-        fail(f'line {number} is not a JSON object with "key", "value", "headers", "partition": {error}')
+        document = json.loads(raw)
+    except ValueError as error:
+        raise ConfigError(f"not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise ConfigError("expected a JSON object")
+    if unknown := sorted(document.keys() - _JSON_NAMES - _CONSUMED_NAMES):
+        raise ConfigError(f"unknown {', '.join(unknown)}; expected {', '.join(sorted(_JSON_NAMES))}")
+    return Line(
+        key=_as_bytes(document.get("key")),
+        value=_as_bytes(document.get("value")),
+        headers=_headers(document.get("headers")),
+        partition=_whole_number(document, "partition"),
+        timestamp_ms=_whole_number(document, "timestamp_ms"),
+    )
+
+
+def _headers(given: Any) -> tuple[tuple[str, bytes | None], ...]:
+    """An object, or a list of pairs where a name occurs twice."""
+    pairs = given.items() if isinstance(given, dict) else given or ()
+    try:
+        return tuple((_header_name(name), _as_bytes(value)) for name, value in pairs)
+    except (TypeError, ValueError):
+        raise ConfigError('headers: expected {"name": value} or [["name", value]]') from None
+
+
+def _header_name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError
+    return name
+
+
+def _whole_number(document: dict[str, Any], name: str) -> int | None:
+    number = document.get(name)
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+        raise ConfigError(f"{name}: expected a whole number, not {json.dumps(number)}")
+    return number
 
 
 def _as_bytes(value: Any) -> bytes | None:

@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
+from klamm.cli.connect import connected
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
     Bootstrap,
     Json,
-    one_line_errors,
+    Timeout,
     parse_assignments,
     print_json,
     print_rows,
@@ -18,33 +20,38 @@ from klamm.cli.output import (
 
 app = typer.Typer(help="Create, list, describe, grow and delete topics.", no_args_is_help=True)
 
-Names = Annotated[list[str], typer.Argument(help="Topics.")]
+Names = Annotated[list[str], typer.Argument(help="One or more topics.")]
 _FROM_CLUSTER = -1
 
 
 @app.command("create")
 def create(
     names: Names,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: num.partitions.")] = _FROM_CLUSTER,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="-1 is the cluster's num.partitions.")
+    ] = _FROM_CLUSTER,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: default.replication.factor.")
+        int,
+        typer.Option("--replication-factor", "-r", help="-1 is the cluster's default.replication.factor."),
     ] = _FROM_CLUSTER,
     config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A topic config; repeatable.")
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="NAME=VALUE", help="A topic config; repeatable."),
     ] = None,
     validate_only: Annotated[bool, typer.Option("--dry-run", help="Check everything, create nothing.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Creates topics."""
-    from klamm import Admin, NewTopic
+    from klamm import NewTopic
 
     configs = parse_assignments(config or [], "--config")
     topics = [NewTopic(name, partitions, replication_factor, configs=configs) for name in names]
-    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+    with connected(bootstrap, timeout) as admin:
         created = admin.create_topics(topics, validate_only=validate_only)
     rows = [(each.name, each.topic_id, each.partition_count, each.replication_factor) for each in created.values()]
-    print_rows(("topic", "id", "partitions", "replication_factor"), rows, as_json=as_json)
+    print_rows(("topic", "id", "partitions", "replication_factor"), rows, as_json=as_json, json_only={"id"})
 
 
 @app.command("list")
@@ -52,11 +59,10 @@ def list_(
     internal: Annotated[bool, typer.Option("--internal", help="Klamm's own topics, too.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Lists topics."""
-    from klamm import Admin
-
-    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+    with connected(bootstrap, timeout) as admin:
         topics = admin.list_topics(include_internal=internal)
     rows = [
         (topic.name, len(topic.partitions), len(topic.partitions[0].replicas)) for _, topic in sorted(topics.items())
@@ -65,12 +71,14 @@ def list_(
 
 
 @app.command("describe")
-def describe(names: Names, as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+def describe(
+    names: Names, as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
+) -> None:
     """Shows each partition's leader, replicas and offsets."""
-    from klamm import Admin, TopicPartition
+    from klamm import TopicPartition
     from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
-    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+    with connected(bootstrap, timeout) as admin:
         topics = admin.describe_topics(names)
         # A partition without a leader cannot say its offsets; it is shown without them.
         led = [
@@ -98,11 +106,10 @@ def add_partitions(
     total: Annotated[int, typer.Argument(help="How many partitions it has afterwards.")],
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Adds partitions. Keys may go to other partitions from then on."""
-    from klamm import Admin
-
-    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+    with connected(bootstrap, timeout) as admin:
         admin.create_partitions({name: total})
     if as_json:
         print_json({"topic": name, "partitions": total})
@@ -111,11 +118,11 @@ def add_partitions(
 
 
 @app.command("delete")
-def delete(names: Names, as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+def delete(
+    names: Names, as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
+) -> None:
     """Deletes topics with their records."""
-    from klamm import Admin
-
-    with one_line_errors(bootstrap), Admin(bootstrap_servers=bootstrap) as admin:
+    with connected(bootstrap, timeout) as admin:
         admin.delete_topics(names)
     if as_json:
         print_json({"deleted": names})

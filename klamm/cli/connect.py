@@ -1,0 +1,28 @@
+"""A command's way to the cluster: nobody waits longer than `--timeout` to learn that no server answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from klamm.cli.output import one_line_errors
+
+if TYPE_CHECKING:
+    from klamm import Admin
+
+_OPERATION_TIMEOUT_MS: Final = 30_000
+"""For a cluster that does answer: a group's coordinator may still have to load."""
+
+
+@contextmanager
+def connected(bootstrap: str, timeout_s: float) -> Iterator[Admin]:
+    """An Admin of a cluster that has answered within `timeout_s`.
+
+    What goes wrong, here or inside, ends the command with one line."""
+    from klamm import Admin
+
+    settings = {"bootstrap.servers": bootstrap, "default.api.timeout.ms": _OPERATION_TIMEOUT_MS}
+    with one_line_errors(bootstrap), Admin(settings) as admin:
+        admin.describe_cluster(timeout_ms=round(timeout_s * 1000))
+        yield admin
