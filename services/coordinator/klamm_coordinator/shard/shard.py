@@ -124,15 +124,17 @@ class Shard:
             if len(group.members) > self._settings.group_size_max:
                 rebalance.prepare(group, "it is larger than group.max.size", turn)
         turn.schedule(ExpiryTimer(), self._settings.offsets_retention_check_interval_ms)
-        return self._effects(turn)
+        return self._effects_of(turn)
 
     def step(self, event: Event, now: Now) -> Effects:
         """The event, then whatever is due: who speaks up at the last moment is heard."""
         turn = self._turn(now)
         self._handle(event, turn)
+        effects = self._effects_of(turn)
         for timer in self._timers.pop_due(now.monotonic_ms):
             self._on_timer(timer, turn)
-        return self._effects(turn)
+            self._begin_writes(turn, effects)
+        return effects
 
     def check_invariants(self) -> None:
         """Asserts what the module's docstring lists."""
@@ -153,16 +155,21 @@ class Shard:
     def _turn(self, now: Now) -> Turn:
         return Turn(now=now, settings=self._settings, timers=self._timers, rng=self._rng)
 
-    def _effects(self, turn: Turn) -> Effects:
+    def _effects_of(self, turn: Turn) -> Effects:
         effects = Effects(replies=turn.replies, notes=turn.notes)
-        for records, then in turn.writes:
+        self._begin_writes(turn, effects)
+        return effects
+
+    def _begin_writes(self, turn: Turn, effects: Effects) -> None:
+        """Makes the writes wanted so far known, before anything else of this step looks at what is in flight."""
+        wanted, turn.writes = turn.writes, []
+        for records, then in wanted:
             write_id = self._next_write_id
             self._next_write_id += 1
             self._pending[write_id] = _PendingWrite(records, then)
             self.state.offsets.begin(records)
             turn.schedule(WriteTimer(write_id), self._settings.commit_timeout_ms)
             effects.writes.append(Write(write_id=write_id, records=records))
-        return effects
 
     def _handle(self, event: Event, turn: Turn) -> None:
         match event:

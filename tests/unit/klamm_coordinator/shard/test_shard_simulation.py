@@ -14,9 +14,11 @@ import pytest
 
 from klamm.errors import ErrorCode
 from klamm_coordinator.group.states import GroupState
+from klamm_coordinator.shard.events import TopicsDeleted
 
 EVENTS = 1_500
 GROUPS = ("g1", "g2")
+OFFSETS_ONLY = "g3"
 PROTOCOLS = ((("range", b"a"),), (("range", b"b"), ("sticky", b"b")), (("sticky", b"c"), ("range", b"c")))
 REFUSALS = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE)
 
@@ -179,8 +181,26 @@ class World:
                 each.lose_coordinator()
         elif dice < 0.907:
             driver.delete_groups(client.group_id)
+        elif dice < 0.94:
+            self.outsider()
         else:
             driver.advance(rng.randrange(3_000))
+
+    def outsider(self) -> None:
+        """Somebody uses a group for its offsets only, or begins to join it and goes away."""
+        driver, rng = self.driver, self.rng
+        match rng.randrange(6):
+            case 0 | 1:
+                driver.commit(rng.randrange(100), group_id=OFFSETS_ONLY, partition=rng.randrange(3))
+            case 2:
+                driver.delete_offsets(("t", rng.randrange(3)), group_id=OFFSETS_ONLY)
+            case 3:
+                driver.delete_groups(OFFSETS_ONLY)
+            case 4:
+                driver.join(group_id=OFFSETS_ONLY, session_timeout_ms=rng.choice((1_000, 6_000)))
+            case 5:
+                driver.commit(1, group_id=OFFSETS_ONLY, topic="doomed")
+                driver.step(TopicsDeleted(topics=frozenset({"doomed"})))
 
     def check(self) -> None:
         driver = self.driver
@@ -226,7 +246,8 @@ def test_whatever_happens(make_driver, seed):
 
     driver = world.driver
     for group in driver.shard.groups.values():
-        assert group.state is GroupState.STABLE, (group.group_id, group.state)
+        wanted = GroupState.EMPTY if group.group_id == OFFSETS_ONLY else GroupState.STABLE
+        assert group.state is wanted, (group.group_id, group.state)
         assert group.pending_joins == {}
     for client in world.clients:
         assert (
