@@ -64,7 +64,8 @@ def describe(
             entry.name,
             "(hidden)" if entry.sensitive else entry.value,
             entry.source.name,
-            entry.default_value,
+            # A table says it where it differs: eighty columns are not many.
+            entry.default_value if as_json or entry.default_value != entry.value else None,
             entry.type,
             entry.read_only,
             entry.documentation,

@@ -51,6 +51,9 @@ def print_rows(
     from rich.text import Text
 
     console = Console()
+    if not console.is_terminal:
+        # Nothing may be folded when the output goes to a file or a pipe.
+        console = Console(width=_NO_FOLD_COLUMNS)
     shown = [index for index, column in enumerate(columns) if column not in json_only]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index in shown:
@@ -65,8 +68,7 @@ def print_rows(
         )
     for row in rows:
         table.add_row(*(Text(_cell(row[index])) for index in shown))
-    # Nothing may be folded when the output goes to a file or a pipe.
-    console.print(table, width=None if console.is_terminal else _NO_FOLD_COLUMNS)
+    console.print(table)
 
 
 _NO_FOLD_COLUMNS = 10_000
@@ -102,10 +104,11 @@ def one_line_errors(bootstrap: str = "") -> Iterator[None]:
     try:
         yield
     except KlammError as error:
+        say(f"klamm: {explain(error, bootstrap)}")
         # Of several things refused, the first is the error and the others are its notes.
         for note in getattr(error, "__notes__", ()):
             say(f"klamm: {note}")
-        fail(explain(error, bootstrap), status_of(error))
+        raise typer.Exit(status_of(error)) from error
 
 
 def status_of(error: KlammError) -> ExitStatus:

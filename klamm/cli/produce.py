@@ -216,17 +216,14 @@ def _json_line(raw: bytes) -> Line:
 
 def _headers(given: Any) -> tuple[tuple[str, bytes | None], ...]:
     """An object, or a list of pairs where a name occurs twice."""
-    pairs = given.items() if isinstance(given, dict) else given or ()
-    try:
-        return tuple((_header_name(name), _as_bytes(value)) for name, value in pairs)
-    except (TypeError, ValueError):
-        raise ConfigError('headers: expected {"name": value} or [["name", value]]') from None
+    pairs = list(map(list, given.items())) if isinstance(given, dict) else [] if given is None else given
+    if not isinstance(pairs, list) or not all(map(_is_header, pairs)):
+        raise ConfigError('headers: expected {"name": value, ..} or [["name", value], ..]')
+    return tuple((name, _as_bytes(value)) for name, value in pairs)
 
 
-def _header_name(name: Any) -> str:
-    if not isinstance(name, str):
-        raise TypeError
-    return name
+def _is_header(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)
 
 
 def _whole_number(document: dict[str, Any], name: str) -> int | None:
