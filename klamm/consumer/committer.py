@@ -14,9 +14,9 @@ from typing import Any
 from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.group_link import GroupLink
 from klamm.consumer.membership_events import Identity
-from klamm.consumer.offset_store import OUTSIDE_THE_GROUP, Offsets, OffsetStore
+from klamm.consumer.offset_store import COMMIT_FAILED, OUTSIDE_THE_GROUP, Offsets, OffsetStore
 from klamm.consumer.subscription import SubscriptionState
-from klamm.errors import IllegalStateError, KlammError
+from klamm.errors import CommitFailedError, IllegalStateError, KlammError
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +49,10 @@ class Committer:
 
     @property
     def due(self) -> bool:
-        """Whether the next poll has to commit."""
-        return self.automatic and self._loop.time() >= self._due_at_s
+        """Whether the next poll has to commit; not before a rebalance under way is over, it would be refused."""
+        if not self.automatic or self._loop.time() < self._due_at_s:
+            return False
+        return self._link is None or not self._subscription.auto_assigned or not self._link.rebalancing
 
     def store(self) -> OffsetStore:
         """Raises IllegalStateError without a group."""
@@ -60,15 +62,7 @@ class Committer:
 
     async def commit(self, offsets: Offsets, timeout_ms: int) -> None:
         """Raises as `OffsetStore.commit`."""
-        store = self.store()
-        if not offsets:
-            return
-        try:
-            await store.commit(offsets, self._identity, timeout_ms=timeout_ms)
-        except KlammError:
-            self.failures_total += 1
-            raise
-        self._committed(offsets)
+        await self._commit(offsets, self._identity, timeout_ms)
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> None:
         """One attempt, beside everything else; `callback` hears of the outcome."""
@@ -86,7 +80,7 @@ class Committer:
         if not self.automatic:
             return
         try:
-            await self.commit(self._subscription.positions(), timeout_ms)
+            await self._commit(self._subscription.positions(), self._last_identity, timeout_ms)
         except KlammError as error:
             logger.warning("group=%s commit failed: %s", self._config.group_id, error)
 
@@ -104,6 +98,25 @@ class Committer:
         if self._link is None or not self._subscription.auto_assigned:
             return OUTSIDE_THE_GROUP
         return self._link.commit_identity()
+
+    def _last_identity(self) -> Identity:
+        """The member also in mid-rebalance: until its new generation begins, the coordinator takes the old one's."""
+        if self._link is None or not self._subscription.auto_assigned:
+            return OUTSIDE_THE_GROUP
+        if self._link.identity.generation_id < 0:
+            raise CommitFailedError(COMMIT_FAILED)
+        return self._link.identity
+
+    async def _commit(self, offsets: Offsets, identify: Callable[[], Identity], timeout_ms: int) -> None:
+        store = self.store()
+        if not offsets:
+            return
+        try:
+            await store.commit(offsets, identify, timeout_ms=timeout_ms)
+        except KlammError:
+            self.failures_total += 1
+            raise
+        self._committed(offsets)
 
     async def _commit_and_tell(self, store: OffsetStore, offsets: Offsets, callback: CommitCallback | None) -> None:
         failure = await self._attempt(store, offsets)

@@ -131,9 +131,14 @@ class GroupLink:
         """As a member, whatever its state."""
         return self._membership.identity
 
+    @property
+    def rebalancing(self) -> bool:
+        """Whether commits have to wait for a rebalance to end."""
+        return self._membership.rebalancing
+
     def commit_identity(self) -> Identity:
         """Who commits. Raises CommitFailedError outside the group, RebalanceInProgressError on its way in."""
-        if self._membership.rebalancing:
+        if self.rebalancing:
             raise ErrorCode.REBALANCE_IN_PROGRESS.exception("poll until the rebalance is over, then commit again")
         if self._membership.identity.generation_id < 0:
             raise CommitFailedError(COMMIT_FAILED)
