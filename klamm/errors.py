@@ -58,7 +58,9 @@ class BrokerError(KlammError):
     """The client's picture of the cluster is out of date: refresh it before trying again."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(f"{self.code.name}: {message or self.code.text}")
+        self.message = message or self.code.text
+        """Without the code's name: what an answer carries beside the code."""
+        super().__init__(f"{self.code.name}: {self.message}")
 
 
 class ErrorCode(enum.IntEnum):
@@ -68,9 +70,7 @@ class ErrorCode(enum.IntEnum):
     retriable: bool
     refresh_metadata: bool
 
-    def __new__(
-        cls, value: int, text: str, retriable: bool = False, refresh_metadata: bool = False
-    ) -> ErrorCode:
+    def __new__(cls, value: int, text: str, retriable: bool = False, refresh_metadata: bool = False) -> ErrorCode:
         member = int.__new__(cls, value)
         member._value_ = value
         member.text = text

@@ -347,7 +347,7 @@ class GroupLink:
         try:
             answer = await call
         except BrokerError as error:
-            return error.code, str(error), None
+            return error.code, error.message, None
         except KlammError as error:
             return ErrorCode.NETWORK_EXCEPTION, str(error), None
         return ErrorCode.of(answer.error_code), answer.error_message, answer

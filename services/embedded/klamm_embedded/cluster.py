@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -45,9 +46,7 @@ class EmbeddedConfig:
         """Each of `settings` goes to the services that know it. Raises ConfigError for one that none knows."""
         for name in settings:
             if not any(name in known_configs(service) for service in _SERVICES):
-                raise ConfigError(
-                    f"unknown configuration {name!r} for any of the three services"
-                )
+                raise ConfigError(f"unknown configuration {name!r} for any of the three services")
         common = {"node.id": SERVER_ID, "listeners": f"GRPC://{host}:{port}"}
         controllers = {"controller.quorum.bootstrap.servers": f"{host}:{port}"}
         directories = {"log.dirs": str(data_dir / "broker"), "metadata.log.dir": str(data_dir / "controller")}
@@ -64,6 +63,14 @@ class EmbeddedConfig:
             broker=load(BrokerConfig, _known(BrokerConfig, wanted)),
             coordinator=load(CoordinatorConfig, _known(CoordinatorConfig, wanted)),
         )
+
+
+def _unknown(name: str) -> str:
+    nearest = difflib.get_close_matches(
+        name, sorted({each for service in _SERVICES for each in known_configs(service)})
+    )
+    hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
+    return f"no service has a setting {name!r}{hint}"
 
 
 def _known(service: type[ServiceConfig], wanted: Mapping[str, str]) -> dict[str, str]:
@@ -93,9 +100,13 @@ class EmbeddedCluster:
     async def start(self, host: str, port: int) -> None:
         """Returns when records can be produced and groups joined."""
         await self._controller.start(host, port)
-        async with asyncio.TaskGroup() as starting:
-            starting.create_task(self._broker.start(host, port))
-            starting.create_task(self._coordinator.start(host, port))
+        try:
+            async with asyncio.TaskGroup() as starting:
+                starting.create_task(self._broker.start(host, port))
+                starting.create_task(self._coordinator.start(host, port))
+        except ExceptionGroup as failures:
+            # The first failure ended the other start: it is the one to tell.
+            raise failures.exceptions[0] from failures
         self._on_ready()
 
     async def stop(self) -> None:
@@ -112,13 +123,12 @@ def run(*, data_dir: Path, host: str, port: int, settings: Mapping[str, str]) ->
     """Runs a cluster until SIGTERM or SIGINT, as `klamm up` does; returns the exit status.
 
     Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
-    port = port or _free_port(host)
-    address = f"{host}:{port}"
 
     def on_ready() -> None:
-        print(f"klamm is ready at {address}, data in {data_dir}", flush=True)  # noqa: T201 - what `klamm up` promises
+        print(f"klamm is ready at {host}:{port}, data in {data_dir}", flush=True)  # noqa: T201 - what `klamm up` promises
 
     try:
+        port = _usable_port(host, port)
         config = EmbeddedConfig.make(data_dir=data_dir, host=host, port=port, settings=settings)
     except KlammError as error:
         print(f"klamm: {error}", file=sys.stderr)  # noqa: T201
@@ -126,9 +136,19 @@ def run(*, data_dir: Path, host: str, port: int, settings: Mapping[str, str]) ->
     return run_service(lambda _: EmbeddedCluster(config, on_ready), config.broker)
 
 
-def _free_port(host: str) -> int:
-    """A port nobody listens on now: the services are told theirs before they listen."""
-    with contextlib.closing(socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _usable_port(host: str, port: int) -> int:
+    """`port`, or a free one for 0; the services are told theirs before they listen.
+
+    Raises KlammError in words that gRPC does not find when it cannot listen."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with contextlib.closing(socket.socket(family, kind, protocol)) as probe:
+            # As gRPC will do: connections of a process that has just ended are no obstacle.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            found: int = probe.getsockname()[1]
+            return found
+    except OSError as error:
+        raise KlammError(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port or --host"
+        ) from error

@@ -111,7 +111,7 @@ class FetchReader:
             topic=topic_partition.topic,
             partition=topic_partition.partition,
             error_code=error.code,
-            error_message=str(error),
+            error_message=error.message,
             high_watermark=-1,
             last_stable_offset=-1,
             log_start_offset=self._log_start_offset(topic_partition),

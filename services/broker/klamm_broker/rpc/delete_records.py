@@ -40,7 +40,7 @@ class DeleteRecordsRpc:
                 topic=wanted.topic,
                 partition=wanted.partition,
                 error_code=error.code,
-                error_message=str(error),
+                error_message=error.message,
                 low_watermark=-1,
             )
         return DeletedRecords(topic=wanted.topic, partition=wanted.partition, low_watermark=low_watermark)

@@ -67,7 +67,7 @@ def _failed(wanted: ListOffsetsPartition, error: BrokerError) -> ListedOffset:
         topic=wanted.topic,
         partition=wanted.partition,
         error_code=error.code,
-        error_message=str(error),
+        error_message=error.message,
         offset=-1,
         timestamp_ms=-1,
         leader_epoch=-1,

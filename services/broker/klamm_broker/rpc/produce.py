@@ -121,7 +121,7 @@ class ProduceRpc:
             topic=partition.topic,
             partition=partition.partition,
             error_code=error.code,
-            error_message=str(error),
+            error_message=error.message,
             base_offset=-1,
             log_append_time_ms=-1,
             log_start_offset=-1,

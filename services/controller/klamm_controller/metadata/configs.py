@@ -174,4 +174,4 @@ def _refusing(check: Callable[[], T]) -> T:
     try:
         return check()
     except BrokerError as error:
-        raise Refusal(error.code, str(error).removeprefix(f"{error.code.name}: ")) from error
+        raise Refusal(error.code, error.message) from error

@@ -41,7 +41,7 @@ class GroupAdminRpc:
             for host in self._shards:
                 groups += host.shard.list_groups()
         except BrokerError as error:
-            return ListGroupsResponse(error_code=error.code, error_message=str(error))
+            return ListGroupsResponse(error_code=error.code, error_message=error.message)
         listed = [
             ListedGroup(group_id=group_id, protocol_type=protocol_type, state=state.value)
             for group_id, protocol_type, state in sorted(groups, key=lambda group: group[0])
@@ -57,7 +57,7 @@ class GroupAdminRpc:
             check_group_id(group_id)
             description = self._shards.of_group(group_id).shard.describe(group_id)
         except BrokerError as error:
-            return DescribedGroup(group_id=group_id, error_code=error.code, error_message=str(error))
+            return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
         if description is None:
             code = ErrorCode.GROUP_ID_NOT_FOUND
             return DescribedGroup(

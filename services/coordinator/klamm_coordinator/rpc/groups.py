@@ -48,7 +48,7 @@ class GroupsRpc:
             check_join(request, self._settings)
             reply = await self._shards.of_group(request.group_id).ask(_join(request, context.peer()))
         except BrokerError as error:
-            return JoinGroupResponse(error_code=error.code, error_message=str(error), member_id=request.member_id)
+            return JoinGroupResponse(error_code=error.code, error_message=error.message, member_id=request.member_id)
         assert isinstance(reply, JoinReply), reply
         return _join_response(reply)
 
@@ -57,7 +57,7 @@ class GroupsRpc:
             check_group_id(request.group_id)
             reply = await self._shards.of_group(request.group_id).ask(_sync(request))
         except BrokerError as error:
-            return SyncGroupResponse(error_code=error.code, error_message=str(error))
+            return SyncGroupResponse(error_code=error.code, error_message=error.message)
         assert isinstance(reply, SyncReply), reply
         return SyncGroupResponse(
             error_code=reply.error,
@@ -79,7 +79,7 @@ class GroupsRpc:
             check_group_id(request.group_id)
             reply = await self._shards.of_group(request.group_id).ask(lambda reply_id: make_request(reply_id=reply_id))
         except BrokerError as error:
-            return MemberResponse(error_code=error.code, error_message=str(error))
+            return MemberResponse(error_code=error.code, error_message=error.message)
         assert isinstance(reply, HeartbeatReply), reply
         return MemberResponse(error_code=reply.error, error_message=text_of(reply.error))
 
@@ -94,7 +94,7 @@ class GroupsRpc:
                 lambda reply_id: LeaveGroup(reply_id=reply_id, group_id=request.group_id, leavers=leavers)
             )
         except BrokerError as error:
-            return LeaveGroupResponse(error_code=error.code, error_message=str(error))
+            return LeaveGroupResponse(error_code=error.code, error_message=error.message)
         assert isinstance(reply, LeaveReply), reply
         return _leave_response(request, reply)
 

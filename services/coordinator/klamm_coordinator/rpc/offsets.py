@@ -54,7 +54,7 @@ class OffsetsRpc:
             check_group_id(request.group_id)
             shard = self._shards.of_group(request.group_id).shard
         except BrokerError as error:
-            return OffsetFetchResponse(error_code=error.code, error_message=str(error))
+            return OffsetFetchResponse(error_code=error.code, error_message=error.message)
         offsets = [
             GroupOffset(
                 topic=one.partition.topic,
@@ -75,7 +75,7 @@ class OffsetsRpc:
                 lambda reply_id: DeleteOffsets(reply_id=reply_id, group_id=request.group_id, partitions=partitions)
             )
         except BrokerError as error:
-            return OffsetDeleteResponse(error_code=error.code, error_message=str(error))
+            return OffsetDeleteResponse(error_code=error.code, error_message=error.message)
         assert isinstance(reply, DeleteOffsetsReply), reply
         if reply.error:
             return OffsetDeleteResponse(error_code=reply.error, error_message=text_of(reply.error))

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, raise_for
+
+
+def test_the_code_is_named_once_however_far_an_error_travels() -> None:
+    at_the_server = ErrorCode.MESSAGE_TOO_LARGE.exception("batch of 670 bytes; max.message.bytes is 500")
+
+    with pytest.raises(BrokerError) as at_the_client:
+        raise_for(at_the_server.code, at_the_server.message)
+
+    assert str(at_the_client.value) == "MESSAGE_TOO_LARGE: batch of 670 bytes; max.message.bytes is 500"
+
+
+@pytest.mark.parametrize("code", EXCEPTIONS)
+def test_each_code_has_an_exception_that_says_something(code: ErrorCode) -> None:
+    error = code.exception()
+
+    assert (error.code, error.message) == (code, code.text)
+    assert str(error) == f"{code.name}: {code.text}"
+    assert (error.retriable, error.refresh_metadata) == (code.retriable, code.refresh_metadata)
+
+
+def test_a_code_that_the_table_lacks_is_an_unknown_server_error() -> None:
+    with pytest.raises(EXCEPTIONS[ErrorCode.UNKNOWN_SERVER_ERROR], match="from the future"):
+        raise_for(4711, "from the future")
+
+
+def test_no_error_raises_nothing() -> None:
+    raise_for(ErrorCode.NONE)
