@@ -97,7 +97,7 @@ def describe(
             offsets = (start and start.offset, end and end.offset)
             rows.append((*tp, each.leader, each.leader_epoch, each.replicas, each.isr, *offsets))
     columns = ("topic", "partition", "leader", "leader_epoch", "replicas", "isr", "start_offset", "end_offset")
-    print_rows(columns, rows, as_json=as_json)
+    print_rows(columns, rows, as_json=as_json, json_only={"leader_epoch"})
 
 
 @app.command("add-partitions")

@@ -25,6 +25,7 @@ class KlammProcess:
     """One embedded cluster on a data directory; keeps its port over restarts, so that clients find it again."""
 
     def __init__(self, directory: pathlib.Path, settings: Mapping[str, str] | None = None) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
         self.data_dir = directory / "klamm-data"
         self.log_path = directory / "klamm-up.log"
         self.port = free_port()
@@ -53,13 +54,14 @@ class KlammProcess:
 
     def kill(self) -> None:
         """kill -9: no handler runs, nothing is flushed."""
-        self._end(signal.SIGKILL)
+        self.end(signal.SIGKILL)
 
     def stop(self) -> int:
         """SIGTERM; returns the exit status."""
-        return self._end(signal.SIGTERM)
+        return self.end(signal.SIGTERM)
 
-    def _end(self, number: signal.Signals) -> int:
+    def end(self, number: signal.Signals) -> int:
+        """Sends it a signal and waits; returns the exit status."""
         assert self._process is not None
         process, self._process = self._process, None
         process.send_signal(number)

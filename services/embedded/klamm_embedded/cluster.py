@@ -46,7 +46,7 @@ class EmbeddedConfig:
         """Each of `settings` goes to the services that know it. Raises ConfigError for one that none knows."""
         for name in settings:
             if not any(name in known_configs(service) for service in _SERVICES):
-                raise ConfigError(f"unknown configuration {name!r} for any of the three services")
+                raise ConfigError(_unknown(name))
         common = {"node.id": SERVER_ID, "listeners": f"GRPC://{host}:{port}"}
         controllers = {"controller.quorum.bootstrap.servers": f"{host}:{port}"}
         directories = {"log.dirs": str(data_dir / "broker"), "metadata.log.dir": str(data_dir / "controller")}
