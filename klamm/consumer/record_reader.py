@@ -1,9 +1,7 @@
 """From a partition's fetched batches to records: what the consumer's thread spends its time on.
 
 Batches are decompressed and decoded one at a time, when their records are wanted. Left out are records
-before the fetch offset (the first batch may begin earlier), control batches, and with read_committed the
-batches of aborted transactions: those of a producer from the first offset the broker named up to the
-producer's next abort marker (KIP-98).
+before the fetch offset (the first batch may begin earlier) and batches that the isolation level hides.
 """
 
 from __future__ import annotations
@@ -15,15 +13,8 @@ from typing import Any
 from klamm.consumer.errors import CorruptRecordError, RecordDeserializationError
 from klamm.consumer.fetch_buffer import FetchedData
 from klamm.consumer.record import ConsumerRecord, record_of
-from klamm.records import (
-    BatchHeader,
-    ControlRecordType,
-    CorruptBatchError,
-    Record,
-    decode_batch,
-    decode_control_record,
-    read_header,
-)
+from klamm.isolation import VisibleBatches
+from klamm.records import BatchHeader, CorruptBatchError, Record, decode_batch, read_header
 
 Deserializer = Callable[[bytes], Any]
 """Null keys and values stay None and are not passed to it."""
@@ -52,8 +43,7 @@ class RecordReader:
         self._records: list[ConsumerRecord] = []
         self._index = 0
         self._batch_end = data.fetch_offset
-        self._aborted = sorted(data.aborted_transactions, key=lambda transaction: transaction[1], reverse=True)
-        self._aborting: set[int] = set()
+        self._visible = VisibleBatches(data.aborted_transactions if config.read_committed else None)
         self._failure: Exception | None = None
 
     @property
@@ -90,7 +80,7 @@ class RecordReader:
         try:
             header = read_header(self.data.batches, self._position)
             offset = max(offset, header.base_offset)
-            if self._skips(header):
+            if self._visible.hides(header, self.data.batches, self._position):
                 records: list[Record] = []
             else:
                 records = decode_batch(self.data.batches, self._position, check_crc=self._config.check_crcs)
@@ -104,24 +94,6 @@ class RecordReader:
         self._records = self._deserialize(self._wrap(records, header))
         if not self._records and self._failure is None:
             self.next_offset = max(self.next_offset, self._batch_end)
-
-    def _skips(self, header: BatchHeader) -> bool:
-        """Whether no record of this batch is for the user. Keeps track of aborted transactions."""
-        if not self._config.read_committed:
-            return header.is_control
-        while self._aborted and self._aborted[-1][1] <= header.last_offset:
-            self._aborting.add(self._aborted.pop()[0])
-        if header.is_control:
-            if self._is_abort_marker():
-                self._aborting.discard(header.producer_id)
-            return True
-        return header.is_transactional and header.producer_id in self._aborting
-
-    def _is_abort_marker(self) -> bool:
-        markers = decode_batch(self.data.batches, self._position, check_crc=self._config.check_crcs)
-        return bool(markers) and (
-            decode_control_record(markers[0].key, markers[0].value).type is ControlRecordType.ABORT
-        )
 
     def _wrap(self, records: list[Record], header: BatchHeader) -> list[ConsumerRecord]:
         if records and records[0].offset < self.data.fetch_offset:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from klamm.isolation import VisibleBatches
 from klamm.model import TopicPartition
 from klamm.records import BatchHeader, RecordSpans, iter_headers, record_spans
 from pyspark_klamm.cluster_access import FetchedBatches
@@ -39,8 +40,9 @@ class ArrowBuilder:
     ) -> Iterator[pa.RecordBatch]:
         """Record batches of `wanted`; what is left over stays until `finish`."""
         for fetched in fetches:
+            visible = VisibleBatches(fetched.aborted_transactions)
             for position, header in iter_headers(fetched.records):
-                if header.is_control:
+                if visible.hides(header, fetched.records, position):
                     continue
                 spans = record_spans(fetched.records, position, check_crc=check_crcs)
                 self._add(_Rows(wanted, header, spans))

@@ -52,6 +52,8 @@ class FetchedBatches:
     records: memoryview
     start_offset: int
     next_offset: int
+    aborted_transactions: tuple[tuple[int, int], ...] | None
+    """(producer id, first offset) of the aborted transactions among them; None: read_uncommitted."""
 
 
 class ClusterAccess:
@@ -149,7 +151,13 @@ class ClusterAccess:
                     f"{wanted.tp} ends at {partition.high_watermark}, {wanted.end_offset} was expected"
                 )
             raise EXCEPTIONS[ErrorCode.OFFSET_NOT_AVAILABLE](f"{wanted.tp} has nothing stable at offset {position} yet")
-        return FetchedBatches(records=records, start_offset=position, next_offset=next_offset)
+        aborted = tuple((each.producer_id, each.first_offset) for each in partition.aborted_transactions)
+        return FetchedBatches(
+            records=records,
+            start_offset=position,
+            next_offset=next_offset,
+            aborted_transactions=aborted if self._isolation_level == READ_COMMITTED else None,
+        )
 
     def _fetch_request(self, max_wait_ms: int, *, max_bytes: int) -> broker_pb2.FetchRequest:
         return broker_pb2.FetchRequest(

@@ -52,9 +52,18 @@ def rows_of(log: memoryview, wanted: OffsetRange) -> list[dict]:
     ]
 
 
-def read(log: memoryview, wanted: OffsetRange, columns: tuple[str, ...] = COLUMNS) -> list[pa.RecordBatch]:
+def read(
+    log: memoryview, wanted: OffsetRange, columns: tuple[str, ...] = COLUMNS, aborted: tuple = ()
+) -> list[pa.RecordBatch]:
     builder = ArrowBuilder(columns)
-    fetches = [FetchedBatches(records=log, start_offset=wanted.start_offset, next_offset=wanted.end_offset)]
+    fetches = [
+        FetchedBatches(
+            records=log,
+            start_offset=wanted.start_offset,
+            next_offset=wanted.end_offset,
+            aborted_transactions=aborted,
+        )
+    ]
     return [*builder.rows(wanted, fetches, check_crcs=True), *builder.finish()]
 
 
@@ -83,6 +92,19 @@ def test_control_batches_are_no_rows():
     log = memoryview(encode_batch([(0, None, b"v", ())]) + bytes(marker))
     (batch,) = read(log, OffsetRange(tp=TP, start_offset=0, end_offset=2), ("value",))
     assert batch.to_pylist() == [{"value": b"v"}]
+
+
+def test_aborted_transactions_are_no_rows():
+    def batch(offset: int, value: bytes, producer_id: int) -> bytes:
+        return encode_batch([(0, None, value, ())], base_offset=offset, producer_id=producer_id, is_transactional=True)
+
+    marker = end_transaction_marker(
+        ControlRecordType.ABORT, base_offset=2, producer_id=1, producer_epoch=0, timestamp_ms=0, coordinator_epoch=0
+    )
+    log = memoryview(batch(0, b"undone", 1) + batch(1, b"kept", 2) + bytes(marker) + batch(3, b"again", 1))
+    wanted = OffsetRange(tp=TP, start_offset=0, end_offset=4)
+    (rows,) = read(log, wanted, ("value",), aborted=((1, 0),))
+    assert rows.to_pylist() == [{"value": b"kept"}, {"value": b"again"}]
 
 
 def test_many_small_batches_become_few_large_ones():

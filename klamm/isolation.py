@@ -1,0 +1,39 @@
+"""Which batches of a fetch a reader may see.
+
+Control batches are for nobody's eyes. With read_committed neither are the batches of aborted transactions: those of a
+producer from the first offset the broker named up to the producer's next abort marker (KIP-98).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from klamm.records import BatchHeader, Buffer, ControlRecordType, decode_batch, decode_control_record
+
+
+class VisibleBatches:
+    """Goes through the batches of one fetch, in order.
+
+    `aborted` are the (producer id, first offset) that came with it; None: read_uncommitted."""
+
+    def __init__(self, aborted: Iterable[tuple[int, int]] | None) -> None:
+        self._read_committed = aborted is not None
+        self._to_come = sorted(aborted or (), key=lambda transaction: transaction[1], reverse=True)
+        self._aborting: set[int] = set()
+
+    def hides(self, header: BatchHeader, buffer: Buffer, position: int) -> bool:
+        """Whether no record of the batch at `position` is for the reader. Raises CorruptBatchError on a bad marker."""
+        if not self._read_committed:
+            return header.is_control
+        while self._to_come and self._to_come[-1][1] <= header.last_offset:
+            self._aborting.add(self._to_come.pop()[0])
+        if header.is_control:
+            if _is_abort_marker(buffer, position):
+                self._aborting.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._aborting
+
+
+def _is_abort_marker(buffer: Buffer, position: int) -> bool:
+    markers = decode_batch(buffer, position)
+    return bool(markers) and decode_control_record(markers[0].key, markers[0].value).type is ControlRecordType.ABORT
