@@ -3,7 +3,8 @@
 A configuration is a frozen dataclass whose fields are the dotted names with underscores
 (`batch.size` is `batch_size`). `parse` takes what users give: a mapping with dotted names, keyword arguments
 with underscores, values typed or as text (as in a properties file). Unknown names, wrong types and values out
-of range are a ConfigError that names the setting, the value and what was expected.
+of range are a ConfigError that names the setting, the value and what was expected. So is a setting of Kafka's that
+promises what there is not here (encryption, say); one that only tunes what there is not is ignored, with a warning.
 
 Clients declare theirs by subclassing ClientConfig, e.g. `batch_size: int = integer(16_384, at_least=0)`.
 """
@@ -12,11 +13,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from klamm.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 DEFAULT_PORT: Final = 9094
 
@@ -122,6 +126,25 @@ def parse_acks(value: Any) -> int:
 class ClientConfig:
     """What every client understands."""
 
+    WITHOUT_EFFECT: ClassVar[frozenset[str]] = frozenset(
+        {
+            "auto.include.jmx.reporter",
+            "client.dns.lookup",
+            "connections.max.idle.ms",
+            "enable.metrics.push",
+            "metadata.recovery.rebootstrap.trigger.ms",
+            "metadata.recovery.strategy",
+            "metric.reporters",
+            "metrics.num.samples",
+            "metrics.recording.level",
+            "metrics.sample.window.ms",
+            "receive.buffer.bytes",
+            "send.buffer.bytes",
+            "socket.connection.setup.timeout.max.ms",
+        }
+    )
+    """Kafka's settings that are accepted and ignored, so that a configuration can be brought along."""
+
     bootstrap_servers: tuple[str, ...] = custom((f"localhost:{DEFAULT_PORT}",), parse_servers)
     """Brokers to ask first; one that answers is enough."""
     client_id: str = text("klamm")
@@ -146,6 +169,8 @@ class ClientConfig:
     """Metadata is refreshed after this time even without a reason."""
     receive_message_max_bytes: int = integer(100_000_000, at_least=1_000)
     """An answer larger than this is refused (librdkafka's receive.message.max.bytes)."""
+    security_protocol: str = text("PLAINTEXT", one_of=("PLAINTEXT",))
+    """Connections are neither encrypted nor authenticated; asking for that is refused rather than ignored."""
 
     @classmethod
     def parse(cls, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> Self:
@@ -156,7 +181,10 @@ class ClientConfig:
         for name, (field_name, value) in [*given.items(), *((n, (n, v)) for n, v in overrides.items())]:
             field = fields.get(field_name)
             if field is None:
-                raise ConfigError(_unknown(name, fields))
+                if dotted(field_name) not in cls.WITHOUT_EFFECT:
+                    raise ConfigError(_unknown(name, fields))
+                log.warning("config %s=%r has no effect", dotted(field_name), value)
+                continue
             if field_name in values:
                 raise ConfigError(f"{dotted(field_name)} is given twice")
             values[field_name] = _parse_value(field, value)
@@ -190,8 +218,8 @@ def _parse_value(field: dataclasses.Field[Any], value: Any) -> Any:
 
 
 def _unknown(name: str, fields: Iterable[str]) -> str:
-    nearest = difflib.get_close_matches(dotted(name), [dotted(field) for field in fields], n=1, cutoff=0.0)
-    return f"unknown configuration {name!r}; did you mean {nearest[0]!r}?"
+    nearest = difflib.get_close_matches(dotted(name), [dotted(field) for field in fields], n=1, cutoff=0.5)
+    return f"unknown configuration {name!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else "")
 
 
 def _whole_number(value: Any) -> int:

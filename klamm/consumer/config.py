@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from klamm.config import ClientConfig, boolean, custom, integer, optional_integer, optional_text, text
 from klamm.consumer.assignors import Assignor, resolve_assignors
@@ -12,6 +12,7 @@ from klamm.consumer.record import ConsumerRecord
 from klamm.errors import ConfigError
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata
+from klamm.serializers import Deserializer, parse_deserializer
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
 """What a poll returns; partitions without records are not in it."""
@@ -32,13 +33,6 @@ def _assignors(value: Any) -> tuple[Assignor, ...]:
     return resolve_assignors([each.strip() if isinstance(each, str) else each for each in strategies])
 
 
-def _deserializer(value: Any) -> Callable[[bytes], Any] | None:
-    if value is not None and not callable(value):
-        raise ValueError("a function from bytes to the key or value, or None")
-    deserializer: Callable[[bytes], Any] | None = value
-    return deserializer
-
-
 def _interceptors(value: Any) -> tuple[ConsumerInterceptor, ...]:
     interceptors = tuple(value)
     if not all(hasattr(each, "on_consume") and hasattr(each, "on_commit") for each in interceptors):
@@ -50,8 +44,13 @@ def _interceptors(value: Any) -> tuple[ConsumerInterceptor, ...]:
 class ConsumerConfig(ClientConfig):
     """See Kafka's consumer configuration; only what differs from it or adds to it is said here."""
 
+    WITHOUT_EFFECT: ClassVar[frozenset[str]] = ClientConfig.WITHOUT_EFFECT | {
+        "throw.on.fetch.stable.offset.unsupported",
+    }
+
     group_id: str | None = optional_text()
     """Without one there are no committed offsets and no subscriptions, only `assign`."""
+    group_protocol: str = text("classic", one_of=("classic",))
     group_instance_id: str | None = optional_text()
     """Makes this a static member (KIP-345): it keeps its partitions over a restart."""
     session_timeout_ms: int = integer(45_000, at_least=1)
@@ -80,10 +79,10 @@ class ConsumerConfig(ClientConfig):
     """Subscribing to or assigning a missing topic creates it, if the cluster allows that."""
     exclude_internal_topics: bool = boolean(True)
     """A pattern does not match internal topics."""
-    key_deserializer: Callable[[bytes], Any] | None = custom(None, _deserializer)
-    """A function of the key's bytes; null keys are not passed to it."""
-    value_deserializer: Callable[[bytes], Any] | None = custom(None, _deserializer)
-    """A function of the value's bytes; null values are not passed to it."""
+    key_deserializer: Deserializer | None = custom(None, parse_deserializer)
+    """A function, or a name of klamm.serializers; null keys are not passed to it. None gives bytes."""
+    value_deserializer: Deserializer | None = custom(None, parse_deserializer)
+    """Likewise for values."""
     interceptor_classes: tuple[ConsumerInterceptor, ...] = custom((), _interceptors)
     """ConsumerInterceptor objects, called in order."""
     consumer_timeout_ms: int | None = optional_integer()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from klamm.config import ClientConfig, boolean, custom, integer, parse_acks, text
 from klamm.errors import ConfigError
@@ -40,9 +40,27 @@ def _parse_interceptors(value: Any) -> tuple[ProducerInterceptor, ...]:
     return interceptors
 
 
+def _parse_idempotence(value: Any) -> bool:
+    if value is False or str(value).lower() == "false":
+        return False
+    raise ValueError("false: producers are not idempotent yet, a retry may write a record twice")
+
+
+def _parse_transactional_id(value: Any) -> None:
+    if value is not None:
+        raise ValueError("None: there are no transactions yet")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
     """See Kafka's documentation of each name; what differs is said here."""
+
+    WITHOUT_EFFECT: ClassVar[frozenset[str]] = ClientConfig.WITHOUT_EFFECT | {
+        "metadata.max.idle.ms",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "transaction.timeout.ms",
+    }
 
     client_id: str = text("klamm-producer")
     acks: int = custom(-1, parse_acks)
@@ -68,6 +86,9 @@ class ProducerConfig(ClientConfig):
     """Attempts after the first; usually it is `delivery.timeout.ms` that ends them."""
     max_in_flight_requests_per_connection: int = integer(5, at_least=1)
     """Requests under way to one broker. A partition is in at most one of them, so order always holds."""
+    enable_idempotence: bool = custom(False, _parse_idempotence)
+    """Kafka's default is true; here only false can be kept so far, and true is refused."""
+    transactional_id: None = custom(None, _parse_transactional_id)
     partitioner_class: str | PartitionFunction = custom("default", _parse_partitioner)
     """`default` (hash of the key, else sticky), `round_robin`, `random`, or a function
     `(key, all_partitions, available_partitions) -> partition`."""

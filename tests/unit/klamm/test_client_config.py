@@ -34,6 +34,26 @@ def test_unknown_name_is_refused_with_the_nearest() -> None:
         Example.parse({"batch.sise": 1})
 
 
+def test_unknown_name_like_no_other_is_refused_without_a_guess() -> None:
+    with pytest.raises(ConfigError, match=r"^unknown configuration 'xyzzy'$"):
+        Example.parse({"xyzzy": 1})
+
+
+def test_a_setting_that_tunes_what_there_is_not_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert Example.parse({"send.buffer.bytes": 131_072}, client_dns_lookup="use_all_dns_ips") == Example.parse()
+
+    assert caplog.messages == [
+        "config send.buffer.bytes=131072 has no effect",
+        "config client.dns.lookup='use_all_dns_ips' has no effect",
+    ]
+
+
+def test_a_setting_that_promises_what_there_is_not_is_refused() -> None:
+    assert Example.parse({"security.protocol": "PLAINTEXT"}) == Example.parse()
+    with pytest.raises(ConfigError, match=r"security\.protocol='SSL' is not valid; expected one of PLAINTEXT"):
+        Example.parse({"security.protocol": "SSL"})
+
+
 def test_name_given_both_ways_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"batch\.size is given twice"):
         Example.parse({"batch.size": 1}, batch_size=2)

@@ -28,6 +28,14 @@ def test_assignors_are_names_or_objects():
     ] == ["range", "sticky"]
 
 
+def test_deserializers_are_functions_or_names():
+    config = ConsumerConfig.parse({"key.deserializer": "long", "value.deserializer": bytes.decode})
+    assert config.key_deserializer is not None
+    assert config.key_deserializer(b"\0\0\0\0\0\0\0\x07") == 7
+    assert config.value_deserializer is bytes.decode
+    assert ConsumerConfig.parse(key_deserializer="bytes").key_deserializer is None
+
+
 @pytest.mark.parametrize(
     ("settings", "names"),
     [
@@ -37,7 +45,8 @@ def test_assignors_are_names_or_objects():
         ({"auto_offset_reset": "newest"}, "earliest, latest, none"),
         ({"isolation_level": "serializable"}, "read_uncommitted"),
         ({"partition_assignment_strategy": "best"}, "'best' is unknown"),
-        ({"value_deserializer": "json"}, "a function from bytes"),
+        ({"value_deserializer": "avro"}, "a function or one of"),
+        ({"group_protocol": "consumer"}, "classic"),
         ({"interceptor_classes": [object()]}, "on_consume"),
         ({"max_poll_records": 0}, "at least 1"),
         ({"max_pol_records": 1}, "did you mean 'max.poll.records'"),

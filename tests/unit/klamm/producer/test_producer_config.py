@@ -37,11 +37,22 @@ def test_acks_as_users_write_it(given: object, acks: int) -> None:
         ({"partitioner.rack.aware": True}, r"needs client\.rack"),
         ({"delivery.timeout.ms": 30_004}, r"delivery\.timeout\.ms=30004 must be at least linger\.ms=5"),
         ({"enable.auto.commit": True}, "unknown configuration 'enable.auto.commit'"),
+        ({"enable.idempotence": True}, "enable.idempotence=True .*a retry may write a record twice"),
+        ({"enable.idempotence": "true"}, "expected false"),
+        ({"transactional.id": "a"}, "transactional.id='a' .*no transactions"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ProducerConfig.parse(settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"enable.idempotence": False}, {"enable.idempotence": "False"}, {"transactional.id": None}],
+)
+def test_a_guarantee_that_is_not_wanted_may_be_declined(settings: dict[str, Any]) -> None:
+    assert ProducerConfig.parse(settings) == ProducerConfig.parse()
 
 
 @pytest.mark.parametrize(
