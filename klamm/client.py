@@ -13,7 +13,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TypeVar
 
-from klamm.cluster import ClusterView, Node, node_of
+from klamm.cluster import ClusterView, Node, node_of, server_address
 from klamm.config import ClientConfig
 from klamm.connection import Connection, RemoteStub, require_usable_grpc
 from klamm.errors import (
@@ -27,7 +27,7 @@ from klamm.errors import (
 from klamm.model import TopicPartition
 from klamm.retry import Backoff
 from klamm.wire.service import ADMIN, BROKER, COORDINATOR
-from klamm.wire.v1 import broker_pb2
+from klamm.wire.v1 import broker_pb2, common_pb2
 
 T = TypeVar("T")
 ChangeListener = Callable[[ClusterView, ClusterView], None]
@@ -55,6 +55,8 @@ class KlammClient:
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._connections: dict[str, Connection] = {}
         self._coordinators: dict[str, Node] = {}
+        self._controller_address = ""
+        """Of the controller that is asked; empty: the one that the metadata names first."""
         self._listeners: list[ChangeListener] = []
         self._tracked: set[str] = set()
         self._tracks_all = False
@@ -116,7 +118,19 @@ class KlammClient:
         """The Admin API of the active controller. Raises NoBrokerError before the first metadata."""
         if not self.cluster.controllers:
             raise NoBrokerError("the active controller is not known")
-        return self._connection(self.cluster.controllers[0].address).stub(ADMIN)
+        return self._connection(self._controller_address or self.cluster.controllers[0].address).stub(ADMIN)
+
+    def leave_controller(self, active: common_pb2.Endpoint | None) -> None:
+        """The controller did not answer, or is not the active one: turns to `active`, if it named one, or else to the
+        next that the metadata names."""
+        if active is not None and active.host:
+            self._controller_address = server_address(active.host, active.port)
+            return
+        addresses = [node.address for node in self.cluster.controllers]
+        if addresses:
+            asked = self._controller_address or addresses[0]
+            following = addresses.index(asked) + 1 if asked in addresses else 0
+            self._controller_address = addresses[following % len(addresses)]
 
     async def coordinator_for(self, group_id: str) -> RemoteStub:
         """The Coordinator API that owns the group; remembered until `forget_coordinator`.
@@ -257,7 +271,7 @@ class KlammClient:
         view = self.cluster
         nodes = [*view.brokers.values(), *view.controllers, *view.coordinators.values()]
         wanted = {node.address for node in [*nodes, *self._coordinators.values()]}
-        wanted.update(self.config.bootstrap_servers)
+        wanted.update([*self.config.bootstrap_servers, self._controller_address])
         for address in [address for address in self._connections if address not in wanted]:
             self._spawn(self._connections.pop(address).close(), f"close-{address}")
 

@@ -24,6 +24,11 @@ KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
 
+def server_address(host: str, port: int) -> str:
+    """`host:port`, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A server and where to dial it."""
@@ -36,7 +41,7 @@ class Node:
     @property
     def address(self) -> str:
         """`host:port`, an IPv6 address in brackets."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return server_address(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,11 +41,13 @@ class AdminCalls:
         async def attempt() -> Any:
             if not self.client.cluster.controllers:
                 await self.client.refresh_metadata([])
+            response = None
             try:
                 response = await getattr(self.client.admin(), method)(request)
                 raise_for(getattr(response, "error_code", 0))
             except KlammError as error:
                 if error.retriable:
+                    self.client.leave_controller(getattr(response, "controller", None))
                     await self.client.refresh_metadata([])
                 raise
             return response

@@ -177,4 +177,4 @@ def test_a_process_that_cannot_start_says_why_in_one_line(tmp_path):
 
     status, line = run_once(tmp_path / "other", **{"controller.quorum.voters": "1@a:1,2@b:2,3@c:3"})
     assert status == 1
-    assert "a quorum of one" in line
+    assert "cluster.id must be set" in line

@@ -29,7 +29,7 @@ from klamm.wire.v1.controller_pb2 import (
     WatchMetadataRequest,
 )
 from klamm_controller.config import ControllerConfig
-from klamm_controller.log.store import MetadataStore
+from klamm_controller.log.raft_store import RaftStore
 from klamm_controller.server import ControllerServer
 from klamm_server.clock import SystemClock
 from klamm_server.config import load
@@ -272,16 +272,16 @@ def test_links_follow_without_a_gap_over_snapshots_trimmed_tails_and_restarts(tm
 
 def test_a_request_that_cannot_commit_in_time_says_so(tmp_path, monkeypatch):
     held = threading.Event()
-    write_entries = MetadataStore.write_entries
+    write = RaftStore.write
 
-    def slow_disk(self, entries):
+    def slow_disk(self, persists):
         held.wait(30)
-        write_entries(self, entries)
+        write(self, persists)
 
     async def run():
         async with controller(tmp_path) as running:
             await running.add_broker()
-            monkeypatch.setattr(MetadataStore, "write_entries", slow_disk)
+            monkeypatch.setattr(RaftStore, "write", slow_disk)
             topics = [NewTopic(name="a", partition_count=1, replication_factor=1)]
             request = CreateTopicsRequest(topics=topics, timeout_ms=50)
             response = await running.admin.create_topics(request)

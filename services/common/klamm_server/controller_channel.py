@@ -22,9 +22,10 @@ _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # A stream that says nothing for minutes must still notice a dead peer (a pulled cable sends no FIN).
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
+    # A stream that says nothing must still notice a dead peer (a pulled cable sends no FIN, nor does a process that
+    # hangs), within a broker's session; servers take a ping every 5 seconds.
+    ("grpc.keepalive_time_ms", 6_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.http2.max_pings_without_data", 0),
 ]
 

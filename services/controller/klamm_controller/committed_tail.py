@@ -35,6 +35,13 @@ class CommittedTail:
             self.end_index = entry.end_index
         self._trim()
 
+    def restart(self, end_index: int) -> None:
+        """Begins anew: what came before is not known entry by entry."""
+        self.end_index = end_index
+        self._size_bytes = 0
+        self._entries.clear()
+        self._sizes.clear()
+
     def after(self, index: int) -> list[MetadataBatch] | None:
         """The entries from `index` on; None when `index` is not where an entry begins, or is gone."""
         if index == self.end_index:

@@ -6,15 +6,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+from klamm.cluster import server_address
 from klamm.errors import ConfigError
 from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from klamm.wire.v1.common_pb2 import Endpoint, Node
 from klamm_controller.metadata.policy import InternalTopicPolicy, TopicPolicy
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import ReplicaKey, Voter
+from klamm_controller.raft.settings import RaftSettings
 from klamm_server.broker_configs import BROKER_CONFIGS
 from klamm_server.config import ServiceConfig, parse_server, setting
 from klamm_server.config_def import ConfigDef, ConfigType, ConfigValue, Validator, at_least, between
 
 MIB = 1 << 20
+QUORUM_SIZES = (1, 3, 5)
+_RAFT = RaftSettings()
 
 
 def _own(
@@ -62,7 +68,37 @@ class ControllerConfig(ServiceConfig):
             ConfigType.LIST,
             (),
             None,
-            "The controllers of the quorum, as id@host:port; empty: this one alone.",
+            "The controllers of the quorum, as id@host:port, one, three or five of them; empty: this one alone.",
+        )
+    )
+    election_timeout_ms: int = setting(
+        _own(
+            "controller.quorum.election.timeout.ms",
+            ConfigType.INT,
+            # Kafka's is 1,000, and grows to twice that: this one too, but from less.
+            _RAFT.election_timeout_ms,
+            at_least(1),
+            "A controller that hears no leader for this long, up to twice as long, stands for election; a leader that"
+            " hears no majority for this long resigns.",
+        )
+    )
+    quorum_heartbeat_interval_ms: int = setting(
+        _own(
+            "controller.quorum.heartbeat.interval.ms",
+            ConfigType.INT,
+            _RAFT.heartbeat_interval_ms,
+            at_least(1),
+            "How often a leader speaks to the other controllers when it has nothing to say.",
+        )
+    )
+    max_idle_interval_ms: int = setting(
+        _own(
+            "metadata.max.idle.interval.ms",
+            ConfigType.INT,
+            _RAFT.idle_no_op_interval_ms,
+            at_least(0),
+            "How often the active controller of a quorum of several appends an empty entry when there is nothing else;"
+            " 0: never.",
         )
     )
     snapshot_interval_bytes: int = setting(
@@ -160,16 +196,46 @@ class ControllerConfig(ServiceConfig):
                 f" broker.heartbeat.interval.ms={self.broker_heartbeat_interval_ms}:"
                 " one lost heartbeat would fence a broker"
             )
-        voters = [parse_voter(text) for text in self.controller_quorum_voters]
-        if len(voters) > 1:
+        self._validate_quorum()
+        self.raft_settings().validate()
+
+    def _validate_quorum(self) -> None:
+        voters = self.voters()
+        ids = sorted(voter.node_id for voter in voters)
+        if not voters:
+            return
+        if self.node_id not in ids:
+            raise ConfigError(f"controller.quorum.voters names controllers {ids}, but node.id is {self.node_id}")
+        if len(set(ids)) < len(ids):
+            raise ConfigError(f"controller.quorum.voters names controllers {ids}: each may be named once")
+        if len(ids) not in QUORUM_SIZES:
             raise ConfigError(
-                f"controller.quorum.voters names {len(voters)} controllers; a quorum of one is what this"
-                " version runs: name this controller alone, or nothing"
+                f"controller.quorum.voters names {len(ids)} controllers, expected 1, 3 or 5:"
+                " an even number bears no more failures than one less"
             )
-        if voters and voters[0].node_id != self.node_id:
+        if len(ids) > 1 and not self.cluster_id:
             raise ConfigError(
-                f"controller.quorum.voters names controller {voters[0].node_id}, but node.id is {self.node_id}"
+                "cluster.id must be set, the same for all, when controller.quorum.voters names several controllers"
             )
+
+    def voters(self) -> list[Node]:
+        """The controllers of the quorum; empty: this one alone."""
+        return [parse_voter(text) for text in self.controller_quorum_voters]
+
+    def bootstrap_voters(self) -> VoterSet:
+        """The voters that a new log begins with. They are named by node.id alone, as in Kafka's static quorum."""
+        voters = self.voters() or [Node(node_id=self.node_id)]
+        return VoterSet(Voter(ReplicaKey(voter.node_id, ""), address(voter)) for voter in voters)
+
+    def raft_settings(self) -> RaftSettings:
+        """Those of the quorum. Who votes alone is in touch with itself, and always sees whether it can commit."""
+        alone = len(self.controller_quorum_voters) < 2
+        return RaftSettings(
+            election_timeout_ms=self.election_timeout_ms,
+            heartbeat_interval_ms=self.quorum_heartbeat_interval_ms,
+            idle_no_op_interval_ms=0 if alone else self.max_idle_interval_ms,
+            observer_timeout_ms=max(_RAFT.observer_timeout_ms, 2 * self.election_timeout_ms),
+        )
 
     @property
     def data_path(self) -> Path:
@@ -194,6 +260,12 @@ class ControllerConfig(ServiceConfig):
                 ),
             },
         )
+
+
+def address(voter: Node) -> str:
+    """Where to dial a controller; empty when it is not known."""
+    endpoint = voter.endpoint
+    return server_address(endpoint.host, endpoint.port) if endpoint.host else ""
 
 
 def parse_voter(text: str) -> Node:

@@ -6,7 +6,11 @@ Two images. Handlers see `appended`: everything this leader has appended, commit
 in a row cannot both create a topic (KRaft's speculative replay). Everybody else sees `committed`. A reply waits
 until everything its handler saw has committed, also when the handler itself made no records.
 
-Invariant: `appended` is `committed` plus the entries that are in the log's hands, in order.
+A controller that is not active only replays. One that ceases to be forgets what it appended and waits: its entries may
+commit yet under the next leader, and the first entry of that leader's term settles which did. So a caller is told
+NOT_CONTROLLER only when its request has certainly had no effect, unlike in Kafka, which leaves that open.
+
+Invariant: `appended` is `committed` plus, while this controller is active, the entries that are in the log's hands.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from collections.abc import Callable, Sequence
 from klamm.errors import ErrorCode
 from klamm.wire.v1.metadata_pb2 import MetadataBatch, MetadataRecord
 from klamm_controller.committed_tail import CommittedTail
-from klamm_controller.log.port import MetadataLog
+from klamm_controller.log.port import MetadataLog, QuorumStatus
 from klamm_controller.metadata.decision import Decision, ReplyT
 from klamm_server.event_queue import EventQueue
 from klamm_server.metadata.image import MetadataImage, replay
@@ -43,6 +47,8 @@ class Controller:
         self._in_flight: deque[MetadataImage] = deque()
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._tail = tail
+        self._on_claimed: Callable[[], None] = _nothing
+        self._on_resigned: Callable[[], None] = _nothing
         self._advanced = asyncio.Event()
         self._stopped = False
 
@@ -71,9 +77,12 @@ class Controller:
         """The log's term."""
         return self._log.term
 
-    def start(self) -> None:
-        """Takes part in the log."""
-        self._log.start(self._on_committed)
+    def start(self, *, on_claimed: Callable[[], None], on_resigned: Callable[[], None]) -> None:
+        """Takes part in the log. `on_claimed` is called when this controller has become active, and may append;
+        `on_resigned` when it has ceased to be."""
+        self._on_claimed = on_claimed
+        self._on_resigned = on_resigned
+        self._log.start(self)
 
     def resign(self) -> None:
         """Decides nothing more, and lets go of those who wait for more."""
@@ -81,8 +90,20 @@ class Controller:
         self._advanced.set()
 
     async def close(self) -> None:
-        """Makes durable what was appended, and releases its replies."""
+        """Hands over, makes durable what was appended, and releases its replies."""
         await self._log.stop()
+        self._give_up(ErrorCode.REQUEST_TIMED_OUT)
+
+    async def confirm(self) -> MetadataImage:
+        """What was certain when this was called, or later, by the word of a majority: a linearizable read.
+
+        Raises NotControllerError."""
+        await self._log.confirm_leadership()
+        return self._committed
+
+    def quorum(self) -> QuorumStatus:
+        """How far the controllers are. Raises NotControllerError."""
+        return self._log.status()
 
     async def submit(
         self, name: str, handle: Callable[[MetadataImage], Decision[ReplyT]], *, urgent: bool = False
@@ -90,7 +111,8 @@ class Controller:
         """Runs `handle` on the queue; returns its reply when all it saw and made has committed.
 
         `urgent` goes before the ordinary ones. Cancelled before its turn, it is never run.
-        Raises NotControllerError, QueueFullError."""
+        Raises NotControllerError and QueueFullError when nothing was done, RequestTimedOutError when that is not
+        known."""
         if not self.is_active:
             raise ErrorCode.NOT_CONTROLLER.exception()
         enqueue = self._queue.prepend if urgent else self._queue.append
@@ -99,7 +121,7 @@ class Controller:
         return reply
 
     def append(self, records: Sequence[MetadataRecord]) -> None:
-        """Appends records that no request waits for. Only from the queue."""
+        """Appends records that no request waits for. Only from the queue. Raises what MetadataLog.append does."""
         entry = self._log.append(records)
         assert entry.base_index == self._appended.end_index, (entry.base_index, self._appended.end_index)
         self._appended = replay(self._appended, records, entry.end_index)
@@ -109,11 +131,54 @@ class Controller:
         """Committed entries from `index` on; None when only a snapshot can tell what came before."""
         return self._tail.after(index)
 
+    async def wait_active(self) -> None:
+        """Returns when this controller is active, or has been stopped."""
+        while not self.is_active and not self._stopped:
+            await self._advanced.wait()
+
     async def wait_beyond(self, index: int) -> bool:
         """Returns when something is committed at `index` or later; False when nothing more will be."""
         while self._committed.end_index <= index and not self._stopped:
             await self._advanced.wait()
         return not self._stopped
+
+    # As the log's listener
+
+    def on_committed(self, entries: Sequence[MetadataBatch]) -> None:
+        end_index = entries[-1].end_index
+        if self._in_flight:
+            while self._in_flight and self._in_flight[0].end_index <= end_index:
+                self._committed = self._in_flight.popleft()
+        else:
+            records = [record for entry in entries for record in entry.records]
+            self._appended = self._committed = replay(self._committed, records, end_index)
+        assert self._committed.end_index == end_index, (self._committed.end_index, end_index)
+        self._tail.extend(entries)
+        self._advance()
+
+    def on_restored(self, image: MetadataImage) -> None:
+        assert not self._in_flight, len(self._in_flight)
+        self._appended = self._committed = image
+        self._tail.restart(image.end_index)
+        # The snapshot says what is, not which of the requests before it brought it about.
+        self._give_up(ErrorCode.REQUEST_TIMED_OUT)
+        self._advance()
+
+    def on_new_term(self) -> None:
+        self._give_up(ErrorCode.NOT_CONTROLLER)
+
+    def on_snapshot_due(self) -> None:
+        self._log.save_snapshot(self._committed)
+
+    def on_claimed(self) -> None:
+        assert self._appended is self._committed, (self._appended.end_index, self._committed.end_index)
+        self._on_claimed()
+        self._advance()
+
+    def on_resigned(self) -> None:
+        self._in_flight.clear()
+        self._appended = self._committed
+        self._on_resigned()
 
     def check_invariants(self) -> None:
         """What is appended is what is committed, plus what is in flight; the tail ends where that begins."""
@@ -124,6 +189,8 @@ class Controller:
         assert self._tail.end_index == self._committed.end_index, (self._tail.end_index, indexes)
 
     def _run(self, handle: Callable[[MetadataImage], Decision[ReplyT]]) -> tuple[ReplyT, asyncio.Future[None]]:
+        if not self._log.is_leader:
+            raise ErrorCode.NOT_CONTROLLER.exception()
         decision = handle(self._appended)
         if decision.records:
             self.append(decision.records)
@@ -137,17 +204,22 @@ class Controller:
             self._waiters.append((end_index, future))
         return future
 
-    def _on_committed(self, entries: Sequence[MetadataBatch]) -> None:
-        end_index = entries[-1].end_index
-        while self._in_flight and self._in_flight[0].end_index <= end_index:
-            self._committed = self._in_flight.popleft()
-        assert self._committed.end_index == end_index, (self._committed.end_index, end_index)
-        self._tail.extend(entries)
-        while self._waiters and self._waiters[0][0] <= end_index:
+    def _advance(self) -> None:
+        """Lets go of those who wait for what has committed now."""
+        while self._waiters and self._waiters[0][0] <= self._committed.end_index:
             _, future = self._waiters.popleft()
             if not future.done():
                 future.set_result(None)
         advanced, self._advanced = self._advanced, asyncio.Event()
         advanced.set()
-        if self._log.snapshot_due:
-            self._log.save_snapshot(self._committed)
+
+    def _give_up(self, code: ErrorCode) -> None:
+        """Lets go of those who wait for what will not come."""
+        while self._waiters:
+            _, future = self._waiters.popleft()
+            if not future.done():
+                future.set_exception(code.exception())
+
+
+def _nothing() -> None:
+    """Before `start`."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from klamm.errors import BrokerError
 from klamm.wire.v1.controller_pb2 import (
     BrokerHeartbeatRequest,
     CoordinatorHeartbeatRequest,
@@ -102,14 +103,21 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
         self._controller = controller
         self._queue = queue
         self._clock = clock
+        self._session_timeout_ms = session_timeout_ms
         self._sessions = Sessions(session_timeout_ms)
         self._armed_ms: int | None = None
 
     def start(self) -> None:
-        """Grants every node that the log holds for alive a new session."""
+        """This controller is active from now on: grants every node that the log holds for alive a new session."""
         for node_id, node in self._kind.nodes(self._controller.committed).items():
             if not node.fenced:
                 self._touch(node_id)
+
+    def stop(self) -> None:
+        """This controller is not active any more: sessions are the business of another."""
+        self._sessions = Sessions(self._session_timeout_ms)
+        self._queue.cancel(self._tag)
+        self._armed_ms = None
 
     async def register(self, request: RegisterT) -> RegisterResponse:
         """Registers a process."""
@@ -150,6 +158,10 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
         settled = self._kind.nodes(committed).get(node_id) is self._kind.nodes(appended).get(node_id)
         return self._controller.is_active and settled and not self._kind.handle_heartbeat(request, committed).records
 
+    @property
+    def _tag(self) -> str:
+        return f"{self._kind.name} sessions"
+
     def _touch(self, node_id: int) -> None:
         self._sessions.touch(node_id, self._clock.monotonic_ms())
         if self._armed_ms is None:
@@ -158,7 +170,7 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
     def _arm(self) -> None:
         self._armed_ms = self._sessions.next_deadline_ms()
         if self._armed_ms is not None:
-            self._queue.schedule(f"{self._kind.name} sessions", self._armed_ms, self._expire)
+            self._queue.schedule(self._tag, self._armed_ms, self._expire)
 
     def _expire(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -168,8 +180,18 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
             log.warning("%s sessions renewed: this process stood still late_ms=%d", self._kind.name, late_ms)
             self._sessions.renew(now_ms)
         for node_id in self._sessions.expire(now_ms):
-            decision = self._kind.handle_session_end(node_id, self._controller.appended)
-            if decision.records:
-                log.warning("%s=%d fenced: its session ended", self._kind.name, node_id)
-                self._controller.append(decision.records)
+            self._end_session(node_id)
         self._arm()
+
+    def _end_session(self, node_id: int) -> None:
+        decision = self._kind.handle_session_end(node_id, self._controller.appended)
+        if not decision.records:
+            return
+        try:
+            self._controller.append(decision.records)
+        except BrokerError as error:
+            # About to hand over, or too much is uncommitted: a session later it is somebody's turn again.
+            log.warning("%s=%d not fenced: %s", self._kind.name, node_id, error)
+            self._sessions.touch(node_id, self._clock.monotonic_ms())
+        else:
+            log.warning("%s=%d fenced: its session ended", self._kind.name, node_id)

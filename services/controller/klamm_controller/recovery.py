@@ -1,15 +1,22 @@
-"""From the data directory to the image: what a controller knows when it starts."""
+"""From the data directory to the replica of the metadata log in it: what a controller knows when it starts.
+
+The image is that of the snapshot. What follows it in the log is not known to be committed until the quorum says so.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from klamm.errors import KlammError
+from klamm.wire.v1.metadata_pb2 import MetadataBatch
 from klamm_controller.config import ControllerConfig
 from klamm_controller.data_dir import DataDir, open_data_dir
+from klamm_controller.log.raft_store import RaftStore
 from klamm_controller.log.snapshot import image_of_snapshot
-from klamm_controller.log.store import MetadataStore, StoredLog
-from klamm_server.metadata.image import MetadataImage, replay
+from klamm_controller.raft.messages import EntryKind, LogEntry
+from klamm_controller.raft.raft_log import START, StoredState
+from klamm_server.metadata.image import MetadataImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,26 +24,28 @@ class Recovered:
     """What was found, and is open now."""
 
     data_dir: DataDir
-    store: MetadataStore
-    stored: StoredLog
+    store: RaftStore
+    stored: StoredState
     image: MetadataImage
-    """The stored log, replayed."""
+    """The stored snapshot."""
 
 
 def recover(config: ControllerConfig) -> Recovered:
-    """Opens the directory, reads the log and replays it. Raises KlammError in one line; nothing stays open then."""
+    """Opens the directory and reads the log. Raises KlammError in one line; nothing stays open then."""
     data_dir = open_data_dir(config.data_path, node_id=config.node_id, cluster_id=config.cluster_id)
     try:
-        store = MetadataStore(data_dir.store_path)
+        store = RaftStore(data_dir.store_path)
     except BaseException:
         data_dir.close()
         raise
     try:
-        stored = store.load()
-        image = image_of_log(stored)
-        if image.cluster_id not in ("", data_dir.cluster_id):
+        stored = store.load(config.bootstrap_voters())
+        has_snapshot = stored.snapshot != START
+        image = image_of_snapshot(store.read_snapshot(stored.snapshot)) if has_snapshot else MetadataImage.empty()
+        cluster_id = image.cluster_id or _cluster_id_in(stored.entries)
+        if cluster_id not in ("", data_dir.cluster_id):
             raise KlammError(
-                f"the metadata log in {data_dir.store_path} is of cluster {image.cluster_id},"
+                f"the metadata log in {data_dir.store_path} is of cluster {cluster_id},"
                 f" the directory of cluster {data_dir.cluster_id}"
             )
     except BaseException:
@@ -46,10 +55,9 @@ def recover(config: ControllerConfig) -> Recovered:
     return Recovered(data_dir=data_dir, store=store, stored=stored, image=image)
 
 
-def image_of_log(stored: StoredLog) -> MetadataImage:
-    """The snapshot and all entries after it, in one replay: it copies what it changes once, not once per entry."""
-    image = image_of_snapshot(stored.snapshot) if stored.snapshot else MetadataImage.empty()
-    if not stored.entries:
-        return image
-    records = [record for entry in stored.entries for record in entry.records]
-    return replay(image, records, stored.entries[-1].end_index)
+def _cluster_id_in(entries: Iterable[LogEntry]) -> str:
+    """The first record of every log, if it is among them."""
+    for entry in entries:
+        if entry.kind is EntryKind.DATA:
+            return MetadataBatch.FromString(entry.payload).records[0].cluster.cluster_id
+    return ""

@@ -1,9 +1,10 @@
 """The controller service: puts the pieces together, and takes them apart in order.
 
-open      the data directory is locked, the log read and replayed; no network yet
-register  Admin and Controller are added to an RPC server; they answer NOT_CONTROLLER until
-start     the log takes appends, sessions begin, the queue runs
-stop      no more decisions; what was appended is made durable; watchers' streams end
+open      the data directory is locked, the log read, the snapshot replayed; no network yet
+register  Admin, Controller and Raft are added to an RPC server; they answer NOT_CONTROLLER until
+start     the controller takes part in the quorum, and the queue runs
+(active)  by the quorum's choice: sessions begin, decisions are taken; until the quorum chooses another
+stop      no more decisions; another takes over; what was appended is made durable; streams end
 """
 
 from __future__ import annotations
@@ -12,20 +13,24 @@ import asyncio
 import logging
 import random
 
-from klamm.wire.service import ADMIN, CONTROLLER
+from klamm.wire.service import ADMIN, CONTROLLER, RAFT
 from klamm.wire.v1.common_pb2 import Endpoint, Node
 from klamm.wire.v1.metadata_pb2 import ClusterRecord, MetadataRecord
 from klamm_controller.committed_tail import CommittedTail
-from klamm_controller.config import ControllerConfig
+from klamm_controller.config import ControllerConfig, address
 from klamm_controller.controller import Controller
+from klamm_controller.io.peer_link import PeerLink
 from klamm_controller.liveness import BROKERS, COORDINATORS, Liveness
-from klamm_controller.log.quorum_of_one import QuorumOfOne
+from klamm_controller.log.quorum import QuorumLog
 from klamm_controller.metrics import watch_controller
+from klamm_controller.raft.messages import Message, ReplicaKey
 from klamm_controller.recovery import Recovered, recover
 from klamm_controller.rpc.cluster import ClusterRpcs
 from klamm_controller.rpc.configs import ConfigsRpcs
 from klamm_controller.rpc.gateway import Gateway
 from klamm_controller.rpc.nodes import NodesRpcs
+from klamm_controller.rpc.quorum import QuorumRpcs
+from klamm_controller.rpc.raft import RaftRpcs
 from klamm_controller.rpc.servicer import servicer
 from klamm_controller.rpc.topics import TopicsRpcs
 from klamm_controller.rpc.watch import WatchRpcs
@@ -63,13 +68,13 @@ class ControllerServer:
         return self._opened.recovered.data_dir.cluster_id
 
     def register(self, rpc: RpcServer) -> None:
-        """Adds the Admin and Controller services."""
+        """Adds the Admin, Controller and Raft services."""
         self._opened.register(rpc)
 
     async def start(self, host: str, port: int) -> None:
-        """Becomes active; `host` and `port` are where others reach it."""
+        """Takes part in the quorum; `host` and `port` are where others reach it. Who is alone is active then."""
         await self._opened.start(Endpoint(host=host, port=port))
-        log.info("controller active node=%d endpoint=%s:%d", self._config.node_id, host, port)
+        log.info("controller started node=%d endpoint=%s:%d", self._config.node_id, host, port)
 
     async def stop(self) -> None:
         """Ends in order; everything that was answered is durable. Harmless when not open."""
@@ -96,16 +101,27 @@ class _Node:
             on_handled=event_queue_observer("controller"),
         )
         watch_event_queue_length("controller", self._queue.__len__)
-        metadata_log = QuorumOfOne(
+        cluster_id = recovered.data_dir.cluster_id
+        rng = random.Random()
+        self._links = {
+            voter.node_id: PeerLink(address(voter), cluster_id=cluster_id, rng=rng)
+            for voter in config.voters()
+            if voter.node_id != config.node_id
+        }
+        metadata_log = QuorumLog(
             recovered.store,
             recovered.stored,
-            node_id=config.node_id,
+            me=ReplicaKey(config.node_id, ""),
+            end_index=recovered.image.end_index,
+            settings=config.raft_settings(),
             snapshot_interval_bytes=config.snapshot_interval_bytes,
+            send=self._send,
+            clock=clock,
+            rng=rng,
             on_failure=fatal,
         )
-        entries = recovered.stored.entries
-        tail = CommittedTail(config.tail_max_bytes, entries[0].base_index if entries else recovered.image.end_index)
-        tail.extend(entries)
+        self._raft = RaftRpcs(cluster_id, metadata_log.receive)
+        tail = CommittedTail(config.tail_max_bytes, recovered.image.end_index)
         self._controller = Controller(log=metadata_log, queue=self._queue, image=recovered.image, tail=tail)
         watch_controller(self._controller)
         self._brokers = Liveness(
@@ -122,27 +138,30 @@ class _Node:
             clock,
             session_timeout_ms=config.coordinator_session_timeout_ms,
         )
-        self._gateway = Gateway(self._controller, request_timeout_ms=config.request_timeout_ms)
+        self._gateway = Gateway(self._controller, node_id=config.node_id, request_timeout_ms=config.request_timeout_ms)
         self._queue_task: asyncio.Task[None] | None = None
+        self._link_tasks: list[asyncio.Task[None]] = []
 
     def register(self, rpc: RpcServer) -> None:
         gateway = self._gateway
         topics = TopicsRpcs(gateway, self._config.topic_policy(), random.Random())
-        rpc.add_service(ADMIN, servicer(topics, ConfigsRpcs(gateway), ClusterRpcs(gateway)))
+        rpc.add_service(ADMIN, servicer(topics, ConfigsRpcs(gateway), ClusterRpcs(gateway), QuorumRpcs(gateway)))
         nodes = NodesRpcs(gateway, self._brokers, self._coordinators)
         rpc.add_service(CONTROLLER, servicer(nodes, WatchRpcs(self._controller)))
+        rpc.add_service(RAFT, self._raft)
 
     async def start(self, endpoint: Endpoint) -> None:
-        self._gateway.quorum = (Node(node_id=self._config.node_id, endpoint=endpoint),)
-        self._controller.start()
-        if not self._controller.appended.cluster_id:
-            # Before any request can get into the queue: the first record of every log.
-            identity = ClusterRecord(cluster_id=self.recovered.data_dir.cluster_id)
-            self._controller.append([MetadataRecord(cluster=identity)])
-        self._brokers.start()
-        self._coordinators.start()
+        voters = self._config.voters()
+        self._gateway.quorum = voters or (Node(node_id=self._config.node_id, endpoint=endpoint),)
         self._queue_task = watch(asyncio.create_task(self._queue.run(), name="controller-queue"))
-        await self._controller.wait_beyond(0)
+        self._link_tasks = [
+            watch(asyncio.create_task(link.run(), name=f"controller-link-{node_id}"))
+            for node_id, link in self._links.items()
+        ]
+        self._controller.start(on_claimed=self._begin_to_decide, on_resigned=self._cease_to_decide)
+        if not self._links:
+            await self._controller.wait_active()
+            await self._controller.wait_beyond(0)
 
     async def stop(self) -> None:
         self._controller.resign()
@@ -150,4 +169,25 @@ class _Node:
         if self._queue_task is not None:
             await self._queue_task
         await self._controller.close()
+        self._raft.stop()
+        for task in self._link_tasks:
+            task.cancel()
+        await asyncio.gather(*self._link_tasks, return_exceptions=True)
         self.recovered.data_dir.close()
+
+    def _send(self, message: Message) -> None:
+        link = self._links.get(message.receiver.node_id)
+        if link is not None:
+            link.send(message)
+
+    def _begin_to_decide(self) -> None:
+        if not self._controller.appended.cluster_id:
+            # Before any request: the first record of every log.
+            identity = ClusterRecord(cluster_id=self.recovered.data_dir.cluster_id)
+            self._controller.append([MetadataRecord(cluster=identity)])
+        self._brokers.start()
+        self._coordinators.start()
+
+    def _cease_to_decide(self) -> None:
+        self._brokers.stop()
+        self._coordinators.stop()

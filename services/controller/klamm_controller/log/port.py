@@ -1,22 +1,65 @@
-"""What the controller's state machine asks of its log, whoever replicates it.
+"""What the controller's state machine asks of its log, and what it is told by it.
 
 An entry is a `MetadataBatch`: the records of one operation under consecutive indexes, with the term of the leader that
-appended it. Entries commit whole and in order.
+appended it. Entries commit whole and in order. Indexes here count records, not Raft's entries, of which some carry no
+records: two controllers that have the same record at an index have the same records before it.
 
-The caller's part: append only while `is_leader`; take an entry for lost unless it comes back through `on_committed`;
-offer an image for a snapshot whenever `snapshot_due`.
+The owner's part: append only while `is_leader`; take an entry for lost unless it comes back through `on_committed`;
+save a snapshot when `on_snapshot_due` asks for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from klamm.wire.v1.metadata_pb2 import MetadataBatch, MetadataRecord
 from klamm_server.metadata.image import MetadataImage
 
-OnCommitted = Callable[[Sequence[MetadataBatch]], None]
-"""Called on the event loop with entries that are durable, in order, each once."""
+
+class LogListener(Protocol):
+    """The owner of a log; called on the event loop, never from within a call of its own but `start`."""
+
+    def on_committed(self, entries: Sequence[MetadataBatch]) -> None:
+        """These are certain: in order, each once per start or restore. Never empty."""
+
+    def on_restored(self, image: MetadataImage) -> None:
+        """A leader sent a snapshot: this is what is certain now."""
+
+    def on_new_term(self) -> None:
+        """A later term has begun to commit: what was appended before it and has not come back never will."""
+
+    def on_snapshot_due(self) -> None:
+        """Enough was committed since the last snapshot: call `save_snapshot` now."""
+
+    def on_claimed(self) -> None:
+        """This node leads, and everything that was ever committed has been told: it decides from now on."""
+
+    def on_resigned(self) -> None:
+        """This node decides no more. What it appended may commit yet, or be lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaStatus:
+    """How far a replica is. Indexes count Raft's entries."""
+
+    node_id: int
+    is_voter: bool
+    end_index: int
+    silent_ms: int
+    """How long ago it last answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumStatus:
+    """A leader's view of its quorum."""
+
+    leader_id: int
+    term: int
+    high_watermark: int
+    end_index: int
+    replicas: tuple[ReplicaStatus, ...]
 
 
 class MetadataLog(Protocol):
@@ -34,18 +77,26 @@ class MetadataLog(Protocol):
     def term(self) -> int:
         """The current term."""
 
-    def start(self, on_committed: OnCommitted) -> None:
-        """Begins to take part; every entry committed from now on is told to `on_committed`."""
+    def start(self, listener: LogListener) -> None:
+        """Begins to take part."""
 
     def append(self, records: Sequence[MetadataRecord]) -> MetadataBatch:
-        """Gives the records the next indexes, and begins to make them durable; returns the entry."""
+        """Gives the records the next indexes, and begins to replicate them; returns the entry.
 
-    @property
-    def snapshot_due(self) -> bool:
-        """Whether enough was committed since the last snapshot."""
+        Raises a retriable BrokerError when they cannot be taken on (NOT_CONTROLLER, THROTTLING_QUOTA_EXCEEDED)."""
+
+    async def confirm_leadership(self) -> None:
+        """Returns when everything that was committed before the call has been told, and this node still led after it.
+
+        Raises NotControllerError."""
 
     def save_snapshot(self, image: MetadataImage) -> None:
-        """Begins to write a snapshot of a committed image and to drop the entries that it replaces."""
+        """Begins to write a snapshot, and to drop the entries that it replaces. Only from `on_snapshot_due`: the image
+        must be of exactly what has been told."""
+
+    def status(self) -> QuorumStatus:
+        """Whom this node leads, and how far they are. Raises NotControllerError."""
 
     async def stop(self) -> None:
-        """Makes durable what was appended, and closes the storage."""
+        """Hands the leadership over, if there is somebody to take it; makes durable what was appended; closes the
+        storage."""

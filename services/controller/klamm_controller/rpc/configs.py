@@ -22,7 +22,9 @@ class ConfigsRpcs:
         self._gateway = gateway
 
     async def describe_configs(self, request: DescribeConfigsRequest, context: Any) -> DescribeConfigsResponse:
-        return describe_configs(request, self._gateway.controller.committed)
+        return await self._gateway.read(
+            context, lambda image: describe_configs(request, image), DescribeConfigsResponse
+        )
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, context: Any

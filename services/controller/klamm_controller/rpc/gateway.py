@@ -13,8 +13,11 @@ from klamm.wire.v1.common_pb2 import Endpoint, Node
 from klamm_controller.controller import Controller
 from klamm_controller.metadata.decision import ReplyT
 from klamm_server.event_queue import QueueFullError
+from klamm_server.metadata.image import MetadataImage
 
 NotControllerError = EXCEPTIONS[ErrorCode.NOT_CONTROLLER]
+RequestTimedOutError = EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT]
+ThrottlingQuotaExceededError = EXCEPTIONS[ErrorCode.THROTTLING_QUOTA_EXCEEDED]
 
 
 class Gateway:
@@ -22,8 +25,9 @@ class Gateway:
 
     `request_timeout_ms` bounds the wait of requests that name no time-out of their own."""
 
-    def __init__(self, controller: Controller, *, request_timeout_ms: int) -> None:
+    def __init__(self, controller: Controller, *, node_id: int, request_timeout_ms: int) -> None:
         self.controller = controller
+        self._node_id = node_id
         self.quorum: Sequence[Node] = ()
         """The controllers and where they are; known from the start of the service on."""
         self._request_timeout_ms = request_timeout_ms
@@ -34,20 +38,34 @@ class Gateway:
         """What was decided; or a `response` of REQUEST_TIMED_OUT, or of NOT_CONTROLLER with the active one.
 
         After a time-out it is not known whether the change happens, unless its turn never came: then it does not.
-        A full queue is the transport's RESOURCE_EXHAUSTED: nothing was done."""
+        A full queue, or too much that is not committed yet, is the transport's RESOURCE_EXHAUSTED: nothing was
+        done."""
         timeout_ms = timeout_ms if timeout_ms > 0 else self._request_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await decided
-        except TimeoutError:
+        except (TimeoutError, RequestTimedOutError):
             return response(error_code=ErrorCode.REQUEST_TIMED_OUT)
         except NotControllerError:
             return response(error_code=ErrorCode.NOT_CONTROLLER, controller=self.active_endpoint())
-        except QueueFullError as error:
+        except (QueueFullError, ThrottlingQuotaExceededError) as error:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
             raise AssertionError("abort raises") from error
 
+    async def read(
+        self, context: Any, describe: Callable[[MetadataImage], ReplyT], response: Callable[..., ReplyT]
+    ) -> ReplyT:
+        """What `describe` makes of an image that holds everything acknowledged before this call; or as `answer`."""
+
+        async def decided() -> ReplyT:
+            return describe(await self.controller.confirm())
+
+        return await self.answer(context, decided(), response)
+
     def active_endpoint(self) -> Endpoint | None:
-        """Where the active controller is, if there is one."""
+        """Where the active controller is, if that is known; None as well when it is this one, but not yet or not any
+        more."""
         leader_id = self.controller.leader_id
+        if leader_id == self._node_id:
+            return None
         return next((node.endpoint for node in self.quorum if node.node_id == leader_id), None)

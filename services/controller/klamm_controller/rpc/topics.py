@@ -50,4 +50,4 @@ class TopicsRpcs:
         return await self._gateway.answer(context, decided, CreatePartitionsResponse, timeout_ms=request.timeout_ms)
 
     async def describe_topics(self, request: DescribeTopicsRequest, context: Any) -> DescribeTopicsResponse:
-        return describe_topics(request, self._gateway.controller.committed)
+        return await self._gateway.read(context, lambda image: describe_topics(request, image), DescribeTopicsResponse)

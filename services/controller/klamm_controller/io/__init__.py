@@ -1,0 +1,1 @@
+"""The way between the controllers of a quorum."""

@@ -1,0 +1,324 @@
+"""A replica's log, hard state and snapshots in one RocksDB, with every call blocking.
+
+What is promised: when `write` or `write_snapshot` returns, what it wrote survives a crash of the machine; each of
+them happens wholly or not at all. The newest whole snapshot is the one that the `snapshot` key names; the parts of
+one that is being received lie beside it until the last of them names it.
+
+After a crash RocksDB drops the torn end of its write-ahead log: only what no caller was told to be durable can be
+there. Anything else that does not add up (a checksum, a gap between entries, a snapshot without an end) is damage
+to what was promised, and refuses to open.
+
+RocksDB is kept small: this log is a few MiB in a process that should be small too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocksdict import BlockBasedOptions, Cache, DBRecoveryMode, Options, Rdict, WriteBatch
+
+from klamm.errors import KlammError
+from klamm_controller.log.entry_codec import (
+    ENTRY,
+    ENTRY_END,
+    META,
+    SNAPSHOT,
+    SNAPSHOT_END,
+    CorruptLogError,
+    decode_entry,
+    decode_meta,
+    encode_entry,
+    encode_meta,
+    entry_key,
+    seal,
+    snapshot_key,
+    snapshot_key_end,
+    snapshot_position,
+    unseal,
+)
+from klamm_controller.raft.effects import HardState, Persist, WriteSnapshotChunk
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import LogEntry, ReplicaKey, SnapshotId
+from klamm_controller.raft.raft_log import START, StoredState
+
+FORMAT_VERSION = b"2"
+_FORMAT_KEY = META + b"format"
+_HARD_STATE_KEY = META + b"hard-state"
+_BOOTSTRAP_KEY = META + b"bootstrap-voters"
+_SNAPSHOT_KEY = META + b"snapshot"
+
+_WRITE_BUFFER_BYTES = 1 << 20
+_BLOCK_CACHE_BYTES = 1 << 20
+_WAL_BYTES_MAX = 4 << 20
+_OPEN_FILES_MAX = 32
+_INFO_LOG_BYTES_MAX = 256 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Snapshot:
+    """The newest whole snapshot."""
+
+    id: SnapshotId
+    voters: VoterSet
+    size_bytes: int
+
+
+class RaftStore:
+    """An open store. Not thread-safe: one caller at a time, whatever its thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens or creates the database. Raises CorruptLogError or KlammError with the reason in one line."""
+        self._path = path
+        try:
+            self._db = Rdict(str(path), options=_options())
+        except Exception as error:
+            raise _opening_error(path, error) from error
+        try:
+            self._check_format()
+            self._snapshot = self._read_snapshot_name()
+        except CorruptLogError as error:
+            self._db.close()
+            raise self._corrupt(str(error)) from error
+        except BaseException:
+            self._db.close()
+            raise
+
+    def load(self, bootstrap_voters: VoterSet) -> StoredState:
+        """Reads and checks everything, and drops what is left of unfinished snapshots.
+
+        A new store keeps `bootstrap_voters` as the set its log begins with; raises KlammError when it began with
+        others. Raises CorruptLogError."""
+        try:
+            self._check_bootstrap_voters(bootstrap_voters)
+            self._drop_unfinished_snapshots()
+            self._check_snapshot()
+            snapshot = self._snapshot
+            return StoredState(
+                hard_state=self._read_hard_state(),
+                snapshot=snapshot.id if snapshot else START,
+                snapshot_voters=snapshot.voters if snapshot else bootstrap_voters,
+                entries=self._read_entries(snapshot.id.end_index if snapshot else 0),
+            )
+        except CorruptLogError as error:
+            raise self._corrupt(str(error)) from error
+
+    def write(self, persists: Sequence[Persist]) -> None:
+        """Makes the writes durable, in order, all or none."""
+        batch = WriteBatch(raw_mode=True)
+        snapshot = self._snapshot
+        for persist in persists:
+            if persist.hard_state is not None:
+                batch.put(_HARD_STATE_KEY, _encode_hard_state(persist.hard_state))
+            if persist.snapshot_chunk is not None:
+                snapshot = _put_chunk(batch, persist.snapshot_chunk) or snapshot
+            if persist.log_end_index is not None:
+                batch.delete_range(entry_key(persist.log_end_index), ENTRY_END)
+            for entry in persist.entries:
+                batch.put(*encode_entry(entry))
+            if persist.log_start_index is not None:
+                batch.delete_range(ENTRY, entry_key(persist.log_start_index))
+        self._write(batch)
+        self._snapshot = snapshot
+
+    def write_snapshot(self, snapshot: SnapshotId, voters: VoterSet, parts: Iterable[bytes]) -> None:
+        """Replaces the snapshot, unless the one that is stored is as new."""
+        if self._snapshot is not None and self._snapshot.id.end_index >= snapshot.end_index:
+            return
+        batch = WriteBatch(raw_mode=True)
+        batch.delete_range(SNAPSHOT, snapshot_key_end(snapshot))
+        position = 0
+        for part in parts:
+            key = snapshot_key(snapshot, position)
+            batch.put(key, seal(key, part))
+            position += len(part)
+        stored = _Snapshot(id=snapshot, voters=voters, size_bytes=position)
+        batch.put(_SNAPSHOT_KEY, _encode_snapshot_name(stored))
+        self._write(batch)
+        self._snapshot = stored
+
+    def read_snapshot(self, snapshot: SnapshotId) -> Iterator[bytes]:
+        """The bytes of a whole snapshot, in parts. Raises CorruptLogError."""
+        position = 0
+        for key, value in self._scan(snapshot_key(snapshot, 0), snapshot_key_end(snapshot)):
+            data = unseal(key, value)
+            if snapshot_position(key) != position:
+                raise CorruptLogError(f"position {position} of the snapshot of index {snapshot.end_index} is missing")
+            position += len(data)
+            yield data
+
+    def read_chunk(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[bytes, bool] | None:
+        """At most `max_bytes` of the snapshot from `position` on, and whether they are the last; None when it is gone.
+
+        Raises CorruptLogError."""
+        stored = self._snapshot
+        if stored is None or stored.id != snapshot or not 0 <= position <= stored.size_bytes:
+            return None
+        key, value = next(iter(self._db.items(backwards=True, from_key=snapshot_key(snapshot, position))))
+        skipped = position - snapshot_position(key)
+        data = unseal(key, value)[skipped : skipped + max_bytes]
+        return data, position + len(data) == stored.size_bytes
+
+    def close(self) -> None:
+        """Releases the database. Nothing durable depends on it."""
+        self._db.close()
+
+    def _write(self, batch: WriteBatch) -> None:
+        """The first call only reaches the page cache but holds the interpreter's lock; the second one waits for the
+        disk and does not. A synchronous first call would stop the event loop for as long as the disk takes."""
+        self._db.write(batch)
+        self._db.flush_wal(True)
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        batch = WriteBatch(raw_mode=True)
+        batch.put(key, value)
+        self._write(batch)
+
+    def _check_format(self) -> None:
+        version = self._db.get(_FORMAT_KEY)
+        if version is None:
+            self._put(_FORMAT_KEY, FORMAT_VERSION)
+        elif version != FORMAT_VERSION:
+            raise KlammError(
+                f"the metadata log in {self._path} has format {version.decode(errors='replace')},"
+                f" this version reads {FORMAT_VERSION.decode()}"
+            )
+
+    def _check_bootstrap_voters(self, voters: VoterSet) -> None:
+        """A log of some voters must not be taken up by others: their majorities need not overlap."""
+        value = self._db.get(_BOOTSTRAP_KEY)
+        if value is None:
+            self._put(_BOOTSTRAP_KEY, encode_meta(_BOOTSTRAP_KEY, {"voters": voters.to_bytes().decode()}))
+            return
+        stored = VoterSet.from_bytes(decode_meta(_BOOTSTRAP_KEY, value)["voters"].encode())
+        if stored.keys != voters.keys:
+            raise KlammError(
+                f"the metadata log in {self._path} is of the quorum {_ids(stored)},"
+                f" controller.quorum.voters says {_ids(voters)}"
+            )
+
+    def _read_hard_state(self) -> HardState:
+        value = self._db.get(_HARD_STATE_KEY)
+        if value is None:
+            return HardState(term=0, voted_for=None)
+        fields = decode_meta(_HARD_STATE_KEY, value)
+        voted_for = fields["voted_for"]
+        return HardState(term=fields["term"], voted_for=ReplicaKey(*voted_for) if voted_for else None)
+
+    def _read_snapshot_name(self) -> _Snapshot | None:
+        value = self._db.get(_SNAPSHOT_KEY)
+        if value is None:
+            return None
+        fields = decode_meta(_SNAPSHOT_KEY, value)
+        return _Snapshot(
+            id=SnapshotId(end_index=fields["end_index"], term=fields["term"]),
+            voters=VoterSet.from_bytes(fields["voters"].encode()),
+            size_bytes=fields["size_bytes"],
+        )
+
+    def _drop_unfinished_snapshots(self) -> None:
+        batch = WriteBatch(raw_mode=True)
+        if self._snapshot is None:
+            batch.delete_range(SNAPSHOT, SNAPSHOT_END)
+        else:
+            batch.delete_range(SNAPSHOT, snapshot_key(self._snapshot.id, 0))
+            batch.delete_range(snapshot_key_end(self._snapshot.id), SNAPSHOT_END)
+        self._write(batch)
+
+    def _check_snapshot(self) -> None:
+        if self._snapshot is None:
+            return
+        size_bytes = sum(map(len, self.read_snapshot(self._snapshot.id)))
+        if size_bytes != self._snapshot.size_bytes:
+            raise CorruptLogError(
+                f"the snapshot of index {self._snapshot.id.end_index} ends too early: it has {size_bytes}"
+                f" of {self._snapshot.size_bytes} bytes"
+            )
+
+    def _read_entries(self, snapshot_end_index: int) -> tuple[LogEntry, ...]:
+        """They begin at or below the snapshot's end, reach it, and have no gap."""
+        entries: list[LogEntry] = []
+        for key, value in self._scan(ENTRY, ENTRY_END):
+            entry = decode_entry(key, value)
+            expected_index = entries[-1].index + 1 if entries else min(entry.index, snapshot_end_index)
+            if entry.index != expected_index:
+                raise CorruptLogError(f"the entry at index {expected_index} is missing, the next one is {entry.index}")
+            entries.append(entry)
+        if entries and entries[-1].index + 1 < snapshot_end_index:
+            raise CorruptLogError(f"the entry at index {entries[-1].index + 1} is missing, it is the last one")
+        return tuple(entries)
+
+    def _scan(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for key, value in self._db.items(from_key=begin):
+            if key >= end:
+                return
+            yield key, value
+
+    def _corrupt(self, problem: str) -> CorruptLogError:
+        return CorruptLogError(f"the metadata log in {self._path} is damaged: {problem}")
+
+
+def _put_chunk(batch: WriteBatch, chunk: WriteSnapshotChunk) -> _Snapshot | None:
+    """Adds a received part; returns the snapshot when it is whole with it."""
+    if chunk.position == 0:
+        batch.delete_range(snapshot_key(chunk.snapshot, 0), snapshot_key_end(chunk.snapshot))
+    key = snapshot_key(chunk.snapshot, chunk.position)
+    batch.put(key, seal(key, chunk.data))
+    if not chunk.is_last:
+        return None
+    stored = _Snapshot(
+        id=chunk.snapshot,
+        voters=VoterSet.from_bytes(chunk.voters),
+        size_bytes=chunk.position + len(chunk.data),
+    )
+    batch.delete_range(SNAPSHOT, snapshot_key(chunk.snapshot, 0))
+    batch.put(_SNAPSHOT_KEY, _encode_snapshot_name(stored))
+    return stored
+
+
+def _encode_hard_state(state: HardState) -> bytes:
+    voted_for = list(state.voted_for) if state.voted_for else None
+    return encode_meta(_HARD_STATE_KEY, {"term": state.term, "voted_for": voted_for})
+
+
+def _encode_snapshot_name(snapshot: _Snapshot) -> bytes:
+    fields = {
+        "end_index": snapshot.id.end_index,
+        "term": snapshot.id.term,
+        "voters": snapshot.voters.to_bytes().decode(),
+        "size_bytes": snapshot.size_bytes,
+    }
+    return encode_meta(_SNAPSHOT_KEY, fields)
+
+
+def _ids(voters: VoterSet) -> str:
+    return ",".join(map(str, voters.keys)) or "(nobody)"
+
+
+def _opening_error(path: Path, error: Exception) -> KlammError:
+    """rocksdict raises a bare Exception whose text begins with RocksDB's status."""
+    text = str(error)
+    if text.startswith("Corruption"):
+        return CorruptLogError(f"the metadata log in {path} is damaged: {text}")
+    return KlammError(f"cannot open the metadata log in {path}: {text}")
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_paranoid_checks(True)
+    # An incomplete record at the very end is a write that nobody was told of; anything else must be reported.
+    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
+    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+    options.set_max_write_buffer_number(2)
+    options.set_max_total_wal_size(_WAL_BYTES_MAX)
+    options.set_max_open_files(_OPEN_FILES_MAX)
+    options.set_max_background_jobs(2)
+    options.set_keep_log_file_num(1)
+    options.set_max_log_file_size(_INFO_LOG_BYTES_MAX)
+    options.set_stats_dump_period_sec(0)
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(_BLOCK_CACHE_BYTES))
+    options.set_block_based_table_factory(table)
+    return options
