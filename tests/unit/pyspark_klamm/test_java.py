@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 
 import pytest
+
 from pyspark_klamm import java
 
 
