@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -251,5 +252,77 @@ def test_expired_segments_go_and_readers_learn_where_the_log_starts(start_broker
             assert answer.log_start_offset > 0
             answer, records = await broker.fetch("flights", answer.log_start_offset)
             assert (answer.error_code, answer.high_watermark, bool(records)) == (0, 8, True)
+
+    asyncio.run(scenario())
+
+
+class SlowDisk(Disk):
+    """Holds every new partition up until `go`."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.held = threading.Event()
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        if path.endswith("/slow-0/partition.metadata"):
+            self.held.set()
+            assert self.go.wait(30)
+        super().write_atomically(path, data)
+
+
+def test_the_broker_serves_on_while_it_makes_partitions(start_broker: StartBroker) -> None:
+    """Heartbeats go on, and do not report what is not there yet."""
+
+    async def scenario() -> None:
+        disk = SlowDisk()
+        async with start_broker(disk=disk) as (broker, controller):
+            await controller.create_topic("flights")
+            await broker.wait_for_topic("flights")
+            before = len(controller.records)
+            await controller.create_topic("slow", 30)
+            await until(disk.held.is_set)
+            heartbeats = len(controller.heartbeats)
+            assert (await broker.produce("flights", batch(1))).error_code == 0
+            assert (await broker.produce("slow", batch(1))).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            await until(lambda: len(controller.heartbeats) >= heartbeats + 3)
+            assert controller.heartbeats[-1].metadata_end_index == before
+            disk.go.set()
+            await broker.wait_for_topic("slow", 30)
+            assert (await broker.produce("slow", batch(1), partition=29)).error_code == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_stop_waits_for_the_partitions_being_made(start_broker: StartBroker, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = SlowDisk()
+        controller = ScriptedController()
+        async with start_broker(controller=controller, disk=disk) as (broker, _):
+            await controller.create_topic("slow", 30)
+            await until(disk.held.is_set)
+            asyncio.get_running_loop().call_later(0.05, disk.go.set)
+        assert (tmp_path / "data" / CLEAN_SHUTDOWN_FILE).exists()
+        async with start_broker(controller=controller) as (broker, _):
+            assert (await broker.produce("slow", batch(1), partition=29)).error_code == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_without_its_metadata_file_is_made_anew_only_if_it_is_empty(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        controller = ScriptedController()
+        async with start_broker(controller=controller) as (broker, _):
+            await controller.create_topic("flights", 2)
+            await broker.wait_for_topic("flights", 2)
+            await broker.produce("flights", batch(3), partition=1)
+        for number in range(2):
+            (tmp_path / "data" / f"flights-{number}" / "partition.metadata").unlink()
+        async with start_broker(controller=controller) as (broker, _):
+            assert (await broker.produce("flights", batch(1), partition=0)).base_offset == 0
+            refused = await broker.produce("flights", batch(1), partition=1)
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert "no partition.metadata" in refused.error_message
 
     asyncio.run(scenario())

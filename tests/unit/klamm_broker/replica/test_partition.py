@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from log_steps import create_log
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicId, TopicPartition
@@ -31,7 +32,7 @@ def make_partition(tmp_path: Path) -> MakePartition:
     def make(**config: int) -> Partition:
         manager_config = LogManagerConfig(log_dirs=(str(tmp_path),), cluster_id="c", node_id=1)
         logs = LogManager(manager_config, Disk(), random.Random(0))
-        log = logs.get_or_create(NAME, TopicId(uuid.uuid4()), LogConfig(**config), now_ms=0)
+        log = create_log(logs, NAME, TopicId(uuid.uuid4()), LogConfig(**config))
         return Partition(NAME, log, broker_id=1, high_watermark=0)
 
     return make
