@@ -49,6 +49,8 @@ from klamm_broker.log.storage_failure import LogDir, LogDirError
 DELETE_SUFFIX = "-delete"
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})\Z")
 _DIRECTORY_NAME_LENGTH_MAX = 255
+_CLOSING_THREADS = 8
+"""How many logs wait for the disk at once: a file system commits what is waiting together."""
 
 logger = logging.getLogger(__name__)
 
@@ -494,8 +496,9 @@ class LogManager:
         self._unlock()
 
     def _close(self, directory: _Directory, broker_epoch: int) -> None:
-        for log in self._logs_in(directory):
-            log.close()
+        with ThreadPoolExecutor(_CLOSING_THREADS, thread_name_prefix="log-closing") as executor:
+            for _ in executor.map(PartitionLog.close, self._logs_in(directory)):
+                pass
         self._checkpoint_of(directory).run()
         try:
             write_clean_shutdown(self._disk, directory.log_dir.path, broker_epoch)
