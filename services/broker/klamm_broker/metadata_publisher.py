@@ -10,7 +10,9 @@ Requests see an image with new partitions only when those can be written to.
 
 A log whose topic id is not the image's belongs to a topic of the same name that was deleted while the broker
 was away: its directory is removed. A partition whose log cannot be opened is offline and answers
-KAFKA_STORAGE_ERROR; it does not keep the others from being served.
+KAFKA_STORAGE_ERROR; it does not keep the others from being served. So is one that is not new and in no log dir that
+can be read, while another cannot (KIP-112): made anew it would have lost its records, and be there twice when the
+other is back.
 """
 
 from __future__ import annotations
@@ -101,6 +103,7 @@ class MetadataPublisher:
             self._replicas.apply(replica, state)
         self._apply_configs(old, new)
         await self._delete_logs(gone)
+        missing = self._without_unreadable(missing, old)
         await self._open_logs([one.log for one in missing])
         for one in missing:
             self._host(one)
@@ -163,6 +166,21 @@ class MetadataPublisher:
                 continue
             new = NewLog(topic_partition=_name(topic, partition), topic_id=TopicId(topic.topic_id), config=config)
             yield _Wanted(new, partition)
+
+    def _without_unreadable(self, missing: Sequence[_Wanted], old: MetadataImage) -> list[_Wanted]:
+        """Takes offline what may be in a log dir that cannot be read; returns the rest."""
+        unreadable = ", ".join(self._logs.offline_log_dirs())
+        if not unreadable:
+            return list(missing)
+        rest = []
+        for one in missing:
+            name = one.log.topic_partition
+            if self._logs.get(name) is None and _is_known(one.log, old):
+                reason = f"{name} is in no log dir that can be read; it may be in {unreadable}"
+                self._take_offline(name, ErrorCode.KAFKA_STORAGE_ERROR.exception(reason))
+            else:
+                rest.append(one)
+        return rest
 
     async def _open_logs(self, wanted: Sequence[NewLog]) -> None:
         """Makes the logs that are missing; a partition that cannot have one goes offline."""
@@ -228,6 +246,14 @@ class MetadataPublisher:
 
 def _name(topic: TopicImage, partition: PartitionImage) -> TopicPartition:
     return TopicPartition(topic.name, partition.partition)
+
+
+def _is_known(wanted: NewLog, old: MetadataImage) -> bool:
+    """Whether the partition is older than the image to come; at the start every one counts as such."""
+    name, number = wanted.topic_partition
+    topic = old.topic(name)
+    was_there = topic is not None and topic.topic_id == wanted.topic_id and number < len(topic.partitions)
+    return not old.end_index or was_there
 
 
 def _is_unidentified(found: PartitionLog) -> bool:

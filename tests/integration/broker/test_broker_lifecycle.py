@@ -186,6 +186,36 @@ def test_a_log_dir_that_fails_goes_offline_and_the_other_serves_on(
     asyncio.run(scenario())
 
 
+def test_what_may_be_in_a_log_dir_that_cannot_be_read_is_not_made_anew(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    configs = {"log.dirs": ",".join(map(str, dirs))}
+
+    async def scenario() -> None:
+        controller = ScriptedController()
+        async with start_broker(controller=controller, configs=configs) as (broker, _):
+            failed, healthy = await two_dirs(broker, controller, configs["log.dirs"].split(","))
+        dirs[0].rename(tmp_path / "aside")
+        dirs[0].write_text("not a directory")
+        async with start_broker(controller=controller, configs=configs) as (broker, _):
+            refused = await broker.produce("flights", batch(1), partition=failed)
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            await controller.change_leader("flights", failed, 1)
+            await controller.create_topic("trains", 2)
+            await broker.wait_for_topic("trains", 2)
+            assert (await broker.fetch("flights", partition=failed))[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (await broker.produce("flights", batch(1), partition=healthy)).base_offset == 2
+            assert (await broker.produce("trains", batch(1), partition=1)).base_offset == 0
+        dirs[0].unlink()
+        (tmp_path / "aside").rename(dirs[0])
+        async with start_broker(controller=controller, configs=configs) as (broker, _):
+            assert (await broker.fetch("flights", partition=failed))[0].high_watermark == 2
+            assert (await broker.fetch("flights", partition=healthy))[0].high_watermark == 3
+
+    asyncio.run(scenario())
+
+
 def test_a_full_disk_refuses_the_write_and_nothing_else(start_broker: StartBroker, tmp_path: Path) -> None:
     disk = FailingDisk()
     disk.errno = errno.ENOSPC
