@@ -55,5 +55,5 @@ class Network:
         options, random = self._options, self._world.rng.random
         delay_us = int(options.delay_mean_us * (0.3 + 1.4 * random()))
         if options.slow_link_probability and random() < options.slow_link_probability:
-            delay_us *= 20
+            delay_us *= options.slow_link_factor
         return delay_us

@@ -29,7 +29,8 @@ class Options:
     idle_no_op_interval_ms: int
     delay_mean_us: int
     slow_link_probability: float
-    """Of each message, to take twenty times as long, which also reorders."""
+    """Of each message, to take `slow_link_factor` times as long, which also reorders."""
+    slow_link_factor: int
     loss_probability: float
     duplicate_probability: float
     fsync_mean_us: int
@@ -67,23 +68,24 @@ class Options:
             duration_ms=rng.choice((3_000, 5_000, 8_000, 15_000)),
             election_timeout_ms=rng.choice((60, 120, 250)),
             retained_entries=rng.choice((0, 0, 3, 20)),
-            snapshot_every_entries=rng.choice((0, 10, 40, 150)),
+            snapshot_every_entries=rng.choice((0, 5, 20, 100)),
             snapshot_chunk_bytes=rng.choice((16, 40, 200)),
             inflight_messages_max=rng.choice((1, 2, 8, 64)),
             append_bytes_max=rng.choice((64, 200, 2_000, 100_000)),
             idle_no_op_interval_ms=rng.choice((0, 0, 200)),
             delay_mean_us=rng.choice((300, 1_000, 5_000, 15_000)),
-            slow_link_probability=maybe(0.4, 0.1),
+            slow_link_probability=maybe(0.5, 0.15),
+            slow_link_factor=rng.choice((5, 20, 100)),
             loss_probability=maybe(0.5, 0.25),
             duplicate_probability=maybe(0.4, 0.2),
             fsync_mean_us=rng.choice((200, 2_000, 10_000)),
             slow_fsync_probability=maybe(0.3, 0.1),
             disk_failure_probability=maybe(0.2, 0.01),
             clock_skew=maybe(0.3, 0.1),
-            propose_mean_ms=rng.choice((3, 10, 30, 100)),
+            propose_mean_ms=rng.choice((2, 5, 15, 60)),
             read_mean_ms=rng.choice((5, 20, 80)),
             stray_probability=maybe(0.5, 0.5),
-            crash_mean_ms=sometimes(0.7, 100, 2_000),
+            crash_mean_ms=sometimes(0.7, 60, 1_500),
             crash_all_probability=maybe(0.3, 0.3),
             downtime_mean_ms=rng.choice((10, 100, 600)),
             partition_mean_ms=sometimes(0.6, 100, 1_500),

@@ -8,7 +8,7 @@ two candidacies of one term with two different logs.
 from __future__ import annotations
 
 from klamm_controller.raft.messages import AttachRequest, ReplicaKey, VoteRequest, VoteResponse
-from klamm_controller.raft.quorum import VoteResult, vote_result
+from klamm_controller.raft.quorum import is_majority
 from klamm_controller.raft.state import NodeState, RoleName
 
 
@@ -21,12 +21,11 @@ class Prospective:
         self.next_role: RoleName | None = None
         self.deadline_ms = state.now_ms + state.random_election_timeout_ms()
         self._state = state
-        self._votes = _Votes(state)
+        self._granted: set[ReplicaKey] = set()
         state.set_leader(None)
         for request in _requests(state, pre_vote=True):
             state.outbox.send(request)
-        self._votes.count(state.me, granted=True)
-        self._decide()
+        self._count(state.me)
 
     def on_deadline(self) -> None:
         """Nobody leads yet: asks again."""
@@ -34,19 +33,19 @@ class Prospective:
 
     def on_vote_response(self, response: VoteResponse) -> None:
         """Counts; one who is told of a leader asks it to send (it may have forgotten a voter that was removed)."""
-        if not response.pre_vote:
-            return
-        if response.leader is not None and response.leader != self._state.me and not response.granted:
+        if response.pre_vote and response.granted:
+            self._count(response.sender)
+        elif response.leader not in (None, self._state.me):
+            assert response.leader is not None
             self._attach(response.leader)
-        self._votes.count(response.sender, granted=response.granted)
-        self._decide()
 
     def check_invariants(self) -> None:
         """Knows no leader."""
         assert self._state.leader is None, self._state.leader
 
-    def _decide(self) -> None:
-        if self._votes.result() is VoteResult.WON:
+    def _count(self, voter: ReplicaKey) -> None:
+        self._granted.add(voter)
+        if is_majority(self._state.voters.keys, self._granted):
             self.next_role = RoleName.CANDIDATE
 
     def _attach(self, leader: ReplicaKey) -> None:
@@ -66,7 +65,7 @@ class Candidate:
         self._state = state
         state.vote(state.term + 1, state.me)
         self.deadline_ms = state.now_ms + state.random_election_timeout_ms()
-        self._votes = _Votes(state)
+        self._granted: set[ReplicaKey] = set()
         self._own_vote_id = state.outbox.next_id
         """The write that contains its own vote."""
         for request in _requests(state, pre_vote=False):
@@ -79,40 +78,22 @@ class Candidate:
     def on_persisted(self, persist_id: int) -> None:
         """Its own vote counts once it cannot be forgotten."""
         if persist_id >= self._own_vote_id:
-            self._votes.count(self._state.me, granted=True)
-            self._decide()
+            self._count(self._state.me)
 
     def on_vote_response(self, response: VoteResponse) -> None:
         """Counts the votes of this term."""
-        if response.pre_vote:
-            return
-        self._votes.count(response.sender, granted=response.granted)
-        self._decide()
+        if response.granted and not response.pre_vote:
+            self._count(response.sender)
 
     def check_invariants(self) -> None:
         """It voted for itself and knows no leader."""
         assert self._state.voted_for == self._state.me, self._state.voted_for
         assert self._state.leader is None, self._state.leader
 
-    def _decide(self) -> None:
-        if self._votes.result() is VoteResult.WON:
+    def _count(self, voter: ReplicaKey) -> None:
+        self._granted.add(voter)
+        if is_majority(self._state.voters.keys, self._granted):
             self.next_role = RoleName.LEADER
-
-
-class _Votes:
-    """Who granted and who refused; the first answer of each counts."""
-
-    def __init__(self, state: NodeState) -> None:
-        self._voters = state.voters
-        self._granted: set[ReplicaKey] = set()
-        self._refused: set[ReplicaKey] = set()
-
-    def count(self, voter: ReplicaKey, *, granted: bool) -> None:
-        if voter not in self._granted and voter not in self._refused:
-            (self._granted if granted else self._refused).add(voter)
-
-    def result(self) -> VoteResult:
-        return vote_result(self._voters.keys, self._granted, self._refused)
 
 
 def _requests(state: NodeState, *, pre_vote: bool) -> list[VoteRequest]:

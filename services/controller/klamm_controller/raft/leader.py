@@ -96,7 +96,7 @@ class Leader:
         state = self._state
         size_bytes = sum(ENTRY_OVERHEAD_BYTES + len(payload) for payload in event.payloads)
         if self._transfer is not None:
-            state.reject(event.request_id, ErrorCode.NOT_CONTROLLER)
+            state.redirect(event.request_id, self._transfer.target)
         elif self._uncommitted_bytes + size_bytes > state.settings.uncommitted_bytes_max:
             state.reject(event.request_id, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         else:

@@ -111,7 +111,7 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteResponse:
-    """`term` is the voter's own: greater than the one asked for when the candidate is behind."""
+    """`term` is the voter's own, which tells a candidate that it is behind; in a granted pre-vote, the one asked in."""
 
     sender: ReplicaKey
     receiver: ReplicaKey
@@ -119,7 +119,7 @@ class VoteResponse:
     pre_vote: bool
     granted: bool
     leader: ReplicaKey | None
-    """Who leads in `term`, if the voter knows."""
+    """Who leads in `term`, if the voter knows and refuses."""
 
     def describe(self) -> str:
         leader = f" leader={self.leader}" if self.leader else ""

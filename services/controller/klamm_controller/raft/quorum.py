@@ -7,17 +7,8 @@ A majority is more than half, so that any two of one set, and any two of sets th
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from enum import Enum
 
 from klamm_controller.raft.messages import ReplicaKey
-
-
-class VoteResult(Enum):
-    """How an election stands."""
-
-    PENDING = "pending"
-    WON = "won"
-    LOST = "lost"
 
 
 def majority(voter_count: int) -> int:
@@ -25,16 +16,9 @@ def majority(voter_count: int) -> int:
     return voter_count // 2 + 1
 
 
-def vote_result(
-    voters: Collection[ReplicaKey], granted: Collection[ReplicaKey], refused: Collection[ReplicaKey]
-) -> VoteResult:
-    """The outcome as far as it is certain; only the votes of `voters` count."""
-    needed = majority(len(voters))
-    if sum(voter in granted for voter in voters) >= needed:
-        return VoteResult.WON
-    if len(voters) - sum(voter in refused for voter in voters) < needed:
-        return VoteResult.LOST
-    return VoteResult.PENDING
+def is_majority(voters: Collection[ReplicaKey], granted: Collection[ReplicaKey]) -> bool:
+    """Whether enough of `voters` are among `granted`; the votes of others do not count."""
+    return sum(voter in granted for voter in voters) >= majority(len(voters))
 
 
 def majority_reached(values: Sequence[int]) -> int:

@@ -162,6 +162,10 @@ class NodeState:
         """Turns a request down."""
         self.outbox.replies.append(Rejected(request_id=request_id, code=code, leader=self.leader))
 
+    def redirect(self, request_id: int, leader: ReplicaKey) -> None:
+        """Turns a request down in favour of the replica that is about to lead."""
+        self.outbox.replies.append(Rejected(request_id=request_id, code=ErrorCode.NOT_CONTROLLER, leader=leader))
+
     def check_invariants(self) -> None:
         """See the module."""
         self.outbox.check_invariants()

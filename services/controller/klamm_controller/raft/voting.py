@@ -21,7 +21,9 @@ def answer_pre_vote(state: NodeState, request: VoteRequest, *, has_live_leader: 
     granted = (
         request.term >= state.term and not has_live_leader and state.log.is_behind(request.end_index, request.last_term)
     )
-    state.outbox.send(_response(state, request, granted))
+    # In the term that was asked about: a voter that is a term behind is as good a voter as any, and an answer in its
+    # own term would come too late by the candidate's clock of terms.
+    state.outbox.send(_response(state, request, granted, term=request.term if granted else state.term))
 
 
 def answer_vote(state: NodeState, request: VoteRequest) -> bool:
@@ -34,21 +36,21 @@ def answer_vote(state: NodeState, request: VoteRequest) -> bool:
     )
     if granted and state.voted_for is None:
         state.vote(request.term, request.sender)
-    state.outbox.promise(_response(state, request, granted))
+    state.outbox.promise(_response(state, request, granted, term=state.term))
     return granted
 
 
 def refuse_stale_vote(state: NodeState, request: VoteRequest) -> None:
     """The candidate learns that its term is over."""
-    state.outbox.send(_response(state, request, granted=False))
+    state.outbox.send(_response(state, request, granted=False, term=state.term))
 
 
-def _response(state: NodeState, request: VoteRequest, granted: bool) -> VoteResponse:
+def _response(state: NodeState, request: VoteRequest, granted: bool, term: int) -> VoteResponse:
     return VoteResponse(
         sender=state.me,
         receiver=request.sender,
-        term=state.term,
+        term=term,
         pre_vote=request.pre_vote,
         granted=granted,
-        leader=state.leader,
+        leader=None if granted else state.leader,
     )
