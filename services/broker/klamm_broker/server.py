@@ -135,7 +135,9 @@ class BrokerServer:
         if logs is not None:
             self._maintenance.close()
             broker_epoch = NOT_REGISTERED if registration is None else registration.epoch
-            await asyncio.to_thread(logs.close, broker_epoch=broker_epoch)
+            await asyncio.to_thread(
+                logs.close, broker_epoch=broker_epoch, high_watermarks=self._replicas.high_watermarks()
+            )
 
     # Parts
 

@@ -356,3 +356,24 @@ def test_a_partition_without_its_metadata_file_is_made_anew_only_if_it_is_empty(
             assert "no partition.metadata" in refused.error_message
 
     asyncio.run(scenario())
+
+
+def test_a_replica_starts_from_the_high_watermark_it_had(start_broker: StartBroker) -> None:
+    """A leader that waits for a follower to report serves what was committed before; one that is alone serves all."""
+
+    async def scenario() -> None:
+        controller = ScriptedController()
+        async with start_broker(controller=controller) as (broker, _):
+            await controller.create_topic("flights", replicas=(1, 2), isr=(1,))
+            await controller.create_topic("trains")
+            await broker.wait_for_topic("trains")
+            await broker.produce("flights", batch(3))
+            await broker.produce("trains", batch(3))
+        await controller.change_isr("flights", 0, isr=(1, 2))
+        async with start_broker(controller=controller) as (broker, _):
+            await broker.produce("flights", batch(2), acks=1)
+            await broker.produce("trains", batch(2), acks=1)
+            assert (await broker.fetch("flights"))[0].high_watermark == 3
+            assert (await broker.fetch("trains"))[0].high_watermark == 5
+
+    asyncio.run(scenario())

@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from klamm.errors import BrokerError, ErrorCode, KlammError
 from klamm.model import TopicId, TopicPartition
@@ -383,11 +384,14 @@ class LogManager:
         """One job per online dir, every `log.flush.offset.checkpoint.interval.ms`.
 
         A log that `high_watermarks` lacks keeps the one checkpointed before."""
+        self._note_high_watermarks(high_watermarks)
+        return [self._checkpoint_of(directory) for directory in self._online()]
+
+    def _note_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         for directory in self._online():
             logs = (log.topic_partition for log in self._logs_in(directory))
             known = {**directory.high_watermarks, **high_watermarks}
             directory.high_watermarks = {name: known[name] for name in logs if name in known}
-        return [self._checkpoint_of(directory) for directory in self._online()]
 
     def checkpointed_high_watermark(self, log: PartitionLog) -> int:
         """The last one that was checkpointed, within what the log holds: where a replica starts from."""
@@ -480,10 +484,12 @@ class LogManager:
 
     # Stopping
 
-    def close(self, *, broker_epoch: int) -> None:
+    def close(self, *, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
         """Makes everything durable, leaves the clean-shutdown marker in each dir that managed to, unlocks all dirs.
 
-        A dir that fails here is reported in the log and recovers at the next start."""
+        A log that `high_watermarks` lacks keeps the one checkpointed before. A dir that fails here is reported in the
+        log and recovers at the next start."""
+        self._note_high_watermarks(high_watermarks)
         for directory in self._directories:
             try:
                 if directory.log_dir.failure is None:
