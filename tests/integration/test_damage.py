@@ -13,13 +13,14 @@ import random
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 from cli_runner import KlammCommand
 from klamm_process import KlammProcess, running_cluster
 
-from klamm import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from klamm import Admin, Consumer, KlammError, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 
 SEED = int(os.environ.get("KLAMM_SEED", random.SystemRandom().randrange(2**32)))
 RERUN = f"KLAMM_SEED={SEED} python -m pytest tests/integration/test_damage.py"
@@ -274,3 +275,102 @@ def test_a_torn_tail_of_the_offsets_topic_loses_no_group(cluster, rng):
     cluster.start()
     assert committed(cluster.bootstrap) == 77
     check_intact_and_usable(cluster, COUNT)
+
+
+# --- a full disk
+
+
+@pytest.fixture
+def small_disk(tmp_path) -> Iterator[pathlib.Path]:
+    """A file system of 24 MiB."""
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "klamm-test", directory], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small file system needs the right to mount one: {mounted.stderr.strip()}")
+    yield directory
+    subprocess.run(["umount", directory], check=True)
+
+
+def fill(disk: pathlib.Path, *, except_bytes: int) -> pathlib.Path:
+    """A file that leaves only so much space."""
+    status = os.statvfs(disk)
+    filler = disk / "filler"
+    filler.write_bytes(bytes(status.f_bavail * status.f_frsize - except_bytes))
+    return filler
+
+
+def test_a_full_disk_refuses_writes_and_everything_works_again_when_there_is_space(small_disk):
+    with running_cluster(small_disk) as cluster:
+        settings = {"bootstrap_servers": cluster.bootstrap}
+        with (
+            Admin(**settings, default_api_timeout_ms=1_500) as admin,
+            Producer(**settings, delivery_timeout_ms=1_500, request_timeout_ms=1_000, linger_ms=0) as producer,
+        ):
+            admin.create_topics([NewTopic(TP.topic, partition_count=1)])
+            admin.alter_group_offsets(GROUP, {TP: OffsetAndMetadata(1)})
+            filler = fill(small_disk, except_bytes=200_000)
+
+            acknowledged = send_until_refused(producer)
+            assert admin.list_topics().keys() == {TP.topic}
+            fill_up_groups(admin, cluster.bootstrap)
+            with pytest.raises(KlammError, match="REQUEST_TIMED_OUT"):
+                admin.create_topics([NewTopic("late", partition_count=1)])
+            assert read_numbers(cluster.bootstrap) == list(range(acknowledged))
+            assert cluster.running
+
+            filler.unlink()
+            eventually(lambda: "late" in admin.list_topics())  # nobody was told that it would not come
+            admin.create_topics([NewTopic("later", partition_count=1)])
+            for topic in (TP.topic, "late", "later"):
+                producer.send(topic, value(acknowledged), partition=0).result(10)
+            admin.alter_group_offsets(GROUP, {TP: OffsetAndMetadata(2)})
+            assert read_numbers(cluster.bootstrap) == list(range(acknowledged + 1))
+        cluster.kill()
+        cluster.start()
+        assert read_numbers(cluster.bootstrap) == list(range(acknowledged + 1))
+        assert committed(cluster.bootstrap) == 2
+
+
+def send_until_refused(producer: Producer) -> int:
+    """How many records were acknowledged before the disk was full."""
+    for number in range(1_000):
+        try:
+            assert producer.send(TP.topic, value(number), partition=0).result(10).offset == number
+        except KlammError as error:
+            assert "KAFKA_STORAGE_ERROR: no space left" in str(error)  # noqa: PT017 - which send it is, is not known
+            return number
+    raise AssertionError("the disk never was full")
+
+
+def fill_up_groups(admin: Admin, bootstrap: str) -> None:
+    """Commits until one is refused: nothing of it may be seen, the one before it stays."""
+    before = 1
+    for offset in range(2, 2_000):
+        try:
+            admin.alter_group_offsets(GROUP, {TP: OffsetAndMetadata(offset, metadata="m" * 3_000)})
+        except KlammError:
+            assert committed(bootstrap) == before
+            return
+        before = offset
+    raise AssertionError("the disk never was full")
+
+
+def read_numbers(bootstrap: str) -> list[int]:
+    with Consumer(bootstrap_servers=bootstrap) as consumer:
+        consumer.assign([TP])
+        consumer.seek_to_beginning(TP)
+        end = consumer.end_offsets([TP])[TP]
+        numbers = []
+        while consumer.position(TP) < end:
+            numbers += [int(record.value[:8]) for record in poll(consumer)]
+        return numbers
+
+
+def eventually(holds: Callable[[], bool], timeout_s: float = 15) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

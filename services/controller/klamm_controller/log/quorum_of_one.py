@@ -3,25 +3,31 @@
 Entries appended in one turn of the event loop, and those that arrive while a write is under way, share the next
 write: one thread, one `fsync` at a time (group commit). Committed entries are told in order.
 
-A failed write ends the process (`on_failure`): what the disk holds is not known any more, and nobody was promised it.
+A full disk is waited for: nobody is promised what is pending, requests run into their time-out, and everything goes on
+when there is space. Any other failed write ends the process (`on_failure`): what the disk holds is not known any more.
 Each start takes a new term, as an election won by one's own vote.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from klamm.errors import IllegalStateError
 from klamm.wire.v1.metadata_pb2 import MetadataBatch, MetadataRecord
 from klamm_controller.log.port import OnCommitted
 from klamm_controller.log.snapshot import snapshot_batches
-from klamm_controller.log.store import HardState, MetadataStore, StoredLog, last_term
+from klamm_controller.log.store import DiskFullError, HardState, MetadataStore, StoredLog, last_term
 from klamm_server.metadata.image import MetadataImage
 
 log = logging.getLogger(__name__)
+
+FULL_DISK_RETRY_S: Final = 1.0
+"""Between attempts to write to a disk that is full."""
 
 OnFailure = Callable[[str, BaseException], None]
 
@@ -49,6 +55,7 @@ class QuorumOfOne:
         self._pending: list[MetadataBatch] = []
         self._snapshot: MetadataImage | None = None
         self._writer: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata-log")
         self._on_committed: OnCommitted | None = None
 
@@ -92,6 +99,8 @@ class QuorumOfOne:
         self._wake_writer()
 
     async def stop(self) -> None:
+        """On a full disk, what is pending is given up: nobody was promised it."""
+        self._stopping.set()
         if self._writer is not None:
             await self._writer
         self._on_committed = None
@@ -108,6 +117,10 @@ class QuorumOfOne:
             while self._pending or self._snapshot is not None:
                 await self._write_pending()
                 await self._write_snapshot()
+        except DiskFullError:
+            log.warning(
+                "stopped on a full disk: %d entries were not written, nobody was promised them", len(self._pending)
+            )
         except Exception as error:  # noqa: BLE001 - rocksdict raises a bare Exception
             self._on_failure(f"the metadata log failed: {error}", error)
         finally:
@@ -117,7 +130,7 @@ class QuorumOfOne:
         entries, self._pending = self._pending, []
         if not entries:
             return
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._store.write_entries, entries)
+        await self._write_when_there_is_space(lambda: self._store.write_entries(entries))
         self._bytes_since_snapshot += sum(entry.ByteSize() for entry in entries)
         assert self._on_committed is not None
         self._on_committed(entries)
@@ -126,7 +139,25 @@ class QuorumOfOne:
         image = self._snapshot
         if image is None:
             return
-        chunks = snapshot_batches(image, self._term)
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._store.write_snapshot, chunks)
+        await self._write_when_there_is_space(lambda: self._store.write_snapshot(snapshot_batches(image, self._term)))
         self._snapshot = None
         log.info("snapshot written end_index=%d term=%d", image.end_index, self._term)
+
+    async def _write_when_there_is_space(self, write: Callable[[], None]) -> None:
+        """Raises DiskFullError when the log stops first."""
+        failures = 0
+        while True:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._thread, write)
+            except DiskFullError as error:
+                if self._stopping.is_set():
+                    raise
+                if not failures:
+                    log.error("no metadata can be changed until there is space: %s", error)
+                failures += 1
+            else:
+                if failures:
+                    log.warning("there is space again: metadata can be changed, after %d attempts", failures)
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), FULL_DISK_RETRY_S)

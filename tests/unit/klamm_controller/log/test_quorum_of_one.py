@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
 from klamm.errors import IllegalStateError
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, NoOpRecord
+from klamm_controller.log import quorum_of_one
 from klamm_controller.log.quorum_of_one import QuorumOfOne
-from klamm_controller.log.store import HardState, MetadataStore
+from klamm_controller.log.store import DiskFullError, HardState, MetadataStore
 from klamm_server.metadata.image import MetadataImage, replay
 
 NO_OP = MetadataRecord(no_op=NoOpRecord())
@@ -21,9 +23,11 @@ class CountingStore(MetadataStore):
         self.groups = []
         self.snapshots = 0
         self.error = None
+        self.refused = threading.Semaphore(0)
 
     def write_entries(self, entries):
         if self.error is not None:
+            self.refused.release()
             raise self.error
         self.groups.append(len(entries))
         super().write_entries(entries)
@@ -138,13 +142,48 @@ def test_a_failed_write_promises_nothing_and_is_reported(path):
     async def run():
         node = Log(path)
         log = node.start()
-        node.store.error = OSError(28, "No space left on device")
+        node.store.error = OSError(5, "Input/output error")
         log.append([NO_OP])
         await log.stop()
         assert node.committed == []
         assert node.failures == [node.store.error]
 
     asyncio.run(run())
+
+
+def test_a_full_disk_is_waited_for_and_nothing_is_lost_or_promised_meanwhile(path, monkeypatch):
+    monkeypatch.setattr(quorum_of_one, "FULL_DISK_RETRY_S", 0.001)
+
+    async def run():
+        node = Log(path)
+        log = node.start()
+        node.store.error = DiskFullError("no space")
+        while_full = [log.append([NO_OP]), log.append([NO_OP, NO_OP])]
+        for _ in range(3):
+            await asyncio.to_thread(node.store.refused.acquire)
+        assert node.committed == []
+        node.store.error = None
+        afterwards = log.append([NO_OP])
+        await node.wait_committed(afterwards.end_index)
+        await log.stop()
+        assert node.committed == [*while_full, afterwards]
+        assert node.failures == []
+
+    asyncio.run(run())
+
+
+def test_a_log_stops_on_a_full_disk_without_what_was_never_promised(path):
+    async def run():
+        node = Log(path)
+        log = node.start()
+        node.store.error = DiskFullError("no space")
+        log.append([NO_OP])
+        await asyncio.to_thread(node.store.refused.acquire)
+        await log.stop()
+        assert node.committed == node.failures == []
+
+    asyncio.run(run())
+    assert Log(path).stored.entries == ()
 
 
 def test_a_snapshot_is_due_by_bytes_and_cuts_the_log(path):
