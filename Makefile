@@ -44,6 +44,9 @@ unit: setup  ## Only the unit tests.
 integration: setup  ## Only the tests with real processes, sockets, disks and Spark.
 	$(PYTEST) tests/integration
 
+sim: setup  ## 5,000 seeds of the simulated controller quorum; SIM="--minutes 30" for more.
+	$(BIN)/python tests/sim/raft_sim.py $(or $(SIM),--seeds 5000)
+
 bench: setup  ## Every benchmark; bench/RESULTS.md says how to read them.
 	$(BIN)/python bench/run.py
 

@@ -186,13 +186,15 @@ def check(flights: pd.DataFrame, counts: dict[str, int], hours: pd.DataFrame) ->
 
 def print_worst(hours: pd.DataFrame) -> None:
     busy = hours[hours["departures"] >= BUSY_DEPARTURES]
-    table = Table(title=f"The ten worst hours of 2013 (of those with {BUSY_DEPARTURES} departures or more)")
-    for heading in ("airport", "hour (New York)", "departures", "cancelled", "mean delay", "worst delay"):
-        table.add_column(heading, justify="left" if heading.startswith(("airport", "hour")) else "right")
+    table = Table(title=f"The ten worst hours of 2013, of those with {BUSY_DEPARTURES} departures or more (in minutes)")
+    for heading in ("airport", "hour in New York"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("departed", "cancelled", "mean delay", "worst"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for (origin, hour), row in busy.nlargest(10, "mean_delay").iterrows():
         local = hour.astimezone(NEW_YORK).strftime("%a %d %b, %H:00")
-        minutes = (f"{row.mean_delay:.1f} min", f"{row.worst_delay:.0f} min")
-        table.add_row(origin, local, f"{row.departures:.0f}", f"{row.cancelled:.0f}", *minutes)
+        counts = (f"{row.departures:.0f}", f"{row.cancelled:.0f}")
+        table.add_row(origin, local, *counts, f"{row.mean_delay:.1f}", f"{row.worst_delay:.0f}")
     console.print(table)
 
 

@@ -281,10 +281,13 @@ class Accumulator:
 
     def delivery_timeout(self, batch: Batch) -> DeliveryTimeoutError:
         """The error of an expired batch."""
-        reason = f"; last attempt: {batch.last_error}" if batch.last_error else ""
+        if batch.attempts:
+            story = f"{batch.attempts} attempt(s)" + (f", the last one: {batch.last_error}" if batch.last_error else "")
+        else:
+            story = "never sent: the partition has no leader, or its broker answers no earlier request"
         return DeliveryTimeoutError(
             f"{len(batch.records)} record(s) of {batch.tp} were not acknowledged within"
-            f" delivery.timeout.ms={self._delivery_timeout_ms} ({batch.attempts} attempt(s){reason})"
+            f" delivery.timeout.ms={self._delivery_timeout_ms} ({story})"
         )
 
     def check_invariants(self) -> None:

@@ -238,6 +238,10 @@ def test_links_follow_without_a_gap_over_snapshots_trimmed_tails_and_restarts(tm
 
     async def run():
         published: list[tuple[int, int]] = []
+
+        async def on_image(old, new):
+            published.append((old.end_index, new.end_index))
+
         link: MetadataLink | None = None
         task: asyncio.Task[None] | None = None
         names: list[str] = []
@@ -250,7 +254,7 @@ def test_links_follow_without_a_gap_over_snapshots_trimmed_tails_and_restarts(tm
                     link = MetadataLink(
                         [("127.0.0.1", port)],
                         cluster_id="",
-                        on_image=lambda old, new: published.append((old.end_index, new.end_index)),
+                        on_image=on_image,
                         clock=SystemClock(),
                     )
                     task = asyncio.create_task(link.run())

@@ -2,7 +2,8 @@
 
 Four writers produce with acks=all, a consumer group commits as it reads, and the cluster is killed at random moments
 twenty times. Every restart must open its directories. Afterwards the log is read from the start and held against every
-acknowledgement, and a group's committed offset must never have been seen to go back.
+acknowledgement, every writer's records are in the order it sent them, and a group's committed offset must never
+have been seen to go back.
 """
 
 from __future__ import annotations
@@ -102,6 +103,17 @@ def read_everything(bootstrap: str) -> Iterator[tuple[int, int, bytes]]:
                     yield tp.partition, record.offset, record.value
 
 
+def check_order(acked: dict[tuple[int, int], list[bytes]]) -> None:
+    """Each writer numbered its records: retries never let a later one overtake an earlier one in its partition."""
+    last: dict[tuple[int, bytes], bytes] = {}
+    for partition, offset in sorted(acked):
+        for value in acked[partition, offset]:
+            writer = value.rpartition(b"-")[0]
+            before = last.get((partition, writer), b"")
+            assert before < value, f"{value!r} at {partition}:{offset} comes after {before!r}; {RERUN}"
+            last[partition, writer] = value
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_nothing_acknowledged_is_lost_or_moved(tmp_path):
@@ -140,3 +152,4 @@ def test_nothing_acknowledged_is_lost_or_moved(tmp_path):
     assert committed
     wrong = {place: (values, log.get(place)) for place, values in ledger.acked.items() if values != [log.get(place)]}
     assert not wrong, f"{len(wrong)} of {ledger.count} acknowledged records are not where their ack said: {RERUN}"
+    check_order(ledger.acked)

@@ -166,11 +166,14 @@ class Follower:
         self.link = MetadataLink(
             [("127.0.0.1", port) for port in ports],
             cluster_id=cluster_id,
-            on_image=lambda old, new: self.published.append((old, new)),
+            on_image=self._on_image,
             clock=SystemClock(),
             rng=random.Random(1),
             reconnect=FAST,
         )
+
+    async def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        self.published.append((old, new))
 
     @property
     def end_indexes(self) -> list[int]:

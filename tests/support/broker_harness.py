@@ -77,6 +77,12 @@ class ScriptedController:
         change = m.PartitionChangeRecord(topic_id=self.topic_ids[name], partition=partition, leader=leader)
         await self.add(m.MetadataRecord(partition_change=change))
 
+    async def change_isr(self, name: str, partition: int, isr: Sequence[int]) -> None:
+        change = m.PartitionChangeRecord(
+            topic_id=self.topic_ids[name], partition=partition, isr=m.BrokerIds(broker_ids=isr)
+        )
+        await self.add(m.MetadataRecord(partition_change=change))
+
     # Controller
 
     async def register_broker(self, request: c.RegisterBrokerRequest, context: Any) -> c.RegisterResponse:

@@ -139,7 +139,9 @@ class Quorum:
                 if answer is not None and not answer.error_code and answer.leader_id == node_id:
                     return controller
             time.sleep(0.02)
-        raise AssertionError("no leader: " + "\n".join(c.log_path.read_text()[-3000:] for c in self.controllers.values()))
+        raise AssertionError(
+            "no leader: " + "\n".join(c.log_path.read_text()[-3000:] for c in self.controllers.values())
+        )
 
 
 @contextmanager

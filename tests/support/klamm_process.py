@@ -24,11 +24,13 @@ def free_port() -> int:
 class KlammProcess:
     """One embedded cluster on a data directory; keeps its port over restarts, so that clients find it again."""
 
-    def __init__(self, directory: pathlib.Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: pathlib.Path, settings: Mapping[str, str] | None = None, *, port: int | None = None
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.data_dir = directory / "klamm-data"
         self.log_path = directory / "klamm-up.log"
-        self.port = free_port()
+        self.port = port or free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._settings = dict(settings or {})
         self._process: subprocess.Popen[str] | None = None

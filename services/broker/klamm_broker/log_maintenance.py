@@ -148,8 +148,7 @@ class LogMaintenance:
         return 0 if partition is None else partition.high_watermark
 
     async def _checkpoint(self) -> None:
-        marks = {partition.topic_partition: partition.high_watermark for partition in self._replicas}
-        for job in self._logs.plan_checkpoints(marks):
+        for job in self._logs.plan_checkpoints(self._replicas.high_watermarks()):
             await self._on_thread(job.run)
 
     async def _remove_due_files(self) -> None:

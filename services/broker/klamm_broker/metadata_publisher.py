@@ -1,23 +1,33 @@
 """Brings the replicas of this broker in line with each new metadata image.
 
-Kafka's `BrokerMetadataPublisher`. Synchronous: when `publish` returns, every partition that the image gives to
-this broker has a log and knows its leader, those it takes away are gone, and configs are in force. Only then may a
-heartbeat report the image's end index, because that is what makes the controller count on this broker.
+Kafka's `BrokerMetadataPublisher`. When `publish` returns, every partition that the image gives to this broker has
+a log and knows its leader, those it takes away are gone, and configs are in force. Only then may a heartbeat
+report the image's end index, because that is what makes the controller count on this broker.
+
+Images are published one after the other. What concerns replicas that are here already is done at once; making and
+removing logs waits for the disk and is done on a thread, for all of an image together, while the event loop serves on.
+Requests see an image with new partitions only when those can be written to.
 
 A log whose topic id is not the image's belongs to a topic of the same name that was deleted while the broker
 was away: its directory is removed. A partition whose log cannot be opened is offline and answers
-KAFKA_STORAGE_ERROR; it does not keep the others from being served.
+KAFKA_STORAGE_ERROR; it does not keep the others from being served. So is one that is not new and in no log dir that
+can be read, while another cannot (KIP-112): made anew it would have lost its records, and be there twice when the
+other is back.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC
 from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.log_creation import NewLog
 from klamm_broker.log.log_manager import LogManager
 from klamm_broker.log.partition_log import PartitionLog, PendingDeletion
 from klamm_broker.replica.partition import Partition
@@ -27,18 +37,28 @@ from klamm_server.metadata.image import (
     MetadataImage,
     PartitionImage,
     TopicImage,
+    TopicsDelta,
     changed_configs,
     changed_topics,
 )
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 TopicConfigs = Callable[[MetadataImage, str], Mapping[str, str]]
 """The effective configs of a topic: its own, over the brokers' dynamic ones, over this process's."""
 
 
+class _Wanted(NamedTuple):
+    """A replica that is to be here, and that is new or whose state is."""
+
+    log: NewLog
+    image: PartitionImage
+
+
 class MetadataPublisher:
-    """`publish` is the metadata link's callback. `retire` takes the files of deleted logs."""
+    """`publish` each image; `close` when no more is to be. `retire` takes the files of deleted logs."""
 
     def __init__(
         self,
@@ -54,95 +74,158 @@ class MetadataPublisher:
         self._topic_configs = topic_configs
         self._retire = retire
         self._clock = clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata-publisher")
+        self._one_at_a_time = asyncio.Lock()
+        self._closed = False
 
-    def publish_first(self, image: MetadataImage) -> None:
-        """The image the broker starts with: also removes logs of topics that are gone."""
-        for topic_partition in list(self._logs.logs):
-            if not self._is_hosted(image, topic_partition):
-                log.info("partition=%s stray=removed", topic_partition)
-                self._delete_log(topic_partition)
-        self.publish(MetadataImage.empty(), image)
+    async def publish(self, image: MetadataImage) -> None:
+        """From the image published last to this one; the first time also removes logs of topics that are gone."""
+        async with self._one_at_a_time:
+            published = self._replicas.image
+            if not self._closed and image.end_index > published.end_index:
+                await self._publish(published, image)
 
-    def publish(self, old: MetadataImage, new: MetadataImage) -> None:
-        """From one image to the next."""
+    async def close(self) -> None:
+        """Waits for the image under way; later ones are ignored."""
+        self._closed = True
+        async with self._one_at_a_time:
+            self._thread.shutdown()
+
+    async def _publish(self, old: MetadataImage, new: MetadataImage) -> None:
         delta = changed_topics(old, new)
-        for topic in delta.deleted:
-            for partition in topic.partitions:
-                self._remove(TopicPartition(topic.name, partition.partition))
+        gone = self._gone(delta, new) if old.end_index else self._strays(new)
+        here, missing = self._wanted(delta, new, frozenset(gone))
+        if not missing:
+            self._replicas.image = new  # before those who wait for a partition that goes look why it went
+        for topic_partition in gone:
+            self._replicas.drop(topic_partition)
+        for replica, state in here:
+            self._replicas.apply(replica, state)
         self._apply_configs(old, new)
-        for topic in delta.created:
-            self._bring_in_line(topic, {}, new)
-        for before, after in delta.changed:
-            self._bring_in_line(after, {one.partition: one for one in before.partitions}, new)
+        await self._delete_logs(gone)
+        missing = self._without_unreadable(missing, old)
+        await self._open_logs([one.log for one in missing])
+        for one in missing:
+            self._host(one)
         self._replicas.image = new
+
+    # Replicas that go
 
     def _is_hosted(self, image: MetadataImage, topic_partition: TopicPartition) -> bool:
         partition = image.partition(topic_partition.topic, topic_partition.partition)
         return partition is not None and self._replicas.broker_id in partition.replicas
 
-    # Partitions
+    def _strays(self, image: MetadataImage) -> list[TopicPartition]:
+        strays = [name for name in self._logs.logs if not self._is_hosted(image, name)]
+        for topic_partition in strays:
+            log.info("partition=%s stray=removed", topic_partition)
+        return strays
 
-    def _bring_in_line(self, topic: TopicImage, before: Mapping[int, PartitionImage], image: MetadataImage) -> None:
+    def _gone(self, delta: TopicsDelta, image: MetadataImage) -> list[TopicPartition]:
+        """What has no replica here any more: partitions of deleted topics, and those that others host now."""
+        deleted = [_name(topic, partition) for topic in delta.deleted for partition in topic.partitions]
+        changed = [_name(topic, partition) for _, topic in delta.changed for partition in topic.partitions]
+        return [*deleted, *(name for name in changed if not self._is_hosted(image, name))]
+
+    async def _delete_logs(self, names: Iterable[TopicPartition]) -> None:
+        present = [name for name in names if self._logs.get(name) is not None]
+        for job in self._logs.plan_deletion(present, now_ms=self._clock.wall_ms()):
+            try:
+                await self._on_thread(job.run)
+            except BrokerError as error:
+                # The directories are found to be strays at the next start, and removed then.
+                log.error("not deleted: %s", error)
+                continue
+            for deletion in self._logs.complete_deletion(job):
+                self._retire(deletion)
+
+    # Replicas that come or change
+
+    def _wanted(
+        self, delta: TopicsDelta, image: MetadataImage, gone: frozenset[TopicPartition]
+    ) -> tuple[list[tuple[Partition, PartitionImage]], list[_Wanted]]:
+        """Replicas that are here, with their new state, and those that are to be made."""
+        wanted = [one for topic in delta.created for one in self._wanted_of(topic, {}, image)]
+        for before, after in delta.changed:
+            wanted += self._wanted_of(after, {one.partition: one for one in before.partitions}, image)
+        here, missing = [], []
+        for one in wanted:
+            replica = self._replicas.get(one.log.topic_partition)
+            if replica is None or one.log.topic_partition in gone:
+                missing.append(one)
+            else:
+                here.append((replica, one.image))
+        return here, missing
+
+    def _wanted_of(
+        self, topic: TopicImage, before: Mapping[int, PartitionImage], image: MetadataImage
+    ) -> Iterator[_Wanted]:
         config = LogConfig.from_configs(self._topic_configs(image, topic.name))
         for partition in topic.partitions:
-            if before.get(partition.partition) is partition:
+            if before.get(partition.partition) is partition or self._replicas.broker_id not in partition.replicas:
                 continue
-            topic_partition = TopicPartition(topic.name, partition.partition)
-            if self._replicas.broker_id in partition.replicas:
-                self._host(topic_partition, topic, partition, config)
+            new = NewLog(topic_partition=_name(topic, partition), topic_id=TopicId(topic.topic_id), config=config)
+            yield _Wanted(new, partition)
+
+    def _without_unreadable(self, missing: Sequence[_Wanted], old: MetadataImage) -> list[_Wanted]:
+        """Takes offline what may be in a log dir that cannot be read; returns the rest."""
+        unreadable = ", ".join(self._logs.offline_log_dirs())
+        if not unreadable:
+            return list(missing)
+        rest = []
+        for one in missing:
+            name = one.log.topic_partition
+            if self._logs.get(name) is None and _is_known(one.log, old):
+                reason = f"{name} is in no log dir that can be read; it may be in {unreadable}"
+                self._take_offline(name, ErrorCode.KAFKA_STORAGE_ERROR.exception(reason))
             else:
-                self._remove(topic_partition)
+                rest.append(one)
+        return rest
 
-    def _host(
-        self, topic_partition: TopicPartition, topic: TopicImage, image: PartitionImage, config: LogConfig
-    ) -> None:
-        partition = self._replicas.get(topic_partition)
-        if partition is None:
-            try:
-                partition_log = self._open(topic_partition, TopicId(topic.topic_id), config)
-            except BrokerError as error:
-                log.error("partition=%s offline: %s", topic_partition, error)
-                self._replicas.drop(topic_partition, offline_reason=str(error))
-                return
-            partition = Partition(
-                topic_partition,
-                partition_log,
-                broker_id=self._replicas.broker_id,
-                high_watermark=self._logs.checkpointed_high_watermark(partition_log),
-            )
-            self._replicas.host(partition)
-        self._replicas.apply(partition, image)
+    async def _open_logs(self, wanted: Sequence[NewLog]) -> None:
+        """Makes the logs that are missing; a partition that cannot have one goes offline."""
+        await self._delete_logs([new.topic_partition for new in wanted if self._is_stale(new)])
+        absent = [new for new in wanted if self._logs.get(new.topic_partition) is None]
+        jobs, failures = self._logs.plan_creation(absent, now_ms=self._clock.wall_ms())
+        for job in jobs:
+            failures |= self._logs.complete_creation(job, await self._on_thread(job.run))
+        for topic_partition, error in failures.items():
+            self._take_offline(topic_partition, error)
 
-    def _open(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> PartitionLog:
-        now_ms = self._clock.wall_ms()
-        found = self._logs.get(topic_partition)
-        if found is not None and found.topic_id != topic_id:
-            self._check_stale(found)
-            log.info("partition=%s topic_id=%s stale=removed", topic_partition, found.topic_id)
-            self._delete_log(topic_partition)
-        partition_log = self._logs.get_or_create(topic_partition, topic_id, config, now_ms=now_ms)
-        partition_log.log_dir.check_online()
-        partition_log.config = config
-        return partition_log
+    def _is_stale(self, new: NewLog) -> bool:
+        """Whether there is a log in its place that certainly is another topic's."""
+        found = self._logs.get(new.topic_partition)
+        if found is None or found.topic_id == new.topic_id or _is_unidentified(found):
+            return False
+        log.info("partition=%s topic_id=%s stale=removed", new.topic_partition, found.topic_id)
+        return True
 
-    def _check_stale(self, found: PartitionLog) -> None:
-        """Raises KafkaStorageError unless the log certainly is not the present topic's."""
-        if found.topic_id is None and found.log_end_offset:
-            raise ErrorCode.KAFKA_STORAGE_ERROR.exception(
-                f"{found.directory} has records but no partition.metadata to say of which topic"
-            )
-
-    def _remove(self, topic_partition: TopicPartition) -> None:
-        self._replicas.drop(topic_partition)
-        if self._logs.get(topic_partition) is not None:
-            self._delete_log(topic_partition)
-
-    def _delete_log(self, topic_partition: TopicPartition) -> None:
+    def _host(self, new: _Wanted) -> None:
+        topic_partition = new.log.topic_partition
+        partition_log = self._logs.get(topic_partition)
+        if partition_log is None:
+            return  # offline already
         try:
-            self._retire(self._logs.delete(topic_partition, now_ms=self._clock.wall_ms()))
+            _check_can_be_hosted(partition_log)
         except BrokerError as error:
-            # The directory is found to be a stray at the next start, and removed then.
-            log.error("partition=%s not deleted: %s", topic_partition, error)
+            self._take_offline(topic_partition, error)
+            return
+        partition_log.config = new.log.config
+        partition = Partition(
+            topic_partition,
+            partition_log,
+            broker_id=self._replicas.broker_id,
+            high_watermark=self._logs.checkpointed_high_watermark(partition_log),
+        )
+        self._replicas.host(partition)
+        self._replicas.apply(partition, new.image)
+
+    def _take_offline(self, topic_partition: TopicPartition, error: BrokerError) -> None:
+        log.error("partition=%s offline: %s", topic_partition, error)
+        self._replicas.drop(topic_partition, offline_reason=str(error))
+
+    async def _on_thread(self, run: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
     # Configs
 
@@ -159,3 +242,29 @@ class MetadataPublisher:
                 configs[name] = LogConfig.from_configs(self._topic_configs(new, name))
                 log.info("topic=%s config=%s", name, configs[name])
             partition.log.config = configs[name]
+
+
+def _name(topic: TopicImage, partition: PartitionImage) -> TopicPartition:
+    return TopicPartition(topic.name, partition.partition)
+
+
+def _is_known(wanted: NewLog, old: MetadataImage) -> bool:
+    """Whether the partition is older than the image to come; at the start every one counts as such."""
+    name, number = wanted.topic_partition
+    topic = old.topic(name)
+    was_there = topic is not None and topic.topic_id == wanted.topic_id and number < len(topic.partitions)
+    return not old.end_index or was_there
+
+
+def _is_unidentified(found: PartitionLog) -> bool:
+    """Whether a log has records, and no `partition.metadata` to say of which topic."""
+    return found.topic_id is None and found.log_end_offset > 0
+
+
+def _check_can_be_hosted(found: PartitionLog) -> None:
+    """Raises KafkaStorageError."""
+    found.log_dir.check_online()
+    if _is_unidentified(found):
+        raise ErrorCode.KAFKA_STORAGE_ERROR.exception(
+            f"{found.directory} has records but no partition.metadata to say of which topic"
+        )

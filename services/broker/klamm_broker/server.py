@@ -107,8 +107,8 @@ class BrokerServer:
         await self._join_cluster(link)
         registration = self._make_registration(link, host, port)
         await registration.register()
-        image = await link.wait_for(lambda image: image.end_index > registration.epoch)
-        self._start_publishing(image)
+        await link.wait_for(lambda image: image.end_index > registration.epoch)
+        await self._start_publishing(link.image)
         self._registration = registration
         self._spawn("registration", registration.run())
         self._spawn("topic-creator", self._topic_creator.run())
@@ -123,6 +123,8 @@ class BrokerServer:
             await registration.shut_down(self._config.shutdown_grace_ms)
         self._servicer.is_open = False
         self._replicas.resign_all()
+        if self._publisher is not None:
+            await self._publisher.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -133,7 +135,9 @@ class BrokerServer:
         if logs is not None:
             self._maintenance.close()
             broker_epoch = NOT_REGISTERED if registration is None else registration.epoch
-            await asyncio.to_thread(logs.close, broker_epoch=broker_epoch)
+            await asyncio.to_thread(
+                logs.close, broker_epoch=broker_epoch, high_watermarks=self._replicas.high_watermarks()
+            )
 
     # Parts
 
@@ -249,7 +253,8 @@ class BrokerServer:
             self._directory_ids[path] for path in self._opened_logs.offline_log_dirs() if path in self._directory_ids
         ]
 
-    def _start_publishing(self, image: MetadataImage) -> None:
+    async def _start_publishing(self, image: MetadataImage) -> None:
+        # From here on later images are published too, each when the one before is.
         self._publisher = MetadataPublisher(
             self._replicas,
             self._opened_logs,
@@ -257,12 +262,12 @@ class BrokerServer:
             retire=self._maintenance.retire,
             clock=self._clock,
         )
-        self._publisher.publish_first(image)
+        await self._publisher.publish(image)
         self._spawn("log-maintenance", self._maintenance.run())
 
-    def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+    async def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         if self._publisher is not None:
-            self._publisher.publish(old, new)
+            await self._publisher.publish(new)
 
     def _topic_configs(self, image: MetadataImage, topic: str) -> Mapping[str, str]:
         return effective_topic_configs(

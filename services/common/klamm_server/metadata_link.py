@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import grpc
 
@@ -25,8 +25,9 @@ from klamm_server.metadata.image import MetadataImage, replay
 
 log = logging.getLogger(__name__)
 
-OnImage = Callable[[MetadataImage, MetadataImage], None]
-"""Called with (the former image, the new one), in order, on the event loop."""
+OnImage = Callable[[MetadataImage, MetadataImage], Awaitable[None]]
+"""Called with (the former image, the new one), in order, on the event loop. The next image waits until it returns, and
+only then is the new image the link's, for heartbeats to report."""
 
 RECONNECT = Backoff(initial_ms=50, max_ms=1_000)
 
@@ -116,9 +117,9 @@ class MetadataLink:
                 snapshot_start_ms = self._clock.monotonic_ms()
             if snapshot is None:
                 self._check_continues(batch)
-                self._publish(replay(self._image, batch.records, batch.end_index))
+                await self._publish(replay(self._image, batch.records, batch.end_index))
             elif batch.snapshot_end:
-                self._publish(self._check_snapshot(replay(snapshot, batch.records, batch.end_index)))
+                await self._publish(self._check_snapshot(replay(snapshot, batch.records, batch.end_index)))
                 took_ms = self._clock.monotonic_ms() - snapshot_start_ms
                 log.info("metadata snapshot loaded end_index=%d took_ms=%d", batch.end_index, took_ms)
                 snapshot = None
@@ -143,10 +144,10 @@ class MetadataLink:
             raise _StreamError(f"a snapshot is of cluster {snapshot.cluster_id}, expected {known}")
         return snapshot
 
-    def _publish(self, image: MetadataImage) -> None:
+    async def _publish(self, image: MetadataImage) -> None:
         self._failures = 0
-        former, self._image = self._image, image
-        self._on_image(former, image)
+        await self._on_image(self._image, image)
+        self._image = image
         for predicate, future in self._waiters:
             if not future.done() and predicate(image):
                 future.set_result(image)

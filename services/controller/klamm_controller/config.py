@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from klamm.cluster import server_address
 from klamm.errors import ConfigError
 from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from klamm.wire.v1.common_pb2 import Endpoint, Node
@@ -265,7 +264,7 @@ class ControllerConfig(ServiceConfig):
 def address(voter: Node) -> str:
     """Where to dial a controller; empty when it is not known."""
     endpoint = voter.endpoint
-    return server_address(endpoint.host, endpoint.port) if endpoint.host else ""
+    return f"{endpoint.host}:{endpoint.port}" if endpoint.host else ""
 
 
 def parse_voter(text: str) -> Node:

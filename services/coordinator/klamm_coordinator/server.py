@@ -26,7 +26,7 @@ from klamm_coordinator.shard_host import ShardHost
 from klamm_coordinator.shards import Shards
 from klamm_server.clock import Clock, SystemClock
 from klamm_server.faults import watch
-from klamm_server.metadata.image import ShardImage
+from klamm_server.metadata.image import MetadataImage, ShardImage
 from klamm_server.metadata_link import MetadataLink
 from klamm_server.registration import NOT_REGISTERED, CoordinatorMember, Registration
 from klamm_server.rpc_server import RpcServer
@@ -46,7 +46,7 @@ class CoordinatorServer:
         self._tasks: list[asyncio.Task[None]] = []
         self._registration: Registration | None = None
         self._shards = Shards(config.node_id, self._epoch, self._open_shard)
-        self._link = MetadataLink(config.controllers, cluster_id="", on_image=self._shards.on_image, clock=self._clock)
+        self._link = MetadataLink(config.controllers, cluster_id="", on_image=self._on_image, clock=self._clock)
         self._channels = BrokerChannels(lambda: self._link.image)
         self._servicer = CoordinatorServicer(
             GroupsRpc(self._shards, config.groups),
@@ -87,6 +87,9 @@ class CoordinatorServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._channels.close()
+
+    async def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        self._shards.on_image(old, new)
 
     def _epoch(self) -> int:
         return NOT_REGISTERED if self._registration is None else self._registration.epoch

@@ -25,9 +25,9 @@ def flipped(position: int) -> bytes:
     return bytes(damaged)
 
 
-def resealed(position: int, replacement: bytes) -> bytes:
+def resealed(position: int, replacement: bytes, whole: bytes | None = None) -> bytes:
     """A batch that lies under a checksum that fits."""
-    damaged = bytearray(batch(3))
+    damaged = bytearray(whole or batch(3))
     damaged[position : position + len(replacement)] = replacement
     damaged[17:21] = struct.pack(">I", crc32c(damaged[ATTRIBUTES_POSITION:]))
     return bytes(damaged)
@@ -43,11 +43,17 @@ BAD_RECORDS: dict[str, tuple[bytes, ErrorCode]] = {
     "nothing": (b"", ErrorCode.INVALID_RECORD),
     "negative length": (resealed(8, struct.pack(">i", -1)), ErrorCode.INVALID_RECORD),
     "count and offsets disagree": (resealed(57, struct.pack(">i", 7)), ErrorCode.INVALID_RECORD),
+    "more records than fit": (
+        resealed(23, struct.pack(">i", 2**31 - 2), resealed(57, struct.pack(">i", 2**31 - 1))),
+        ErrorCode.INVALID_RECORD,
+    ),
     "unknown compression": (
         resealed(ATTRIBUTES_POSITION, struct.pack(">h", 7)),
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     ),
     "control batch": (resealed(ATTRIBUTES_POSITION, struct.pack(">h", 0x20)), ErrorCode.INVALID_RECORD),
+    "stamped like a broker": (resealed(ATTRIBUTES_POSITION, struct.pack(">h", 0x08)), ErrorCode.INVALID_TIMESTAMP),
+    "producer without a sequence": (resealed(43, struct.pack(">qhi", 4, 0, -1)), ErrorCode.INVALID_RECORD),
     "larger than max.message.bytes": (batch(1, value=bytes(5_000)), ErrorCode.MESSAGE_TOO_LARGE),
     "from the far future": (batch(1, timestamp_ms=2**62), ErrorCode.INVALID_TIMESTAMP),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -185,6 +186,36 @@ def test_a_log_dir_that_fails_goes_offline_and_the_other_serves_on(
     asyncio.run(scenario())
 
 
+def test_what_may_be_in_a_log_dir_that_cannot_be_read_is_not_made_anew(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    configs = {"log.dirs": ",".join(map(str, dirs))}
+
+    async def scenario() -> None:
+        controller = ScriptedController()
+        async with start_broker(controller=controller, configs=configs) as (broker, _):
+            failed, healthy = await two_dirs(broker, controller, configs["log.dirs"].split(","))
+        dirs[0].rename(tmp_path / "aside")
+        dirs[0].write_text("not a directory")
+        async with start_broker(controller=controller, configs=configs) as (broker, _):
+            refused = await broker.produce("flights", batch(1), partition=failed)
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            await controller.change_leader("flights", failed, 1)
+            await controller.create_topic("trains", 2)
+            await broker.wait_for_topic("trains", 2)
+            assert (await broker.fetch("flights", partition=failed))[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (await broker.produce("flights", batch(1), partition=healthy)).base_offset == 2
+            assert (await broker.produce("trains", batch(1), partition=1)).base_offset == 0
+        dirs[0].unlink()
+        (tmp_path / "aside").rename(dirs[0])
+        async with start_broker(controller=controller, configs=configs) as (broker, _):
+            assert (await broker.fetch("flights", partition=failed))[0].high_watermark == 2
+            assert (await broker.fetch("flights", partition=healthy))[0].high_watermark == 3
+
+    asyncio.run(scenario())
+
+
 def test_a_full_disk_refuses_the_write_and_nothing_else(start_broker: StartBroker, tmp_path: Path) -> None:
     disk = FailingDisk()
     disk.errno = errno.ENOSPC
@@ -251,5 +282,98 @@ def test_expired_segments_go_and_readers_learn_where_the_log_starts(start_broker
             assert answer.log_start_offset > 0
             answer, records = await broker.fetch("flights", answer.log_start_offset)
             assert (answer.error_code, answer.high_watermark, bool(records)) == (0, 8, True)
+
+    asyncio.run(scenario())
+
+
+class SlowDisk(Disk):
+    """Holds every new partition up until `go`."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.held = threading.Event()
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        if path.endswith("/slow-0/partition.metadata"):
+            self.held.set()
+            assert self.go.wait(30)
+        super().write_atomically(path, data)
+
+
+def test_the_broker_serves_on_while_it_makes_partitions(start_broker: StartBroker) -> None:
+    """Heartbeats go on, and do not report what is not there yet."""
+
+    async def scenario() -> None:
+        disk = SlowDisk()
+        async with start_broker(disk=disk) as (broker, controller):
+            await controller.create_topic("flights")
+            await broker.wait_for_topic("flights")
+            before = len(controller.records)
+            await controller.create_topic("slow", 30)
+            await until(disk.held.is_set)
+            heartbeats = len(controller.heartbeats)
+            assert (await broker.produce("flights", batch(1))).error_code == 0
+            assert (await broker.produce("slow", batch(1))).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            await until(lambda: len(controller.heartbeats) >= heartbeats + 3)
+            assert controller.heartbeats[-1].metadata_end_index == before
+            disk.go.set()
+            await broker.wait_for_topic("slow", 30)
+            assert (await broker.produce("slow", batch(1), partition=29)).error_code == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_stop_waits_for_the_partitions_being_made(start_broker: StartBroker, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = SlowDisk()
+        controller = ScriptedController()
+        async with start_broker(controller=controller, disk=disk) as (broker, _):
+            await controller.create_topic("slow", 30)
+            await until(disk.held.is_set)
+            asyncio.get_running_loop().call_later(0.05, disk.go.set)
+        assert (tmp_path / "data" / CLEAN_SHUTDOWN_FILE).exists()
+        async with start_broker(controller=controller) as (broker, _):
+            assert (await broker.produce("slow", batch(1), partition=29)).error_code == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_without_its_metadata_file_is_made_anew_only_if_it_is_empty(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        controller = ScriptedController()
+        async with start_broker(controller=controller) as (broker, _):
+            await controller.create_topic("flights", 2)
+            await broker.wait_for_topic("flights", 2)
+            await broker.produce("flights", batch(3), partition=1)
+        for number in range(2):
+            (tmp_path / "data" / f"flights-{number}" / "partition.metadata").unlink()
+        async with start_broker(controller=controller) as (broker, _):
+            assert (await broker.produce("flights", batch(1), partition=0)).base_offset == 0
+            refused = await broker.produce("flights", batch(1), partition=1)
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert "no partition.metadata" in refused.error_message
+
+    asyncio.run(scenario())
+
+
+def test_a_replica_starts_from_the_high_watermark_it_had(start_broker: StartBroker) -> None:
+    """A leader that waits for a follower to report serves what was committed before; one that is alone serves all."""
+
+    async def scenario() -> None:
+        controller = ScriptedController()
+        async with start_broker(controller=controller) as (broker, _):
+            await controller.create_topic("flights", replicas=(1, 2), isr=(1,))
+            await controller.create_topic("trains")
+            await broker.wait_for_topic("trains")
+            await broker.produce("flights", batch(3))
+            await broker.produce("trains", batch(3))
+        await controller.change_isr("flights", 0, isr=(1, 2))
+        async with start_broker(controller=controller) as (broker, _):
+            await broker.produce("flights", batch(2), acks=1)
+            await broker.produce("trains", batch(2), acks=1)
+            assert (await broker.fetch("flights"))[0].high_watermark == 3
+            assert (await broker.fetch("trains"))[0].high_watermark == 5
 
     asyncio.run(scenario())

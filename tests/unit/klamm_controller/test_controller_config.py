@@ -23,8 +23,11 @@ def test_defaults():
 @pytest.mark.parametrize(
     ("properties", "said"),
     [
-        ({"controller.quorum.voters": "1@a:1,2@b:2,3@c:3"}, "names 3 controllers; a quorum of one"),
-        ({"controller.quorum.voters": "2@a:1"}, "names controller 2, but node.id is 1"),
+        ({"controller.quorum.voters": "1@a:1,2@b:2,3@c:3"}, "cluster.id must be set"),
+        ({"controller.quorum.voters": "1@a:1,2@b:2", "cluster.id": "c"}, "names 2 controllers, expected 1, 3 or 5"),
+        ({"controller.quorum.voters": "1@a:1,2@b:2,2@c:3", "cluster.id": "c"}, "each may be named once"),
+        ({"controller.quorum.voters": "2@a:1"}, r"names controllers \[2\], but node.id is 1"),
+        ({"controller.quorum.election.timeout.ms": "200"}, "election_timeout_ms=200"),
         ({"controller.quorum.voters": "a:1"}, "expected id@host:port"),
         ({"controller.quorum.voters": "1@a"}, "expected host:port"),
         ({"broker.session.timeout.ms": "3000"}, "at least twice"),
@@ -42,3 +45,17 @@ def test_a_quorum_of_this_controller_alone():
     voter = parse_voter("1@localhost:9093")
     assert (voter.node_id, voter.endpoint.host, voter.endpoint.port) == (1, "localhost", 9_093)
     assert load(ControllerConfig, {"node.id": "1", "controller.quorum.voters": "1@localhost:9093"}).node_id == 1
+
+
+def test_a_quorum_of_three():
+    text = "1@a:1,2@b:2,3@c:3"
+    made = load(ControllerConfig, {"node.id": "2", "controller.quorum.voters": text, "cluster.id": "c"})
+    assert [(voter.key.node_id, voter.endpoint) for voter in made.bootstrap_voters()] == [
+        (1, "a:1"),
+        (2, "b:2"),
+        (3, "c:3"),
+    ]
+    assert made.raft_settings().idle_no_op_interval_ms == 500
+    alone = load(ControllerConfig, {"node.id": "2"})
+    assert [voter.key.node_id for voter in alone.bootstrap_voters()] == [2]
+    assert alone.raft_settings().idle_no_op_interval_ms == 0

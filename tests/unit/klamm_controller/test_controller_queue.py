@@ -25,14 +25,22 @@ class ManualLog:
         self.is_leader = False
         self.leader_id = 1
         self.term = 1
-        self.snapshot_due = False
         self.snapshots = []
         self.pending = []
         self._end_index = end_index
 
-    def start(self, on_committed):
+    def start(self, listener):
+        self.listener = listener
+        self.claim()
+
+    def claim(self):
         self.is_leader = True
-        self._on_committed = on_committed
+        self.listener.on_claimed()
+
+    def resign(self):
+        """What was appended may commit yet, under another leader."""
+        self.is_leader = False
+        self.listener.on_resigned()
 
     def append(self, records):
         entry = MetadataBatch(
@@ -45,10 +53,16 @@ class ManualLog:
     def commit(self, count=None):
         count = len(self.pending) if count is None else count
         entries, self.pending = self.pending[:count], self.pending[count:]
-        self._on_committed(entries)
+        self.listener.on_committed(entries)
 
     def save_snapshot(self, image):
         self.snapshots.append(image)
+
+    async def confirm_leadership(self):
+        raise AssertionError("not asked for here")
+
+    def status(self):
+        raise AssertionError("not asked for here")
 
     async def stop(self):
         self.is_leader = False
@@ -61,6 +75,12 @@ class Fixture:
         self.log = ManualLog(cluster.image.end_index)
         tail = CommittedTail(100_000, cluster.image.end_index)
         self.controller = Controller(log=self.log, queue=self.queue, image=cluster.image, tail=tail)
+        self.told = []
+
+    def start(self):
+        self.controller.start(
+            on_claimed=lambda: self.told.append("claimed"), on_resigned=lambda: self.told.append("resigned")
+        )
 
     def create(self, name, **kwargs):
         request = CreateTopicsRequest(topics=[NewTopic(name=name, partition_count=1, replication_factor=1)])
@@ -90,7 +110,7 @@ def run(one_broker):
     def runner(body):
         async def main():
             fixture = Fixture(one_broker)
-            fixture.controller.start()
+            fixture.start()
             await body(fixture)
 
         asyncio.run(main())
@@ -197,7 +217,7 @@ def test_only_the_active_controller_decides(one_broker):
         f = Fixture(one_broker)
         with pytest.raises(EXCEPTIONS[ErrorCode.NOT_CONTROLLER]):
             await f.create("a")
-        f.controller.start()
+        f.start()
         f.controller.resign()
         with pytest.raises(EXCEPTIONS[ErrorCode.NOT_CONTROLLER]):
             await f.create("a")
@@ -210,8 +230,8 @@ def test_a_due_snapshot_is_of_what_has_committed(run):
         f.create("a")
         f.create("b")
         await f.turn()
-        f.log.snapshot_due = True
         f.log.commit(1)
+        f.controller.on_snapshot_due()
         (image,) = f.log.snapshots
         assert image is f.controller.committed
         assert image.topic("a") is not None
@@ -251,5 +271,91 @@ def test_watchers_entries_are_the_committed_ones(run):
         f.log.commit()
         assert f.controller.entries_after(start + 4)[0].base_index == start + 4
         assert f.controller.entries_after(start + 1) is None
+
+    run(body)
+
+
+def refusal(future):
+    return future.exception().code
+
+
+def test_what_was_appended_and_not_committed_is_forgotten_with_the_leadership(run):
+    async def body(f):
+        f.create("a")
+        await f.turn()
+        f.log.commit()
+        lost = f.create("b")
+        await f.turn()
+        f.log.resign()
+        assert f.told == ["claimed", "resigned"]
+        assert f.controller.appended is f.controller.committed
+        assert f.controller.appended.topic("a") is not None
+        await settle()
+        assert not lost.done(), "it may commit yet"
+        f.controller.on_new_term()
+        await settle()
+        assert refusal(lost) is ErrorCode.NOT_CONTROLLER
+        f.controller.check_invariants()
+
+    run(body)
+
+
+def test_what_the_next_leader_commits_of_the_last_one_is_acknowledged(run):
+    async def body(f):
+        kept, lost = f.create("a"), f.create("b")
+        await f.turn()
+        f.log.resign()
+        f.log.commit(1)
+        f.controller.on_new_term()
+        await settle()
+        assert codes(kept) == [0]
+        assert refusal(lost) is ErrorCode.NOT_CONTROLLER
+        assert f.controller.committed.topic("a") is not None
+        assert f.controller.committed.topic("b") is None
+        f.controller.check_invariants()
+
+    run(body)
+
+
+def test_a_snapshot_of_the_next_leader_leaves_the_outcome_open(run):
+    async def body(f):
+        open_ = f.create("a")
+        await f.turn()
+        f.log.resign()
+        f.cluster.create_one("z")
+        f.controller.on_restored(f.cluster.image)
+        await settle()
+        assert refusal(open_) is ErrorCode.REQUEST_TIMED_OUT
+        assert f.controller.committed is f.cluster.image
+        assert f.controller.entries_after(0) is None
+        f.controller.check_invariants()
+
+    run(body)
+
+
+def test_an_event_that_waited_through_the_loss_is_refused(run):
+    async def body(f):
+        create = f.create("a")
+        await settle()
+        f.log.resign()
+        await f.turn()
+        assert refusal(create) is ErrorCode.NOT_CONTROLLER
+        assert f.log.pending == []
+
+    run(body)
+
+
+def test_a_new_leader_goes_on_from_what_it_followed(run):
+    async def body(f):
+        f.create("a")
+        await f.turn()
+        f.log.resign()
+        f.log.commit()
+        f.log.claim()
+        assert f.told == ["claimed", "resigned", "claimed"]
+        again = f.create("a")
+        await f.turn()
+        await settle()
+        assert codes(again) == [ErrorCode.TOPIC_ALREADY_EXISTS]
 
     run(body)

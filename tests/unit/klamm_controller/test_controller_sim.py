@@ -31,20 +31,27 @@ from klamm.wire.v1.controller_pb2 import (
     NewPartitions,
     NewTopic,
 )
-from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_TOPIC, ClusterRecord, MetadataRecord
+from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_TOPIC, ClusterRecord, MetadataBatch, MetadataRecord
 from klamm_controller.committed_tail import CommittedTail
 from klamm_controller.controller import Controller
 from klamm_controller.liveness import BROKERS, Liveness
-from klamm_controller.log.quorum_of_one import QuorumOfOne
-from klamm_controller.log.store import MetadataStore
+from klamm_controller.log.quorum import QuorumLog
+from klamm_controller.log.raft_store import RaftStore
+from klamm_controller.log.snapshot import image_of_snapshot
 from klamm_controller.metadata.configs import handle_incremental_alter_configs
 from klamm_controller.metadata.partitions import handle_create_partitions
 from klamm_controller.metadata.topics import handle_create_topics, handle_delete_topics
-from klamm_controller.recovery import image_of_log
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import EntryKind, ReplicaKey, Voter
+from klamm_controller.raft.raft_log import START
+from klamm_controller.raft.settings import RaftSettings
 from klamm_server.event_queue import EventQueue
-from klamm_server.metadata.image import NO_LEADER
+from klamm_server.metadata.image import NO_LEADER, MetadataImage, replay
 
 SESSION_MS = 9_000
+ME = ReplicaKey(1, "")
+VOTERS = VoterSet([Voter(ME, "")])
+SETTINGS = RaftSettings(idle_no_op_interval_ms=0, retained_entries=3)
 NAMES = ["a", "b", "c.d", "c_d", "e-f", "no good", ""]
 
 
@@ -59,7 +66,7 @@ class FakeClock:
         return self.now_ms
 
 
-class CrashingStore(MetadataStore):
+class CrashingStore(RaftStore):
     """Copies its directory, as a crash would leave it, before or after the write that was chosen.
 
     Can be loaded by the test while a snapshot is being written: one of the two waits."""
@@ -70,24 +77,38 @@ class CrashingStore(MetadataStore):
         self.crash: tuple[str, Path] | None = None
         self._lock = threading.Lock()
 
-    def load(self):
+    def image(self):
+        """What is stored, replayed."""
         with self._lock:
-            return super().load()
+            stored = self.load(VOTERS)
+            image = MetadataImage.empty()
+            if stored.snapshot != START:
+                image = image_of_snapshot(self.read_snapshot(stored.snapshot))
+        for entry in stored.entries:
+            if entry.kind is EntryKind.DATA and entry.index >= stored.snapshot.end_index:
+                batch = MetadataBatch.FromString(entry.payload)
+                image = replay(image, batch.records, batch.end_index)
+        return image
 
-    def write_entries(self, entries):
+    def write(self, persists):
         with self._lock:
-            self._maybe_crash("before")
-            super().write_entries(entries)
-            self._maybe_crash("after")
+            self._maybe_crash("before", persists)
+            super().write(persists)
+            self._maybe_crash("after", persists)
 
-    def write_snapshot(self, chunks):
+    def write_snapshot(self, snapshot, voters, parts):
         with self._lock:
-            super().write_snapshot(chunks)
+            super().write_snapshot(snapshot, voters, parts)
 
-    def _maybe_crash(self, moment):
-        if self.crash is not None and self.crash[0] == moment:
+    def _maybe_crash(self, moment, persists):
+        appends = any(persist.entries for persist in persists)
+        if self.crash is not None and self.crash[0] == moment and appends:
             shutil.copytree(self.path, self.crash[1])
             self.crash = None
+
+
+def _send(message):
+    raise AssertionError(f"who is alone sends nothing: {message}")
 
 
 class Node:
@@ -95,19 +116,25 @@ class Node:
 
     def __init__(self, path: Path, clock: FakeClock, snapshot_interval_bytes: int) -> None:
         self.store = CrashingStore(path)
-        stored = self.store.load()
-        image = image_of_log(stored)
+        stored = self.store.load(VOTERS)
+        image = MetadataImage.empty()
+        if stored.snapshot != START:
+            image = image_of_snapshot(self.store.read_snapshot(stored.snapshot))
         self.clock = clock
         self.queue = EventQueue("controller", capacity=100, clock=clock)
-        self.log = QuorumOfOne(
+        self.log = QuorumLog(
             self.store,
             stored,
-            node_id=1,
+            me=ME,
+            end_index=image.end_index,
+            settings=SETTINGS,
             snapshot_interval_bytes=snapshot_interval_bytes,
+            send=_send,
+            clock=clock,
+            rng=random.Random(1),
             on_failure=self._fail,
         )
-        tail = CommittedTail(500, stored.entries[0].base_index if stored.entries else image.end_index)
-        tail.extend(stored.entries)
+        tail = CommittedTail(500, image.end_index)
         self.controller = Controller(log=self.log, queue=self.queue, image=image, tail=tail)
         self.brokers = Liveness(BROKERS, self.controller, self.queue, clock, session_timeout_ms=SESSION_MS)
         self.failure: BaseException | None = None
@@ -116,12 +143,15 @@ class Node:
         self.failure = error
 
     async def start(self):
-        self.controller.start()
+        self.controller.start(on_claimed=self._begin, on_resigned=self.brokers.stop)
+        self.running = asyncio.create_task(self.queue.run())
+        await self.controller.wait_active()
+        await self.controller.wait_beyond(0)
+
+    def _begin(self):
         if not self.controller.appended.cluster_id:
             self.controller.append([MetadataRecord(cluster=ClusterRecord(cluster_id="sim"))])
         self.brokers.start()
-        self.running = asyncio.create_task(self.queue.run())
-        await self.controller.wait_beyond(0)
 
     async def stop(self):
         self.controller.resign()
@@ -198,7 +228,7 @@ class Sim:
     def check(self) -> None:
         controller, image = self.node.controller, self.node.controller.committed
         controller.check_invariants()
-        assert image_of_log(self.node.store.load()) == image
+        assert self.node.store.image() == image
         assert {name: len(topic.partitions) for name, topic in image.topics_by_name.items()} == self.model.topics
         for name in self.model.topics:
             assert image.topic_configs(name) == self.model.configs[name]

@@ -35,27 +35,40 @@ class InstantLog:
         self.is_leader = False
         self.leader_id = 1
         self.term = 1
-        self.snapshot_due = False
         self.held = False
+        self.refuses = False
         self.appended = 0
         self._end_index = end_index
 
-    def start(self, on_committed):
+    def start(self, listener):
+        self.listener = listener
         self.is_leader = True
-        self._on_committed = on_committed
+        listener.on_claimed()
+
+    def resign(self):
+        self.is_leader = False
+        self.listener.on_resigned()
 
     def append(self, records):
+        if self.refuses:
+            raise ErrorCode.THROTTLING_QUOTA_EXCEEDED.exception()
         entry = MetadataBatch(
             term=1, base_index=self._end_index, end_index=self._end_index + len(records), records=records
         )
         self._end_index = entry.end_index
         self.appended += 1
         if not self.held:
-            asyncio.get_running_loop().call_soon(self._on_committed, [entry])
+            asyncio.get_running_loop().call_soon(self.listener.on_committed, [entry])
         return entry
 
     def save_snapshot(self, image):
         raise AssertionError("never due")
+
+    async def confirm_leadership(self):
+        raise AssertionError("not asked for here")
+
+    def status(self):
+        raise AssertionError("not asked for here")
 
     async def stop(self):
         self.is_leader = False
@@ -71,9 +84,15 @@ class World:
         self.controller = Controller(log=self.log, queue=self.queue, image=cluster.image, tail=tail)
         self.brokers = self._liveness(BROKERS)
         self.coordinators = self._liveness(COORDINATORS)
-        self.controller.start()
+        self.controller.start(on_claimed=self._start, on_resigned=self._stop)
+
+    def _start(self):
         self.brokers.start()
         self.coordinators.start()
+
+    def _stop(self):
+        self.brokers.stop()
+        self.coordinators.stop()
 
     def _liveness(self, kind):
         return Liveness(kind, self.controller, self.queue, self.clock, session_timeout_ms=TIMEOUT_MS)

@@ -6,7 +6,8 @@ From the outside in:
   `checkpoints`: what a log dir holds besides them, and what happens when it fails
 - `partition_log`: one log; `record_set`: what may be appended to it; `retention`: what may be dropped from it;
   `log_flush`: how it gets durable; `leader_epochs`, `partition_metadata`: what it keeps beside its segments
-- `log_loader`, `leftovers`: opening it, after an orderly stop or a crash
+- `log_creation`, `log_deletion`, `log_checkpoint`: what is done to many logs at once, on a disk thread
+- `log_loader`, `leftovers`: opening a log, after an orderly stop or a crash
 - `segment`: one segment; `offset_index`, `time_index`, `batch_scan`: finding things in it; `segment_pool`: how
   many are open
 - `disk`: the operating system

@@ -125,7 +125,9 @@ class LeaderEpochFile:
     def read(self) -> LeaderEpochCache:
         """The stored cache, empty if there is no file. Raises CheckpointError if the file is damaged."""
         if not self._disk.exists(self.path):
-            return LeaderEpochCache()
+            cache = LeaderEpochCache()
+            self._written_version = cache.version  # no file says the same as one without entries
+            return cache
         rows = decode_checkpoint(self.path, self._disk.read_file(self.path), (int, int))
         entries = tuple(EpochEntry(int(epoch), int(offset)) for epoch, offset in rows)
         if any(epoch < 0 or offset < 0 for epoch, offset in entries):

@@ -83,6 +83,7 @@ class _Loader:
             epoch_file=epoch_file,
             log_start_offset=log_start_offset,
             recovery_point=end_offset if trusted else min(self._context.recovery_point, end_offset),
+            is_durable=trusted,
         )
 
     def _segment(self, base_offset: int) -> Segment:

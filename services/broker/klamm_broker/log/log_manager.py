@@ -3,9 +3,10 @@
 A log dir that fails is taken offline with the logs in it; the others serve on. Which thread may call what:
 
 - before serving: the constructor and `load`, which uses threads of its own;
-- event loop: everything else, none of it waiting for the disk but `create`, `delete`, `truncate`, which are rare;
-- disk thread: `run()` of what the event loop was handed (`FlushJob`, `CheckpointJob`) and `remove_files`.
-  At most one round of flushes and checkpoints is under way at a time: the shell plans the next when the last is done;
+- event loop: everything else, none of it waiting for the disk but `truncate`, which is rare;
+- disk threads: `run()` of what the event loop was handed (`FlushJob`, `CheckpointJob`, `CreationJob`,
+  `DeletionJob`) and `remove_files`. At most one round of flushes and checkpoints is under way at a time, and at most
+  one of deletions and creations: the shell plans the next when the last is done;
 - after serving: `close`.
 
 Directory names are Kafka's: `<topic>-<partition>`, and `<topic>-<partition>.<hex>-delete` on the way out.
@@ -16,11 +17,11 @@ from __future__ import annotations
 import logging
 import random
 import re
-import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from klamm.errors import BrokerError, ErrorCode, KlammError
 from klamm.model import TopicId, TopicPartition
@@ -30,23 +31,27 @@ from klamm_broker.log.checkpoints import (
     RECOVERY_POINT_FILE,
     CheckpointError,
     read_offsets,
-    write_offsets,
 )
 from klamm_broker.log.clean_shutdown import take_clean_shutdown, write_clean_shutdown
 from klamm_broker.log.dir_lock import DirectoryLock
 from klamm_broker.log.disk import Disk
+from klamm_broker.log.log_checkpoint import CheckpointJob, CheckpointOrder
 from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.log_creation import CreationJob, NewLog
+from klamm_broker.log.log_deletion import DeletionJob, DoomedLog
 from klamm_broker.log.log_flush import FlushJob
 from klamm_broker.log.log_loader import LoadContext, load_partition
 from klamm_broker.log.meta_properties import MetaProperties, claim_directory
 from klamm_broker.log.partition_log import PartitionLog, PendingDeletion
-from klamm_broker.log.partition_metadata import read_topic_id, write_topic_id
+from klamm_broker.log.partition_metadata import read_topic_id
 from klamm_broker.log.segment_pool import SegmentPool
 from klamm_broker.log.storage_failure import LogDir, LogDirError
 
 DELETE_SUFFIX = "-delete"
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})\Z")
 _DIRECTORY_NAME_LENGTH_MAX = 255
+_CLOSING_THREADS = 8
+"""How many logs wait for the disk at once: a file system commits what is waiting together."""
 
 logger = logging.getLogger(__name__)
 
@@ -68,49 +73,6 @@ class LogManagerConfig:
         assert self.log_dirs, "log.dirs is empty"
         assert self.open_segments_max > 0, self.open_segments_max
         assert self.recovery_threads_per_data_dir > 0, self.recovery_threads_per_data_dir
-
-
-class _CheckpointOrder:
-    """Keeps checkpoints of one dir in the order in which they were planned.
-
-    A truncation writes its checkpoint on the event loop while one planned before may be under way on a disk
-    thread; without the lock and the number, the recovery points of before the truncation could come
-    last."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.planned = 0
-        self.written = 0
-
-    def next(self) -> int:
-        self.planned += 1
-        return self.planned
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointJob:
-    """The offsets of one log dir as they were when it was planned."""
-
-    disk: Disk
-    log_dir: LogDir
-    recovery_points: Mapping[TopicPartition, int]
-    log_start_offsets: Mapping[TopicPartition, int]
-    high_watermarks: Mapping[TopicPartition, int]
-    order: _CheckpointOrder
-    number: int
-
-    def run(self) -> None:
-        """Writes the three checkpoint files, durably, unless a later job did. Raises LogDirFailure or DiskFull."""
-        with self.order.lock:
-            if self.number < self.order.written:
-                return
-            try:
-                write_offsets(self.disk, f"{self.log_dir.path}/{RECOVERY_POINT_FILE}", self.recovery_points)
-                write_offsets(self.disk, f"{self.log_dir.path}/{LOG_START_OFFSET_FILE}", self.log_start_offsets)
-                write_offsets(self.disk, f"{self.log_dir.path}/{HIGH_WATERMARK_FILE}", self.high_watermarks)
-            except OSError as error:
-                raise self.log_dir.failed(error, "checkpoint") from error
-            self.order.written = self.number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +97,7 @@ class _Directory:
         self.lock: DirectoryLock | None = None
         self.properties: MetaProperties | None = None
         self.clean_shutdown_epoch: int | None = None
-        self.checkpoint_order = _CheckpointOrder()
+        self.checkpoint_order = CheckpointOrder()
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -151,6 +113,8 @@ class LogManager:
         self._rng = rng
         self._pool = SegmentPool(config.open_segments_max)
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._leaving: dict[TopicPartition, PartitionLog] = {}
+        """Deleted, but the directory has its name still: for a moment, or for good if renaming it failed."""
         self._directories = [_Directory(LogDir(path)) for path in config.log_dirs]
         try:
             for directory in self._directories:
@@ -248,14 +212,14 @@ class LogManager:
         )
         try:
             topic_id = read_topic_id(self._disk, path)
-            return self._open(directory, topic_partition, path, topic_id, context)
+            return self._open(directory.log_dir, topic_partition, path, topic_id, context)
         except OSError as error:
             logger.error("%s", directory.log_dir.take_offline(error, f"load of {topic_partition}"))
             return None
 
     def _open(
         self,
-        directory: _Directory,
+        log_dir: LogDir,
         topic_partition: TopicPartition,
         path: str,
         topic_id: TopicId | None,
@@ -263,7 +227,7 @@ class LogManager:
     ) -> PartitionLog:
         return PartitionLog(
             disk=self._disk,
-            log_dir=directory.log_dir,
+            log_dir=log_dir,
             directory=path,
             topic_partition=topic_partition,
             topic_id=topic_id,
@@ -291,74 +255,81 @@ class LogManager:
     def logs(self) -> Mapping[TopicPartition, PartitionLog]:
         return self._logs
 
-    def get_or_create(
-        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int
-    ) -> PartitionLog:
-        """The log of this topic; a new one goes into the online dir with the fewest logs.
+    def plan_creation(
+        self, wanted: Sequence[NewLog], *, now_ms: int
+    ) -> tuple[list[CreationJob], dict[TopicPartition, BrokerError]]:
+        """Step 1 of a creation (`log_creation.py`): each new log goes into the online dir with the fewest.
 
-        Raises the exception of INCONSISTENT_TOPIC_ID if the log is another topic's, LogDirFailure or DiskFull if it
-        cannot be created, KAFKA_STORAGE_ERROR if no dir is online."""
-        log = self._logs.get(topic_partition)
-        if log is None:
-            log = self._create(topic_partition, topic_id, config, now_ms)
-            self._logs[topic_partition] = log
-        elif log.topic_id is None:
-            self._adopt(log, topic_id)
-        elif log.topic_id != topic_id:
-            raise ErrorCode.INCONSISTENT_TOPIC_ID.exception(
-                f"{log.directory} is of topic id {log.topic_id}, not {topic_id}"
+        None of `wanted` may have a log. Also returns why those that no job has cannot be made."""
+        counts = {directory.log_dir: len(self._logs_in(directory)) for directory in self._online()}
+        placed: dict[LogDir, list[NewLog]] = {}
+        refused: dict[TopicPartition, BrokerError] = {}
+        for new in wanted:
+            assert new.topic_partition not in self._logs, new
+            former = self._leaving.get(new.topic_partition)
+            if former is not None or not counts:
+                reason = "no log dir is online" if former is None else f"{former.directory} could not be moved away"
+                refused[new.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR.exception(reason)
+                continue
+            log_dir = min(counts, key=counts.__getitem__)
+            counts[log_dir] += 1
+            placed.setdefault(log_dir, []).append(new)
+        return [self._creation_job(log_dir, logs, now_ms) for log_dir, logs in placed.items()], refused
+
+    def _creation_job(self, log_dir: LogDir, logs: Sequence[NewLog], now_ms: int) -> CreationJob:
+        def open_log(new: NewLog, path: str) -> PartitionLog:
+            context = LoadContext(
+                config=new.config, log_start_offset=0, recovery_point=0, clean_shutdown=False, now_ms=now_ms
             )
-        return log
+            return self._open(log_dir, new.topic_partition, path, new.topic_id, context)
 
-    def _adopt(self, log: PartitionLog, topic_id: TopicId) -> None:
-        """The directory was made, but a crash came before its `partition.metadata`: it can only be this topic's."""
-        try:
-            write_topic_id(self._disk, log.directory, topic_id)
-        except OSError as error:
-            raise log.log_dir.failed(error, f"creation of {log.topic_partition}") from error
-        log.topic_id = topic_id
+        return CreationJob(disk=self._disk, log_dir=log_dir, logs=tuple(logs), open_log=open_log)
 
-    def _create(
-        self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, now_ms: int
-    ) -> PartitionLog:
-        directory = self._emptiest()
-        path = f"{directory.log_dir.path}/{topic_partition}"
-        context = LoadContext(config=config, log_start_offset=0, recovery_point=0, clean_shutdown=False, now_ms=now_ms)
-        try:
-            self._disk.make_directory(path)
-            write_topic_id(self._disk, path, topic_id)
-            return self._open(directory, topic_partition, path, topic_id, context)
-        except OSError as error:
-            raise directory.log_dir.failed(error, f"creation of {topic_partition}") from error
+    def complete_creation(
+        self, job: CreationJob, outcomes: Sequence[PartitionLog | BrokerError]
+    ) -> dict[TopicPartition, BrokerError]:
+        """Step 3 of a creation, with what `job.run()` returned. Returns why the logs that are missing are."""
+        failures = {}
+        for new, outcome in zip(job.logs, outcomes, strict=True):
+            if isinstance(outcome, PartitionLog):
+                self._logs[new.topic_partition] = outcome
+            else:
+                failures[new.topic_partition] = outcome
+        return failures
 
-    def _emptiest(self) -> _Directory:
-        online = self._online()
-        if not online:
-            raise ErrorCode.KAFKA_STORAGE_ERROR.exception("no log dir is online")
-        return min(online, key=lambda directory: len(self._logs_in(directory)))
+    def plan_deletion(self, doomed: Iterable[TopicPartition], *, now_ms: int) -> list[DeletionJob]:
+        """Step 1 of a deletion (`log_deletion.py`): takes the logs out of service at once.
 
-    def delete(self, topic_partition: TopicPartition, *, now_ms: int) -> PendingDeletion:
-        """Takes a log out of service at once; its directory is renamed and to be removed when due.
-
-        Raises the exception of UNKNOWN_TOPIC_OR_PARTITION, LogDirFailure or DiskFull."""
-        log = self._logs.get(topic_partition)
-        if log is None:
-            raise ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.exception(str(topic_partition))
-        log.log_dir.check_online()
-        doomed = f"{log.log_dir.path}/{self._delete_name(topic_partition)}"
-        try:
-            self._disk.replace(log.directory, doomed)
-            del self._logs[topic_partition]
+        Each of `doomed` must have a log. Those in a dir that is offline stay: the next start finds them to be
+        strays."""
+        leaving: dict[LogDir, list[DoomedLog]] = {}
+        for topic_partition in doomed:
+            log = self._logs[topic_partition]
+            if log.log_dir.failure is not None:
+                logger.error("partition=%s not deleted: %s", topic_partition, log.log_dir.failure)
+                continue
+            self._leaving[topic_partition] = self._logs.pop(topic_partition)
             log.abandon()
-            self._disk.fsync_directory(log.log_dir.path)
-        except OSError as error:
-            raise log.log_dir.failed(error, f"deletion of {topic_partition}") from error
-        # A new log of the same name must not be taken, after a crash, to be as durable as this one was.
-        directory = self._directory_of(log)
-        directory.high_watermarks.pop(topic_partition, None)
-        self._checkpoint_of(directory).run()
-        due_ms = now_ms + log.config.file_delete_delay_ms
-        return PendingDeletion(log_dir=log.log_dir, paths=(doomed,), due_ms=due_ms)
+            renamed = f"{log.log_dir.path}/{self._delete_name(topic_partition)}"
+            due_ms = now_ms + log.config.file_delete_delay_ms
+            leaving.setdefault(log.log_dir, []).append(DoomedLog(topic_partition, log.directory, renamed, due_ms))
+        return [self._deletion_job(log_dir, logs) for log_dir, logs in leaving.items()]
+
+    def _deletion_job(self, log_dir: LogDir, logs: Sequence[DoomedLog]) -> DeletionJob:
+        directory = self._directory_of(log_dir)
+        for doomed in logs:
+            directory.high_watermarks.pop(doomed.topic_partition, None)
+        return DeletionJob(
+            disk=self._disk, log_dir=log_dir, logs=tuple(logs), checkpoint=self._checkpoint_of(directory)
+        )
+
+    def complete_deletion(self, job: DeletionJob) -> list[PendingDeletion]:
+        """Step 3 of a deletion, after `job.run()` returned. What is still to be removed."""
+        for doomed in job.logs:
+            del self._leaving[doomed.topic_partition]
+        return [
+            PendingDeletion(log_dir=job.log_dir, paths=(doomed.renamed,), due_ms=doomed.due_ms) for doomed in job.logs
+        ]
 
     def _delete_name(self, topic_partition: TopicPartition) -> str:
         unique = uuid.UUID(int=self._rng.getrandbits(128), version=4).hex
@@ -375,7 +346,7 @@ class LogManager:
             recovery_point = log.recovery_point
             log.truncate_to(offset, now_ms=now_ms)
             if log.recovery_point < recovery_point:
-                dirs[log.log_dir.path] = self._directory_of(log)
+                dirs[log.log_dir.path] = self._directory_of(log.log_dir)
         for directory in dirs.values():
             self._checkpoint_of(directory).run()
 
@@ -413,15 +384,18 @@ class LogManager:
         """One job per online dir, every `log.flush.offset.checkpoint.interval.ms`.
 
         A log that `high_watermarks` lacks keeps the one checkpointed before."""
+        self._note_high_watermarks(high_watermarks)
+        return [self._checkpoint_of(directory) for directory in self._online()]
+
+    def _note_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         for directory in self._online():
             logs = (log.topic_partition for log in self._logs_in(directory))
             known = {**directory.high_watermarks, **high_watermarks}
             directory.high_watermarks = {name: known[name] for name in logs if name in known}
-        return [self._checkpoint_of(directory) for directory in self._online()]
 
     def checkpointed_high_watermark(self, log: PartitionLog) -> int:
         """The last one that was checkpointed, within what the log holds: where a replica starts from."""
-        mark = self._directory_of(log).high_watermarks.get(log.topic_partition, 0)
+        mark = self._directory_of(log.log_dir).high_watermarks.get(log.topic_partition, 0)
         return min(max(mark, log.log_start_offset), log.log_end_offset)
 
     def _checkpoint_of(self, directory: _Directory) -> CheckpointJob:
@@ -505,15 +479,17 @@ class LogManager:
     def _logs_in(self, directory: _Directory) -> list[PartitionLog]:
         return [log for log in self._logs.values() if log.log_dir is directory.log_dir]
 
-    def _directory_of(self, log: PartitionLog) -> _Directory:
-        return next(directory for directory in self._directories if directory.log_dir is log.log_dir)
+    def _directory_of(self, log_dir: LogDir) -> _Directory:
+        return next(directory for directory in self._directories if directory.log_dir is log_dir)
 
     # Stopping
 
-    def close(self, *, broker_epoch: int) -> None:
+    def close(self, *, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
         """Makes everything durable, leaves the clean-shutdown marker in each dir that managed to, unlocks all dirs.
 
-        A dir that fails here is reported in the log and recovers at the next start."""
+        A log that `high_watermarks` lacks keeps the one checkpointed before. A dir that fails here is reported in the
+        log and recovers at the next start."""
+        self._note_high_watermarks(high_watermarks)
         for directory in self._directories:
             try:
                 if directory.log_dir.failure is None:
@@ -526,8 +502,9 @@ class LogManager:
         self._unlock()
 
     def _close(self, directory: _Directory, broker_epoch: int) -> None:
-        for log in self._logs_in(directory):
-            log.close()
+        with ThreadPoolExecutor(_CLOSING_THREADS, thread_name_prefix="log-closing") as executor:
+            for _ in executor.map(PartitionLog.close, self._logs_in(directory)):
+                pass
         self._checkpoint_of(directory).run()
         try:
             write_clean_shutdown(self._disk, directory.log_dir.path, broker_epoch)

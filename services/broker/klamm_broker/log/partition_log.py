@@ -102,6 +102,8 @@ class LoadedLog:
     epoch_file: LeaderEpochFile
     log_start_offset: int
     recovery_point: int
+    is_durable: bool
+    """Whether an orderly stop left it, and all of it is on disk."""
 
 
 class PartitionLog:
@@ -137,8 +139,8 @@ class PartitionLog:
         self.log_start_offset = loaded.log_start_offset
         self.recovery_point = loaded.recovery_point
         """All records below are on disk, with the index entries and epochs that belong to them."""
-        self._generation = 0
-        self._files_created, self._files_synced = 1, 0
+        self._generation = self._generation_synced = 0
+        self._files_created, self._files_synced = 1, int(loaded.is_durable)
         self._unflushed_since_ms: int | None = None
         self._closed = False
 
@@ -537,7 +539,7 @@ class PartitionLog:
         try:
             self._active.write_indexes()
             for segment in self._segments[first:]:
-                fds.append(self._opened(segment).duplicate_fd())
+                fds.append(segment.duplicate_fd())
         except OSError as error:
             for fd in fds:
                 self._disk.close(fd)
@@ -566,6 +568,7 @@ class PartitionLog:
             return  # some of what was synced is gone, and other records may have its offsets
         self.recovery_point = max(self.recovery_point, job.end_offset)
         self._files_synced = job.files_created
+        self._generation_synced = job.generation
 
     def flush(self) -> None:
         """All three steps here and now: blocks for the disk. Raises DiskFull."""
@@ -573,14 +576,25 @@ class PartitionLog:
         job.run()
         self.complete_flush(job)
 
+    @property
+    def _is_durable(self) -> bool:
+        """Whether a flush would find nothing to do; also a new log that nothing was written to."""
+        if self._epoch_file.is_behind(self.epochs) or self._generation != self._generation_synced:
+            return False
+        is_synced = self.recovery_point == self.log_end_offset and self._files_created == self._files_synced
+        return is_synced or (self.log_end_offset == 0 and self._files_created == 1)
+
     def close(self) -> None:
-        """Makes everything durable and gives the files back; the log is of no use afterwards."""
+        """Makes everything durable and gives the files back; the log is of no use afterwards.
+
+        Different logs may be closed on different threads once none of them is served any more."""
         self._check_usable()
-        try:
-            self._active.seal()
-        except OSError as error:
-            raise self.log_dir.failed(error, f"close of {self.topic_partition}") from error
-        self.flush()
+        if not self._is_durable:
+            try:
+                self._active.seal()
+            except OSError as error:
+                raise self.log_dir.failed(error, f"close of {self.topic_partition}") from error
+            self.flush()
         self.abandon()
 
     def abandon(self) -> None:

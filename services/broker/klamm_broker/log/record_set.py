@@ -3,7 +3,7 @@
 A record set is the batches of one produce request for one partition, or of one replica fetch. Checks look at batch
 headers and the checksum, once; records are decoded only where a config demands it: another `compression.type`, or a
 bounded `message.timestamp.before.max.ms`. Pure: bytes in, buffers out. Follows Kafka's `LogValidator`, less its look at
-each record of a batch that is stored as it came.
+each record of a batch that is stored as it came (why: ARCHITECTURE.md, "Decisions").
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from klamm.records.compression import CompressionType
 from klamm.records.decoder import decode_batch
 from klamm.records.encoder import encode_batch
 from klamm.records.header import (
+    HEADER_SIZE_BYTES,
     PREFIX_SIZE_BYTES,
     BatchHeader,
     Buffer,
@@ -26,6 +27,7 @@ from klamm.records.header import (
     set_log_append_time,
     validate_batch,
 )
+from klamm.records.record import RECORD_SIZE_BYTES_MIN
 from klamm_broker.log.log_config import NO_LIMIT_MS, LogConfig, TimestampSource
 from klamm_broker.log.segment import AppendedBatch
 
@@ -91,6 +93,8 @@ def _check_header(header: BatchHeader, config: LogConfig, now_ms: int, origin: A
         raise ErrorCode.INVALID_RECORD.exception(
             f"batch of producer {header.producer_id} has sequence {header.base_sequence}; expected 0 or more"
         )
+    if header.compression is CompressionType.NONE:
+        _check_room(header)
     if config.timestamp_source is not TimestampSource.CREATE_TIME or origin is not AppendOrigin.CLIENT:
         return
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -99,6 +103,15 @@ def _check_header(header: BatchHeader, config: LogConfig, now_ms: int, origin: A
         raise ErrorCode.INVALID_TIMESTAMP.exception(
             f"timestamp {header.max_timestamp_ms} is more than message.timestamp.after.max.ms="
             f"{config.timestamp_after_max_ms} after the broker's {now_ms}"
+        )
+
+
+def _check_room(header: BatchHeader) -> None:
+    """Each record takes an offset: a few bytes must not take two thousand million of them."""
+    size_bytes = header.size_bytes - HEADER_SIZE_BYTES
+    if header.record_count * RECORD_SIZE_BYTES_MIN > size_bytes:
+        raise ErrorCode.INVALID_RECORD.exception(
+            f"batch of {header.record_count} records in {size_bytes} bytes; each takes {RECORD_SIZE_BYTES_MIN} at least"
         )
 
 

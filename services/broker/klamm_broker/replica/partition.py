@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import INTERNAL_TOPICS, TopicPartition
 from klamm.records.errors import CorruptBatchError
 from klamm.records.header import BatchHeader, iter_headers
 from klamm_broker.log.partition_log import AppendResult, PartitionLog
-from klamm_broker.replica.producer_state import ProducerStates
+from klamm_broker.log.record_set import AppendOrigin, check_produced
+from klamm_broker.replica.producer_state import ProducerStates, WrittenBatch
 from klamm_server.metadata.image import NO_LEADER, PartitionImage
 
 _FencedLeaderEpochError = EXCEPTIONS[ErrorCode.FENCED_LEADER_EPOCH]
@@ -116,7 +117,7 @@ class Partition:
         if header is None and self.topic_partition.topic in INTERNAL_TOPICS:
             # Coordinators write under the writer identity of their shard; anything else would damage it.
             raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(f"{self.topic_partition} is written by coordinators only")
-        duplicate = self._producer_states().check(header) if header is not None else None
+        duplicate = self._duplicate_of(header, records, now_ms) if header is not None else None
         if duplicate is not None:
             return AppendResult(duplicate.base_offset, duplicate.last_offset, -1, self.log.log_start_offset), False
         appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
@@ -126,6 +127,20 @@ class Partition:
         return appended, self.maybe_advance_high_watermark()
 
     # Idempotent producers
+
+    def _duplicate_of(self, header: BatchHeader, records: memoryview, now_ms: int) -> WrittenBatch | None:
+        """The batch that this one repeats. Raises as `check_produced` and `ProducerStates.check`.
+
+        The append checks the records anyway; before they are answered otherwise they are checked here, lest a producer
+        is fenced, or told that its records are written, for what a damaged header says."""
+        try:
+            duplicate = self._producer_states().check(header)
+        except BrokerError:
+            check_produced(records, self.log.config, now_ms=now_ms, origin=AppendOrigin.CLIENT)
+            raise
+        if duplicate is not None:
+            check_produced(records, self.log.config, now_ms=now_ms, origin=AppendOrigin.CLIENT)
+        return duplicate
 
     def _producer_states(self) -> ProducerStates:
         """Read from the log when the first idempotent producer of this leadership writes: most topics have none."""

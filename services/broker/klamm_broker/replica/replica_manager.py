@@ -83,6 +83,10 @@ class ReplicaManager:
         for topic_partition in self._partitions:
             self._on_change(topic_partition)
 
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """Of every replica that is online, to be checkpointed."""
+        return {name: partition.high_watermark for name, partition in self._partitions.items()}
+
     # What requests do
 
     def leader(self, topic_partition: TopicPartition, current_leader_epoch: int = -1) -> Partition:

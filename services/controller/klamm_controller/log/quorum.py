@@ -76,7 +76,9 @@ class QuorumLog:
         self._send = send
         self._clock = clock
         self._on_failure = on_failure
-        self._writer = StoreWriter(store, self._on_persisted, on_failure)
+        self._writer = StoreWriter(
+            store, on_persisted=self._on_persisted, on_full=self._on_full_disk, on_failure=on_failure
+        )
         # Who votes alone need not wait for a leader to be heard: the first time-out has passed already.
         patience_ms = 2 * settings.election_timeout_ms if stored.snapshot_voters.keys == (me,) else 0
         self._node = RaftNode(me, stored, settings, rng, now_ms=clock.monotonic_ms() - patience_ms)
@@ -186,6 +188,7 @@ class QuorumLog:
     async def stop(self) -> None:
         if self._listener is not None:
             await self._hand_over()
+        self._writer.stop_waiting()
         await self._writer.drain()
         self._stopped = True
         if self._timer is not None:
@@ -247,6 +250,11 @@ class QuorumLog:
 
     def _on_persisted(self, persist_id: int) -> None:
         self._step(LogPersisted(persist_id=persist_id))
+
+    def _on_full_disk(self) -> None:
+        """Whoever cannot write can neither acknowledge nor be elected; who leads lets another."""
+        if self._node.role is RoleName.LEADER:
+            self._step(TransferLeadership())
 
     def _on_saved(self, snapshot: SnapshotId) -> None:
         self._is_saving = False

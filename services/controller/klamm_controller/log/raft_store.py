@@ -13,6 +13,7 @@ RocksDB is kept small: this log is a few MiB in a process that should be small t
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,9 @@ _HARD_STATE_KEY = META + b"hard-state"
 _BOOTSTRAP_KEY = META + b"bootstrap-voters"
 _SNAPSHOT_KEY = META + b"snapshot"
 
+_NO_SPACE = "No space left on device"
+"""How RocksDB's text says ENOSPC; rocksdict has no better way to tell."""
+
 _WRITE_BUFFER_BYTES = 1 << 20
 _BLOCK_CACHE_BYTES = 1 << 20
 _WAL_BYTES_MAX = 4 << 20
@@ -65,14 +69,20 @@ class _Snapshot:
     size_bytes: int
 
 
+class DiskFullError(KlammError):
+    """A write found no space. Nothing of it is promised; the same write may be tried again."""
+
+
 class RaftStore:
-    """An open store. Not thread-safe: one caller at a time, whatever its thread."""
+    """An open store. Not thread-safe: one caller at a time, whatever its thread.
+
+    Writes raise DiskFullError when there is no space; other errors are RocksDB's own."""
 
     def __init__(self, path: Path) -> None:
         """Opens or creates the database. Raises CorruptLogError or KlammError with the reason in one line."""
         self._path = path
         try:
-            self._db = Rdict(str(path), options=_options())
+            self._db = self._open()
         except Exception as error:
             raise _opening_error(path, error) from error
         try:
@@ -84,6 +94,10 @@ class RaftStore:
         except BaseException:
             self._db.close()
             raise
+
+    def _open(self) -> Rdict:
+        self._failed = False
+        return Rdict(str(self._path), options=_options())
 
     def load(self, bootstrap_voters: VoterSet) -> StoredState:
         """Reads and checks everything, and drops what is left of unfinished snapshots.
@@ -162,13 +176,28 @@ class RaftStore:
 
     def close(self) -> None:
         """Releases the database. Nothing durable depends on it."""
-        self._db.close()
+        if not self._failed:
+            self._db.close()
 
     def _write(self, batch: WriteBatch) -> None:
         """The first call only reaches the page cache but holds the interpreter's lock; the second one waits for the
         disk and does not. A synchronous first call would stop the event loop for as long as the disk takes."""
-        self._db.write(batch)
-        self._db.flush_wal(True)
+        try:
+            if self._failed:
+                self._db = self._open()
+            self._db.write(batch)
+            self._db.flush_wal(True)
+        except Exception as error:
+            if _NO_SPACE not in str(error):
+                raise
+            self._close_failed()
+            raise DiskFullError(f"the metadata log in {self._path} has no space: {error}") from error
+
+    def _close_failed(self) -> None:
+        """After a failed write RocksDB refuses every other until it is opened again, and complains once more now."""
+        self._failed = True
+        with contextlib.suppress(Exception):
+            self._db.close()
 
     def _put(self, key: bytes, value: bytes) -> None:
         batch = WriteBatch(raw_mode=True)

@@ -3,20 +3,29 @@
 Writes handed over in one turn of the event loop, and those that arrive while another is under way, share the next one:
 one `fsync` at a time (group commit). Everything else that needs the store waits in the same line.
 
-A failure ends the process (`on_failure`): what the disk holds is not known any more, and nobody was promised it.
+A full disk is waited for: nobody is promised what stands in line, and everything goes on when there is space. Any other
+failure ends the process (`on_failure`): what the disk holds is not known any more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
-from klamm_controller.log.raft_store import RaftStore
+from klamm_controller.log.raft_store import DiskFullError, RaftStore
 from klamm_controller.raft.effects import Persist
+
+log = logging.getLogger(__name__)
+
+FULL_DISK_RETRY_S: Final = 1.0
+"""Between attempts to write to a disk that is full."""
 
 T = TypeVar("T")
 OnFailure = Callable[[str, BaseException], None]
@@ -31,14 +40,24 @@ class _Job:
 
 
 class StoreWriter:
-    """`on_persisted` is told the id of the newest write that is durable."""
+    """`on_persisted` is told the id of the newest write that is durable; `on_full` that the disk is full, again with
+    each attempt."""
 
-    def __init__(self, store: RaftStore, on_persisted: Callable[[int], None], on_failure: OnFailure) -> None:
+    def __init__(
+        self,
+        store: RaftStore,
+        *,
+        on_persisted: Callable[[int], None],
+        on_full: Callable[[], None],
+        on_failure: OnFailure,
+    ) -> None:
         self._store = store
         self._on_persisted = on_persisted
+        self._on_full = on_full
         self._on_failure = on_failure
         self._line: deque[Persist | _Job] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata-log")
 
     def write(self, persist: Persist) -> None:
@@ -56,6 +75,10 @@ class StoreWriter:
         while self._task is not None:
             await asyncio.wait({self._task})
 
+    def stop_waiting(self) -> None:
+        """From now on a full disk is not waited for: what stands in line is given up then."""
+        self._stopping.set()
+
     def close(self) -> None:
         """Ends the thread, when nothing is left to do."""
         self._thread.shutdown()
@@ -66,21 +89,43 @@ class StoreWriter:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="metadata-log-writer")
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while self._line:
                 head = self._line[0]
                 if isinstance(head, _Job):
                     self._line.popleft()
-                    head.done(await loop.run_in_executor(self._thread, head.work))
+                    head.done(await self._on_thread(head.work))
                 else:
                     group = self._take_group()
-                    await loop.run_in_executor(self._thread, self._store.write, group)
+                    await self._on_thread(partial(self._store.write, group))
                     self._on_persisted(group[-1].persist_id)
+        except DiskFullError:
+            log.warning("stopped on a full disk: what was not written was promised to nobody")
+            self._line.clear()
         except Exception as error:  # noqa: BLE001 - rocksdict raises a bare Exception
             self._on_failure(f"the metadata log failed: {error}", error)
         finally:
             self._task = None
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        """Raises DiskFullError when it stops first."""
+        failures = 0
+        while True:
+            try:
+                result = await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            except DiskFullError as error:
+                if self._stopping.is_set():
+                    raise
+                if not failures:
+                    log.error("no metadata can be changed here until there is space: %s", error)
+                failures += 1
+                self._on_full()
+            else:
+                if failures:
+                    log.warning("there is space again, after %d attempts", failures)
+                return result
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), FULL_DISK_RETRY_S)
 
     def _take_group(self) -> list[Persist]:
         group: list[Persist] = []

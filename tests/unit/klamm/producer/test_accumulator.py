@@ -324,6 +324,17 @@ def test_nothing_waiting_means_no_deadline() -> None:
     assert harness.drain().next_due_ms == NEVER_MS
 
 
+def test_delivery_timeout_of_what_was_never_sent_says_so() -> None:
+    harness = Harness()
+    harness.append(harness.queue(), 1)
+
+    (expired,) = harness.accumulator.expire(1_000)
+    text = str(harness.accumulator.delivery_timeout(expired))
+
+    assert "delivery.timeout.ms=1000" in text
+    assert "never sent" in text
+
+
 def test_delivery_timeout_says_what_happened() -> None:
     harness = Harness()
     queue = harness.queue()

@@ -7,6 +7,7 @@ import subprocess
 import uuid
 
 import pytest
+from log_steps import create_log
 
 from klamm.model import TopicId, TopicPartition
 from klamm_broker.log.disk import Disk
@@ -53,7 +54,7 @@ def append_until_full(log, batch: bytes) -> int:
 
 def test_full_refused_restarted_and_used_again(small_disk, make_batch, read_all) -> None:
     manager = start(small_disk)
-    log = manager.get_or_create(ORDERS, TopicId(uuid.UUID(int=1)), CONFIG, now_ms=0)
+    log = create_log(manager, ORDERS, TopicId(uuid.UUID(int=1)), CONFIG)
     batch = make_batch(1, value_bytes=3_000)
     written = append_until_full(log, batch)
     assert written > 100

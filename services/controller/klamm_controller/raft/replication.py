@@ -1,0 +1,233 @@
+"""How a leader brings its replicas up to its log: entries in a pipeline, snapshots in chunks, heartbeats.
+
+Loss is found without timers of its own: a heartbeat carries the position the leader believes in, so a replica that
+missed something rejects it, and the leader probes again from where the logs agree.
+
+Observers are replicas that no voter set names. They attach by themselves, count for nothing, and are forgotten when
+they fall silent. A voter that is removed becomes an observer until it is, so that it learns of its removal.
+"""
+
+from __future__ import annotations
+
+from klamm_controller.raft.effects import LoadSnapshotChunk
+from klamm_controller.raft.events import SnapshotChunkLoaded
+from klamm_controller.raft.messages import (
+    AppendRequest,
+    AppendResponse,
+    LogEntry,
+    ReplicaKey,
+    SnapshotChunkRequest,
+    SnapshotChunkResponse,
+)
+from klamm_controller.raft.progress import Progress, ProgressState
+from klamm_controller.raft.read_index import ReadIndex
+from klamm_controller.raft.snapshot import SnapshotSending
+from klamm_controller.raft.state import NodeState
+
+
+class Replication:
+    """The replicas of one leader."""
+
+    def __init__(self, state: NodeState, reads: ReadIndex) -> None:
+        self.peers: dict[ReplicaKey, Progress] = {}
+        """Voters and observers, without this replica."""
+        self._state = state
+        self._reads = reads
+        for voter in state.voters.keys:
+            if voter != state.me:
+                self.peers[voter] = self._new_progress(state.log.end_index)
+
+    def attach(self, key: ReplicaKey, end_index: int) -> None:
+        """A replica asked to be sent to; `end_index` is where its log ends."""
+        state = self._state
+        progress = self.peers.get(key)
+        if progress is None:
+            if len(self.peers) - len(state.voters) >= state.settings.observers_max:
+                return
+            progress = self.peers[key] = self._new_progress(min(end_index, state.log.end_index))
+        elif progress.state is ProgressState.REPLICATE:
+            progress.become_probe(progress.match_end_index)
+        progress.last_contact_ms = state.now_ms
+        progress.allow_probe()
+        self._send(key, progress, heartbeat=True)
+
+    def forget_silent_observers(self) -> None:
+        """Drops those that were not heard within the observer time-out."""
+        state = self._state
+        limit_ms = state.now_ms - state.settings.observer_timeout_ms
+        silent = [
+            key for key, peer in self.peers.items() if peer.last_contact_ms < limit_ms and key not in state.voters
+        ]
+        for key in silent:
+            del self.peers[key]
+
+    def broadcast(self, *, heartbeat: bool = False, voters_only: bool = False) -> None:
+        """Sends everybody what they may have; with `heartbeat`, something in any case."""
+        for key, progress in self.peers.items():
+            if not voters_only or key in self._state.voters:
+                self._send(key, progress, heartbeat=heartbeat)
+
+    def on_contact(self, key: ReplicaKey, read_round: int) -> Progress | None:
+        """A replica answered in this term; None when it was forgotten."""
+        progress = self.peers.get(key)
+        if progress is not None:
+            progress.last_contact_ms = self._state.now_ms
+            progress.read_round = max(progress.read_round, read_round)
+        return progress
+
+    def on_accepted(self, key: ReplicaKey, end_index: int) -> bool:
+        """A replica's log is durable and equal up to `end_index`; returns whether that is news."""
+        progress = self.peers[key]
+        assert end_index <= self._state.log.end_index, (key, end_index, self._state.log.end_index)
+        advanced = progress.on_accepted(end_index)
+        if progress.state is ProgressState.PROBE or (
+            progress.state is ProgressState.SNAPSHOT and progress.match_end_index >= self._state.log.start_index
+        ):
+            progress.become_replicate()
+        self._send(key, progress)
+        return advanced
+
+    def on_rejected(self, response: AppendResponse) -> None:
+        """The logs do not meet there: goes back to the last position where both sides' terms allow it."""
+        progress = self.peers[response.sender]
+        if progress.state is ProgressState.SNAPSHOT or progress.is_stale_rejection(response.base_index):
+            return
+        next_index, _ = self._state.log.last_position(response.end_index, response.last_term)
+        progress.become_probe(next_index)
+        self._send(response.sender, progress)
+
+    def on_chunk_needed(self, response: SnapshotChunkResponse) -> None:
+        """The receiver of a snapshot says where it is."""
+        progress = self.peers[response.sender]
+        sending = progress.snapshot
+        if sending is None or sending.snapshot != response.snapshot:
+            return
+        if sending.on_needed(response.position, self._state.now_ms):
+            self._load_chunk(response.sender, sending)
+
+    def on_chunk_loaded(self, event: SnapshotChunkLoaded) -> None:
+        """Sends a chunk, unless it was asked for in another situation."""
+        progress = self.peers.get(event.receiver)
+        sending = progress.snapshot if progress is not None else None
+        if progress is None or sending is None:
+            return
+        if (sending.snapshot, sending.position) != (event.snapshot, event.position):
+            return
+        if event.data is None:
+            self._begin_snapshot(event.receiver, progress)
+            return
+        state = self._state
+        state.outbox.send(
+            SnapshotChunkRequest(
+                sender=state.me,
+                receiver=event.receiver,
+                term=state.term,
+                snapshot=event.snapshot,
+                voters=state.log.voters.at(event.snapshot.end_index).to_bytes(),
+                position=event.position,
+                data=event.data,
+                is_last=event.is_last,
+                read_round=self._reads.round,
+            )
+        )
+
+    def check_invariants(self) -> None:
+        """Does not send to itself; nobody is known to have more than there is."""
+        state = self._state
+        assert state.me not in self.peers, state.me
+        for key, progress in self.peers.items():
+            progress.check_invariants()
+            assert progress.next_index <= state.log.end_index, (key, progress.next_index, state.log.end_index)
+
+    def _new_progress(self, next_index: int) -> Progress:
+        settings = self._state.settings
+        return Progress(
+            next_index=next_index,
+            now_ms=self._state.now_ms,
+            inflight_messages_max=settings.inflight_messages_max,
+            inflight_bytes_max=settings.inflight_bytes_max,
+        )
+
+    def _send(self, key: ReplicaKey, progress: Progress, *, heartbeat: bool = False) -> None:
+        """What the replica may have now. A heartbeat says something even when there is nothing new."""
+        if progress.state is ProgressState.SNAPSHOT:
+            if heartbeat:
+                self._keep_snapshot_going(key, progress)
+            return
+        if self._is_gone(progress.next_index):
+            self._begin_snapshot(key, progress)
+        elif progress.state is ProgressState.PROBE:
+            # Without entries: until the logs are joined, or while nobody answers, they would be wasted.
+            if heartbeat or progress.may_send:
+                self._send_append(key, progress, progress.next_index, ())
+        else:
+            sent = self._send_entries(key, progress)
+            if not sent and (heartbeat or progress.sent_high_watermark < self._state.high_watermark):
+                self._send_append(key, progress, progress.next_index, ())
+
+    def _is_gone(self, next_index: int) -> bool:
+        """Whether the log can no longer serve somebody who is there."""
+        log = self._state.log
+        return next_index < log.start_index or log.term_before(next_index) is None
+
+    def _send_entries(self, key: ReplicaKey, progress: Progress) -> bool:
+        """Fills the pipeline; returns whether anything was sent."""
+        log = self._state.log
+        sent = False
+        while progress.may_send and progress.next_index < log.end_index:
+            entries = log.entries_from(progress.next_index, self._state.settings.append_bytes_max)
+            self._send_append(key, progress, progress.next_index, entries)
+            sent = True
+        return sent
+
+    def _send_append(self, key: ReplicaKey, progress: Progress, base_index: int, entries: tuple[LogEntry, ...]) -> None:
+        state = self._state
+        prev_term = state.log.term_before(base_index)
+        assert prev_term is not None, (key, base_index)
+        state.outbox.send(
+            AppendRequest(
+                sender=state.me,
+                receiver=key,
+                term=state.term,
+                base_index=base_index,
+                prev_term=prev_term,
+                entries=entries,
+                high_watermark=state.high_watermark,
+                read_round=self._reads.round,
+            )
+        )
+        progress.on_sent(entries, state.high_watermark)
+
+    def _begin_snapshot(self, key: ReplicaKey, progress: Progress) -> None:
+        sending = SnapshotSending(self._state.log.snapshot, self._state.now_ms)
+        progress.become_snapshot(sending)
+        self._load_chunk(key, sending)
+
+    def _keep_snapshot_going(self, key: ReplicaKey, progress: Progress) -> None:
+        """A heartbeat that every log accepts, at the very beginning; and a chunk that got lost again."""
+        assert progress.snapshot is not None
+        state = self._state
+        state.outbox.send(
+            AppendRequest(
+                sender=state.me,
+                receiver=key,
+                term=state.term,
+                base_index=0,
+                prev_term=0,
+                entries=(),
+                high_watermark=0,
+                read_round=self._reads.round,
+            )
+        )
+        if progress.snapshot.on_timeout(state.now_ms, state.settings.election_timeout_ms):
+            self._load_chunk(key, progress.snapshot)
+
+    def _load_chunk(self, key: ReplicaKey, sending: SnapshotSending) -> None:
+        self._state.outbox.load_chunks.append(
+            LoadSnapshotChunk(
+                receiver=key,
+                snapshot=sending.snapshot,
+                position=sending.position,
+                max_bytes=self._state.settings.snapshot_chunk_bytes,
+            )
+        )

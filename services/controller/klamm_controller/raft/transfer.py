@@ -1,0 +1,31 @@
+"""Handing over the leadership without waiting for a time-out (thesis 3.10; KIP-595's EndQuorumEpoch).
+
+The leader takes on nothing new, brings one voter up to the end of its log, and tells it to stand for election at
+once. That election is won with the votes of a majority like any other, so nothing here can harm safety: when it
+fails, the deadline passes and the leader goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import ReplicaKey
+from klamm_controller.raft.progress import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """A transfer under way."""
+
+    target: ReplicaKey
+    deadline_ms: int
+
+
+def choose_successor(voters: VoterSet, peers: Mapping[ReplicaKey, Progress]) -> ReplicaKey | None:
+    """The voter that is furthest; among equals, the one that answered last."""
+    candidates = [key for key in voters.keys if key in peers]
+    if not candidates:
+        return None
+    return max(candidates, key=lambda key: (peers[key].match_end_index, peers[key].last_contact_ms))

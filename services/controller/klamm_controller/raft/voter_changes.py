@@ -1,0 +1,90 @@
+"""A leader's part in changing who votes (KIP-853): one voter at a time, and new ones only when they have caught up.
+
+To add: the replica follows as an observer; when its log reaches where the leader's was at the request, it becomes a
+voter with the append of the new set. So the quorum never waits for somebody who is far behind. To remove: the set
+without it is appended; a leader that removes itself goes on, without counting itself, until that is committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from klamm.errors import ErrorCode
+from klamm_controller.raft.events import AddVoter, RemoveVoter
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import Voter
+from klamm_controller.raft.replication import Replication
+from klamm_controller.raft.state import NodeState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingAdd:
+    """A new voter that is catching up."""
+
+    request_id: int
+    voter: Voter
+    end_index: int
+    """How far it must get."""
+    deadline_ms: int
+
+
+class VoterChanges:
+    """The change that a leader is at; there is at most one."""
+
+    def __init__(self, state: NodeState, replication: Replication) -> None:
+        self._state = state
+        self._replication = replication
+        self._pending: PendingAdd | None = None
+
+    def begin_add(self, event: AddVoter, *, may_change: bool) -> None:
+        """Waits for the new voter to catch up, or says why not: another change is under way
+        (REQUEST_TIMED_OUT, retriable, as Kafka answers), or it is a voter already."""
+        state = self._state
+        key = event.voter.key
+        if self._pending is not None or not may_change:
+            state.reject(event.request_id, ErrorCode.REQUEST_TIMED_OUT)
+        elif any(voter.key.node_id == key.node_id for voter in state.voters):
+            state.reject(event.request_id, ErrorCode.DUPLICATE_VOTER)
+        else:
+            self._pending = PendingAdd(
+                request_id=event.request_id,
+                voter=event.voter,
+                end_index=state.log.end_index,
+                deadline_ms=state.now_ms + state.settings.add_voter_timeout_ms,
+            )
+
+    def remove(self, event: RemoveVoter, *, may_change: bool) -> VoterSet | None:
+        """The set to append; None when it was rejected. The last voter stays."""
+        state = self._state
+        if event.key not in state.voters:
+            state.reject(event.request_id, ErrorCode.VOTER_NOT_FOUND)
+        elif len(state.voters) == 1:
+            state.reject(event.request_id, ErrorCode.INVALID_REQUEST)
+        elif self._pending is not None or not may_change:
+            state.reject(event.request_id, ErrorCode.REQUEST_TIMED_OUT)
+        else:
+            return state.voters.without(event.key)
+        return None
+
+    def next_voters(self, *, may_change: bool) -> tuple[int, VoterSet] | None:
+        """The request, and the set to append, once the new voter has caught up."""
+        pending = self._pending
+        if pending is None or not may_change:
+            return None
+        progress = self._replication.peers.get(pending.voter.key)
+        if progress is None or progress.match_end_index < pending.end_index:
+            return None
+        self._pending = None
+        return pending.request_id, self._state.voters.with_voter(pending.voter)
+
+    def on_deadline(self) -> None:
+        """Gives up on one that does not catch up."""
+        if self._pending is not None and self._state.now_ms >= self._pending.deadline_ms:
+            self._state.reject(self._pending.request_id, ErrorCode.REQUEST_TIMED_OUT)
+            self._pending = None
+
+    def abandon(self) -> None:
+        """The leader leads no more."""
+        if self._pending is not None:
+            self._state.reject(self._pending.request_id, ErrorCode.NOT_CONTROLLER)
+            self._pending = None

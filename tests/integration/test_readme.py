@@ -1,0 +1,91 @@
+"""The README, followed to the letter: its commands and programs, in order, against a fresh `klamm up`."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from klamm_process import running_cluster
+
+from klamm.config import DEFAULT_PORT
+
+ROOT = pathlib.Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+TIMEOUT_S = 60
+
+
+def blocks(heading: str, language: str) -> list[str]:
+    """The code blocks of a section."""
+    section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL)
+    assert section, f"README.md has no section {heading!r}"
+    found = re.findall(rf"^```{language}\n(.*?)^```", section[1], re.MULTILINE | re.DOTALL)
+    assert found, f"the section {heading!r} has no {language} block"
+    return found
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with running_cluster(tmp_path / "cluster") as process:
+        yield process
+
+
+def run(cluster, command: list[str], directory: pathlib.Path, text: str = "") -> str:
+    """Runs it where it writes nothing into the project; returns its output."""
+    environment = {
+        **os.environ,
+        "KLAMM_BOOTSTRAP": cluster.bootstrap,
+        "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    ended = subprocess.run(
+        command,
+        input=text,
+        env=environment,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def on_its_port(cluster, program: str) -> str:
+    """The default port may be somebody's own cluster."""
+    assert f"localhost:{DEFAULT_PORT}" in program
+    return program.replace(f"localhost:{DEFAULT_PORT}", cluster.bootstrap)
+
+
+def test_the_command_line(cluster, tmp_path):
+    (script,) = blocks("The command line", "")
+    # Each command ends the shell when it fails, and says which it was.
+    output = run(cluster, ["bash", "-e", "-u", "-x", "-o", "pipefail"], tmp_path, script)
+    assert "alice\t3 apples" in output
+    assert re.search(r"^orders +0 +1 +1 +1 +0 +\d", output, re.MULTILINE)
+    assert re.search(r"^retention\.ms +604800000 +DYNAMIC_TOPIC", output, re.MULTILINE)
+    assert output.endswith("deleted billing\ndeleted orders\n")
+
+
+def test_the_python_client(cluster, tmp_path):
+    synchronous, asynchronous = blocks("The Python client", "python")
+    output = run(cluster, [sys.executable, "-W", "error", "-"], tmp_path, on_its_port(cluster, synchronous))
+    assert "topic='clicks'" in output
+    assert "b'alice' b'/home'" in output
+    output = run(cluster, [sys.executable, "-W", "error", "-"], tmp_path, on_its_port(cluster, asynchronous))
+    assert "topic='clicks'" in output
+    assert "b'/home'" in output or "b'/pricing'" in output
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_spark_pipeline(cluster, tmp_path):
+    run(cluster, ["klamm", "produce", "clicks"], tmp_path, "/docs\n/docs\nno page\n/blog\n")
+    (program,) = blocks("Spark", "python")
+    program = on_its_port(cluster, program).replace("/tmp/clicks-checkpoint", str(tmp_path / "checkpoint"))
+    run(cluster, [sys.executable, "-"], tmp_path, program)
+    output = run(cluster, ["klamm", "consume", "page-views", "--from", "beginning", "--exit", "--key"], tmp_path)
+    assert sorted(line.partition("\t")[0] for line in output.splitlines()) == ["/blog", "/docs", "/docs"]

@@ -1,0 +1,9 @@
+"""The option to write the expected traces anew: `pytest tests/scenarios/raft --rewrite`, then read the diff."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="replace expected traces by the present ones")

@@ -1,0 +1,39 @@
+"""Stories of a quorum in plain text, with everything the replicas do: the trace in the file is the expected one.
+
+A line that begins with `>` is a command (support/raft_script.py lists them), the lines that follow are what came of it,
+`#` begins a remark. To change a story, write the commands and run `pytest tests/scenarios/raft --rewrite`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from raft_script import Script
+
+SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+def replay(story: str) -> str:
+    """The story with the traces of its commands as they are now."""
+    script = Script()
+    lines: list[str] = []
+    for line in story.splitlines():
+        if line.startswith(">"):
+            lines += [line, *(f"  {happened}" for happened in script.run(line[1:].strip()))]
+        elif line.startswith("#") or not line:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
+    story = path.read_text()
+    happened = replay(story)
+    if request.config.getoption("--rewrite", default=False):
+        path.write_text(happened)
+    assert happened.splitlines() == path.read_text().splitlines()
+
+
+def test_there_are_scenarios() -> None:
+    assert len(SCENARIOS) >= 10

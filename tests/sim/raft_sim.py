@@ -1,0 +1,152 @@
+"""Runs seeds of the simulated quorum on every core and reports what was found.
+
+    python tests/sim/raft_sim.py --seeds 5000
+    python tests/sim/raft_sim.py --minutes 30 --start 100000
+    python tests/sim/raft_sim.py --start 42 --seeds 1                  one seed again
+    python tests/sim/raft_sim.py --mutation vote-not-persisted         how soon a planted bug is found
+
+Ends with status 1 if any seed violated anything (with --mutation: if none did).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import multiprocessing
+import os
+import random
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from raftsim.mutations import MUTATIONS
+from raftsim.options import Options
+from raftsim.run import run_seed
+
+CHUNK_SEEDS = 5
+FAILURES_MAX = 10
+"""More of them say nothing new: the run ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One seed."""
+
+    seed: int
+    event_count: int
+    committed_count: int
+    cpu_s: float
+    failure: str | None
+
+
+def rerun_command(seed: int, mutation: str | None) -> str:
+    """What to type to see that seed again."""
+    planted = f" --mutation {mutation}" if mutation else ""
+    return f"python tests/sim/raft_sim.py --start {seed} --seeds 1{planted}"
+
+
+def run_one(task: tuple[int, str | None]) -> Result:
+    """One seed in this process; failures come back as text, for they have to cross to the parent."""
+    seed, mutation = task
+    planted: AbstractContextManager[object] = MUTATIONS[mutation].planted() if mutation else nullcontext()
+    begin_s = time.process_time()
+    event_count, committed_count, failure = 0, 0, None
+    with planted:
+        try:
+            outcome = run_seed(seed)
+            event_count, committed_count = outcome.event_count, outcome.committed_count
+        except Exception as error:  # noqa: BLE001 - a mutated core may break anywhere; all of it counts as found
+            failure = describe_failure(error)
+    return Result(
+        seed=seed,
+        event_count=event_count,
+        committed_count=committed_count,
+        cpu_s=time.process_time() - begin_s,
+        failure=failure,
+    )
+
+
+def describe_failure(error: Exception) -> str:
+    """The message, and where it was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {os.path.basename(frame.filename)}:{frame.lineno} {frame.name}: {error}"
+
+
+def tasks(
+    start: int, seed_count: int | None, end_s: float | None, mutation: str | None
+) -> Iterator[tuple[int, str | None]]:
+    """Seeds until there are enough, or the time is up."""
+    for seed in itertools.count(start):
+        if seed_count is not None and seed >= start + seed_count:
+            return
+        if end_s is not None and time.monotonic() >= end_s:
+            return
+        yield seed, mutation
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, help="how many (default 200, or as many as --minutes allow)")
+    parser.add_argument("--start", type=int, help="the first one (default: random)")
+    parser.add_argument("--minutes", type=float, help="stop after this time")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="plant this bug; stop when it is found")
+    arguments = parser.parse_args()
+    if arguments.seeds is None and arguments.minutes is None:
+        arguments.seeds = 200
+    if arguments.start is None:
+        arguments.start = random.SystemRandom().randrange(1_000_000_000)
+    return arguments
+
+
+def main() -> int:
+    """See the module."""
+    arguments = parse_arguments()
+    rerun = f"python tests/sim/raft_sim.py --start {arguments.start} --seeds {arguments.seeds or 'N'}"
+    print(f"seeds from {arguments.start} on {arguments.processes} processes; again: {rerun}", flush=True)
+    if arguments.seeds == 1:
+        print(Options.draw(random.Random(arguments.start)).describe(), flush=True)
+    results, failures = run_all(arguments)
+    report(results, failures)
+    for failure in failures:
+        print(f"again: {rerun_command(failure.seed, arguments.mutation)}")
+    if not failures:
+        print(f"again: {rerun}")
+    return int(bool(failures) != bool(arguments.mutation))
+
+
+def run_all(arguments: argparse.Namespace) -> tuple[list[Result], list[Result]]:
+    """All results, and the failures among them; a planted bug needs to be found only once."""
+    end_s = time.monotonic() + 60 * arguments.minutes if arguments.minutes else None
+    results: list[Result] = []
+    failures: list[Result] = []
+    with multiprocessing.Pool(arguments.processes) as pool:
+        work = tasks(arguments.start, arguments.seeds, end_s, arguments.mutation)
+        for batch in iter(lambda: list(itertools.islice(work, arguments.processes * CHUNK_SEEDS)), []):
+            for result in pool.imap_unordered(run_one, batch):
+                results.append(result)
+                if result.failure is not None:
+                    failures.append(result)
+                    print(f"seed {result.seed}: {result.failure}", flush=True)
+            if len(failures) >= (1 if arguments.mutation else FAILURES_MAX):
+                break
+    return results, failures
+
+
+def report(results: list[Result], failures: list[Result]) -> None:
+    """The figures. CPU seconds, so that a busy machine does not look like a slow simulation."""
+    event_count = sum(result.event_count for result in results)
+    cpu_s = sum(result.cpu_s for result in results if result.failure is None)
+    committed_count = sum(result.committed_count for result in results)
+    rate = round(60 * event_count / cpu_s) if cpu_s else 0
+    print(
+        f"{len(results)} seeds, {event_count} events, {committed_count} entries committed,"
+        f" {rate} events per minute and core, {len(failures)} violations"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

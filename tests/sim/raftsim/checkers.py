@@ -1,0 +1,270 @@
+"""What must hold, each rule a class; called by the cluster at the moment the rule is about.
+
+They see the replicas' written and durable images and the messages that leave, not only what the nodes say of
+themselves.
+"""
+
+from __future__ import annotations
+
+from klamm_controller.raft.effects import Persist, ReadReady, WriteSnapshotChunk
+from klamm_controller.raft.events import Event
+from klamm_controller.raft.messages import (
+    AppendRequest,
+    AppendResponse,
+    EntryKind,
+    LogEntry,
+    Message,
+    ReplicaKey,
+    VoteResponse,
+)
+from klamm_controller.raft.node import RaftNode
+from klamm_controller.raft.quorum import majority
+from klamm_controller.raft.state import RoleName
+from raftsim.history import History, Position, ViolationError, require
+from raftsim.replica import Replica
+
+
+class ElectionSafety:
+    """At most one leader per term."""
+
+    def __init__(self) -> None:
+        self._leaders: dict[int, ReplicaKey] = {}
+
+    def on_leader(self, replica: Replica, node: RaftNode) -> None:
+        leader = self._leaders.setdefault(node.term, replica.key)
+        require(leader == replica.key, f"election safety: {leader} and {replica.key} lead in term {node.term}")
+
+
+class LeaderAppendOnly:
+    """A leader neither cuts its log nor takes a snapshot from anybody."""
+
+    def on_persist(self, replica: Replica, node: RaftNode, persist: Persist) -> None:
+        if node.role is RoleName.LEADER:
+            require(
+                persist.log_end_index is None and persist.snapshot_chunk is None,
+                f"leader append-only: {replica.key} leads term {node.term} and cuts its log: {persist}",
+            )
+
+
+class LogMatching:
+    """Two logs with an entry of one index and term are equal up to it. No prefix that is committed is ever cut off."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def on_persist(self, replica: Replica, node: RaftNode, persist: Persist) -> None:
+        if persist.log_end_index is not None and not self._installs(persist.snapshot_chunk):
+            require(
+                persist.log_end_index >= replica.high_watermark,
+                f"committed entries: {replica.key} cuts its log at {persist.log_end_index},"
+                f" below its high watermark {replica.high_watermark}",
+            )
+        if persist.entries:
+            position = self._position(replica, persist.entries[0].index)
+            for entry in persist.entries:
+                position = self._history.append(position, entry)
+
+    def _installs(self, chunk: WriteSnapshotChunk | None) -> bool:
+        return chunk is not None and chunk.is_last
+
+    def _position(self, replica: Replica, end_index: int) -> Position:
+        term = replica.disk.written.term_before(end_index)
+        where = f"{replica.key} appends after {end_index}/{term}"
+        if term is None or (end_index, term) not in self._history.positions:
+            raise ViolationError(f"log matching: {where}, which is in no log")
+        return self._history.positions[end_index, term]
+
+
+class LeaderCompleteness:
+    """A leader has all that leaders of earlier terms committed, when it is elected and whenever they commit more."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._checked: set[tuple[ReplicaKey, int]] = set()
+
+    def on_leader(self, replica: Replica, node: RaftNode) -> None:
+        if (replica.key, node.term) not in self._checked:
+            self._checked.add((replica.key, node.term))
+            self.check(replica, node)
+
+    def check(self, replica: Replica, node: RaftNode) -> None:
+        end_index = self._history.committed_before_term(node.term)
+        if end_index:
+            term, _ = self._history.committed[end_index - 1]
+            require(
+                replica.disk.written.covers(end_index, term),
+                f"leader completeness: {replica.key} leads term {node.term} without {end_index}/{term},"
+                " which was committed before",
+            )
+
+
+class StateMachineSafety:
+    """All state machines apply the same entries, in order, only committed ones; snapshots restore the same states."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def on_applied(self, replica: Replica, entry: LogEntry) -> None:
+        require(
+            entry.index < self._history.committed_end_index,
+            f"state machine safety: {replica.key} applies {entry.describe()}, which no leader committed",
+        )
+        self._check(replica)
+
+    def on_restored(self, replica: Replica) -> None:
+        self._check(replica)
+
+    def _check(self, replica: Replica) -> None:
+        end_index = replica.applied_end_index
+        if end_index:
+            require(
+                end_index <= self._history.committed_end_index
+                and self._history.committed[end_index - 1][1] == replica.state,
+                f"state machine safety: {replica.key} has another state after {end_index} entries than others",
+            )
+
+
+class CommitDurability:
+    """What a leader commits is durable at a majority of its voters by then, and agrees with what was committed."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def on_commit(self, replica: Replica, node: RaftNode, replicas: dict[ReplicaKey, Replica]) -> None:
+        end_index = node.high_watermark
+        term = replica.disk.written.term_before(end_index)
+        assert term is not None, end_index
+        holders = [
+            voter
+            for voter in node.voters.keys
+            if voter in replicas and replicas[voter].disk.durable.covers(end_index, term)
+        ]
+        require(
+            len(holders) >= majority(len(node.voters)),
+            f"commit durability: {replica.key} commits {end_index}/{term}, durable only at {holders} of {node.voters}",
+        )
+        known_end_index = min(end_index, self._history.committed_end_index)
+        if known_end_index:
+            known_term, _ = self._history.committed[known_end_index - 1]
+            require(
+                replica.disk.written.covers(known_end_index, known_term),
+                f"state machine safety: {replica.key} commits {end_index}/{term} over the committed"
+                f" {known_end_index}/{known_term}",
+            )
+
+
+class PromiseDurability:
+    """Votes and acknowledgements leave only when what they promise is durable; they are never taken back."""
+
+    def __init__(self) -> None:
+        self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
+        self._terms: dict[ReplicaKey, int] = {}
+        """The greatest term in which each replica promised something."""
+
+    def on_message(self, replica: Replica, message: Message) -> None:
+        if type(message) is AppendResponse:
+            if message.rejected:
+                return
+            durable = replica.disk.durable
+            require(
+                durable.hard_state.term > message.term
+                or max(durable.end_index, durable.snapshot.end_index) >= message.end_index,
+                f"promise durability: {replica.key} acknowledges {message.end_index}, durable is {durable.end_index}",
+            )
+        elif type(message) is VoteResponse:
+            if message.pre_vote or not message.granted:
+                return
+            self._check_vote(replica, message)
+        else:
+            return
+        self._terms[replica.key] = max(message.term, self._terms.get(replica.key, 0))
+
+    def on_started(self, replica: Replica, node: RaftNode) -> None:
+        promised = self._terms.get(replica.key, 0)
+        require(node.term >= promised, f"term: {replica.key} promised in {promised}, and restarts in {node.term}")
+
+    def _check_vote(self, replica: Replica, vote: VoteResponse) -> None:
+        state = replica.disk.durable.hard_state
+        require(
+            state.term > vote.term or (state.term == vote.term and state.voted_for == vote.receiver),
+            f"promise durability: {replica.key} votes for {vote.receiver} in {vote.term}, durable is {state}",
+        )
+        candidate = self._votes.setdefault((replica.key, vote.term), vote.receiver)
+        require(
+            candidate == vote.receiver,
+            f"one vote per term: {replica.key} votes for {candidate} and {vote.receiver} in {vote.term}",
+        )
+
+
+class StableLeader:
+    """Nobody grants a pre-vote who leads, or heard the leader of its term within the election time-out (KIP-996)."""
+
+    def __init__(self, election_timeout_ms: int) -> None:
+        self._election_timeout_ms = election_timeout_ms
+        self._heard: dict[ReplicaKey, tuple[int, int]] = {}
+        """(term, local time) of the last word of a leader."""
+
+    def on_event(self, replica: Replica, node: RaftNode, event: Event) -> None:
+        if type(event) is AppendRequest and event.term == node.term:
+            self._heard[replica.key] = (event.term, replica.local_ms())
+
+    def on_message(self, replica: Replica, node: RaftNode, message: Message) -> None:
+        if type(message) is not VoteResponse or not message.pre_vote or not message.granted:
+            return
+        term, heard_ms = self._heard.get(replica.key, (-1, 0))
+        is_live = term == node.term and replica.local_ms() - heard_ms < self._election_timeout_ms
+        require(
+            node.role is not RoleName.LEADER and not is_live,
+            f"stable leader: {replica.key} grants {message.receiver} a pre-vote in {node.term} in spite of a leader",
+        )
+
+    def on_started(self, replica: Replica) -> None:
+        self._heard.pop(replica.key, None)
+
+
+class OneChangeAtATime:
+    """Voter sets in a row differ by one voter at most; the one before is committed when a leader appends the next."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def on_persist(self, replica: Replica, node: RaftNode, persist: Persist) -> None:
+        for entry in persist.entries:
+            if entry.kind is EntryKind.VOTERS and entry.term == node.term and node.role is RoleName.LEADER:
+                self._check(replica, entry)
+
+    def _check(self, replica: Replica, entry: LogEntry) -> None:
+        term = replica.disk.written.term_before(entry.index)
+        assert term is not None, entry
+        before = self._history.positions[entry.index, term]
+        after = self._history.positions[entry.index + 1, entry.term]
+        require(
+            before.voters_end_index <= replica.high_watermark,
+            f"membership: {replica.key} changes the voters at {entry.index}, the change before"
+            f" {before.voters_end_index} is not committed",
+        )
+        changed = set(before.voters.keys) ^ set(after.voters.keys)
+        require(len(changed) <= 1, f"membership: {replica.key} changes {sorted(changed)} at once")
+
+
+class LinearizableReads:
+    """A read is served from a state that has everything acknowledged, written or read, before it was asked for."""
+
+    def __init__(self) -> None:
+        self._acknowledged_end_index = 0
+        self._floors: dict[int, int] = {}
+
+    def on_acknowledged(self, end_index: int) -> None:
+        self._acknowledged_end_index = max(self._acknowledged_end_index, end_index)
+
+    def on_read_asked(self, request_id: int) -> None:
+        self._floors[request_id] = self._acknowledged_end_index
+
+    def on_read_ready(self, replica: Replica, reply: ReadReady) -> None:
+        floor = self._floors.pop(reply.request_id)
+        require(
+            replica.applied_end_index >= max(floor, reply.end_index),
+            f"linearizable reads: {replica.key} serves read {reply.request_id} from {replica.applied_end_index},"
+            f" {floor} was acknowledged before",
+        )
+        self.on_acknowledged(replica.applied_end_index)

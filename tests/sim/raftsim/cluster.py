@@ -1,0 +1,173 @@
+"""The replicas together, and the checkers that watch every step of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from klamm_controller.raft.effects import Appended, Effects, ReadReady, Reply
+from klamm_controller.raft.events import Event
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import LogEntry, Message, ReplicaKey, Voter
+from klamm_controller.raft.node import RaftNode
+from klamm_controller.raft.state import RoleName
+from raftsim.checkers import (
+    CommitDurability,
+    ElectionSafety,
+    LeaderAppendOnly,
+    LeaderCompleteness,
+    LinearizableReads,
+    LogMatching,
+    OneChangeAtATime,
+    PromiseDurability,
+    StableLeader,
+    StateMachineSafety,
+)
+from raftsim.history import History, require
+from raftsim.network import Network
+from raftsim.options import Options
+from raftsim.replica import Replica
+from raftsim.world import World
+
+
+def first_key(node_id: int) -> ReplicaKey:
+    """The first directory of a node."""
+    return ReplicaKey(node_id, "a")
+
+
+def voter(key: ReplicaKey) -> Voter:
+    """A replica as a voter."""
+    return Voter(key, f"node-{key.node_id}:9093")
+
+
+class Cluster:
+    """`options.voter_count` voters and `options.spare_count` observers; node ids from 1."""
+
+    def __init__(self, world: World, options: Options) -> None:
+        self.world = world
+        self.options = options
+        self.settings = options.settings()
+        self.network = Network(world, options, self._deliver)
+        self.first_voter_ids = tuple(range(1, options.voter_count + 1))
+        voters = VoterSet(voter(first_key(node_id)) for node_id in self.first_voter_ids)
+        self.history = History(voters)
+        self.on_down: Callable[[Replica], None] = lambda replica: None
+        """Told of every crash."""
+        self.acknowledged_count = 0
+        self.read_count = 0
+        self._election_safety = ElectionSafety()
+        self._leader_completeness = LeaderCompleteness(self.history)
+        self._persist_checkers = (LeaderAppendOnly(), LogMatching(self.history), OneChangeAtATime(self.history))
+        self._state_machine_safety = StateMachineSafety(self.history)
+        self._commit_durability = CommitDurability(self.history)
+        self._promises = PromiseDurability()
+        self._stable_leader = StableLeader(options.election_timeout_ms)
+        self._reads = LinearizableReads()
+        self._appended: dict[tuple[ReplicaKey, int], int] = {}
+        """(leader, index) -> term of proposals whose client waits."""
+        self.replicas: dict[int, Replica] = {}
+        """By node id; the present directory of each."""
+        self.by_key: dict[ReplicaKey, Replica] = {}
+        for node_id in range(1, options.voter_count + options.spare_count + 1):
+            self._add(first_key(node_id), voters if node_id in self.first_voter_ids else VoterSet())
+
+    def start(self) -> None:
+        """All of them."""
+        for replica in self.replicas.values():
+            replica.start()
+
+    def wipe(self, node_id: int) -> None:
+        """The node comes back with an empty disk, as another replica."""
+        old = self.replicas[node_id]
+        old.crash()
+        del self.by_key[old.key]
+        replica = self._add(ReplicaKey(node_id, chr(ord(old.key.directory_id) + 1)), VoterSet())
+        self.on_down(replica)
+
+    def leaders(self) -> list[Replica]:
+        """Those that believe they lead."""
+        return [
+            replica
+            for replica in self.replicas.values()
+            if replica.node is not None and replica.node.role is RoleName.LEADER
+        ]
+
+    def on_started(self, replica: Replica) -> None:
+        assert replica.node is not None
+        self._promises.on_started(replica, replica.node)
+        self._stable_leader.on_started(replica)
+
+    def on_crashed(self, replica: Replica) -> None:
+        self._appended = {key: term for key, term in self._appended.items() if key[0] != replica.key}
+        self.on_down(replica)
+
+    def on_stepped(self, replica: Replica, event: Event, effects: Effects) -> None:
+        """Checks what a step did, before it is carried out."""
+        node = replica.node
+        assert node is not None
+        persist = effects.persist
+        if persist is not None:
+            for checker in self._persist_checkers:
+                checker.on_persist(replica, node, persist)
+        for message in effects.messages:
+            self._promises.on_message(replica, message)
+            self._stable_leader.on_message(replica, node, message)
+        self._stable_leader.on_event(replica, node, event)
+        # What is written by this step is part of its outcome; the image must show it to the checks that follow.
+        replica.note_written(persist)
+        require(node.term >= replica.term, f"term: {replica.key} goes from {replica.term} to {node.term}")
+        require(
+            node.high_watermark >= replica.high_watermark,
+            f"high watermark: {replica.key} goes from {replica.high_watermark} to {node.high_watermark}",
+        )
+        if node.role is RoleName.LEADER:
+            self._election_safety.on_leader(replica, node)
+            self._leader_completeness.on_leader(replica, node)
+        led = node.role is RoleName.LEADER or (replica.is_leading and node.term == replica.term)
+        if led and node.high_watermark > replica.high_watermark:
+            # Also of one that resigns with this step, because the commit was of its removal.
+            self._on_commit(replica, node)
+        replica.is_leading = node.role is RoleName.LEADER
+        replica.term = node.term
+        replica.high_watermark = node.high_watermark
+
+    def on_applied(self, replica: Replica, entry: LogEntry) -> None:
+        self._state_machine_safety.on_applied(replica, entry)
+        if self._appended and self._appended.pop((replica.key, entry.index), None) == entry.term:
+            self.acknowledged_count += 1
+            self._reads.on_acknowledged(entry.index + 1)
+
+    def on_restored(self, replica: Replica) -> None:
+        self._state_machine_safety.on_restored(replica)
+
+    def on_read_asked(self, request_id: int) -> None:
+        self._reads.on_read_asked(request_id)
+
+    def on_reply(self, replica: Replica, reply: Reply) -> None:
+        if isinstance(reply, Appended):
+            for index in range(reply.base_index, reply.end_index):
+                self._appended[replica.key, index] = reply.term
+        elif isinstance(reply, ReadReady):
+            self.read_count += 1
+            self._reads.on_read_ready(replica, reply)
+
+    def _on_commit(self, replica: Replica, node: RaftNode) -> None:
+        self._commit_durability.on_commit(replica, node, self.by_key)
+        written = replica.disk.written
+        known = self.history.committed_end_index
+        if node.high_watermark > known:
+            ends = range(known + 1, node.high_watermark + 1)
+            self.history.commit([(end, written.term_before(end)) for end in ends], node.term)
+            for leader in self.leaders():
+                assert leader.node is not None
+                if leader.node.term > node.term:
+                    self._leader_completeness.check(leader, leader.node)
+
+    def _add(self, key: ReplicaKey, voters: VoterSet) -> Replica:
+        replica = Replica(self, key, voters)
+        self.replicas[key.node_id] = self.by_key[key] = replica
+        return replica
+
+    def _deliver(self, message: Message) -> None:
+        replica = self.replicas[message.receiver.node_id]
+        if replica.node is not None:
+            replica.step(message)

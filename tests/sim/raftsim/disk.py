@@ -1,0 +1,184 @@
+"""A disk with a write-ahead log: what was handed to it, what is synced, and what a crash leaves of the rest.
+
+Writes are atomic and ordered, and one sync at a time covers all that came before it, as in a RocksDB with group
+commit. A crash keeps what was synced and any prefix of the rest; the write after that prefix is torn, and recovery
+cuts it off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from klamm_controller.raft.effects import HardState, Persist
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import LogEntry, SnapshotId
+from klamm_controller.raft.raft_log import START, StoredState
+from raftsim.options import Options
+from raftsim.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSnapshot:
+    """A snapshot of the local state machine to write."""
+
+    snapshot: SnapshotId
+    voters: bytes
+    data: bytes
+
+
+class Image:
+    """The contents of a store."""
+
+    def __init__(self, voters: VoterSet) -> None:
+        self.hard_state = HardState(term=0, voted_for=None)
+        self.snapshot = START
+        self.snapshot_voters = voters.to_bytes()
+        self.snapshot_data = b""
+        self.partial = b""
+        self.start_index = 0
+        self.entries: list[LogEntry] = []
+
+    @property
+    def end_index(self) -> int:
+        return self.start_index + len(self.entries)
+
+    def term_before(self, end_index: int) -> int | None:
+        """The term of the entry before that end; None when it is not known."""
+        offset = end_index - self.start_index
+        if 0 < offset <= len(self.entries):
+            return self.entries[offset - 1].term
+        if end_index == self.snapshot.end_index:
+            return self.snapshot.term
+        return 0 if end_index == 0 else None
+
+    def has_position(self, end_index: int, term: int) -> bool:
+        """Whether the entry before that end has that term, in the log or as the end of the snapshot."""
+        return self.term_before(end_index) == term
+
+    def covers(self, end_index: int, term: int) -> bool:
+        """Whether everything up to that position is there, as entries or within the snapshot."""
+        return end_index <= self.snapshot.end_index or self.has_position(end_index, term)
+
+    def apply(self, write: Persist | StateSnapshot) -> None:
+        """What the store does with a write: the duties that the raft package's docstring lists."""
+        if isinstance(write, StateSnapshot):
+            self._replace_snapshot(write.snapshot, write.voters, write.data)
+            return
+        if write.hard_state is not None:
+            self.hard_state = write.hard_state
+        if write.snapshot_chunk is not None:
+            chunk = write.snapshot_chunk
+            if chunk.position == 0:
+                self.partial = b""
+            assert chunk.position == len(self.partial), (chunk.position, len(self.partial))
+            self.partial += chunk.data
+            if chunk.is_last:
+                self._replace_snapshot(chunk.snapshot, chunk.voters, self.partial)
+                self.partial = b""
+        if write.log_end_index is not None:
+            del self.entries[max(0, write.log_end_index - self.start_index) :]
+        if not self.entries:
+            self.start_index = self.snapshot.end_index
+        if write.entries:
+            assert write.entries[0].index == self.end_index, (write.entries[0], self.end_index)
+            self.entries.extend(write.entries)
+        if write.log_start_index is not None:
+            del self.entries[: write.log_start_index - self.start_index]
+            self.start_index = write.log_start_index
+
+    def copy(self) -> Image:
+        twin = Image(VoterSet())
+        for name, value in vars(self).items():
+            setattr(twin, name, value)
+        twin.entries = list(self.entries)
+        return twin
+
+    def stored(self) -> StoredState:
+        """What a replica finds when it starts. A snapshot that is not whole is of no use."""
+        self.partial = b""
+        return StoredState(
+            hard_state=self.hard_state,
+            snapshot=self.snapshot,
+            snapshot_voters=VoterSet.from_bytes(self.snapshot_voters),
+            entries=tuple(self.entries),
+        )
+
+    def _replace_snapshot(self, snapshot: SnapshotId, voters: bytes, data: bytes) -> None:
+        if snapshot.end_index > self.snapshot.end_index:
+            self.snapshot, self.snapshot_voters, self.snapshot_data = snapshot, voters, data
+
+
+class Disk:
+    """The disk of one replica."""
+
+    def __init__(self, world: World, options: Options, voters: VoterSet) -> None:
+        self.durable = Image(voters)
+        self.written = Image(voters)
+        self.is_faulty = True
+        self._world = world
+        self._options = options
+        self._pending: list[Persist | StateSnapshot] = []
+        self._syncing = 0
+        """How many of the pending writes the sync under way covers."""
+        self._crashes = 0
+        self._on_synced: Callable[[list[Persist | StateSnapshot]], None] | None = None
+        self._on_failure: Callable[[], None] | None = None
+
+    def open(
+        self, on_synced: Callable[[list[Persist | StateSnapshot]], None], on_failure: Callable[[], None]
+    ) -> StoredState:
+        """Recovers what is there."""
+        self._on_synced, self._on_failure = on_synced, on_failure
+        self.written = self.durable.copy()
+        return self.durable.stored()
+
+    def write(self, write: Persist | StateSnapshot) -> None:
+        """Takes a write that is in the written image already; `on_synced` follows."""
+        self._pending.append(write)
+        if not self._syncing:
+            self._sync()
+
+    def crash(self) -> None:
+        """The power goes."""
+        if self._pending:
+            for write in self._pending[: self._world.rng.randint(0, len(self._pending))]:
+                self.durable.apply(write)
+        self._pending = []
+        self._syncing = 0
+        self._crashes += 1
+
+    def _sync(self) -> None:
+        self._syncing = len(self._pending)
+        self._world.after(self._sync_us(), self._synced, self._crashes)
+
+    def _synced(self, crashes: int) -> None:
+        if crashes != self._crashes:
+            return
+        self._world.event_count += 1
+        assert self._on_synced is not None
+        assert self._on_failure is not None
+        if self._fails():
+            self._on_failure()
+            return
+        done = self._pending[: self._syncing]
+        del self._pending[: self._syncing]
+        self._syncing = 0
+        for write in done:
+            self.durable.apply(write)
+        if self._pending:
+            self._sync()
+        self._on_synced(done)
+
+    def _fails(self) -> bool:
+        probability = self._options.disk_failure_probability if self.is_faulty else 0.0
+        return probability > 0 and self._world.rng.random() < probability
+
+    def _sync_us(self) -> int:
+        options, random = self._options, self._world.rng.random
+        if not self.is_faulty:
+            return 200
+        duration_us = int(options.fsync_mean_us * (0.3 + 1.4 * random()))
+        if options.slow_fsync_probability and random() < options.slow_fsync_probability:
+            duration_us *= 30
+        return duration_us

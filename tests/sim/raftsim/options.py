@@ -1,0 +1,117 @@
+"""What one seed's world is like.
+
+Each seed draws anew which faults exist and how often they come (swarm testing): a fixed mixture hides the bugs that
+need much of one fault and nothing of another.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, fields
+
+from klamm_controller.raft.settings import RaftSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Times in ms unless the name says otherwise; a mean of 0 turns a fault off."""
+
+    voter_count: int
+    spare_count: int
+    """Nodes that begin as observers, and may become voters."""
+    duration_ms: int
+    election_timeout_ms: int
+    retained_entries: int
+    snapshot_every_entries: int
+    snapshot_chunk_bytes: int
+    inflight_messages_max: int
+    append_bytes_max: int
+    idle_no_op_interval_ms: int
+    delay_mean_us: int
+    slow_link_probability: float
+    """Of each message, to take `slow_link_factor` times as long, which also reorders."""
+    slow_link_factor: int
+    loss_probability: float
+    duplicate_probability: float
+    fsync_mean_us: int
+    slow_fsync_probability: float
+    disk_failure_probability: float
+    clock_skew: float
+    """Each clock's rate lies within 1 +- this."""
+    propose_mean_ms: int
+    read_mean_ms: int
+    stray_probability: float
+    """Of a request, to go to any node instead of one that says it leads."""
+    crash_mean_ms: int
+    crash_all_probability: float
+    downtime_mean_ms: int
+    partition_mean_ms: int
+    one_way_probability: float
+    pause_mean_ms: int
+    transfer_mean_ms: int
+    membership_mean_ms: int
+    wipe_mean_ms: int
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Options:
+        """A world of faults."""
+
+        def sometimes(probability: float, low: int, high: int) -> int:
+            return rng.randint(low, high) if rng.random() < probability else 0
+
+        def maybe(probability: float, high: float) -> float:
+            return round(rng.random() * high, 3) if rng.random() < probability else 0.0
+
+        return cls(
+            voter_count=rng.choice((1, 2, 3, 3, 3, 3, 4, 5, 5)),
+            spare_count=rng.choice((0, 0, 1, 1, 2, 3)),
+            duration_ms=rng.choice((3_000, 5_000, 8_000, 15_000)),
+            election_timeout_ms=rng.choice((60, 120, 250)),
+            retained_entries=rng.choice((0, 0, 3, 20)),
+            snapshot_every_entries=rng.choice((0, 5, 20, 100)),
+            snapshot_chunk_bytes=rng.choice((16, 40, 200)),
+            inflight_messages_max=rng.choice((1, 2, 8, 64)),
+            append_bytes_max=rng.choice((64, 200, 2_000, 100_000)),
+            idle_no_op_interval_ms=rng.choice((0, 0, 200)),
+            delay_mean_us=rng.choice((300, 1_000, 5_000, 15_000)),
+            slow_link_probability=maybe(0.5, 0.15),
+            slow_link_factor=rng.choice((5, 20, 100)),
+            loss_probability=maybe(0.5, 0.25),
+            duplicate_probability=maybe(0.4, 0.2),
+            fsync_mean_us=rng.choice((200, 2_000, 10_000)),
+            slow_fsync_probability=maybe(0.3, 0.1),
+            disk_failure_probability=maybe(0.2, 0.01),
+            clock_skew=maybe(0.3, 0.1),
+            propose_mean_ms=rng.choice((2, 5, 15, 60)),
+            read_mean_ms=rng.choice((5, 20, 80)),
+            stray_probability=maybe(0.5, 0.5),
+            crash_mean_ms=sometimes(0.7, 60, 1_500),
+            crash_all_probability=maybe(0.3, 0.3),
+            downtime_mean_ms=rng.choice((10, 100, 600)),
+            partition_mean_ms=sometimes(0.6, 100, 1_500),
+            one_way_probability=rng.choice((0.0, 0.5, 1.0)),
+            pause_mean_ms=sometimes(0.3, 200, 1_500),
+            transfer_mean_ms=sometimes(0.4, 100, 1_500),
+            membership_mean_ms=sometimes(0.6, 50, 800),
+            wipe_mean_ms=sometimes(0.3, 300, 2_000),
+        )
+
+    def settings(self) -> RaftSettings:
+        """The replicas' settings."""
+        return RaftSettings(
+            election_timeout_ms=self.election_timeout_ms,
+            heartbeat_interval_ms=self.election_timeout_ms // 5,
+            append_bytes_max=self.append_bytes_max,
+            inflight_messages_max=self.inflight_messages_max,
+            inflight_bytes_max=8 * self.append_bytes_max,
+            uncommitted_bytes_max=20_000,
+            snapshot_chunk_bytes=self.snapshot_chunk_bytes,
+            retained_entries=self.retained_entries,
+            idle_no_op_interval_ms=self.idle_no_op_interval_ms,
+            observer_timeout_ms=4 * self.election_timeout_ms,
+            add_voter_timeout_ms=10 * self.election_timeout_ms,
+        )
+
+    def describe(self) -> str:
+        """All on one line."""
+        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))

@@ -1,0 +1,217 @@
+"""A replica as a shell would run it: the node, its disk, a clock that is a little wrong, and a state machine.
+
+The state machine is the digest of the log it applied, so equal states mean equal logs, and a snapshot can be checked.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from klamm_controller.raft.effects import Effects, LoadSnapshotChunk, Persist
+from klamm_controller.raft.events import DeadlinePassed, Event, LogPersisted, SnapshotChunkLoaded, SnapshotSaved
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import LogEntry, ReplicaKey
+from klamm_controller.raft.node import RaftNode
+from raftsim.disk import Disk, StateSnapshot
+from raftsim.world import MS
+
+if TYPE_CHECKING:
+    from raftsim.cluster import Cluster
+
+SNAPSHOT_LOAD_US = 300
+
+
+def digest(before: int, entry: LogEntry) -> int:
+    """The state after an entry."""
+    return hash((before, entry.index, entry.term, int(entry.kind), entry.payload))
+
+
+class Replica:
+    """One node with one directory, through all its crashes."""
+
+    def __init__(self, cluster: Cluster, key: ReplicaKey, voters: VoterSet) -> None:
+        self.key = key
+        self.node: RaftNode | None = None
+        """None while it is down."""
+        self.disk = Disk(cluster.world, cluster.options, voters)
+        self.applied_end_index = 0
+        self.state = 0
+        """The digest of what was applied."""
+        self.term = 0
+        self.high_watermark = 0
+        self.is_leading = False
+        """As of the last step."""
+        self._cluster = cluster
+        self._world = cluster.world
+        self._starts = 0
+        self._paused_until_us = 0
+        self._timer_us = -1
+        """When the earliest timer in the heap fires; -1 when there is none."""
+        skew = cluster.options.clock_skew
+        self._clock_rate = 1 + skew * (2 * cluster.world.rng.random() - 1)
+        self._clock_offset_us = cluster.world.rng.randrange(10_000_000)
+
+    @property
+    def is_paused(self) -> bool:
+        return self._world.now_us < self._paused_until_us
+
+    def start(self) -> None:
+        """From what the disk has."""
+        assert self.node is None
+        self._starts += 1
+        self._timer_us = -1
+        stored = self.disk.open(self._on_synced, self.crash)
+        self.node = RaftNode(
+            self.key,
+            stored,
+            self._cluster.settings,
+            random.Random(self._world.rng.getrandbits(32)),
+            now_ms=self.local_ms(),
+            known_nodes=self._cluster.first_voter_ids,
+        )
+        self.term, self.high_watermark = self.node.term, self.node.high_watermark
+        self._cluster.on_started(self)
+        self._restore(stored.snapshot.end_index)
+        self._arm_timer()
+
+    def crash(self) -> None:
+        """Everything that is not on the disk is gone."""
+        if self.node is None:
+            return
+        self.node = None
+        self.is_leading = False
+        self._starts += 1
+        self.disk.crash()
+        self._cluster.on_crashed(self)
+
+    def pause(self, duration_us: int) -> None:
+        """As by SIGSTOP: what comes waits, and is handled late."""
+        self._paused_until_us = self._world.now_us + duration_us
+
+    def resume(self) -> None:
+        """No new pauses; what waits for the end of one still does."""
+        self._paused_until_us = min(self._paused_until_us, self._world.now_us)
+
+    def step(self, event: Event) -> None:
+        """Handles an event and carries out the effects, unless it is down."""
+        if self.node is None:
+            return
+        if self.is_paused:
+            self._when_resumed(self._step_if_running, self._starts, event)
+            return
+        self._world.event_count += 1
+        effects = self.node.step(event, self.local_ms())
+        self.node.check_invariants()
+        self._cluster.on_stepped(self, event, effects)
+        self._carry_out(effects)
+        self._arm_timer()
+
+    def note_written(self, persist: Persist | None) -> None:
+        """The step's write is in the image from now on; it is handed to the disk with the other effects."""
+        if persist is not None:
+            self.disk.written.apply(persist)
+
+    def _carry_out(self, effects: Effects) -> None:
+        if effects.persist is not None:
+            self.disk.write(effects.persist)
+        for message in effects.messages:
+            self._cluster.network.send(message)
+        if effects.restore is not None:
+            self._restore(effects.restore.end_index)
+        for entry in effects.committed:
+            self._apply(entry)
+        for reply in effects.replies:
+            self._cluster.on_reply(self, reply)
+        for load in effects.load_chunks:
+            self._world.after(SNAPSHOT_LOAD_US, self._load_chunk, self._starts, load)
+        if effects.committed:
+            self._maybe_snapshot()
+
+    def _apply(self, entry: LogEntry) -> None:
+        assert entry.index == self.applied_end_index, (entry.index, self.applied_end_index)
+        self.state = digest(self.state, entry)
+        self.applied_end_index += 1
+        self._cluster.on_applied(self, entry)
+
+    def _restore(self, end_index: int) -> None:
+        image = self.disk.durable
+        assert end_index <= image.snapshot.end_index, (end_index, image.snapshot)
+        self.applied_end_index = image.snapshot.end_index
+        self.state = int(image.snapshot_data[:24]) if image.snapshot_data else 0
+        self._cluster.on_restored(self)
+
+    def _maybe_snapshot(self) -> None:
+        every = self._cluster.options.snapshot_every_entries
+        assert self.node is not None
+        if not every or self.applied_end_index - self.disk.written.snapshot.end_index < every:
+            return
+        snapshot, voters = self.node.snapshot_at(self.applied_end_index)
+        # Padded, so that it takes several chunks; the state comes first.
+        data = b"%24d" % self.state + bytes(self._world.rng.randrange(150))
+        write = StateSnapshot(snapshot=snapshot, voters=voters.to_bytes(), data=data)
+        self.disk.written.apply(write)
+        self.disk.write(write)
+
+    def _on_synced(self, writes: list[Persist | StateSnapshot]) -> None:
+        persist_ids = [write.persist_id for write in writes if isinstance(write, Persist)]
+        if persist_ids:
+            self.step(LogPersisted(persist_id=persist_ids[-1]))
+        for write in writes:
+            if isinstance(write, StateSnapshot):
+                self.step(SnapshotSaved(snapshot=write.snapshot))
+
+    def _load_chunk(self, starts: int, load: LoadSnapshotChunk) -> None:
+        if starts != self._starts:
+            return
+        image = self.disk.durable
+        data = None
+        if image.snapshot == load.snapshot:
+            data = image.snapshot_data[load.position : load.position + load.max_bytes]
+        self.step(
+            SnapshotChunkLoaded(
+                receiver=load.receiver,
+                snapshot=load.snapshot,
+                position=load.position,
+                data=data,
+                is_last=data is not None and load.position + len(data) == len(image.snapshot_data),
+            )
+        )
+
+    def _arm_timer(self) -> None:
+        """Only an earlier deadline needs a new timer: the one that fires finds out when it is too early."""
+        if self.node is None:
+            return
+        deadline_us = self._world_us(self.node.next_deadline_ms())
+        if self._timer_us < 0 or deadline_us < self._timer_us:
+            self._timer_us = max(deadline_us, self._world.now_us)
+            self._world.after(self._timer_us - self._world.now_us, self._on_timer, self._starts)
+
+    def _on_timer(self, starts: int) -> None:
+        if starts != self._starts or self.node is None:
+            return
+        if self._world.now_us < self._timer_us:
+            return
+        if self.is_paused:
+            self._when_resumed(self._on_timer, starts)
+            return
+        self._timer_us = -1
+        if self.local_ms() >= self.node.next_deadline_ms():
+            self.step(DeadlinePassed())
+        else:
+            self._arm_timer()
+
+    def _step_if_running(self, starts: int, event: Event) -> None:
+        if starts == self._starts:
+            self.step(event)
+
+    def _when_resumed(self, action: Callable[..., None], *args: object) -> None:
+        self._world.after(self._paused_until_us - self._world.now_us, action, *args)
+
+    def local_ms(self) -> int:
+        """Its own clock."""
+        return int(self._world.now_us * self._clock_rate + self._clock_offset_us) // MS
+
+    def _world_us(self, local_ms: int) -> int:
+        return int((local_ms * MS - self._clock_offset_us) / self._clock_rate) + 1

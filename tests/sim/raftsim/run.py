@@ -1,0 +1,74 @@
+"""One seed from beginning to end: faults while safety is checked, then none, and liveness is demanded."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from raftsim.cluster import Cluster
+from raftsim.history import require
+from raftsim.options import Options
+from raftsim.workload import Workload
+from raftsim.world import MS, World
+
+ELECTION_TIMEOUTS_TO_RECOVER = 60
+"""How many election time-outs after the last fault everybody must agree again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What happened in one seed."""
+
+    seed: int
+    event_count: int
+    committed_count: int
+    acknowledged_count: int
+    read_count: int
+    term_count: int
+
+
+def run_seed(seed: int, options: Options | None = None) -> Outcome:
+    """Raises AssertionError (ViolationError among them) if anything is wrong."""
+    world = World(seed)
+    options = options or Options.draw(random.Random(seed))
+    cluster = Cluster(world, options)
+    workload = Workload(cluster)
+    cluster.start()
+    workload.start()
+    world.run_until(options.duration_ms * MS)
+    workload.stop()
+    _demand_liveness(cluster, workload)
+    return Outcome(
+        seed=seed,
+        event_count=world.event_count,
+        committed_count=cluster.history.committed_end_index,
+        acknowledged_count=cluster.acknowledged_count,
+        read_count=cluster.read_count,
+        term_count=max(replica.term for replica in cluster.replicas.values()),
+    )
+
+
+def _demand_liveness(cluster: Cluster, workload: Workload) -> None:
+    """Within a bound somebody leads and commits, and then everybody has what it committed."""
+    world = cluster.world
+    end_us = world.now_us + ELECTION_TIMEOUTS_TO_RECOVER * cluster.options.election_timeout_ms * MS
+    world.run_until(end_us, lambda: _has_active_leader(cluster))
+    require(_has_active_leader(cluster), "liveness: nobody leads after the faults ended")
+    committed_end_index = cluster.history.committed_end_index
+    for leader in cluster.leaders():
+        workload.propose_at(leader)
+    world.run_until(end_us, lambda: _all_applied(cluster, committed_end_index + 1))
+    behind = {
+        replica.key: replica.applied_end_index
+        for replica in cluster.replicas.values()
+        if replica.applied_end_index <= committed_end_index
+    }
+    require(not behind, f"liveness: {committed_end_index + 1} is committed, {behind} did not get it")
+
+
+def _has_active_leader(cluster: Cluster) -> bool:
+    return any(leader.node is not None and leader.node.is_active for leader in cluster.leaders())
+
+
+def _all_applied(cluster: Cluster, end_index: int) -> bool:
+    return all(replica.applied_end_index >= end_index for replica in cluster.replicas.values())

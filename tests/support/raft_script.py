@@ -1,0 +1,370 @@
+"""A quorum moved by hand: each line of a script is a command, and everything the replicas do about it is written down.
+
+Messages and writes wait in queues, in order, until a command lets them go on; time stands still until a command moves
+it. So a script is a story that a reader can follow, and its trace is the same on every run.
+
+| command                     | what happens                                                                         |
+|-----------------------------|--------------------------------------------------------------------------------------|
+| `settings name=1 ...`       | replicas that start from now on have these settings                                  |
+| `cluster 1 2 3 / 4`         | voters and observers start, empty                                                    |
+| `settle`                    | everything under way happens (writes, messages, reads of snapshots), to the end |
+| `deliver 2`, `deliver 2 3`  | what is under way to 2 (from 3) now arrives; only that                               |
+| `drop 2`                    | what is under way to 2 is lost                                                       |
+| `load`                      | the oldest read of a snapshot that is under way is answered                          |
+| `sync 2`                    | its writes are durable                                                               |
+| `timeout 1`                 | time moves to that replica's deadline, and only it notices                           |
+| `heartbeat 1`               | as timeout, for a leader                                                             |
+| `wait 500`                  | time moves by so many ms; nobody notices yet                                         |
+| `propose 1 a b`             | entries with these payloads                                                          |
+| `read 1`, `transfer 1 2`    | as the events                                                                        |
+| `add 1 4`, `remove 1 3`     | replica 1 is asked to make 4 a voter, not to keep 3 one                              |
+| `snapshot 1`                | of everything it delivered                                                           |
+| `cut 1 2`, `cut 1`, `heal`  | links are cut (all of a node's), or mended                                           |
+| `crash 1`, `restart 1`      | what is not durable is lost                                                          |
+| `quietly settle`            | as `settle` (or any command), without writing down what happens                      |
+| `status`                    | one line per replica                                                                 |
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from raftsim.disk import Image, StateSnapshot
+
+from klamm_controller.raft.effects import Appended, Effects, LoadSnapshotChunk, Persist, ReadReady, Rejected, Reply
+from klamm_controller.raft.events import (
+    AddVoter,
+    DeadlinePassed,
+    Event,
+    LogPersisted,
+    Propose,
+    Read,
+    RemoveVoter,
+    SnapshotChunkLoaded,
+    SnapshotSaved,
+    TransferLeadership,
+)
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import EntryKind, LogEntry, Message, ReplicaKey, Voter
+from klamm_controller.raft.node import RaftNode
+from klamm_controller.raft.settings import RaftSettings
+
+SETTINGS = RaftSettings(
+    election_timeout_ms=300,
+    heartbeat_interval_ms=100,
+    idle_no_op_interval_ms=0,
+    retained_entries=0,
+    snapshot_chunk_bytes=8,
+    observer_timeout_ms=1_000,
+)
+STEPS_MAX = 2_000
+
+
+def key(node_id: int) -> ReplicaKey:
+    """Node n with its only directory."""
+    return ReplicaKey(node_id, "")
+
+
+class Scripted:
+    """One replica, its disk, and what it delivered."""
+
+    def __init__(self, node_id: int, voters: VoterSet) -> None:
+        self.node_id = node_id
+        self.node: RaftNode | None = None
+        self.durable = Image(voters)
+        self.unsynced: list[Persist | StateSnapshot] = []
+        self.delivered: list[LogEntry] = []
+        """Since the last start or restore."""
+
+    @property
+    def running(self) -> RaftNode:
+        assert self.node is not None, f"{self.node_id} is down"
+        return self.node
+
+
+class Script:
+    """Runs commands; `trace` takes the lines that describe what happened since it was last emptied."""
+
+    def __init__(self, settings: RaftSettings = SETTINGS) -> None:
+        self.settings = settings
+        self.now_ms = 0
+        self.replicas: dict[int, Scripted] = {}
+        self.under_way: deque[Message] = deque()
+        self.loads: deque[tuple[int, LoadSnapshotChunk]] = deque()
+        self.trace: list[str] = []
+        self.replies: list[Reply] = []
+        self._cuts: set[tuple[int, int]] = set()
+        self._requests = 0
+        self._commands: dict[str, Callable[..., None]] = {
+            "settings": self.change_settings,
+            "cluster": self.cluster,
+            "settle": self.settle,
+            "deliver": lambda to, *sender: self.deliver(int(to), *map(int, sender)),
+            "drop": lambda to: self.drop(int(to)),
+            "load": lambda: self._load(*self.loads.popleft()),
+            "sync": lambda at: self.sync(int(at)),
+            "timeout": lambda at: self.timeout(int(at)),
+            "heartbeat": lambda at: self.timeout(int(at)),
+            "wait": lambda ms: self.wait(int(ms)),
+            "propose": lambda at, *texts: self.propose(int(at), *texts),
+            "read": lambda at: self.read(int(at)),
+            "transfer": lambda at, to: self.step(int(at), TransferLeadership(target=key(int(to)))),
+            "add": lambda at, new: self.add(int(at), int(new)),
+            "remove": lambda at, old: self.remove(int(at), int(old)),
+            "snapshot": lambda at: self.snapshot(int(at)),
+            "cut": lambda *ids: self.cut(*map(int, ids)),
+            "heal": self._cuts.clear,
+            "crash": lambda at: self.crash(int(at)),
+            "restart": lambda at: self.restart(int(at)),
+            "status": self.status,
+            "quietly": self.quietly,
+        }
+
+    def run(self, command: str) -> list[str]:
+        """One command; returns what happened, a line each."""
+        self.trace.clear()
+        self._run(*command.split())
+        return list(self.trace)
+
+    def node(self, node_id: int) -> RaftNode:
+        """A replica that is up."""
+        return self.replicas[node_id].running
+
+    def change_settings(self, *words: str) -> None:
+        changes = {name: int(value) for name, value in (word.split("=") for word in words)}
+        self.settings = replace(self.settings, **changes)
+
+    def cluster(self, *words: str) -> None:
+        split = words.index("/") if "/" in words else len(words)
+        voter_ids = [int(word) for word in words[:split]]
+        voters = VoterSet(Voter(key(node_id), f"node-{node_id}") for node_id in voter_ids)
+        for node_id in map(int, (word for word in words if word != "/")):
+            self.replicas[node_id] = Scripted(node_id, voters if node_id in voter_ids else VoterSet())
+            self.restart(node_id)
+
+    def settle(self) -> None:
+        for _ in range(STEPS_MAX):
+            if not self._advance():
+                return
+        raise AssertionError("it does not settle")
+
+    def deliver(self, receiver: int, sender: int | None = None) -> None:
+        for message in self._take(receiver, sender):
+            self._arrive(message)
+
+    def drop(self, receiver: int) -> None:
+        for message in self._take(receiver, None):
+            self._say(f"{_route(message)} {message.describe()} is lost")
+
+    def sync(self, node_id: int) -> None:
+        replica = self.replicas[node_id]
+        writes, replica.unsynced = replica.unsynced, []
+        for write in writes:
+            replica.durable.apply(write)
+        persist_ids = [write.persist_id for write in writes if isinstance(write, Persist)]
+        if persist_ids:
+            self.step(node_id, LogPersisted(persist_id=persist_ids[-1]))
+        for write in writes:
+            if isinstance(write, StateSnapshot):
+                self.step(node_id, SnapshotSaved(snapshot=write.snapshot))
+
+    def timeout(self, node_id: int) -> None:
+        self.now_ms = max(self.now_ms, self.node(node_id).next_deadline_ms())
+        self.step(node_id, DeadlinePassed())
+
+    def quietly(self, *words: str) -> None:
+        self._run(*words)
+        self.trace.clear()
+
+    def wait(self, duration_ms: int) -> None:
+        self.now_ms += duration_ms
+
+    def propose(self, node_id: int, *texts: str) -> None:
+        self.step(node_id, Propose(request_id=self._next_request(), payloads=tuple(text.encode() for text in texts)))
+
+    def read(self, node_id: int) -> None:
+        self.step(node_id, Read(request_id=self._next_request()))
+
+    def add(self, node_id: int, new: int) -> None:
+        self.step(node_id, AddVoter(request_id=self._next_request(), voter=Voter(key(new), f"node-{new}")))
+
+    def remove(self, node_id: int, old: int) -> None:
+        self.step(node_id, RemoveVoter(request_id=self._next_request(), key=key(old)))
+
+    def snapshot(self, node_id: int) -> None:
+        replica = self.replicas[node_id]
+        snapshot, voters = replica.running.snapshot_at(replica.running.delivered_end_index)
+        data = f"the state after {snapshot.end_index} entries".encode()
+        replica.unsynced.append(StateSnapshot(snapshot=snapshot, voters=voters.to_bytes(), data=data))
+        self._say(f"{node_id} writes snapshot {snapshot}")
+
+    def cut(self, *ids: int) -> None:
+        """Between all of those named; of one, to everybody."""
+        others = ids if len(ids) > 1 else tuple(self.replicas)
+        self._cuts |= {(a, b) for a in ids for b in others if a != b} | {(b, a) for a in ids for b in others if a != b}
+
+    def crash(self, node_id: int) -> None:
+        replica = self.replicas[node_id]
+        replica.node = None
+        replica.unsynced.clear()
+        replica.delivered.clear()
+
+    def restart(self, node_id: int) -> None:
+        replica = self.replicas[node_id]
+        known_nodes = [other for other in self.replicas if other != node_id]
+        rng = random.Random(node_id)
+        replica.node = RaftNode(
+            key(node_id), replica.durable.stored(), self.settings, rng, now_ms=self.now_ms, known_nodes=known_nodes
+        )
+
+    def status(self) -> None:
+        for node_id, replica in self.replicas.items():
+            node = replica.node
+            if node is None:
+                self._say(f"{node_id} down")
+                continue
+            voters = ",".join(map(str, node.voters.keys))
+            self._say(
+                f"{node_id} {node.role.value} term={node.term} leader={node.leader} log={node.log_start_index}.."
+                f"{node.log_end_index} hw={node.high_watermark} voters={voters}"
+            )
+
+    def step(self, node_id: int, event: Event) -> None:
+        """One event at one replica; its effects are noted, queued and carried out."""
+        replica = self.replicas[node_id]
+        node = replica.running
+        role = node.role
+        self._say(f"{node_id} {_describe_event(event)}")
+        effects = node.step(event, self.now_ms)
+        node.check_invariants()
+        if node.role is not role:
+            self._say(f"  becomes {node.role.value}")
+        self._note(effects)
+        if effects.persist is not None:
+            replica.unsynced.append(effects.persist)
+        if effects.restore is not None:
+            replica.delivered.clear()
+        replica.delivered.extend(effects.committed)
+        self.replies.extend(effects.replies)
+        self.loads.extend((node_id, load) for load in effects.load_chunks)
+        self.under_way.extend(effects.messages)
+
+    def _run(self, name: str, *words: str) -> None:
+        self._commands[name](*words)
+
+    def _advance(self) -> bool:
+        for node_id, replica in self.replicas.items():
+            if replica.unsynced:
+                self.sync(node_id)
+                return True
+        if self.loads:
+            self._load(*self.loads.popleft())
+            return True
+        if self.under_way:
+            self._arrive(self.under_way.popleft())
+            return True
+        return False
+
+    def _arrive(self, message: Message) -> None:
+        replica = self.replicas[message.receiver.node_id]
+        is_cut = (message.sender.node_id, message.receiver.node_id) in self._cuts
+        if replica.node is not None and not is_cut:
+            self.step(replica.node_id, message)
+
+    def _take(self, receiver: int, sender: int | None) -> list[Message]:
+        taken = [
+            message
+            for message in self.under_way
+            if message.receiver.node_id == receiver and sender in (None, message.sender.node_id)
+        ]
+        self.under_way = deque(message for message in self.under_way if message not in taken)
+        return taken
+
+    def _load(self, node_id: int, load: LoadSnapshotChunk) -> None:
+        image = self.replicas[node_id].durable
+        data = image.snapshot_data if image.snapshot == load.snapshot else None
+        chunk = None if data is None else data[load.position : load.position + load.max_bytes]
+        self.step(
+            node_id,
+            SnapshotChunkLoaded(
+                receiver=load.receiver,
+                snapshot=load.snapshot,
+                position=load.position,
+                data=chunk,
+                is_last=data is not None and load.position + load.max_bytes >= len(data),
+            ),
+        )
+
+    def _note(self, effects: Effects) -> None:
+        if effects.leadership is not None:
+            self._say(f"  leader of term {effects.leadership.term}: {effects.leadership.leader}")
+        if effects.persist is not None:
+            self._say(f"  writes {_describe_persist(effects.persist)}")
+        if effects.restore is not None:
+            self._say(f"  restores {effects.restore}")
+        if effects.committed:
+            self._say(f"  delivers {' '.join(map(_describe_entry, effects.committed))}")
+        for reply in effects.replies:
+            self._say(f"  answers {_describe_reply(reply)}")
+        for message in effects.messages:
+            self._say(f"  -> {message.receiver} {message.describe()}")
+
+    def _say(self, line: str) -> None:
+        self.trace.append(line)
+
+    def _next_request(self) -> int:
+        self._requests += 1
+        return self._requests
+
+
+def _route(message: Message) -> str:
+    return f"{message.sender} -> {message.receiver}"
+
+
+def _describe_entry(entry: LogEntry) -> str:
+    text = entry.payload.decode() if entry.kind is EntryKind.DATA else entry.kind.name
+    return f"{entry.index}/{entry.term}:{text}"
+
+
+def _describe_event(event: Event) -> str:
+    match event:
+        case LogPersisted():
+            return f"persisted #{event.persist_id}"
+        case Propose():
+            return f"is asked to append {b' '.join(event.payloads).decode()}"
+        case SnapshotChunkLoaded():
+            return f"loaded {event.snapshot} at {event.position}"
+        case SnapshotSaved():
+            return f"saved {event.snapshot}"
+        case DeadlinePassed() | Read() | AddVoter() | RemoveVoter() | TransferLeadership():
+            return type(event).__name__
+        case _:
+            return f"<- {event.sender} term={event.term} {event.describe()}"
+
+
+def _describe_persist(persist: Persist) -> str:
+    parts = [f"#{persist.persist_id}"]
+    if persist.hard_state is not None:
+        parts.append(f"term={persist.hard_state.term} vote={persist.hard_state.voted_for}")
+    if persist.snapshot_chunk is not None:
+        chunk = persist.snapshot_chunk
+        parts.append(f"snapshot {chunk.snapshot} bytes={chunk.position}..{chunk.position + len(chunk.data)}")
+    if persist.log_end_index is not None:
+        parts.append(f"cut from {persist.log_end_index}")
+    parts.extend(map(_describe_entry, persist.entries))
+    if persist.log_start_index is not None:
+        parts.append(f"cut below {persist.log_start_index}")
+    return " ".join(parts)
+
+
+def _describe_reply(reply: Reply) -> str:
+    match reply:
+        case Appended():
+            return f"{reply.request_id}: appended {reply.base_index}..{reply.end_index} in term {reply.term}"
+        case ReadReady():
+            return f"{reply.request_id}: read from {reply.end_index}"
+        case Rejected():
+            return f"{reply.request_id}: {reply.code.name}, leader {reply.leader}"
