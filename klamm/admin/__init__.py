@@ -19,7 +19,9 @@ from klamm.admin.types import (
     MemberDescription,
     NewTopic,
     PartitionDescription,
+    QuorumDescription,
     ReplicaDescription,
+    ReplicaOfQuorum,
     ServerDescription,
     TopicDescription,
 )
@@ -41,7 +43,9 @@ __all__ = [
     "MemberDescription",
     "NewTopic",
     "PartitionDescription",
+    "QuorumDescription",
     "ReplicaDescription",
+    "ReplicaOfQuorum",
     "ServerDescription",
     "TopicDescription",
 ]

@@ -20,6 +20,7 @@ from klamm.admin.types import (
     GroupListing,
     LogDirDescription,
     NewTopic,
+    QuorumDescription,
     TopicDescription,
 )
 from klamm.client import KlammClient
@@ -169,6 +170,11 @@ class AsyncAdmin:
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         request = controller_pb2.DescribeClusterRequest()
         return decode.cluster_description(await self._calls.controller("describe_cluster", request, timeout_ms))
+
+    async def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+        """The controllers, as their leader sees them (Kafka's describeMetadataQuorum)."""
+        request = controller_pb2.DescribeQuorumRequest()
+        return decode.quorum_description(await self._calls.controller("describe_quorum", request, timeout_ms))
 
     # --- groups
 

@@ -14,7 +14,9 @@ from klamm.admin.types import (
     LogDirDescription,
     MemberDescription,
     PartitionDescription,
+    QuorumDescription,
     ReplicaDescription,
+    ReplicaOfQuorum,
     ServerDescription,
     TopicDescription,
 )
@@ -72,6 +74,26 @@ def cluster_description(message: controller_pb2.DescribeClusterResponse) -> Clus
         brokers=_servers(message.brokers),
         coordinators=_servers(message.coordinators),
         metadata_end_index=message.metadata_end_index,
+    )
+
+
+def quorum_description(message: controller_pb2.DescribeQuorumResponse) -> QuorumDescription:
+    return QuorumDescription(
+        leader_id=message.leader_id,
+        term=message.term,
+        high_watermark=message.high_watermark,
+        replicas=tuple(
+            ReplicaOfQuorum(
+                node_id=each.node_id,
+                host=each.endpoint.host,
+                port=each.endpoint.port,
+                is_voter=each.is_voter,
+                end_index=each.end_index,
+                lag=each.lag,
+                silent_ms=each.silent_ms,
+            )
+            for each in message.replicas
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from klamm.admin.types import (
     GroupListing,
     LogDirDescription,
     NewTopic,
+    QuorumDescription,
     TopicDescription,
 )
 from klamm.facade import documented_by
@@ -88,6 +89,9 @@ class Admin:
 
     def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         return self._run(self._async.describe_cluster(timeout_ms=timeout_ms))
+
+    def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+        return self._run(self._async.describe_quorum(timeout_ms=timeout_ms))
 
     def list_groups(self, *, states: Iterable[str] = (), timeout_ms: int | None = None) -> dict[str, GroupListing]:
         return self._run(self._async.list_groups(states=states, timeout_ms=timeout_ms))

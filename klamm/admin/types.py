@@ -138,6 +138,33 @@ class ClusterDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaOfQuorum:
+    """A controller, as the leader of their quorum sees it."""
+
+    node_id: int
+    host: str
+    port: int
+    is_voter: bool
+    end_index: int
+    """The end of its log, as far as the leader knows."""
+    lag: int
+    """Entries that it does not have yet."""
+    silent_ms: int
+    """How long ago the leader heard of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumDescription:
+    """Indexes count the entries of the controllers' log, not the records of the metadata."""
+
+    leader_id: int
+    term: int
+    high_watermark: int
+    replicas: tuple[ReplicaOfQuorum, ...]
+    """The voters by id, then the observers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
     group_id: str
     protocol_type: str

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from klamm.cli.cluster import cluster
+from klamm.cli.cluster import app as cluster
 from klamm.cli.configs import app as configs
 from klamm.cli.consume import consume
 from klamm.cli.groups import app as groups
@@ -37,7 +37,7 @@ app.add_typer(configs, name="configs")
 app.add_typer(groups, name="groups")
 app.command()(produce)
 app.command()(consume)
-app.command()(cluster)
+app.add_typer(cluster, name="cluster")
 
 
 def _print_version(wanted: bool) -> None:
