@@ -1,4 +1,4 @@
-"""Three controllers, a broker and a coordinator as processes: what is acknowledged survives whatever happens to a minority.
+"""Three controllers, a broker and a coordinator as processes: what is acknowledged survives the loss of any minority.
 
 The history is checked by name: each topic belongs to one worker, is created once and deleted once. An acknowledged
 creation is seen by every later read until its deletion is asked for, an acknowledged deletion by every later read.
@@ -194,19 +194,23 @@ async def leader_of(quorum: Quorum, but: int | None = None) -> int:
     return (await asyncio.to_thread(quorum.wait_leader, but=but)).node_id
 
 
+async def describe(quorum: Quorum) -> pb.DescribeQuorumResponse:
+    """The leader's view, once all three have been heard."""
+    while True:
+        described = await asyncio.to_thread(quorum.describe, await leader_of(quorum))
+        replicas = described.replicas if described is not None else ()
+        if described is not None and len(replicas) == 3 and all(replica.silent_ms < 1_000 for replica in replicas):
+            return described
+        await asyncio.sleep(0.05)
+
+
 async def all_caught_up(quorum: Quorum) -> None:
     """Every voter has everything that was committed when this was called."""
+    wanted = (await describe(quorum)).high_watermark
     while True:
-        description = quorum.describe(await leader_of(quorum))
-        if description is not None and not description.error_code:
-            if all(replica.silent_ms < 1_000 for replica in description.replicas):
-                break
-        await asyncio.sleep(0.05)
-    while True:
-        later = quorum.describe(await leader_of(quorum))
-        if later is not None and len(later.replicas) == 3:
-            if min(replica.end_index for replica in later.replicas) >= description.high_watermark:
-                return
+        described = await describe(quorum)
+        if min(replica.end_index for replica in described.replicas) >= wanted:
+            return
         await asyncio.sleep(0.05)
 
 
