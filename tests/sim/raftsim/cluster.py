@@ -56,7 +56,8 @@ class Cluster:
         self.read_count = 0
         self._election_safety = ElectionSafety()
         self._leader_completeness = LeaderCompleteness(self.history)
-        self._persist_checkers = (LeaderAppendOnly(), LogMatching(self.history), OneChangeAtATime(self.history))
+        self._log_matching = LogMatching(self.history)
+        self._persist_checkers = (LeaderAppendOnly(), self._log_matching, OneChangeAtATime(self.history))
         self._state_machine_safety = StateMachineSafety(self.history)
         self._commit_durability = CommitDurability(self.history)
         self._promises = PromiseDurability()
@@ -113,7 +114,9 @@ class Cluster:
             self._stable_leader.on_message(replica, node, message)
         self._stable_leader.on_event(replica, node, event)
         # What is written by this step is part of its outcome; the image must show it to the checks that follow.
-        replica.note_written(persist)
+        if persist is not None:
+            replica.disk.written.apply(persist)
+            self._log_matching.on_written(replica, persist)
         require(node.term >= replica.term, f"term: {replica.key} goes from {replica.term} to {node.term}")
         require(
             node.high_watermark >= replica.high_watermark,

@@ -108,11 +108,6 @@ class Replica:
         self._carry_out(effects)
         self._arm_timer()
 
-    def note_written(self, persist: Persist | None) -> None:
-        """The step's write is in the image from now on; it is handed to the disk with the other effects."""
-        if persist is not None:
-            self.disk.written.apply(persist)
-
     def _carry_out(self, effects: Effects) -> None:
         if effects.persist is not None:
             self.disk.write(effects.persist)
