@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from klamm_process import running_cluster
+from cli_runner import KlammCommand
+from klamm_process import free_port, running_cluster
 
 from klamm.config import DEFAULT_PORT
 
@@ -78,6 +79,28 @@ def test_the_python_client(cluster, tmp_path):
     output = run(cluster, [sys.executable, "-W", "error", "-"], tmp_path, on_its_port(cluster, asynchronous))
     assert "topic='clicks'" in output
     assert "b'/home'" in output or "b'/pricing'" in output
+
+
+def test_the_services_apart(tmp_path):
+    """Each command of the block is a service; only their ports are not the default ones."""
+    (script,) = blocks("Server settings, services apart", "")
+    controller, broker, coordinator = free_port(), free_port(), free_port()
+    services = []
+    try:
+        for line, port in zip(script.splitlines(), (controller, broker, coordinator), strict=True):
+            python, *arguments = line.replace("localhost:9093", f"localhost:{controller}").split()
+            assert python == "python"
+            with (tmp_path / f"{port}.log").open("w") as log:
+                command = [sys.executable, *arguments, "--set", f"listeners=GRPC://localhost:{port}"]
+                services.append(subprocess.Popen(command, cwd=tmp_path, stderr=log))
+        klamm = KlammCommand(f"localhost:{broker}")
+        klamm.ok("topics", "create", "apart", "--timeout", TIMEOUT_S)
+        klamm.ok("produce", "apart", stdin="a\n")
+        assert klamm.ok("consume", "apart", "--group", "g", "--from", "beginning", "--exit").out == "a\n"
+    finally:
+        for service in reversed(services):
+            service.terminate()
+            assert service.wait(TIMEOUT_S) == 0
 
 
 @pytest.mark.slow
