@@ -17,6 +17,7 @@ from klamm.config import DEFAULT_PORT
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 TIMEOUT_S = 60
+SPARK_TIMEOUT_S = 200
 
 
 def blocks(heading: str, language: str) -> list[str]:
@@ -34,7 +35,7 @@ def cluster(tmp_path):
         yield process
 
 
-def run(cluster, command: list[str], directory: pathlib.Path, text: str = "") -> str:
+def run(cluster, command: list[str], directory: pathlib.Path, text: str = "", timeout_s: int = TIMEOUT_S) -> str:
     """Runs it where it writes nothing into the project; returns its output."""
     environment = {
         **os.environ,
@@ -48,7 +49,7 @@ def run(cluster, command: list[str], directory: pathlib.Path, text: str = "") ->
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=timeout_s,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -105,10 +106,11 @@ def test_the_services_apart(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(300)
 def test_the_spark_pipeline(cluster, tmp_path):
     run(cluster, ["klamm", "produce", "clicks"], tmp_path, "/docs\n/docs\nno page\n/blog\n")
     (program,) = blocks("Spark", "python")
     program = on_its_port(cluster, program).replace("/tmp/clicks-checkpoint", str(tmp_path / "checkpoint"))
-    run(cluster, [sys.executable, "-"], tmp_path, program)
+    run(cluster, [sys.executable, "-"], tmp_path, program, SPARK_TIMEOUT_S)
     output = run(cluster, ["klamm", "consume", "page-views", "--from", "beginning", "--exit", "--key"], tmp_path)
     assert sorted(line.partition("\t")[0] for line in output.splitlines()) == ["/blog", "/docs", "/docs"]
