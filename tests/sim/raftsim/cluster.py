@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from klamm_controller.raft.effects import Appended, Effects, ReadReady, Reply
@@ -42,8 +43,10 @@ def voter(key: ReplicaKey) -> Voter:
 class Cluster:
     """`options.voter_count` voters and `options.spare_count` observers; node ids from 1."""
 
-    def __init__(self, world: World, options: Options) -> None:
+    def __init__(self, world: World, options: Options, trace: deque[str] | None = None) -> None:
+        """`trace` takes a description of each step; a bounded one keeps the last."""
         self.world = world
+        self.trace = trace
         self.options = options
         self.settings = options.settings()
         self.network = Network(world, options, self._deliver)

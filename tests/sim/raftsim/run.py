@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from dataclasses import dataclass
 
 from raftsim.cluster import Cluster
@@ -27,11 +28,11 @@ class Outcome:
     term_count: int
 
 
-def run_seed(seed: int, options: Options | None = None) -> Outcome:
-    """Raises AssertionError (ViolationError among them) if anything is wrong."""
+def run_seed(seed: int, trace: deque[str] | None = None) -> Outcome:
+    """Raises AssertionError (ViolationError among them) if anything is wrong; `trace` then has what led to it."""
     world = World(seed)
-    options = options or Options.draw(random.Random(seed))
-    cluster = Cluster(world, options)
+    options = Options.draw(random.Random(seed))
+    cluster = Cluster(world, options, trace)
     workload = Workload(cluster)
     cluster.start()
     workload.start()
