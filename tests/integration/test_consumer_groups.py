@@ -318,6 +318,8 @@ def test_what_a_listener_raises_comes_out_of_the_poll_and_the_group_lives_on(boo
         calls = 0
 
         def on_partitions_assigned(self, partitions) -> None:
+            if not partitions:
+                return  # The broker may hear of the new topic later than the group forms.
             self.calls += 1
             raise ValueError("bug in the listener")
 

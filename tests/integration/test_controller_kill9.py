@@ -55,8 +55,8 @@ class ControllerProcess:
                 return
         raise AssertionError("".join(lines))
 
-    def fill_disk(self, file_bytes_max: int) -> None:
-        """From now on a write that makes a file longer than that fails, as on a disk that is full."""
+    def limit_files(self, file_bytes_max: int) -> None:
+        """From now on a write that makes a file longer than that fails, as on a broken disk."""
         assert self._process is not None
         resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
 
@@ -141,12 +141,12 @@ def test_acknowledged_topics_survive_kill_9(tmp_path):
     assert len(acked) > 50
 
 
-def test_a_full_disk_ends_the_process_and_loses_nothing_acknowledged(tmp_path):
+def test_a_failed_write_ends_the_process_and_loses_nothing_acknowledged(tmp_path):
     acked: set[str] = set()
     process = ControllerProcess(tmp_path)
     process.start()
     asyncio.run(add_broker(process.port))
-    process.fill_disk(60_000)
+    process.limit_files(60_000)
     asyncio.run(create_until_it_ends(process.port, 0, acked))
     status, said = process.wait()
     assert status == 70

@@ -9,13 +9,15 @@ import subprocess
 import sys
 
 import pytest
-from klamm_process import running_cluster
+from cli_runner import KlammCommand
+from klamm_process import free_port, running_cluster
 
 from klamm.config import DEFAULT_PORT
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 TIMEOUT_S = 60
+SPARK_TIMEOUT_S = 200
 
 
 def blocks(heading: str, language: str) -> list[str]:
@@ -33,7 +35,7 @@ def cluster(tmp_path):
         yield process
 
 
-def run(cluster, command: list[str], directory: pathlib.Path, text: str = "") -> str:
+def run(cluster, command: list[str], directory: pathlib.Path, text: str = "", timeout_s: int = TIMEOUT_S) -> str:
     """Runs it where it writes nothing into the project; returns its output."""
     environment = {
         **os.environ,
@@ -47,7 +49,7 @@ def run(cluster, command: list[str], directory: pathlib.Path, text: str = "") ->
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=timeout_s,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -80,12 +82,35 @@ def test_the_python_client(cluster, tmp_path):
     assert "b'/home'" in output or "b'/pricing'" in output
 
 
+def test_the_services_apart(tmp_path):
+    """Each command of the block is a service; only their ports are not the default ones."""
+    (script,) = blocks("Server settings, services apart", "")
+    controller, broker, coordinator = free_port(), free_port(), free_port()
+    services = []
+    try:
+        for line, port in zip(script.splitlines(), (controller, broker, coordinator), strict=True):
+            python, *arguments = line.replace("localhost:9093", f"localhost:{controller}").split()
+            assert python == "python"
+            with (tmp_path / f"{port}.log").open("w") as log:
+                command = [sys.executable, *arguments, "--set", f"listeners=GRPC://localhost:{port}"]
+                services.append(subprocess.Popen(command, cwd=tmp_path, stderr=log))
+        klamm = KlammCommand(f"localhost:{broker}")
+        klamm.ok("topics", "create", "apart", "--timeout", TIMEOUT_S)
+        klamm.ok("produce", "apart", stdin="a\n")
+        assert klamm.ok("consume", "apart", "--group", "g", "--from", "beginning", "--exit").out == "a\n"
+    finally:
+        for service in reversed(services):
+            service.terminate()
+            assert service.wait(TIMEOUT_S) == 0
+
+
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(300)
 def test_the_spark_pipeline(cluster, tmp_path):
     run(cluster, ["klamm", "produce", "clicks"], tmp_path, "/docs\n/docs\nno page\n/blog\n")
     (program,) = blocks("Spark", "python")
     program = on_its_port(cluster, program).replace("/tmp/clicks-checkpoint", str(tmp_path / "checkpoint"))
-    run(cluster, [sys.executable, "-"], tmp_path, program)
+    run(cluster, [sys.executable, "-"], tmp_path, program, SPARK_TIMEOUT_S)
     output = run(cluster, ["klamm", "consume", "page-views", "--from", "beginning", "--exit", "--key"], tmp_path)
     assert sorted(line.partition("\t")[0] for line in output.splitlines()) == ["/blog", "/docs", "/docs"]

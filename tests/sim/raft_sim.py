@@ -2,7 +2,7 @@
 
     python tests/sim/raft_sim.py --seeds 5000
     python tests/sim/raft_sim.py --minutes 30 --start 100000
-    python tests/sim/raft_sim.py --start 42 --seeds 1                  one seed again
+    python tests/sim/raft_sim.py --start 42 --seeds 1 --trace 200      one seed again, and its last 200 lines
     python tests/sim/raft_sim.py --mutation vote-not-persisted         how soon a planted bug is found
 
 Ends with status 1 if any seed violated anything (with --mutation: if none did).
@@ -18,6 +18,7 @@ import random
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -29,6 +30,15 @@ from raftsim.run import run_seed
 CHUNK_SEEDS = 5
 FAILURES_MAX = 10
 """More of them say nothing new: the run ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One seed to run."""
+
+    seed: int
+    mutation: str | None
+    trace_lines: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,18 +58,19 @@ def rerun_command(seed: int, mutation: str | None) -> str:
     return f"python tests/sim/raft_sim.py --start {seed} --seeds 1{planted}"
 
 
-def run_one(task: tuple[int, str | None]) -> Result:
+def run_one(task: Task) -> Result:
     """One seed in this process; failures come back as text, for they have to cross to the parent."""
-    seed, mutation = task
+    seed, mutation = task.seed, task.mutation
+    trace: deque[str] | None = deque(maxlen=task.trace_lines) if task.trace_lines else None
     planted: AbstractContextManager[object] = MUTATIONS[mutation].planted() if mutation else nullcontext()
     begin_s = time.process_time()
     event_count, committed_count, failure = 0, 0, None
     with planted:
         try:
-            outcome = run_seed(seed)
+            outcome = run_seed(seed, trace)
             event_count, committed_count = outcome.event_count, outcome.committed_count
         except Exception as error:  # noqa: BLE001 - a mutated core may break anywhere; all of it counts as found
-            failure = describe_failure(error)
+            failure = "\n".join([*(trace or ()), describe_failure(error)])
     return Result(
         seed=seed,
         event_count=event_count,
@@ -75,16 +86,14 @@ def describe_failure(error: Exception) -> str:
     return f"{type(error).__name__} in {os.path.basename(frame.filename)}:{frame.lineno} {frame.name}: {error}"
 
 
-def tasks(
-    start: int, seed_count: int | None, end_s: float | None, mutation: str | None
-) -> Iterator[tuple[int, str | None]]:
+def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
     """Seeds until there are enough, or the time is up."""
-    for seed in itertools.count(start):
-        if seed_count is not None and seed >= start + seed_count:
+    end_s = time.monotonic() + 60 * arguments.minutes if arguments.minutes else float("inf")
+    end_seed = arguments.start + arguments.seeds if arguments.seeds else None
+    for seed in itertools.count(arguments.start):
+        if seed == end_seed or time.monotonic() >= end_s:
             return
-        if end_s is not None and time.monotonic() >= end_s:
-            return
-        yield seed, mutation
+        yield Task(seed=seed, mutation=arguments.mutation, trace_lines=arguments.trace)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -93,6 +102,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--start", type=int, help="the first one (default: random)")
     parser.add_argument("--minutes", type=float, help="stop after this time")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--trace", type=int, default=0, help="lines to print of what led to a failure")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="plant this bug; stop when it is found")
     arguments = parser.parse_args()
     if arguments.seeds is None and arguments.minutes is None:
@@ -120,11 +130,10 @@ def main() -> int:
 
 def run_all(arguments: argparse.Namespace) -> tuple[list[Result], list[Result]]:
     """All results, and the failures among them; a planted bug needs to be found only once."""
-    end_s = time.monotonic() + 60 * arguments.minutes if arguments.minutes else None
     results: list[Result] = []
     failures: list[Result] = []
     with multiprocessing.Pool(arguments.processes) as pool:
-        work = tasks(arguments.start, arguments.seeds, end_s, arguments.mutation)
+        work = tasks(arguments)
         for batch in iter(lambda: list(itertools.islice(work, arguments.processes * CHUNK_SEEDS)), []):
             for result in pool.imap_unordered(run_one, batch):
                 results.append(result)

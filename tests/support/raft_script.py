@@ -33,8 +33,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from raftsim.disk import Image, StateSnapshot
+from raftsim.trace import describe_effects, describe_event
 
-from klamm_controller.raft.effects import Appended, Effects, LoadSnapshotChunk, Persist, ReadReady, Rejected, Reply
+from klamm_controller.raft.effects import LoadSnapshotChunk, Persist, Reply
 from klamm_controller.raft.events import (
     AddVoter,
     DeadlinePassed,
@@ -48,7 +49,7 @@ from klamm_controller.raft.events import (
     TransferLeadership,
 )
 from klamm_controller.raft.membership import VoterSet
-from klamm_controller.raft.messages import EntryKind, LogEntry, Message, ReplicaKey, Voter
+from klamm_controller.raft.messages import LogEntry, Message, ReplicaKey, Voter
 from klamm_controller.raft.node import RaftNode
 from klamm_controller.raft.settings import RaftSettings
 
@@ -237,12 +238,12 @@ class Script:
         replica = self.replicas[node_id]
         node = replica.running
         role = node.role
-        self._say(f"{node_id} {_describe_event(event)}")
+        self._say(f"{node_id} {describe_event(event)}")
         effects = node.step(event, self.now_ms)
         node.check_invariants()
         if node.role is not role:
             self._say(f"  becomes {node.role.value}")
-        self._note(effects)
+        self.trace.extend(describe_effects(effects))
         if effects.persist is not None:
             replica.unsynced.append(effects.persist)
         if effects.restore is not None:
@@ -298,20 +299,6 @@ class Script:
             ),
         )
 
-    def _note(self, effects: Effects) -> None:
-        if effects.leadership is not None:
-            self._say(f"  leader of term {effects.leadership.term}: {effects.leadership.leader}")
-        if effects.persist is not None:
-            self._say(f"  writes {_describe_persist(effects.persist)}")
-        if effects.restore is not None:
-            self._say(f"  restores {effects.restore}")
-        if effects.committed:
-            self._say(f"  delivers {' '.join(map(_describe_entry, effects.committed))}")
-        for reply in effects.replies:
-            self._say(f"  answers {_describe_reply(reply)}")
-        for message in effects.messages:
-            self._say(f"  -> {message.receiver} {message.describe()}")
-
     def _say(self, line: str) -> None:
         self.trace.append(line)
 
@@ -322,49 +309,3 @@ class Script:
 
 def _route(message: Message) -> str:
     return f"{message.sender} -> {message.receiver}"
-
-
-def _describe_entry(entry: LogEntry) -> str:
-    text = entry.payload.decode() if entry.kind is EntryKind.DATA else entry.kind.name
-    return f"{entry.index}/{entry.term}:{text}"
-
-
-def _describe_event(event: Event) -> str:
-    match event:
-        case LogPersisted():
-            return f"persisted #{event.persist_id}"
-        case Propose():
-            return f"is asked to append {b' '.join(event.payloads).decode()}"
-        case SnapshotChunkLoaded():
-            return f"loaded {event.snapshot} at {event.position}"
-        case SnapshotSaved():
-            return f"saved {event.snapshot}"
-        case DeadlinePassed() | Read() | AddVoter() | RemoveVoter() | TransferLeadership():
-            return type(event).__name__
-        case _:
-            return f"<- {event.sender} term={event.term} {event.describe()}"
-
-
-def _describe_persist(persist: Persist) -> str:
-    parts = [f"#{persist.persist_id}"]
-    if persist.hard_state is not None:
-        parts.append(f"term={persist.hard_state.term} vote={persist.hard_state.voted_for}")
-    if persist.snapshot_chunk is not None:
-        chunk = persist.snapshot_chunk
-        parts.append(f"snapshot {chunk.snapshot} bytes={chunk.position}..{chunk.position + len(chunk.data)}")
-    if persist.log_end_index is not None:
-        parts.append(f"cut from {persist.log_end_index}")
-    parts.extend(map(_describe_entry, persist.entries))
-    if persist.log_start_index is not None:
-        parts.append(f"cut below {persist.log_start_index}")
-    return " ".join(parts)
-
-
-def _describe_reply(reply: Reply) -> str:
-    match reply:
-        case Appended():
-            return f"{reply.request_id}: appended {reply.base_index}..{reply.end_index} in term {reply.term}"
-        case ReadReady():
-            return f"{reply.request_id}: read from {reply.end_index}"
-        case Rejected():
-            return f"{reply.request_id}: {reply.code.name}, leader {reply.leader}"

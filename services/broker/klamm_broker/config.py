@@ -13,22 +13,16 @@ from typing import ClassVar
 
 from klamm.errors import ConfigError
 from klamm_server.broker_configs import BROKER_CONFIGS
-from klamm_server.config import ServiceConfig, parse_server, setting
+from klamm_server.config import setting
 from klamm_server.config_def import ConfigDef
+from klamm_server.member_config import MemberConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(ServiceConfig):
+class BrokerConfig(MemberConfig):
     """See `klamm_server.config`: `load(BrokerConfig, properties)` makes one."""
 
     broker_rack: str | None = setting(BROKER_CONFIGS["broker.rack"])
-    controller_quorum_bootstrap_servers: tuple[str, ...] = setting(
-        BROKER_CONFIGS["controller.quorum.bootstrap.servers"]
-    )
-    broker_heartbeat_interval_ms: int = setting(BROKER_CONFIGS["broker.heartbeat.interval.ms"])
-    broker_session_timeout_ms: int = setting(BROKER_CONFIGS["broker.session.timeout.ms"])
-    initial_broker_registration_timeout_ms: int = setting(BROKER_CONFIGS["initial.broker.registration.timeout.ms"])
-    controlled_shutdown_enable: bool = setting(BROKER_CONFIGS["controlled.shutdown.enable"])
     auto_create_topics_enable: bool = setting(BROKER_CONFIGS["auto.create.topics.enable"])
     offsets_topic_num_partitions: int = setting(BROKER_CONFIGS["offsets.topic.num.partitions"])
     log_dir: tuple[str, ...] = setting(BROKER_CONFIGS["log.dir"])
@@ -45,18 +39,9 @@ class BrokerConfig(ServiceConfig):
 
     def validate(self) -> None:
         # Not super(): a slotted dataclass is not the class that its body closes over.
-        ServiceConfig.validate(self)
-        for server in self.controller_quorum_bootstrap_servers:
-            parse_server("controller.quorum.bootstrap.servers", server)
-        if not self.controller_quorum_bootstrap_servers:
-            raise ConfigError("controller.quorum.bootstrap.servers: the list is empty, expected host:port")
+        MemberConfig.validate(self)
         if not self.data_dirs:
             raise ConfigError("log.dirs: the list is empty, expected at least one directory")
-        if self.broker_heartbeat_interval_ms * 2 > self.broker_session_timeout_ms:
-            raise ConfigError(
-                f"broker.heartbeat.interval.ms={self.broker_heartbeat_interval_ms}: expected at most half of"
-                f" broker.session.timeout.ms={self.broker_session_timeout_ms}, or one late heartbeat fences"
-            )
         if self.queued_max_request_bytes < self.socket_request_max_bytes:
             raise ConfigError(
                 f"queued.max.request.bytes={self.queued_max_request_bytes}: expected at least"
@@ -67,12 +52,6 @@ class BrokerConfig(ServiceConfig):
     def data_dirs(self) -> tuple[str, ...]:
         """`log.dirs`, or else `log.dir`; each once."""
         return tuple(dict.fromkeys(self.log_dir if self.log_dirs is None else self.log_dirs))
-
-    @property
-    def controllers(self) -> list[tuple[str, int]]:
-        """`controller.quorum.bootstrap.servers` as (host, port)."""
-        name = "controller.quorum.bootstrap.servers"
-        return [parse_server(name, server) for server in self.controller_quorum_bootstrap_servers]
 
     ALSO_KNOWN: ClassVar[Mapping[str, ConfigDef]] = {}
 

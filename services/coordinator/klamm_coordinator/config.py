@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from klamm.errors import ConfigError
 from klamm_coordinator.settings import MINUTE_MS, GroupSettings
-from klamm_server.broker_configs import BROKER_CONFIGS
-from klamm_server.config import ServiceConfig, parse_server, setting
+from klamm_server.config import setting
 from klamm_server.config_def import ConfigDef, ConfigType, ConfigValue, Validator, at_least, between
+from klamm_server.member_config import MemberConfig
 
 _DEFAULTS = GroupSettings()
 _RETENTION_MINUTES_MAX = 2**31 - 1
@@ -129,17 +129,10 @@ _LISTENERS = ConfigDef(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorConfig(ServiceConfig):
+class CoordinatorConfig(MemberConfig):
     """See `klamm_server.config`: `load(CoordinatorConfig, properties)` makes one."""
 
     listeners: tuple[str, ...] = setting(_LISTENERS)
-    controller_quorum_bootstrap_servers: tuple[str, ...] = setting(
-        BROKER_CONFIGS["controller.quorum.bootstrap.servers"]
-    )
-    broker_heartbeat_interval_ms: int = setting(BROKER_CONFIGS["broker.heartbeat.interval.ms"])
-    broker_session_timeout_ms: int = setting(BROKER_CONFIGS["broker.session.timeout.ms"])
-    initial_broker_registration_timeout_ms: int = setting(BROKER_CONFIGS["initial.broker.registration.timeout.ms"])
-    controlled_shutdown_enable: bool = setting(BROKER_CONFIGS["controlled.shutdown.enable"])
     group_min_session_timeout_ms: int = setting(COORDINATOR_CONFIGS["group.min.session.timeout.ms"])
     group_max_session_timeout_ms: int = setting(COORDINATOR_CONFIGS["group.max.session.timeout.ms"])
     group_initial_rebalance_delay_ms: int = setting(COORDINATOR_CONFIGS["group.initial.rebalance.delay.ms"])
@@ -157,27 +150,12 @@ class CoordinatorConfig(ServiceConfig):
 
     def validate(self) -> None:
         # Not super(): a slotted dataclass is not the class that its body closes over.
-        ServiceConfig.validate(self)
-        for server in self.controller_quorum_bootstrap_servers:
-            parse_server("controller.quorum.bootstrap.servers", server)
-        if not self.controller_quorum_bootstrap_servers:
-            raise ConfigError("controller.quorum.bootstrap.servers: the list is empty, expected host:port")
+        MemberConfig.validate(self)
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError(
                 f"group.min.session.timeout.ms={self.group_min_session_timeout_ms}: expected at most"
                 f" group.max.session.timeout.ms={self.group_max_session_timeout_ms}"
             )
-        if self.broker_heartbeat_interval_ms * 2 > self.broker_session_timeout_ms:
-            raise ConfigError(
-                f"broker.heartbeat.interval.ms={self.broker_heartbeat_interval_ms}: expected at most half of"
-                f" broker.session.timeout.ms={self.broker_session_timeout_ms}, or one late heartbeat fences"
-            )
-
-    @property
-    def controllers(self) -> list[tuple[str, int]]:
-        """`controller.quorum.bootstrap.servers` as (host, port)."""
-        name = "controller.quorum.bootstrap.servers"
-        return [parse_server(name, server) for server in self.controller_quorum_bootstrap_servers]
 
     @property
     def groups(self) -> GroupSettings:

@@ -64,6 +64,14 @@ class LogMatching:
             for entry in persist.entries:
                 position = self._history.append(position, entry)
 
+    def on_written(self, replica: Replica, persist: Persist) -> None:
+        """After an installed snapshot only entries remain that follow from it."""
+        image = replica.disk.written
+        if self._installs(persist.snapshot_chunk) and image.end_index > image.snapshot.end_index:
+            snapshot = image.snapshot
+            before = self._history.positions[snapshot.end_index, snapshot.term]
+            self._history.append(before, image.entries[snapshot.end_index - image.start_index])
+
     def _installs(self, chunk: WriteSnapshotChunk | None) -> bool:
         return chunk is not None and chunk.is_last
 

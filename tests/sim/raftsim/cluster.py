@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from klamm_controller.raft.effects import Appended, Effects, ReadReady, Reply
@@ -42,8 +43,10 @@ def voter(key: ReplicaKey) -> Voter:
 class Cluster:
     """`options.voter_count` voters and `options.spare_count` observers; node ids from 1."""
 
-    def __init__(self, world: World, options: Options) -> None:
+    def __init__(self, world: World, options: Options, trace: deque[str] | None = None) -> None:
+        """`trace` takes a description of each step; a bounded one keeps the last."""
         self.world = world
+        self.trace = trace
         self.options = options
         self.settings = options.settings()
         self.network = Network(world, options, self._deliver)
@@ -56,7 +59,8 @@ class Cluster:
         self.read_count = 0
         self._election_safety = ElectionSafety()
         self._leader_completeness = LeaderCompleteness(self.history)
-        self._persist_checkers = (LeaderAppendOnly(), LogMatching(self.history), OneChangeAtATime(self.history))
+        self._log_matching = LogMatching(self.history)
+        self._persist_checkers = (LeaderAppendOnly(), self._log_matching, OneChangeAtATime(self.history))
         self._state_machine_safety = StateMachineSafety(self.history)
         self._commit_durability = CommitDurability(self.history)
         self._promises = PromiseDurability()
@@ -113,7 +117,9 @@ class Cluster:
             self._stable_leader.on_message(replica, node, message)
         self._stable_leader.on_event(replica, node, event)
         # What is written by this step is part of its outcome; the image must show it to the checks that follow.
-        replica.note_written(persist)
+        if persist is not None:
+            replica.disk.written.apply(persist)
+            self._log_matching.on_written(replica, persist)
         require(node.term >= replica.term, f"term: {replica.key} goes from {replica.term} to {node.term}")
         require(
             node.high_watermark >= replica.high_watermark,

@@ -6,6 +6,7 @@ The state machine is the digest of the log it applied, so equal states mean equa
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import LogEntry, ReplicaKey
 from klamm_controller.raft.node import RaftNode
 from raftsim.disk import Disk, StateSnapshot
+from raftsim.trace import describe_effects, describe_event
 from raftsim.world import MS
 
 if TYPE_CHECKING:
@@ -103,15 +105,17 @@ class Replica:
             return
         self._world.event_count += 1
         effects = self.node.step(event, self.local_ms())
+        if self._cluster.trace is not None:
+            self._note(self._cluster.trace, event, effects)
         self.node.check_invariants()
         self._cluster.on_stepped(self, event, effects)
         self._carry_out(effects)
         self._arm_timer()
 
-    def note_written(self, persist: Persist | None) -> None:
-        """The step's write is in the image from now on; it is handed to the disk with the other effects."""
-        if persist is not None:
-            self.disk.written.apply(persist)
+    def _note(self, trace: deque[str], event: Event, effects: Effects) -> None:
+        assert self.node is not None
+        trace.append(f"{self._world.now_us / MS:.3f} {self.key} {self.node.role.value} {describe_event(event)}")
+        trace.extend(describe_effects(effects))
 
     def _carry_out(self, effects: Effects) -> None:
         if effects.persist is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from dataclasses import dataclass
 
 from raftsim.cluster import Cluster
@@ -27,11 +28,11 @@ class Outcome:
     term_count: int
 
 
-def run_seed(seed: int, options: Options | None = None) -> Outcome:
-    """Raises AssertionError (ViolationError among them) if anything is wrong."""
+def run_seed(seed: int, trace: deque[str] | None = None) -> Outcome:
+    """Raises AssertionError (ViolationError among them) if anything is wrong; `trace` then has what led to it."""
     world = World(seed)
-    options = options or Options.draw(random.Random(seed))
-    cluster = Cluster(world, options)
+    options = Options.draw(random.Random(seed))
+    cluster = Cluster(world, options, trace)
     workload = Workload(cluster)
     cluster.start()
     workload.start()
@@ -55,15 +56,18 @@ def _demand_liveness(cluster: Cluster, workload: Workload) -> None:
     world.run_until(end_us, lambda: _has_active_leader(cluster))
     require(_has_active_leader(cluster), "liveness: nobody leads after the faults ended")
     committed_end_index = cluster.history.committed_end_index
-    for leader in cluster.leaders():
-        workload.propose_at(leader)
-    world.run_until(end_us, lambda: _all_applied(cluster, committed_end_index + 1))
+    while world.now_us < end_us and not _all_applied(cluster, committed_end_index + 1):
+        # Again and again: a leader that is handing over takes nothing on.
+        for leader in cluster.leaders():
+            workload.propose_at(leader)
+        until_us = world.now_us + cluster.options.election_timeout_ms * MS
+        world.run_until(until_us, lambda: _all_applied(cluster, committed_end_index + 1))
     behind = {
         replica.key: replica.applied_end_index
         for replica in cluster.replicas.values()
         if replica.applied_end_index <= committed_end_index
     }
-    require(not behind, f"liveness: {committed_end_index + 1} is committed, {behind} did not get it")
+    require(not behind, f"liveness: nothing more is committed than {committed_end_index}, or not known to {behind}")
 
 
 def _has_active_leader(cluster: Cluster) -> bool:

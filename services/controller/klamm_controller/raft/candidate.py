@@ -7,7 +7,7 @@ two candidacies of one term with two different logs.
 
 from __future__ import annotations
 
-from klamm_controller.raft.messages import AttachRequest, ReplicaKey, VoteRequest, VoteResponse
+from klamm_controller.raft.messages import ReplicaKey, VoteRequest, VoteResponse
 from klamm_controller.raft.quorum import is_majority
 from klamm_controller.raft.state import NodeState, RoleName
 
@@ -37,7 +37,7 @@ class Prospective:
             self._count(response.sender)
         elif response.leader not in (None, self._state.me):
             assert response.leader is not None
-            self._attach(response.leader)
+            self._state.ask_to_follow(response.leader)
 
     def check_invariants(self) -> None:
         """Knows no leader."""
@@ -47,12 +47,6 @@ class Prospective:
         self._granted.add(voter)
         if is_majority(self._state.voters.keys, self._granted):
             self.next_role = RoleName.CANDIDATE
-
-    def _attach(self, leader: ReplicaKey) -> None:
-        state = self._state
-        state.outbox.send(
-            AttachRequest(sender=state.me, receiver=leader, term=state.term, end_index=state.log.end_index)
-        )
 
 
 class Candidate:

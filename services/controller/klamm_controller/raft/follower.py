@@ -12,7 +12,6 @@ from klamm_controller.raft.messages import (
     ANY_DIRECTORY,
     AppendRequest,
     AppendResponse,
-    AttachRequest,
     AttachResponse,
     LogEntry,
     ReplicaKey,
@@ -109,7 +108,7 @@ class Follower:
         """Somebody knows who leads."""
         if self._state.leader is None and response.leader not in (None, self._state.me):
             assert response.leader is not None
-            self._attach(response.leader)
+            self._state.ask_to_follow(response.leader)
 
     def check_invariants(self) -> None:
         """A follower does not lead."""
@@ -179,11 +178,5 @@ class Follower:
         keys += [ReplicaKey(node, ANY_DIRECTORY) for node in self._known_nodes if node not in listed]
         keys = [key for key in keys if key.node_id != state.me.node_id]
         if keys:
-            self._attach(keys[self._asked % len(keys)])
+            self._state.ask_to_follow(keys[self._asked % len(keys)])
             self._asked += 1
-
-    def _attach(self, receiver: ReplicaKey) -> None:
-        state = self._state
-        state.outbox.send(
-            AttachRequest(sender=state.me, receiver=receiver, term=state.term, end_index=state.log.end_index)
-        )

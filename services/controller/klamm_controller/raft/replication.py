@@ -42,7 +42,7 @@ class Replication:
         state = self._state
         progress = self.peers.get(key)
         if progress is None:
-            if len(self.peers) - len(state.voters) >= state.settings.observers_max:
+            if sum(peer not in state.voters for peer in self.peers) >= state.settings.observers_max:
                 return
             progress = self.peers[key] = self._new_progress(min(end_index, state.log.end_index))
         elif progress.state is ProgressState.REPLICATE:

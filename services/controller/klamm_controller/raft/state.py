@@ -21,7 +21,7 @@ from klamm_controller.raft.effects import (
     WriteSnapshotChunk,
 )
 from klamm_controller.raft.membership import VoterSet
-from klamm_controller.raft.messages import ReplicaKey, SnapshotChunkRequest, SnapshotId
+from klamm_controller.raft.messages import AttachRequest, ReplicaKey, SnapshotChunkRequest, SnapshotId
 from klamm_controller.raft.raft_log import RaftLog, StoredState
 from klamm_controller.raft.settings import RaftSettings
 
@@ -153,6 +153,10 @@ class NodeState:
         while self._reads and self._reads[0][0] <= self.delivered_end_index:
             _, request_id = self._reads.popleft()
             self.outbox.replies.append(ReadReady(request_id=request_id, end_index=self.delivered_end_index))
+
+    def ask_to_follow(self, receiver: ReplicaKey) -> None:
+        """Announces itself to a leader, or to somebody who may know one."""
+        self.outbox.send(AttachRequest(sender=self.me, receiver=receiver, term=self.term, end_index=self.log.end_index))
 
     def answer_read(self, request_id: int, end_index: int) -> None:
         """A confirmed read: answered when the state machine has everything below `end_index`."""

@@ -1,0 +1,207 @@
+"""A slice of the simulation with new seeds each time, every planted bug, and the simulated disk and network."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from raft_sim import rerun_command
+from raftsim.disk import Disk, Image
+from raftsim.mutations import MUTATIONS
+from raftsim.network import Network
+from raftsim.options import Options
+from raftsim.run import run_seed
+from raftsim.world import MS, World
+
+from klamm_controller.raft.effects import HardState, Persist, WriteSnapshotChunk
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import EntryKind, LogEntry, Message, ReplicaKey, SnapshotId, TimeoutNowRequest
+
+SLICE_S = 30
+SNAPSHOT = SnapshotId(end_index=2, term=1)
+
+
+def test_fresh_seeds_violate_nothing() -> None:
+    start = random.SystemRandom().randrange(1_000_000_000)
+    print(f"seeds from {start}")
+    end_s = time.monotonic() + SLICE_S
+    seed, event_count = start, 0
+    while time.monotonic() < end_s:
+        try:
+            event_count += run_seed(seed).event_count
+        except BaseException:
+            print(f"again: {rerun_command(seed, None)}")
+            raise
+        seed += 1
+    print(f"{seed - start} seeds, {event_count} events; again: python tests/sim/raft_sim.py --start {start}")
+    assert event_count > 0
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_planted_bugs_are_found(name: str) -> None:
+    mutation = MUTATIONS[name]
+    with mutation.planted(), pytest.raises(AssertionError):
+        run_seed(mutation.known_seed)
+
+
+@pytest.mark.parametrize("seed", sorted({mutation.known_seed for mutation in MUTATIONS.values()}))
+def test_without_the_bugs_the_same_seeds_violate_nothing(seed: int) -> None:
+    assert run_seed(seed).committed_count > 0
+
+
+def test_planting_leaves_nothing_behind() -> None:
+    def attributes() -> list[object]:
+        return [vars(owner)[name] for mutation in MUTATIONS.values() for owner, name, _ in mutation.changes]
+
+    before = attributes()
+    for mutation in MUTATIONS.values():
+        with mutation.planted():
+            assert attributes() != before
+    assert attributes() == before
+
+
+def test_a_seed_decides_everything() -> None:
+    assert run_seed(22) == run_seed(22)
+    assert run_seed(22) != run_seed(20)
+
+
+def test_swarm_options_differ_between_seeds() -> None:
+    drawn = [Options.draw(random.Random(seed)) for seed in range(100)]
+    assert {options.crash_mean_ms > 0 for options in drawn} == {True, False}
+    assert {options.partition_mean_ms > 0 for options in drawn} == {True, False}
+    assert {options.voter_count for options in drawn} == {1, 2, 3, 4, 5}
+
+
+def quiet_options() -> Options:
+    """Any seed's, without the faults that the tests of disk and network bring about themselves."""
+    return Options.draw(random.Random(1))
+
+
+def entry(index: int, term: int = 1) -> LogEntry:
+    return LogEntry(index, term, EntryKind.DATA, b"x")
+
+
+def write(
+    persist_id: int,
+    *entries: LogEntry,
+    hard_state: HardState | None = None,
+    log_end_index: int | None = None,
+    log_start_index: int | None = None,
+    snapshot_chunk: WriteSnapshotChunk | None = None,
+) -> Persist:
+    return Persist(
+        persist_id=persist_id,
+        hard_state=hard_state,
+        snapshot_chunk=snapshot_chunk,
+        log_end_index=log_end_index,
+        entries=entries,
+        log_start_index=log_start_index,
+    )
+
+
+def chunk(position: int, data: bytes, *, is_last: bool) -> WriteSnapshotChunk:
+    return WriteSnapshotChunk(
+        snapshot=SNAPSHOT, voters=VoterSet().to_bytes(), position=position, data=data, is_last=is_last
+    )
+
+
+class TestImage:
+    def test_it_applies_a_cut_before_the_entries(self) -> None:
+        image = Image(VoterSet())
+        image.apply(write(1, entry(0), entry(1), entry(2)))
+        image.apply(write(2, entry(1, term=2), log_end_index=1))
+        assert [stored.term for stored in image.stored().entries] == [1, 2]
+
+    def test_a_snapshot_counts_only_when_it_is_whole(self) -> None:
+        image = Image(VoterSet())
+        image.apply(write(1, snapshot_chunk=chunk(0, b"ab", is_last=False)))
+        assert image.stored().snapshot.end_index == 0
+        image.apply(write(2, snapshot_chunk=chunk(0, b"cd", is_last=False)))
+        image.apply(write(3, snapshot_chunk=chunk(2, b"e", is_last=True)))
+        assert (image.stored().snapshot, image.snapshot_data, image.end_index) == (SNAPSHOT, b"cde", 2)
+
+    def test_it_forgets_what_is_below_the_start(self) -> None:
+        image = Image(VoterSet())
+        image.apply(write(1, entry(0), entry(1), entry(2)))
+        image.apply(write(2, log_start_index=2))
+        assert [stored.index for stored in image.stored().entries] == [2]
+
+
+class TestDisk:
+    @pytest.fixture
+    def world(self) -> World:
+        return World(seed=1)
+
+    @pytest.fixture
+    def disk(self, world: World) -> Disk:
+        disk = Disk(world, quiet_options(), VoterSet())
+        disk.is_faulty = False
+        disk.open(lambda writes: None, disk.crash)
+        return disk
+
+    def test_what_is_synced_survives_a_crash(self, world: World, disk: Disk) -> None:
+        disk.write(write(1, entry(0)))
+        world.run_until(10 * MS)
+        disk.crash()
+        assert len(disk.durable.stored().entries) == 1
+
+    def test_a_crash_keeps_a_prefix_of_what_is_not_synced(self, world: World, disk: Disk) -> None:
+        kept = set()
+        for _ in range(50):
+            disk.durable = Image(VoterSet())
+            for index in range(3):
+                disk.write(write(index + 1, entry(index)))
+            disk.crash()
+            kept.add(tuple(stored.index for stored in disk.durable.stored().entries))
+        assert kept == {(), (0,), (0, 1), (0, 1, 2)}
+
+    def test_a_sync_covers_what_was_written_before_it_began(self, world: World, disk: Disk) -> None:
+        told: list[list[int]] = []
+        disk.open(lambda writes: told.append([w.persist_id for w in writes if isinstance(w, Persist)]), disk.crash)
+        for persist_id in (1, 2, 3):
+            disk.write(write(persist_id, entry(persist_id - 1)))
+        world.run_until(10 * MS)
+        assert told == [[1], [2, 3]]
+
+    def test_a_crash_ends_the_sync_under_way(self, world: World, disk: Disk) -> None:
+        told: list[object] = []
+        disk.open(told.append, disk.crash)
+        disk.write(write(1, entry(0)))
+        disk.crash()
+        world.run_until(10 * MS)
+        assert told == []
+
+
+class TestNetwork:
+    @pytest.fixture
+    def world(self) -> World:
+        return World(seed=1)
+
+    def message(self, sender: int, receiver: int) -> Message:
+        return TimeoutNowRequest(sender=ReplicaKey(sender, "a"), receiver=ReplicaKey(receiver, "a"), term=1)
+
+    def test_a_cut_is_one_way_and_ends(self, world: World) -> None:
+        arrived: list[Message] = []
+        network = Network(world, quiet_options(), arrived.append)
+        network.heal()
+        network.cut([(1, 2)], duration_us=100 * MS)
+        network.send(self.message(1, 2))
+        network.send(self.message(2, 1))
+        world.run_until(50 * MS)
+        assert arrived == [self.message(2, 1)]
+        world.run_until(100 * MS)
+        network.send(self.message(1, 2))
+        world.run_until(200 * MS)
+        assert arrived[1:] == [self.message(1, 2)]
+
+    def test_cuts_that_overlap_end_one_by_one(self, world: World) -> None:
+        arrived: list[Message] = []
+        network = Network(world, quiet_options(), arrived.append)
+        network.heal()
+        network.cut([(1, 2)], duration_us=100 * MS)
+        network.cut([(1, 2)], duration_us=300 * MS)
+        world.run_until(200 * MS)
+        network.send(self.message(1, 2))
+        world.run_until(250 * MS)
+        assert arrived == []
