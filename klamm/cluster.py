@@ -26,7 +26,7 @@ ValueT = TypeVar("ValueT")
 
 def server_address(host: str, port: int) -> str:
     """`host:port`, an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,7 +151,12 @@ class BrokerServer:
             list_offsets=ListOffsetsRpc(replicas),
             delete_records=DeleteRecordsRpc(replicas),
             log_dirs=LogDirsRpc(lambda: self._opened_logs),
-            metadata=MetadataRpc(replicas, self._topic_creator, auto_create_topics=config.auto_create_topics_enable),
+            metadata=MetadataRpc(
+                replicas,
+                self._topic_creator,
+                controllers=self._controllers,
+                auto_create_topics=config.auto_create_topics_enable,
+            ),
             find_coordinator=FindCoordinatorRpc(
                 replicas, self._topic_creator, offsets_topic_partitions=config.offsets_topic_num_partitions
             ),
@@ -223,6 +228,11 @@ class BrokerServer:
                 f"data directory of another cluster: {','.join(config.data_dirs)} belongs to cluster {stored},"
                 f" the controller is of cluster {image.cluster_id}"
             )
+
+    def _controllers(self) -> Sequence[tuple[str, int]]:
+        """The active one first, as far as this broker knows."""
+        active = self._registration.controller if self._registration is not None else ""
+        return sorted(self._config.controllers, key=lambda address: "{}:{}".format(*address) != active)
 
     def _make_registration(self, link: MetadataLink, host: str, port: int) -> Registration:
         config = self._config

@@ -34,10 +34,6 @@ class TopicCreator:
         self._pending: dict[str, NewTopic] = {}
         self._has_pending = asyncio.Event()
 
-    def controllers(self) -> Sequence[tuple[str, int]]:
-        """Where the Admin API is served; the one last asked comes first."""
-        return sorted(self._controllers, key=lambda address: "{}:{}".format(*address) != self._channel.address)
-
     def create(self, topic: NewTopic) -> ErrorCode:
         """Has `topic` created unless that is under way; returns what to answer meanwhile."""
         if len(self._pending) < PENDING_MAX:

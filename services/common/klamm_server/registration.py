@@ -187,6 +187,11 @@ class Registration:
         """The epoch of the newest registration; every call that speaks for this process carries it."""
 
     @property
+    def controller(self) -> str:
+        """host:port of the controller that is sent the heartbeats: the active one, as far as this process knows."""
+        return self._channel.address
+
+    @property
     def fenced(self) -> bool:
         """Whether the cluster, as far as this process knows, gives it no work."""
         return not self._member.is_unfenced(self._link.image, self.epoch)

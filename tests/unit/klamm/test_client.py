@@ -10,11 +10,11 @@ import pytest
 from scripted_broker import ScriptedCluster
 
 from klamm.client import KlammClient
-from klamm.cluster import ClusterView
+from klamm.cluster import ClusterView, Node
 from klamm.config import ClientConfig
 from klamm.errors import EXCEPTIONS, ErrorCode, IllegalStateError, KlammError, NoBrokerError
 from klamm.model import TopicPartition
-from klamm.wire.v1 import broker_pb2
+from klamm.wire.v1 import broker_pb2, common_pb2
 
 NetworkError = EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]
 RequestTimedOutError = EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT]
@@ -272,3 +272,34 @@ def test_closed_client_refuses_work() -> None:
             client.any_broker()
 
     with_client(body)
+
+
+def test_the_controller_that_is_asked_follows_what_controllers_say() -> None:
+    def asked(client: KlammClient) -> str:
+        before = set(client._connections)
+        client.admin()
+        (new,) = set(client._connections) - before or {""}
+        return new
+
+    async def main() -> None:
+        client = KlammClient(ClientConfig.parse())
+        try:
+            with pytest.raises(NoBrokerError):
+                client.admin()
+            client.leave_controller(None)
+            client.cluster = ClusterView(
+                controllers=tuple(Node(node_id=port, host="h", port=port) for port in (1, 2, 3))
+            )
+            assert asked(client) == "h:1"
+            client.leave_controller(common_pb2.Endpoint(host="h", port=3))
+            assert asked(client) == "h:3"
+            client.leave_controller(common_pb2.Endpoint(host="elsewhere", port=9))
+            assert asked(client) == "elsewhere:9"
+            client.leave_controller(None)
+            assert asked(client) == "", "the first one again: it has a connection"
+            client.leave_controller(common_pb2.Endpoint())
+            assert asked(client) == "h:2"
+        finally:
+            await client.close()
+
+    asyncio.run(main())

@@ -7,7 +7,7 @@ is to. A topic that does not exist is created on the way when both the request a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from klamm.errors import EXCEPTIONS, ErrorCode
@@ -23,11 +23,19 @@ _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
 
 class MetadataRpc:
-    """Handles Metadata."""
+    """Handles Metadata. `controllers` says where the Admin API is served, the active controller first."""
 
-    def __init__(self, replicas: ReplicaManager, topic_creator: TopicCreator, *, auto_create_topics: bool) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        topic_creator: TopicCreator,
+        *,
+        controllers: Callable[[], Sequence[tuple[str, int]]],
+        auto_create_topics: bool,
+    ) -> None:
         self._replicas = replicas
         self._topic_creator = topic_creator
+        self._controllers = controllers
         self._auto_create_topics = auto_create_topics
 
     async def metadata(self, request: MetadataRequest, context: Any) -> MetadataResponse:
@@ -39,15 +47,15 @@ class MetadataRpc:
         return MetadataResponse(
             cluster_id=image.cluster_id,
             brokers=map(broker_node, image.live_brokers()),
-            controllers=self._controllers(),
+            controllers=self._controller_nodes(),
             coordinators=map(coordinator_node, image.live_coordinators()),
             topics=self._topics(image, names, create),
         )
 
-    def _controllers(self) -> list[Node]:
+    def _controller_nodes(self) -> list[Node]:
         return [
             Node(node_id=number, endpoint=Endpoint(host=host, port=port))
-            for number, (host, port) in enumerate(self._topic_creator.controllers())
+            for number, (host, port) in enumerate(self._controllers())
         ]
 
     def _topics(self, image: MetadataImage, names: Iterable[str], create: bool) -> list[TopicMetadata]:
