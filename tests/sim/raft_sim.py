@@ -4,6 +4,7 @@
     python tests/sim/raft_sim.py --minutes 30 --start 100000
     python tests/sim/raft_sim.py --start 42 --seeds 1 --trace 200      one seed again, and its last 200 lines
     python tests/sim/raft_sim.py --mutation vote-not-persisted         how soon a planted bug is found
+    python tests/sim/raft_sim.py --mutations                           all of them, each by the seed known to find it
 
 Ends with status 1 if any seed violated anything (with --mutation: if none did).
 """
@@ -104,6 +105,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--trace", type=int, default=0, help="lines to print of what led to a failure")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="plant this bug; stop when it is found")
+    parser.add_argument("--mutations", action="store_true", help="list the planted bugs, and what finds each")
     arguments = parser.parse_args()
     if arguments.seeds is None and arguments.minutes is None:
         arguments.seeds = 200
@@ -115,6 +117,8 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     """See the module."""
     arguments = parse_arguments()
+    if arguments.mutations:
+        return list_mutations()
     rerun = f"python tests/sim/raft_sim.py --start {arguments.start} --seeds {arguments.seeds or 'N'}"
     print(f"seeds from {arguments.start} on {arguments.processes} processes; again: {rerun}", flush=True)
     if arguments.seeds == 1:
@@ -126,6 +130,17 @@ def main() -> int:
     if not failures:
         print(f"again: {rerun}")
     return int(bool(failures) != bool(arguments.mutation))
+
+
+def list_mutations() -> int:
+    """Every planted bug, the seed that finds it, and as what."""
+    missed = 0
+    for name, mutation in MUTATIONS.items():
+        result = run_one(Task(seed=mutation.known_seed, mutation=name, trace_lines=0))
+        missed += result.failure is None
+        print(f"{name}: {mutation.what}\n    seed {result.seed}: {result.failure or 'NOT FOUND'}", flush=True)
+    print(f"{len(MUTATIONS)} planted bugs, {missed} not found")
+    return int(missed > 0)
 
 
 def run_all(arguments: argparse.Namespace) -> tuple[list[Result], list[Result]]:

@@ -142,14 +142,14 @@ class CommitDurability:
         end_index = node.high_watermark
         term = replica.disk.written.term_before(end_index)
         assert term is not None, end_index
+        # The step that commits may append the next voter set, after it counted the one before.
+        voters = replica.voters
         holders = [
-            voter
-            for voter in node.voters.keys
-            if voter in replicas and replicas[voter].disk.durable.covers(end_index, term)
+            voter for voter in voters.keys if voter in replicas and replicas[voter].disk.durable.covers(end_index, term)
         ]
         require(
-            len(holders) >= majority(len(node.voters)),
-            f"commit durability: {replica.key} commits {end_index}/{term}, durable only at {holders} of {node.voters}",
+            len(holders) >= majority(len(voters)),
+            f"commit durability: {replica.key} commits {end_index}/{term}, durable at {holders} only of {voters}",
         )
         known_end_index = min(end_index, self._history.committed_end_index)
         if known_end_index:

@@ -135,6 +135,7 @@ class Cluster:
         replica.is_leading = node.role is RoleName.LEADER
         replica.term = node.term
         replica.high_watermark = node.high_watermark
+        replica.voters = node.voters
 
     def on_applied(self, replica: Replica, entry: LogEntry) -> None:
         self._state_machine_safety.on_applied(replica, entry)

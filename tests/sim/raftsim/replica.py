@@ -44,6 +44,7 @@ class Replica:
         self.term = 0
         self.high_watermark = 0
         self.is_leading = False
+        self.voters = voters
         """As of the last step."""
         self._cluster = cluster
         self._world = cluster.world
@@ -74,6 +75,7 @@ class Replica:
             known_nodes=self._cluster.first_voter_ids,
         )
         self.term, self.high_watermark = self.node.term, self.node.high_watermark
+        self.voters = self.node.voters
         self._cluster.on_started(self)
         self._restore(stored.snapshot.end_index)
         self._arm_timer()

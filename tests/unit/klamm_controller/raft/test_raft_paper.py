@@ -1,7 +1,7 @@
 """The rules of Raft as its author states them: Figure 3.1 of the thesis, rule by rule, and what later chapters add.
 
-One replica (number 1 of three) is given messages by hand, and what it does is compared with the rule. The longer stories are
-in tests/scenarios/raft, the search for what no rule foresaw in tests/sim.
+One replica (number 1 of three) is given messages by hand, and what it does is compared with the rule. The longer
+stories are in tests/scenarios/raft, the search for what no rule foresaw in tests/sim.
 """
 
 from __future__ import annotations
