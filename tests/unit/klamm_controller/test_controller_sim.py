@@ -96,9 +96,13 @@ class CrashingStore(RaftStore):
             super().write(persists)
             self._maybe_crash("after", persists)
 
-    def write_snapshot(self, snapshot, voters, parts):
+    def write_snapshot_part(self, snapshot, position, data):
         with self._lock:
-            super().write_snapshot(snapshot, voters, parts)
+            super().write_snapshot_part(snapshot, position, data)
+
+    def name_snapshot(self, snapshot, voters, size_bytes):
+        with self._lock:
+            super().name_snapshot(snapshot, voters, size_bytes)
 
     def _maybe_crash(self, moment, persists):
         appends = any(persist.entries for persist in persists)

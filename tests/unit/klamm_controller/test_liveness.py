@@ -247,3 +247,30 @@ def test_an_inactive_controller_answers_neither(one_broker, what):
             await world.answer(getattr(world.brokers, what)(request))
 
     run(one_broker, body)
+
+
+def test_who_is_not_active_any_more_fences_nobody_and_starts_afresh_when_it_is_again(one_broker):
+    async def body(world):
+        await world.pass_ms(TIMEOUT_MS - 1_000)
+        world.log.resign()
+        await world.pass_ms(5 * TIMEOUT_MS)
+        assert not world.fenced(1)
+        world.log.start(world.controller)
+        await world.pass_ms(TIMEOUT_MS - 1_000)
+        assert not world.fenced(1), "only silence that this leader has witnessed counts"
+        await world.pass_ms(1_000)
+        assert world.fenced(1)
+
+    run(one_broker, body)
+
+
+def test_a_fencing_that_the_log_does_not_take_is_tried_again(one_broker):
+    async def body(world):
+        world.log.refuses = True
+        await world.pass_ms(TIMEOUT_MS + 1_000)
+        assert not world.fenced(1)
+        world.log.refuses = False
+        await world.pass_ms(TIMEOUT_MS)
+        assert world.fenced(1)
+
+    run(one_broker, body)

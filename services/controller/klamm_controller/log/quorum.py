@@ -23,6 +23,7 @@ from klamm.wire.v1.metadata_pb2 import MetadataBatch, MetadataRecord
 from klamm_controller.log.port import LogListener, QuorumStatus, ReplicaStatus
 from klamm_controller.log.raft_store import RaftStore
 from klamm_controller.log.snapshot import image_of_snapshot, snapshot_bytes
+from klamm_controller.log.snapshot_saving import SnapshotSaving
 from klamm_controller.log.store_writer import OnFailure, StoreWriter
 from klamm_controller.raft.effects import Appended, LoadSnapshotChunk, ReadReady, Rejected, Reply
 from klamm_controller.raft.events import (
@@ -154,10 +155,7 @@ class QuorumLog:
         snapshot, voters = self._node.snapshot_at(self._applied_index)
         self._bytes_since_snapshot = 0
         self._is_saving = True
-        self._writer.run(
-            lambda: self._store.write_snapshot(snapshot, voters, snapshot_bytes(image, snapshot.term)),
-            lambda _: self._on_saved(snapshot),
-        )
+        self._advance_saving(SnapshotSaving(self._store, snapshot, voters, snapshot_bytes(image, snapshot.term)))
 
     def status(self) -> QuorumStatus:
         if not self.is_leader:
@@ -256,10 +254,16 @@ class QuorumLog:
         if self._node.role is RoleName.LEADER:
             self._step(TransferLeadership())
 
-    def _on_saved(self, snapshot: SnapshotId) -> None:
-        self._is_saving = False
-        log.info("snapshot written %s", snapshot)
-        self._step(SnapshotSaved(snapshot=snapshot))
+    def _advance_saving(self, saving: SnapshotSaving) -> None:
+        def on_advanced(is_whole: bool) -> None:
+            if is_whole:
+                self._is_saving = False
+                log.info("snapshot written %s", saving.snapshot)
+                self._step(SnapshotSaved(snapshot=saving.snapshot))
+            else:
+                self._advance_saving(saving)
+
+        self._writer.run(saving.advance, on_advanced)
 
     def _restore(self, snapshot: SnapshotId) -> None:
         assert self._listener is not None

@@ -1,8 +1,8 @@
 """A replica's log, hard state and snapshots in one RocksDB, with every call blocking.
 
-What is promised: when `write` or `write_snapshot` returns, what it wrote survives a crash of the machine; each of
+What is promised: when `write` or `name_snapshot` returns, what it wrote survives a crash of the machine; each of
 them happens wholly or not at all. The newest whole snapshot is the one that the `snapshot` key names; the parts of
-one that is being received lie beside it until the last of them names it.
+one that is being saved or received lie beside it until it is named.
 
 After a crash RocksDB drops the torn end of its write-ahead log: only what no caller was told to be durable can be
 there. Anything else that does not add up (a checksum, a gap between entries, a snapshot without an end) is damage
@@ -14,7 +14,7 @@ RocksDB is kept small: this log is a few MiB in a process that should be small t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +79,9 @@ class RaftStore:
     Writes raise DiskFullError when there is no space; other errors are RocksDB's own."""
 
     def __init__(self, path: Path) -> None:
-        """Opens or creates the database. Raises CorruptLogError or KlammError with the reason in one line."""
+        """Opens or creates the database, and drops what is left of unfinished snapshots.
+
+        Raises CorruptLogError or KlammError with the reason in one line."""
         self._path = path
         try:
             self._db = self._open()
@@ -88,6 +90,7 @@ class RaftStore:
         try:
             self._check_format()
             self._snapshot = self._read_snapshot_name()
+            self._drop_unfinished_snapshots()
         except CorruptLogError as error:
             self._db.close()
             raise self._corrupt(str(error)) from error
@@ -100,13 +103,12 @@ class RaftStore:
         return Rdict(str(self._path), options=_options())
 
     def load(self, bootstrap_voters: VoterSet) -> StoredState:
-        """Reads and checks everything, and drops what is left of unfinished snapshots.
+        """Reads and checks everything.
 
         A new store keeps `bootstrap_voters` as the set its log begins with; raises KlammError when it began with
         others. Raises CorruptLogError."""
         try:
             self._check_bootstrap_voters(bootstrap_voters)
-            self._drop_unfinished_snapshots()
             self._check_snapshot()
             snapshot = self._snapshot
             return StoredState(
@@ -136,19 +138,24 @@ class RaftStore:
         self._write(batch)
         self._snapshot = snapshot
 
-    def write_snapshot(self, snapshot: SnapshotId, voters: VoterSet, parts: Iterable[bytes]) -> None:
-        """Replaces the snapshot, unless the one that is stored is as new."""
+    def write_snapshot_part(self, snapshot: SnapshotId, position: int, data: bytes) -> None:
+        """A part of a snapshot of this replica's own; durable with `name_snapshot`."""
+        batch = WriteBatch(raw_mode=True)
+        if position == 0:
+            batch.delete_range(snapshot_key(snapshot, 0), snapshot_key_end(snapshot))
+        key = snapshot_key(snapshot, position)
+        batch.put(key, seal(key, data))
+        self._write(batch, sync=False)
+
+    def name_snapshot(self, snapshot: SnapshotId, voters: VoterSet, size_bytes: int) -> None:
+        """Makes the snapshot durable whose parts have all been written, and replaces the one before.
+
+        Changes nothing when a leader's snapshot that is as new has been stored meanwhile."""
         if self._snapshot is not None and self._snapshot.id.end_index >= snapshot.end_index:
             return
+        stored = _Snapshot(id=snapshot, voters=voters, size_bytes=size_bytes)
         batch = WriteBatch(raw_mode=True)
-        batch.delete_range(SNAPSHOT, snapshot_key_end(snapshot))
-        position = 0
-        for part in parts:
-            key = snapshot_key(snapshot, position)
-            batch.put(key, seal(key, part))
-            position += len(part)
-        stored = _Snapshot(id=snapshot, voters=voters, size_bytes=position)
-        batch.put(_SNAPSHOT_KEY, _encode_snapshot_name(stored))
+        _put_name(batch, stored)
         self._write(batch)
         self._snapshot = stored
 
@@ -179,14 +186,15 @@ class RaftStore:
         if not self._failed:
             self._db.close()
 
-    def _write(self, batch: WriteBatch) -> None:
+    def _write(self, batch: WriteBatch, *, sync: bool = True) -> None:
         """The first call only reaches the page cache but holds the interpreter's lock; the second one waits for the
         disk and does not. A synchronous first call would stop the event loop for as long as the disk takes."""
         try:
             if self._failed:
                 self._db = self._open()
             self._db.write(batch)
-            self._db.flush_wal(True)
+            if sync:
+                self._db.flush_wal(True)
         except Exception as error:
             if _NO_SPACE not in str(error):
                 raise
@@ -301,8 +309,7 @@ def _put_chunk(batch: WriteBatch, chunk: WriteSnapshotChunk) -> _Snapshot | None
         voters=VoterSet.from_bytes(chunk.voters),
         size_bytes=chunk.position + len(chunk.data),
     )
-    batch.delete_range(SNAPSHOT, snapshot_key(chunk.snapshot, 0))
-    batch.put(_SNAPSHOT_KEY, _encode_snapshot_name(stored))
+    _put_name(batch, stored)
     return stored
 
 
@@ -311,14 +318,16 @@ def _encode_hard_state(state: HardState) -> bytes:
     return encode_meta(_HARD_STATE_KEY, {"term": state.term, "voted_for": voted_for})
 
 
-def _encode_snapshot_name(snapshot: _Snapshot) -> bytes:
+def _put_name(batch: WriteBatch, snapshot: _Snapshot) -> None:
+    """From now on this is the stored snapshot; the ones before it go."""
+    batch.delete_range(SNAPSHOT, snapshot_key(snapshot.id, 0))
     fields = {
         "end_index": snapshot.id.end_index,
         "term": snapshot.id.term,
         "voters": snapshot.voters.to_bytes().decode(),
         "size_bytes": snapshot.size_bytes,
     }
-    return encode_meta(_SNAPSHOT_KEY, fields)
+    batch.put(_SNAPSHOT_KEY, encode_meta(_SNAPSHOT_KEY, fields))
 
 
 def _ids(voters: VoterSet) -> str:

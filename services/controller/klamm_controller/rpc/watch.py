@@ -27,6 +27,9 @@ class WatchRpcs:
 
     async def watch_metadata(self, request: WatchMetadataRequest, context: Any) -> AsyncIterator[MetadataBatch]:
         """Raises InconsistentClusterIdError for a watcher of another cluster."""
+        # A controller that has just started need not know anything yet.
+        if not await self._controller.wait_beyond(0):
+            return
         image = self._controller.committed
         if request.cluster_id and request.cluster_id != image.cluster_id:
             raise ErrorCode.INCONSISTENT_CLUSTER_ID.exception(

@@ -8,7 +8,8 @@ from rocksdict import Options, Rdict
 
 from klamm.errors import KlammError
 from klamm_controller.log.entry_codec import CorruptLogError, entry_key, snapshot_key
-from klamm_controller.log.raft_store import RaftStore
+from klamm_controller.log.raft_store import DiskFullError, RaftStore
+from klamm_controller.log.snapshot_saving import SnapshotSaving
 from klamm_controller.raft.effects import HardState, Persist, WriteSnapshotChunk
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import EntryKind, LogEntry, ReplicaKey, SnapshotId, Voter
@@ -61,6 +62,12 @@ def write(path, *persists) -> None:
     for each in persists:
         store.write([each])
     store.close()
+
+
+def save(store, snapshot, voters, parts) -> None:
+    saving = SnapshotSaving(store, snapshot, voters, iter(parts))
+    while not saving.advance():
+        pass
 
 
 def snapshot_of(path, snapshot: SnapshotId) -> bytes:
@@ -229,9 +236,9 @@ def test_a_snapshot_replaces_the_one_before_and_never_a_newer_one(path):
     store = RaftStore(path)
     store.load(VOTERS)
     store.write([persist(entries=entries(0, 8))])
-    store.write_snapshot(FOUR, VOTERS, [b"old"])
-    store.write_snapshot(SIX, VOTERS, [b"ne", b"w"])
-    store.write_snapshot(FOUR, VOTERS, [b"old again"])
+    save(store, FOUR, VOTERS, [b"old"])
+    save(store, SIX, VOTERS, [b"ne", b"w"])
+    save(store, FOUR, VOTERS, [b"old again"])
     store.write([persist(log_start_index=5)])
     store.close()
     stored = load(path)
@@ -246,16 +253,43 @@ def test_a_snapshot_replaces_the_one_before_and_never_a_newer_one(path):
 )
 def test_a_snapshot_that_is_not_whole_refuses_to_open(path, position, said):
     store = RaftStore(path)
-    store.write_snapshot(SIX, VOTERS, [b"01", b"23", b"45"])
+    save(store, SIX, VOTERS, [b"01", b"23", b"45"])
     store.close()
     tamper(path, snapshot_key(SIX, position), None)
     with pytest.raises(CorruptLogError, match=said):
         load(path)
 
 
+def test_a_snapshot_that_was_not_finished_is_no_snapshot(path):
+    store = RaftStore(path)
+    saving = SnapshotSaving(store, SIX, VOTERS, iter([b"01", b"23"]))
+    assert [saving.advance(), saving.advance()] == [False, False]
+    store.write([persist(entries=entries(0, 8))])
+    store.close()
+    assert load(path).snapshot == START
+    assert raw(path, snapshot_key(SIX, 0)) is None
+
+
+def test_a_part_that_found_no_space_is_written_again(path, monkeypatch):
+    store = RaftStore(path)
+    store.load(VOTERS)
+    store.write([persist(entries=entries(0, 6))])
+    saving = SnapshotSaving(store, SIX, VOTERS, iter([b"01", b"23"]))
+    assert not saving.advance()
+    with monkeypatch.context() as full:
+        full.setattr(store, "write_snapshot_part", lambda *part: (_ for _ in ()).throw(DiskFullError("no space")))
+        with pytest.raises(DiskFullError):
+            saving.advance()
+    while not saving.advance():
+        pass
+    store.close()
+    assert load(path).snapshot == SIX
+    assert snapshot_of(path, SIX) == b"0123"
+
+
 def test_entries_that_do_not_reach_the_snapshot_refuse_to_open(path):
     store = RaftStore(path)
-    store.write_snapshot(SIX, VOTERS, [b"x"])
+    save(store, SIX, VOTERS, [b"x"])
     store.write([persist(entries=entries(7, 1))])
     store.close()
     with pytest.raises(CorruptLogError, match="the entry at index 6 is missing"):
@@ -279,7 +313,7 @@ def test_a_received_snapshot_counts_when_it_is_whole(path):
 @pytest.mark.parametrize("max_bytes", [1, 2, 3, 100])
 def test_a_snapshot_is_read_from_any_position(path, max_bytes):
     store = RaftStore(path)
-    store.write_snapshot(SIX, VOTERS, [b"01", b"2345", b"6"])
+    save(store, SIX, VOTERS, [b"01", b"2345", b"6"])
     read, is_last = b"", False
     while not is_last:
         data, is_last = store.read_chunk(SIX, len(read), max_bytes)
@@ -341,7 +375,7 @@ def test_a_crash_at_any_write_leaves_what_was_promised(seed, tmp_path):
                 last = rng.choice(model.entries)
                 if last.index >= model.snapshot.end_index:
                     model.snapshot = SnapshotId(end_index=last.index + 1, term=last.term)
-                    store.write_snapshot(model.snapshot, VOTERS, [b"x" * rng.randrange(1, 9)])
+                    save(store, model.snapshot, VOTERS, [b"x" * rng.randrange(1, 9)])
         path = crash_copy(path, tmp_path / str(life))
         store.close()
         store = RaftStore(path)
