@@ -79,6 +79,7 @@ def test_a_wrong_command_line_is_one_line(klamm, arguments, complaint):
         ("groups", "describe", "x"),
         ("configs", "describe", "--all-brokers"),
         ("cluster",),
+        ("cluster", "quorum"),
         ("consume", "x"),
         ("produce", "x"),
     ],
@@ -477,6 +478,15 @@ def test_a_reset_names_partitions_and_times_that_exist(klamm, topic):
 
 
 # --- cluster
+
+
+def test_the_quorum_shows_who_leads_and_who_lags(klamm):
+    described = klamm.ok("cluster", "quorum", "--json").document
+    assert described["leader_id"] == 1
+    assert described["high_watermark"] > 0
+    (replica,) = described["replicas"]
+    assert (replica["id"], replica["role"], replica["lag"]) == (1, "leader", 0)
+    assert f"leader 1, term {described['term']}" in klamm.ok("cluster", "quorum").err
 
 
 def test_the_cluster_shows_its_servers_and_disks(klamm, topic):

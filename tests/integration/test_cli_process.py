@@ -137,6 +137,7 @@ def test_help_of_every_command_fits_and_describes_every_option(klamm):
         ("produce",),
         ("consume",),
         ("cluster",),
+        ("cluster", "quorum"),
         ("topics", "create"),
         ("configs", "alter"),
         ("groups", "reset"),
