@@ -40,7 +40,10 @@ class AsyncConsumer:
     `config` has Kafka's dotted names, keyword arguments the same with underscores. Times are milliseconds. A
     consumer is for one task at a time: a poll while another is under way raises ConcurrentAccessError.
     `wakeup` may be called from anywhere. Most methods raise IllegalStateError once closed, WakeupError after
-    `wakeup`, and errors of klamm.errors that a server answered."""
+    `wakeup`, and errors of klamm.errors that a server answered.
+
+    A poll decompresses, decodes and deserializes on the event loop, a whole batch (often 1 MiB) at a time, while
+    other tasks wait. Where they must not, use Consumer, which does that in the caller's thread."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
         self.core = ConsumerCore(ConsumerConfig.parse(config, **overrides), invoke=_invoke, deliver=_call)

@@ -27,6 +27,8 @@ from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED
 from klamm.wire.framed import decode_framed, split_records
 from klamm.wire.v1 import broker_pb2
 
+_Answer = list[tuple[broker_pb2.FetchedPartition, memoryview]]
+"""Each partition's header and batches."""
 _CONSUMER_REPLICA_ID = -1
 _TRANSPORT_SLACK_MS = 5_000
 """A broker that holds a long poll may answer this much later than asked."""
@@ -149,41 +151,51 @@ class Fetcher:
         flight.task.add_done_callback(self._cancelled.discard)
 
     async def _fetch(self, node_id: int, positions: list[FetchPosition], waits: bool) -> None:
-        started_s = self._loop.time()
-        max_wait_ms = self._config.fetch_max_wait_ms if waits else 0
-        request = self._request(positions, max_wait_ms)
+        """Ends the flight whatever happens: what nobody expected is raised from the next poll and tried again."""
         try:
-            message = await self._client.broker(node_id).fetch(
-                request, timeout_ms=max(self._config.request_timeout_ms, max_wait_ms + _TRANSPORT_SLACK_MS)
-            )
-            header, records = decode_framed(message, broker_pb2.FetchHeader)
-            parts = split_records(records, [each.records_bytes for each in header.partitions])
-        except KlammError as error:
-            self._land_failed(node_id, error)
+            answer = await self._ask(node_id, positions, waits)
+        except Exception as error:  # noqa: BLE001 - see above
+            self._on_failure(node_id, self._flights.pop(node_id), error)
             return
-        self.metrics.fetches += 1
-        self.metrics.fetched_bytes += len(records)
-        self.metrics.latency_ms_total += (self._loop.time() - started_s) * 1000
-        self._failures_in_a_row.pop(node_id, None)
-        asked = self._flights.pop(node_id).positions
-        for part, batches in zip(header.partitions, parts, strict=True):
-            self._on_part(part, batches, asked[TopicPartition(part.topic, part.partition)])
-        if not waits and not len(records) and self._buffer.saturated():
-            self._rest.brokers[node_id] = self._loop.time() + self._config.fetch_max_wait_ms / 1000
-            self._arm_timer()
+        flight = self._flights.pop(node_id)
+        try:
+            self._take_in(node_id, flight, answer)
+        except Exception as error:  # noqa: BLE001 - see above
+            self._on_failure(node_id, flight, error)
         self.pump()
         self._on_progress()
 
-    def _land_failed(self, node_id: int, error: KlammError) -> None:
+    async def _ask(self, node_id: int, positions: list[FetchPosition], waits: bool) -> _Answer:
+        started_s = self._loop.time()
+        max_wait_ms = self._config.fetch_max_wait_ms if waits else 0
+        message = await self._client.broker(node_id).fetch(
+            self._request(positions, max_wait_ms),
+            timeout_ms=max(self._config.request_timeout_ms, max_wait_ms + _TRANSPORT_SLACK_MS),
+        )
+        header, records = decode_framed(message, broker_pb2.FetchHeader)
+        parts = split_records(records, [each.records_bytes for each in header.partitions])
+        self.metrics.fetches += 1
+        self.metrics.fetched_bytes += len(records)
+        self.metrics.latency_ms_total += (self._loop.time() - started_s) * 1000
+        return list(zip(header.partitions, parts, strict=True))
+
+    def _take_in(self, node_id: int, flight: _Flight, answer: _Answer) -> None:
+        for part, batches in answer:
+            self._on_part(part, batches, flight.positions[TopicPartition(part.topic, part.partition)])
+        self._failures_in_a_row.pop(node_id, None)
+        if not flight.waits and not any(len(batches) for _, batches in answer) and self._buffer.saturated():
+            self._rest.brokers[node_id] = self._loop.time() + self._config.fetch_max_wait_ms / 1000
+            self._arm_timer()
+
+    def _on_failure(self, node_id: int, flight: _Flight, error: Exception) -> None:
         self.metrics.failures += 1
-        if not error.retriable:
+        if not (isinstance(error, KlammError) and error.retriable):
             self._failure = error
             self._on_progress()
         failures = self._failures_in_a_row.get(node_id, 0) + 1
         self._failures_in_a_row[node_id] = failures
         delay_ms = self._client.backoff.delay_ms(failures, self._client.rng)
         self._rest.brokers[node_id] = self._loop.time() + delay_ms / 1000
-        flight = self._flights.pop(node_id)
         self._rest_partitions([], refresh=True, topics={tp.topic for tp in flight.positions})
         self._arm_timer()
 

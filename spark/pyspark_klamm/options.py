@@ -31,6 +31,8 @@ _SOURCE: Final = frozenset(
     }
 )
 _SINK: Final = frozenset({"topic", "includeheaders"})
+_GROUP: Final = {"kafka.group.id": "kafka.group.id", "groupidprefix": "groupIdPrefix"}
+"""Options about a consumer group that Spark's Kafka source knows, as they are written."""
 _FORBIDDEN: Final = {
     "auto.offset.reset": "use startingOffsets",
     "enable.auto.commit": "the checkpoint remembers the offsets",
@@ -80,6 +82,8 @@ class SinkOptions:
 def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Parses a reader's options. Raises ConfigError that names the option, its value and what was expected."""
     given = {name.lower(): value for name, value in options.items()}
+    for name in _GROUP.keys() & given.keys():
+        raise ConfigError(f"{_GROUP[name]} cannot be set: the source reads without a consumer group")
     _refuse_unknown(given, _SOURCE)
     ending = _offsets(given, "endingoffsets", default="latest")
     if ending.default == EARLIEST or EARLIEST in (ending.partitions or {}).values():

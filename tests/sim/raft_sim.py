@@ -29,6 +29,7 @@ from raftsim.options import Options
 from raftsim.run import run_seed
 
 CHUNK_SEEDS = 5
+PROGRESS_SEEDS = 500
 FAILURES_MAX = 10
 """More of them say nothing new: the run ends."""
 
@@ -152,6 +153,8 @@ def run_all(arguments: argparse.Namespace) -> tuple[list[Result], list[Result]]:
         for batch in iter(lambda: list(itertools.islice(work, arguments.processes * CHUNK_SEEDS)), []):
             for result in pool.imap_unordered(run_one, batch):
                 results.append(result)
+                if len(results) % PROGRESS_SEEDS == 0:
+                    report(results, failures)
                 if result.failure is not None:
                     failures.append(result)
                     print(f"seed {result.seed}: {result.failure}", flush=True)
@@ -168,7 +171,8 @@ def report(results: list[Result], failures: list[Result]) -> None:
     rate = round(60 * event_count / cpu_s) if cpu_s else 0
     print(
         f"{len(results)} seeds, {event_count} events, {committed_count} entries committed,"
-        f" {rate} events per minute and core, {len(failures)} violations"
+        f" {rate} events per minute and core, {len(failures)} violations",
+        flush=True,
     )
 
 

@@ -27,6 +27,7 @@ class BrokerConfig(MemberConfig):
     offsets_topic_num_partitions: int = setting(BROKER_CONFIGS["offsets.topic.num.partitions"])
     log_dir: tuple[str, ...] = setting(BROKER_CONFIGS["log.dir"])
     log_dirs: tuple[str, ...] | None = setting(BROKER_CONFIGS["log.dirs"])
+    log_dirs_lost: tuple[str, ...] = setting(BROKER_CONFIGS["log.dirs.lost"])
     log_open_segments_max: int = setting(BROKER_CONFIGS["log.open.segments.max"])
     num_recovery_threads_per_data_dir: int = setting(BROKER_CONFIGS["num.recovery.threads.per.data.dir"])
     log_flush_scheduler_interval_ms: int = setting(BROKER_CONFIGS["log.flush.scheduler.interval.ms"])

@@ -11,8 +11,8 @@ Requests see an image with new partitions only when those can be written to.
 A log whose topic id is not the image's belongs to a topic of the same name that was deleted while the broker
 was away: its directory is removed. A partition whose log cannot be opened is offline and answers
 KAFKA_STORAGE_ERROR; it does not keep the others from being served. So is one that is not new and in no log dir that
-can be read, while another cannot (KIP-112): made anew it would have lost its records, and be there twice when the
-other is back.
+can be read, while another cannot (KIP-112) or is missing: made anew it would have lost its records, and be there twice
+when the other is back.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class MetadataPublisher:
 
     def _without_unreadable(self, missing: Sequence[_Wanted], old: MetadataImage) -> list[_Wanted]:
         """Takes offline what may be in a log dir that cannot be read; returns the rest."""
-        unreadable = ", ".join(self._logs.offline_log_dirs())
+        unreadable = ", ".join(self._logs.unreadable_log_dirs())
         if not unreadable:
             return list(missing)
         rest = []

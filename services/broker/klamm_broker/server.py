@@ -25,7 +25,7 @@ from klamm_broker.config import BrokerConfig
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_manager import LogManager, LogManagerConfig
-from klamm_broker.log.meta_properties import META_PROPERTIES_FILE, MetaProperties
+from klamm_broker.log.meta_properties import META_PROPERTIES_FILE, MetaProperties, decode_uuids
 from klamm_broker.log.storage_failure import LogDirError
 from klamm_broker.log_maintenance import LogMaintenance, MaintenanceIntervals
 from klamm_broker.metadata_publisher import MetadataPublisher
@@ -186,6 +186,7 @@ class BrokerServer:
             log_dirs=config.data_dirs,
             cluster_id=cluster_id,
             node_id=config.node_id,
+            lost_directory_ids=decode_uuids(config.log_dirs_lost),
             open_segments_max=config.log_open_segments_max,
             recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
         )

@@ -20,6 +20,7 @@ from klamm_server.config_def import (
     Validator,
     at_least,
     between,
+    list_matching,
     one_of,
 )
 from klamm_server.topic_configs import DAY_MS, MIB, SYNONYMS, TOPIC_CONFIGS
@@ -168,6 +169,13 @@ _OWN = [
         "The directory of the log when log.dirs is not set.",
     ),
     _broker("log.dirs", _LIST, None, None, "The directories of the log; partitions are spread over them."),
+    _broker(
+        "log.dirs.lost",
+        _LIST,
+        (),
+        list_matching("[A-Za-z0-9_-]{22}", "a list of directory ids, as in meta.properties"),
+        "Ids of directories that will not come back: a new one may take their place, empty.",
+    ),
     _broker(
         "log.retention.minutes",
         _INT,

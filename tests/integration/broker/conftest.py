@@ -22,6 +22,7 @@ from klamm_server.rpc_server import RpcServer
 def start_broker(tmp_path: Path) -> StartBroker:
     """`async with start_broker() as (broker, controller)`; `controller=` takes one from an earlier start,
     `configs=` what differs from the defaults."""
+    rng = random.Random(7)
 
     @contextlib.asynccontextmanager
     async def start(
@@ -45,7 +46,7 @@ def start_broker(tmp_path: Path) -> StartBroker:
             server = BrokerServer(
                 load(BrokerConfig, properties),
                 disk=disk,
-                rng=random.Random(7),
+                rng=rng,
             )
             rpc = RpcServer(max_message_bytes=MESSAGE_BYTES_MAX, max_concurrent_rpcs=1_000)
             await server.open()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from broker_harness import RunningBroker, ScriptedController, StartBroker, batch
 from klamm.errors import BrokerError, ErrorCode, KlammError
 from klamm_broker.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from klamm_broker.log.disk import Buffer, Disk
+from klamm_broker.log.meta_properties import MetaProperties
+from klamm_broker.log.partition_metadata import encode_uuid
 from klamm_broker.log.storage_failure import LogDirError
 
 
@@ -212,6 +215,92 @@ def test_what_may_be_in_a_log_dir_that_cannot_be_read_is_not_made_anew(
         async with start_broker(controller=controller, configs=configs) as (broker, _):
             assert (await broker.fetch("flights", partition=failed))[0].high_watermark == 2
             assert (await broker.fetch("flights", partition=healthy))[0].high_watermark == 3
+
+    asyncio.run(scenario())
+
+
+def test_a_disk_that_is_not_mounted_is_not_taken_for_a_new_log_dir(
+    start_broker: StartBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    configs = {"log.dirs": ",".join(map(str, dirs))}
+
+    async def scenario() -> None:
+        controller = ScriptedController()
+        async with start_broker(controller=controller, configs=configs) as (broker, _):
+            healthy, absent = await two_dirs(broker, controller, configs["log.dirs"].split(","))
+        dirs[1].rename(tmp_path / "aside")
+        dirs[1].mkdir()
+        async with start_broker(controller=controller, configs=configs) as (broker, _):
+            assert f"{dirs[1]} has no meta.properties" in caplog.text
+            refused = await broker.produce("flights", batch(1), partition=absent)
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (await broker.produce("flights", batch(1), partition=healthy)).base_offset == 2
+            await controller.create_topic("trains", 2)
+            await broker.wait_for_topic("trains", 2)
+            assert (await broker.produce("trains", batch(1), partition=1)).base_offset == 0
+        shutil.rmtree(dirs[1])
+        (tmp_path / "aside").rename(dirs[1])
+        async with start_broker(controller=controller, configs=configs) as (broker, _):
+            assert (await broker.fetch("flights", partition=absent))[0].high_watermark == 2
+            assert (await broker.fetch("flights", partition=healthy))[0].high_watermark == 3
+
+    asyncio.run(scenario())
+
+
+def test_what_was_in_a_log_dir_that_is_no_longer_configured_is_not_made_anew(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    dirs = [f"{tmp_path}/a", f"{tmp_path}/b"]
+    both, one = {"log.dirs": ",".join(dirs)}, {"log.dirs": dirs[0]}
+
+    async def scenario() -> None:
+        controller = ScriptedController()
+        async with start_broker(controller=controller, configs=both) as (broker, _):
+            healthy, absent = await two_dirs(broker, controller, dirs)
+        async with start_broker(controller=controller, configs=one) as (broker, _):
+            refused = await broker.produce("flights", batch(1), partition=absent)
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (await broker.produce("flights", batch(1), partition=healthy)).base_offset == 2
+        async with start_broker(controller=controller, configs=both) as (broker, _):
+            assert (await broker.fetch("flights", partition=absent))[0].high_watermark == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_log_dir_said_to_be_lost_is_replaced(start_broker: StartBroker, tmp_path: Path) -> None:
+    dirs = [f"{tmp_path}/a", f"{tmp_path}/b"]
+    configs = {"log.dirs": ",".join(dirs)}
+
+    async def scenario() -> None:
+        controller = ScriptedController()
+        async with start_broker(controller=controller, configs=configs) as (broker, _):
+            healthy, lost = await two_dirs(broker, controller, dirs)
+        lost_id = MetaProperties.decode(dirs[1], Path(dirs[1], "meta.properties").read_bytes()).directory_id
+        shutil.rmtree(dirs[1])
+        said = configs | {"log.dirs.lost": encode_uuid(lost_id)}
+        for settings, base_offset in ((said, 0), (configs, 1)):
+            async with start_broker(controller=controller, configs=settings) as (broker, _):
+                assert (await broker.produce("flights", batch(1), partition=lost)).base_offset == base_offset
+                assert (await broker.fetch("flights", partition=healthy))[0].high_watermark == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_log_dir_is_added(start_broker: StartBroker, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        controller = ScriptedController()
+        async with start_broker(controller=controller, configs={"log.dirs": f"{tmp_path}/a"}) as (broker, _):
+            await controller.create_topic("flights")
+            await broker.wait_for_topic("flights")
+        async with start_broker(controller=controller, configs={"log.dirs": f"{tmp_path}/b,{tmp_path}/a"}) as (
+            broker,
+            _,
+        ):
+            await controller.create_topic("trains")
+            await broker.wait_for_topic("trains")
+            assert Path(tmp_path, "b", "trains-0").is_dir()
+            assert (await broker.produce("flights", batch(1))).base_offset == 0
 
     asyncio.run(scenario())
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from raft_script import Script
+from raftsim.mutations import MUTATIONS
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 
@@ -33,6 +34,12 @@ def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--rewrite", default=False):
         path.write_text(happened)
     assert happened.splitlines() == path.read_text().splitlines()
+
+
+def test_the_story_of_figure_8_tells_who_commits_by_counting() -> None:
+    story = (Path(__file__).parent / "figure_8.txt").read_text()
+    with MUTATIONS["commit-old-term-by-count"].planted():
+        assert replay(story) != story
 
 
 def test_there_are_scenarios() -> None:

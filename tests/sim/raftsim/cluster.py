@@ -19,6 +19,7 @@ from raftsim.checkers import (
     LinearizableReads,
     LogMatching,
     OneChangeAtATime,
+    OwnTermCommits,
     PromiseDurability,
     StableLeader,
     StateMachineSafety,
@@ -63,6 +64,7 @@ class Cluster:
         self._persist_checkers = (LeaderAppendOnly(), self._log_matching, OneChangeAtATime(self.history))
         self._state_machine_safety = StateMachineSafety(self.history)
         self._commit_durability = CommitDurability(self.history)
+        self._own_term_commits = OwnTermCommits()
         self._promises = PromiseDurability()
         self._stable_leader = StableLeader(options.election_timeout_ms)
         self._reads = LinearizableReads()
@@ -158,6 +160,7 @@ class Cluster:
             self._reads.on_read_ready(replica, reply)
 
     def _on_commit(self, replica: Replica, node: RaftNode) -> None:
+        self._own_term_commits.on_commit(replica, node)
         self._commit_durability.on_commit(replica, node, self.by_key)
         written = replica.disk.written
         known = self.history.committed_end_index

@@ -168,12 +168,12 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "commit-old-term-by-count": Mutation(
         what="a leader commits entries of earlier terms by counting replicas (Figure 8 of the paper)",
-        known_seed=408,
+        known_seed=1,
         changes=((Leader, "_advance", _advance_any_term),),
     ),
     "no-prev-entry-check": Mutation(
         what="a follower takes entries without looking at the one before them",
-        known_seed=1,
+        known_seed=11,
         changes=((Follower, "_fits", _fits_whenever_long_enough),),
     ),
     "cut-without-conflict": Mutation(
@@ -183,7 +183,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "commit-beyond-match": Mutation(
         what="a follower believes the high watermark beyond the entries that were matched",
-        known_seed=3,
+        known_seed=7,
         changes=((Follower, "_commit", _commit_all_there_is),),
     ),
     "ack-before-fsync": Mutation(
@@ -208,7 +208,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "response-of-old-term-believed": Mutation(
         what="responses to an earlier term's requests are counted",
-        known_seed=556,
+        known_seed=253,
         changes=((RaftNode, "_on_old_term", _believe_old_responses),),
     ),
     "read-without-quorum": Mutation(
@@ -218,7 +218,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "read-before-own-term-commits": Mutation(
         what="a new leader answers reads, and changes voters, before an entry of its term is committed",
-        known_seed=1,
+        known_seed=5,
         changes=((Leader, "has_committed_own_term", property(_always(True))),),
     ),
     "snapshot-keeps-any-suffix": Mutation(
@@ -228,7 +228,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "two-voter-changes-at-once": Mutation(
         what="a leader begins a change of voters while another is not committed",
-        known_seed=9,
+        known_seed=8,
         changes=((Leader, "_may_change_voters", _always(True)),),
     ),
     "removed-voter-counts": Mutation(

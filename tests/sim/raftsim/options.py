@@ -51,6 +51,8 @@ class Options:
     transfer_mean_ms: int
     membership_mean_ms: int
     wipe_mean_ms: int
+    crash_leader_probability: float
+    """Of a crash, to hit a leader: then terms are short, and their entries half replicated."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> Options:
@@ -94,6 +96,7 @@ class Options:
             transfer_mean_ms=sometimes(0.4, 100, 1_500),
             membership_mean_ms=sometimes(0.6, 50, 800),
             wipe_mean_ms=sometimes(0.3, 300, 2_000),
+            crash_leader_probability=rng.choice((0.0, 0.0, 0.5, 1.0)),
         )
 
     def settings(self) -> RaftSettings:

@@ -98,9 +98,12 @@ class Workload:
     def _crash(self) -> None:
         self._world.event_count += 1
         replicas = list(self._cluster.replicas.values())
+        leaders = self._cluster.leaders()
         if self._rng.random() < self._options.crash_all_probability:
             for replica in replicas:
                 replica.crash()
+        elif leaders and self._rng.random() < self._options.crash_leader_probability:
+            self._rng.choice(leaders).crash()
         else:
             self._rng.choice(replicas).crash()
 

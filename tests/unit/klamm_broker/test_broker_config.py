@@ -28,6 +28,7 @@ def test_log_dirs_win_over_log_dir_and_count_once() -> None:
     [
         ({"fetch.max.byte": "1"}, "unknown configuration fetch.max.byte; did you mean fetch.max.bytes"),
         ({"log.dirs": ""}, "log.dirs: the list is empty"),
+        ({"log.dirs.lost": "/b"}, "log.dirs.lost: '/b' is not valid, expected a list of directory ids"),
         ({"controller.quorum.bootstrap.servers": "nonsense"}, "expected host:port"),
         ({"broker.heartbeat.interval.ms": "5000"}, "expected at most half of broker.session.timeout.ms=9000"),
         ({"queued.max.request.bytes": "2000"}, "expected at least socket.request.max.bytes"),

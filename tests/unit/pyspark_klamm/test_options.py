@@ -55,6 +55,8 @@ def test_kafka_options_configure_the_client():
         ({**READ, "kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset"),
         ({**READ, "kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit"),
         ({**READ, "startingofsets": "latest"}, "startingofsets"),
+        ({**READ, "kafka.group.id": "g"}, "kafka.group.id cannot be set: the source reads without a consumer group"),
+        ({**READ, "groupidprefix": "g"}, "groupIdPrefix cannot be set: the source reads without a consumer group"),
     ],
 )
 def test_a_bad_source_option_is_refused_by_name(given, named):

@@ -1,6 +1,7 @@
 """All partition logs of a broker, over one or more `log.dirs`. Kafka's `LogManager`.
 
-A log dir that fails is taken offline with the logs in it; the others serve on. Which thread may call what:
+A log dir that fails is taken offline with the logs in it; the others serve on. So is an empty one, at the start, while
+one that this broker had is missing (`meta_properties.py`). Which thread may call what:
 
 - before serving: the constructor and `load`, which uses threads of its own;
 - event loop: everything else, none of it waiting for the disk but `truncate`, which is rare;
@@ -20,7 +21,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from klamm.errors import BrokerError, ErrorCode, KlammError
@@ -41,9 +42,14 @@ from klamm_broker.log.log_creation import CreationJob, NewLog
 from klamm_broker.log.log_deletion import DeletionJob, DoomedLog
 from klamm_broker.log.log_flush import FlushJob
 from klamm_broker.log.log_loader import LoadContext, load_partition
-from klamm_broker.log.meta_properties import MetaProperties, claim_directory
+from klamm_broker.log.meta_properties import (
+    MetaProperties,
+    missing_directory_ids,
+    read_meta_properties,
+    write_meta_properties,
+)
 from klamm_broker.log.partition_log import PartitionLog, PendingDeletion
-from klamm_broker.log.partition_metadata import read_topic_id
+from klamm_broker.log.partition_metadata import encode_uuid, read_topic_id
 from klamm_broker.log.segment_pool import SegmentPool
 from klamm_broker.log.storage_failure import LogDir, LogDirError
 
@@ -64,6 +70,8 @@ class LogManagerConfig:
     """`log.dirs`."""
     cluster_id: str
     node_id: int
+    lost_directory_ids: frozenset[uuid.UUID] = frozenset()
+    """`log.dirs.lost` (ours): log dirs that are not to be missed."""
     open_segments_max: int = 512
     """`log.open.segments.max` (ours): sealed segments kept open for reading, over all logs."""
     recovery_threads_per_data_dir: int = 2
@@ -116,9 +124,12 @@ class LogManager:
         self._leaving: dict[TopicPartition, PartitionLog] = {}
         """Deleted, but the directory has its name still: for a moment, or for good if renaming it failed."""
         self._directories = [_Directory(LogDir(path)) for path in config.log_dirs]
+        self._missing_ids: frozenset[uuid.UUID] = frozenset()
+        """Of log dirs that this broker had, and has no more: they may hold what is nowhere else."""
         try:
             for directory in self._directories:
                 self._claim(directory)
+            self._format_new()
         except LogDirError:
             self._unlock()
             raise
@@ -131,15 +142,62 @@ class LogManager:
         try:
             self._disk.make_directory(path)
             directory.lock = DirectoryLock(self._disk, path)
-            directory.properties = claim_directory(
-                self._disk,
-                path,
-                cluster_id=self._config.cluster_id,
-                node_id=self._config.node_id,
-                new_directory_id=uuid.UUID(int=self._rng.getrandbits(128), version=4),
+            directory.properties = read_meta_properties(
+                self._disk, path, cluster_id=self._config.cluster_id, node_id=self._config.node_id
             )
         except OSError as error:
             logger.error("%s", directory.log_dir.take_offline(error, "open"))
+
+    def _format_new(self) -> None:
+        """Formats the dirs that are new; none of them counts as new while one that this broker had is missing."""
+        found = [directory.properties for directory in self._directories if directory.properties is not None]
+        self._missing_ids = missing_directory_ids(found, lost=self._config.lost_directory_ids)
+        missing = ",".join(map(encode_uuid, sorted(self._missing_ids)))
+        if missing:
+            logger.error(
+                "log dirs of this broker are missing, by directory.id: %s; mount or configure them, or set"
+                " log.dirs.lost=%s if they are lost for good, with all that was in them",
+                missing,
+                missing,
+            )
+        for directory in self._online():
+            if directory.properties is not None:
+                continue
+            if missing:
+                directory.log_dir.failure = f"it may be the mount point of a missing log dir, directory.id {missing}"
+                logger.error("%s has no meta.properties: %s", directory.log_dir.path, directory.log_dir.failure)
+            else:
+                self._format(directory)
+        self._note_siblings()
+
+    def _format(self, directory: _Directory) -> None:
+        new_id = uuid.UUID(int=self._rng.getrandbits(128), version=4)
+        properties = MetaProperties(
+            cluster_id=self._config.cluster_id,
+            node_id=self._config.node_id,
+            directory_id=new_id,
+            broker_directory_ids=frozenset({new_id}),
+        )
+        try:
+            write_meta_properties(self._disk, directory.log_dir.path, properties)
+            directory.properties = properties
+        except OSError as error:
+            logger.error("%s", directory.log_dir.take_offline(error, "format"))
+
+    def _note_siblings(self) -> None:
+        """Lets each dir know all, once those that are new are formatted: what could not be is not to be missed."""
+        ids = self._missing_ids.union(self.directory_ids().values())
+        for directory in self._online():
+            assert directory.properties is not None, directory.log_dir.path
+            properties = replace(directory.properties, broker_directory_ids=ids)
+            if properties == directory.properties:
+                continue
+            try:
+                write_meta_properties(self._disk, directory.log_dir.path, properties)
+                directory.properties = properties
+            except OSError as error:
+                # A full disk is no reason to refuse the one that is to help it; the next start tries again.
+                logger.error("%s", directory.log_dir.failed(error, "the list of all log dirs"))
 
     # Loading
 
@@ -435,6 +493,11 @@ class LogManager:
         """Path and reason of each dir that failed."""
         dirs = (directory.log_dir for directory in self._directories)
         return {log_dir.path: log_dir.failure for log_dir in dirs if log_dir.failure is not None}
+
+    def unreadable_log_dirs(self) -> list[str]:
+        """Where a log may be that none of the dirs online has: those that failed, and those that are missing."""
+        missing = (f"the log dir with directory.id {encode_uuid(one)}" for one in sorted(self._missing_ids))
+        return [*self.offline_log_dirs(), *missing]
 
     def directory_ids(self) -> dict[str, uuid.UUID]:
         """Path and id of each online dir, for the broker's registration."""

@@ -92,6 +92,12 @@ class VoterHistory:
         assert position >= 0, (end_index, self._ends)
         return self._sets[position]
 
+    def names_since(self, end_index: int, key: ReplicaKey) -> bool:
+        """Whether the set in force at that end, or any after it, contains the replica."""
+        position = bisect_right(self._ends, end_index) - 1
+        assert position >= 0, (end_index, self._ends)
+        return any(key in voters for voters in self._sets[position:])
+
     def append(self, entries: Iterable[LogEntry]) -> None:
         """Takes over the sets among new entries."""
         for entry in entries:

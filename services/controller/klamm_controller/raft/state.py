@@ -71,12 +71,13 @@ class NodeState:
 
     @property
     def may_stand(self) -> bool:
-        """Whether it may be needed as a leader: until its removal is committed, as far as it knows, it is (thesis
-        4.2.2).
+        """Whether it may be needed as a leader: as long as its removal is not committed, as far as it knows (thesis
+        4.2.2). All sets beyond the high watermark count: after a restart that may be many.
 
-        A leader that appends its own removal and loses its majority before anybody else has the entry: its log is
-        the longest, so it votes for nobody, and nobody can win unless it stands itself."""
-        return self.is_voter or self.me in self.log.voters.at(self.high_watermark)
+        A leader appends the removal of the other voter, or its own, and crashes or is cut off before that is
+        committed. Who has the entry has the longest log and votes for nobody else; so it must stand, although it is
+        no voter by that entry, or nobody ever wins."""
+        return self.log.voters.names_since(self.high_watermark, self.me)
 
     def random_election_timeout_ms(self) -> int:
         """Drawn anew each time, so that equals do not stand against each other for ever (thesis 3.4)."""

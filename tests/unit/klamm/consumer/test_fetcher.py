@@ -58,7 +58,10 @@ class Call:
         await settle()
 
     async def fail(self, code: ErrorCode) -> None:
-        self.outcome.set_exception(EXCEPTIONS[code]("scripted"))
+        await self.break_with(EXCEPTIONS[code]("scripted"))
+
+    async def break_with(self, error: Exception) -> None:
+        self.outcome.set_exception(error)
         await settle()
 
 
@@ -331,6 +334,34 @@ async def test_what_no_retry_can_help_is_an_error_of_the_next_poll():
     assert "t-2" in str(failure)
     await world.open_at(1).fail(ErrorCode.MESSAGE_TOO_LARGE)
     assert world.fetcher.take_failure().code is ErrorCode.MESSAGE_TOO_LARGE
+    await world.fetcher.close()
+
+
+@scenario
+async def test_what_nobody_expected_is_an_error_of_the_next_poll_and_the_leader_is_asked_again():
+    world = World()
+    await world.pump()
+    progress = world.progress
+    await world.open_at(2).break_with(TypeError("a bug"))
+    assert world.progress > progress
+    failure = world.fetcher.take_failure()
+    assert isinstance(failure, TypeError)
+    await until(lambda: any(call.node_id == 2 for call in world.open))
+    await world.open_at(2).answer({C: batch(0, 5)})
+    assert world.buffer.has_ready()
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_an_answer_about_what_was_not_asked_for_is_an_error_and_the_leader_is_asked_again():
+    world = World()
+    await world.pump()
+    header = broker_pb2.FetchHeader(partitions=[broker_pb2.FetchedPartition(topic="another", partition=0)])
+    world.open_at(2).outcome.set_result(encode_framed(header, []))
+    await settle()
+    assert isinstance(world.fetcher.take_failure(), KeyError)
+    await until(lambda: any(call.node_id == 2 for call in world.open))
     await world.fetcher.close()
 
 

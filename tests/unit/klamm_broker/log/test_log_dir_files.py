@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import uuid
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,18 @@ from klamm_broker.log.clean_shutdown import take_clean_shutdown, write_clean_shu
 from klamm_broker.log.dir_lock import DirectoryLock
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig, TimestampSource
-from klamm_broker.log.meta_properties import claim_directory
+from klamm_broker.log.meta_properties import (
+    MetaProperties,
+    missing_directory_ids,
+    read_meta_properties,
+    write_meta_properties,
+)
 from klamm_broker.log.partition_metadata import PartitionMetadataError, read_topic_id, write_topic_id
 from klamm_broker.log.storage_failure import LogDirError
 
 ID = uuid.UUID("9005e2fa-e853-459d-b155-770d905504f8")
 DISK = Disk()
+DAMAGED_IDS = "version=1\ncluster.id=one\nnode.id=3\ndirectory.id=kAXi-uhTRZ2xVXcNkFUE-A\nbroker.directory.ids=x\n"
 
 
 class TestCheckpoints:
@@ -53,28 +60,38 @@ class TestCheckpoints:
 
 
 class TestMetaProperties:
-    def claim(self, path, *, cluster_id: str = "one", node_id: int = 3):
-        return claim_directory(DISK, str(path), cluster_id=cluster_id, node_id=node_id, new_directory_id=ID)
+    def write(self, path, **differences: Any) -> MetaProperties:
+        fields: dict[str, Any] = {"cluster_id": "one", "node_id": 3, "directory_id": ID, "broker_directory_ids": {ID}}
+        properties = MetaProperties(**fields | differences)
+        write_meta_properties(DISK, str(path), properties)
+        return properties
 
-    def test_a_new_dir_is_claimed_once(self, tmp_path) -> None:
-        assert self.claim(tmp_path).directory_id == ID
+    def read(self, path, *, cluster_id: str = "one", node_id: int = 3) -> MetaProperties | None:
+        return read_meta_properties(DISK, str(path), cluster_id=cluster_id, node_id=node_id)
+
+    def test_round_trip_in_kafkas_format_and_one_key_more(self, tmp_path) -> None:
+        assert self.read(tmp_path) is None
+        written = self.write(tmp_path, broker_directory_ids=frozenset({ID, uuid.UUID(int=5)}))
         content = (tmp_path / "meta.properties").read_text()
-        assert content == "version=1\ncluster.id=one\nnode.id=3\ndirectory.id=kAXi-uhTRZ2xVXcNkFUE-A\n"
-        other = uuid.UUID(int=5)
-        again = claim_directory(DISK, str(tmp_path), cluster_id="one", node_id=3, new_directory_id=other)
-        assert again.directory_id == ID
+        assert content == (
+            "version=1\ncluster.id=one\nnode.id=3\ndirectory.id=kAXi-uhTRZ2xVXcNkFUE-A\n"
+            "broker.directory.ids=AAAAAAAAAAAAAAAAAAAABQ,kAXi-uhTRZ2xVXcNkFUE-A\n"
+        )
+        assert self.read(tmp_path) == written
 
     def test_kafkas_own_file_is_read(self, tmp_path) -> None:
         (tmp_path / "meta.properties").write_text(
             "#\n#Fri Oct 25 03:33:01 UTC 2024\nnode.id=3\ndirectory.id=kAXi-uhTRZ2xVXcNkFUE-A\n"
             "version=1\ncluster.id=one\n"
         )
-        assert self.claim(tmp_path).directory_id == ID
+        found = self.read(tmp_path)
+        assert found is not None
+        assert (found.directory_id, found.broker_directory_ids) == (ID, frozenset())
 
     def test_another_cluster_is_refused_in_one_line(self, tmp_path) -> None:
-        self.claim(tmp_path)
+        self.write(tmp_path)
         with pytest.raises(LogDirError, match="data directory of another cluster") as caught:
-            self.claim(tmp_path, cluster_id="two")
+            self.read(tmp_path, cluster_id="two")
         text = str(caught.value)
         assert str(tmp_path) in text
         assert "one" in text
@@ -82,15 +99,39 @@ class TestMetaProperties:
         assert "\n" not in text
 
     def test_another_node_is_refused(self, tmp_path) -> None:
-        self.claim(tmp_path)
+        self.write(tmp_path)
         with pytest.raises(LogDirError, match="belongs to node 3, this is node 4"):
-            self.claim(tmp_path, node_id=4)
+            self.read(tmp_path, node_id=4)
 
-    @pytest.mark.parametrize("content", ["", "version=0\n", "version=1\n", "version=1\ncluster.id=a\nnode.id=x\n"])
+    @pytest.mark.parametrize(
+        "content", ["", "version=0\n", "version=1\n", "version=1\ncluster.id=a\nnode.id=x\n", DAMAGED_IDS]
+    )
     def test_damage_is_named(self, tmp_path, content) -> None:
         (tmp_path / "meta.properties").write_text(content)
         with pytest.raises(LogDirError, match=r"meta\.properties"):
-            self.claim(tmp_path)
+            self.read(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("found", "lost", "missing"),
+        [
+            ([], "", ""),
+            ([("a", "")], "", ""),
+            ([("a", "ab"), ("b", "ab")], "", ""),
+            ([("a", "ab")], "", "b"),
+            ([("a", "ab"), ("c", "bc")], "", "b"),
+            ([("a", "abcd")], "bc", "d"),
+            ([("a", "ab"), ("b", "a")], "b", ""),
+        ],
+    )
+    def test_missing_is_what_any_dir_knows_and_none_is(self, found, lost, missing) -> None:
+        def ids(letters: str) -> frozenset[uuid.UUID]:
+            return frozenset(uuid.UUID(int=ord(letter)) for letter in letters)
+
+        properties = [
+            MetaProperties(cluster_id="one", node_id=3, directory_id=min(ids(own)), broker_directory_ids=ids(known))
+            for own, known in found
+        ]
+        assert missing_directory_ids(properties, lost=ids(lost)) == ids(missing)
 
 
 class TestPartitionMetadata:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import shutil
 import uuid
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from klamm.model import TopicId, TopicPartition
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_manager import LogManager, LogManagerConfig, parse_directory_name
+from klamm_broker.log.partition_metadata import encode_uuid
 from klamm_broker.log.storage_failure import DiskFull, LogDirError, LogDirFailure
 
 NOW = 1_000
@@ -28,11 +30,16 @@ class ManagerHarness:
     def __init__(self, root: Path, disk: Disk) -> None:
         self.dirs = tuple(str(root / name) for name in ("a", "b", "c"))
         self.disk = disk
+        self.rng = random.Random(5)
         self.running: list[LogManager] = []
 
-    def start(self, *, load: bool = True, cluster_id: str = "one") -> LogManager:
-        config = LogManagerConfig(log_dirs=self.dirs, cluster_id=cluster_id, node_id=1, open_segments_max=4)
-        manager = LogManager(config, self.disk, random.Random(5))
+    def start(
+        self, *, load: bool = True, cluster_id: str = "one", lost: frozenset[uuid.UUID] = frozenset()
+    ) -> LogManager:
+        config = LogManagerConfig(
+            log_dirs=self.dirs, cluster_id=cluster_id, node_id=1, open_segments_max=4, lost_directory_ids=lost
+        )
+        manager = LogManager(config, self.disk, self.rng)
         self.running.append(manager)
         if load:
             self.deletions = manager.load(lambda topic: CONFIG, now_ms=NOW)
@@ -319,6 +326,105 @@ class TestFailingDir:
         assert list(again.offline_log_dirs()) == [logs[0].log_dir.path]
         assert TopicPartition("orders", 0) not in again.logs
         assert len(again.logs) >= 4
+
+
+class TestMissingDir:
+    """A dir that this broker had is not among those it has now."""
+
+    @pytest.fixture
+    def ids(self, manager, harness):
+        ids = manager.directory_ids()
+        harness.crash(manager)
+        return ids
+
+    def unmount(self, path: str) -> None:
+        Path(path).rename(f"{path}.aside")
+        Path(path).mkdir()
+
+    def mount(self, path: str) -> None:
+        shutil.rmtree(path)
+        Path(f"{path}.aside").rename(path)
+
+    @pytest.mark.parametrize("number", [0, 1, 2])
+    def test_an_empty_dir_in_its_place_stays_empty_until_it_is_back(self, harness, ids, number) -> None:
+        absent = harness.dirs[number]
+        self.unmount(absent)
+        for _ in range(2):
+            again = harness.start()
+            assert list(again.offline_log_dirs()) == [absent]
+            assert encode_uuid(ids[absent]) in again.offline_log_dirs()[absent]
+            assert set(again.directory_ids()) == set(harness.dirs) - {absent}
+            assert not Path(absent, "meta.properties").exists()
+            harness.crash(again)
+        self.mount(absent)
+        again = harness.start()
+        assert again.directory_ids() == ids
+        assert not again.unreadable_log_dirs()
+
+    def test_a_new_dir_waits_too_for_it_may_be_the_place(self, harness, ids, tmp_path) -> None:
+        harness.dirs = (*harness.dirs[:2], str(tmp_path / "d"))
+        assert list(harness.start().offline_log_dirs()) == [harness.dirs[2]]
+
+    def test_it_may_hold_what_is_nowhere_else(self, harness, ids) -> None:
+        removed = harness.dirs[2]
+        harness.dirs = harness.dirs[:2]
+        again = harness.start()
+        assert not again.offline_log_dirs()
+        assert again.unreadable_log_dirs() == [f"the log dir with directory.id {encode_uuid(ids[removed])}"]
+
+    def test_one_that_cannot_be_opened_holds_a_new_one_up(self, harness, ids, tmp_path) -> None:
+        harness.dirs = (harness.dirs[0], harness.dirs[1], "/proc/no-such-dir", str(tmp_path / "d"))
+        assert list(harness.start().offline_log_dirs()) == list(harness.dirs[2:])
+
+    def test_said_to_be_lost_it_is_replaced_for_good(self, harness, ids) -> None:
+        lost = harness.dirs[1]
+        shutil.rmtree(lost)
+        again = harness.start(lost=frozenset({ids[lost]}))
+        replaced = again.directory_ids()
+        assert len(set(replaced.values()) | set(ids.values())) == 4
+        harness.crash(again)
+        again = harness.start()
+        assert again.directory_ids() == replaced
+        assert not again.unreadable_log_dirs()
+
+    def test_said_to_be_lost_and_found_it_is_used(self, harness, ids) -> None:
+        lost = frozenset({ids[harness.dirs[1]]})
+        harness.crash(harness.start(lost=lost))
+        self.unmount(harness.dirs[1])
+        assert list(harness.start().offline_log_dirs()) == [harness.dirs[1]]
+
+    def test_saying_that_another_is_lost_does_not_do(self, harness, ids) -> None:
+        self.unmount(harness.dirs[1])
+        assert list(harness.start(lost=frozenset({uuid.UUID(int=9)})).offline_log_dirs()) == [harness.dirs[1]]
+
+    def test_a_dir_added_is_formatted_and_missed_from_then_on(self, harness, ids, tmp_path) -> None:
+        harness.dirs = (str(tmp_path / "d"), *harness.dirs)
+        again = harness.start()
+        assert again.directory_ids().items() > ids.items()
+        harness.crash(again)
+        self.unmount(harness.dirs[0])
+        assert list(harness.start().offline_log_dirs()) == [harness.dirs[0]]
+
+    def test_a_dir_that_could_not_be_formatted_is_not_missed(self, harness, ids, tmp_path, faulty_disk) -> None:
+        harness.dirs = (*harness.dirs, str(tmp_path / "d"))
+        faulty_disk.errors["replace"] = errno.EIO
+        faulty_disk.only_below = harness.dirs[3]
+        failed = harness.start()
+        assert list(failed.offline_log_dirs()) == [harness.dirs[3]]
+        faulty_disk.errors.clear()
+        harness.crash(failed)
+        assert len(harness.start().directory_ids()) == 4
+
+    def test_a_full_disk_does_not_keep_a_dir_from_being_added(self, harness, ids, tmp_path, faulty_disk) -> None:
+        harness.dirs = (*harness.dirs, str(tmp_path / "d"))
+        faulty_disk.errors["pwrite"] = errno.ENOSPC
+        faulty_disk.only_below = harness.dirs[0]
+        again = harness.start()
+        assert len(again.directory_ids()) == 4
+        faulty_disk.errors.clear()
+        harness.crash(again)
+        self.unmount(harness.dirs[3])
+        assert list(harness.start().offline_log_dirs()) == [harness.dirs[3]]
 
 
 class TestFullDisk:

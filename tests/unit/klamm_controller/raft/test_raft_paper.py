@@ -371,6 +371,21 @@ class TestLaterChapters:
         assert script.node(1).role is RoleName.FOLLOWER
         assert [voter.key for voter in script.node(2).voters] == [key(2), key(3)]
 
+    def test_4_2_2_who_alone_has_the_entry_of_its_removal_may_be_needed_after_a_restart_too(self) -> None:
+        """1 and 2 vote; 1 removes 2, and loses the entry in a crash before it is durable. 2 has it, and was made a
+        voter after the point that it restarts from."""
+        script = Script()
+        script.run("cluster 1 / 2")
+        for command in ("timeout 1", "settle", "timeout 2", "settle", "add 1 2", "settle"):
+            script.run(command)
+        for command in ("remove 1 2", "deliver 2", "sync 2", "crash 1", "crash 2", "restart 1", "restart 2"):
+            script.run(command)
+        assert (script.node(1).log_end_index, script.node(2).log_end_index) == (2, 3)
+        for command in ("timeout 1", "settle", "timeout 2", "settle"):
+            script.run(command)
+        assert script.node(1).log_end_index >= 3
+        assert script.node(1).voters.keys == (key(1),)
+
     def test_4_2_3_a_pre_vote_is_refused_while_a_leader_is_heard_and_changes_nothing(self, single: Single) -> None:
         single.answers(append(1, []))
         for now_ms, granted in ((100, False), (299, False), (300, True)):
