@@ -137,11 +137,11 @@ class AsyncConsumer:
             deadline_s = self._loop.time() + timeout_ms / 1000
             self.iteration.abandon()
             while True:
-                records = core.drain.read(limit) if core.quiet() else {}
+                records = core.read(limit) if core.quiet() else {}
                 if records:
                     return core.intercept(records)
                 await core.fill(deadline_s)
-                records = core.drain.read(limit)
+                records = core.read(limit)
                 if records or self._loop.time() >= deadline_s:
                     return core.intercept(records)
 

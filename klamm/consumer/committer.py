@@ -80,9 +80,11 @@ class Committer:
         if not self.automatic:
             return
         try:
-            await self._commit(self._subscription.positions(), self._last_identity, timeout_ms)
-        except KlammError as error:
-            logger.warning("group=%s commit failed: %s", self._config.group_id, error)
+            async with asyncio.timeout(timeout_ms / 1000):  # Commits before this one may take as long as they like.
+                identity = self._last_identity()
+                await self._commit(self._subscription.positions(), lambda: identity, timeout_ms)
+        except (KlammError, TimeoutError) as error:
+            logger.warning("group=%s commit failed: %s", self._config.group_id, str(error) or f"after {timeout_ms} ms")
 
     async def close(self, timeout_ms: int) -> None:
         """Waits for commits under way, then gives them up."""
@@ -135,7 +137,9 @@ class Committer:
         if not offsets:
             return None
         try:
-            await store.commit_once(offsets, self._identity, timeout_ms=self._config.default_api_timeout_ms)
+            # Who commits is whoever owned the partitions then, not the member that a later rebalance made.
+            identity = self._identity()
+            await store.commit_once(offsets, lambda: identity, timeout_ms=self._config.default_api_timeout_ms)
         except KlammError as error:
             self.failures_total += 1
             return error

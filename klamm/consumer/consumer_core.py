@@ -76,7 +76,12 @@ class ConsumerCore:
         self.committer = Committer(config, self.subscription, self.link, store, deliver)
         if self.link is not None:
             self.rebalancer = Rebalancer(
-                self.subscription, self.link, config, invoke=invoke, commit=self._commit_before_rebalance
+                self.subscription,
+                self.link,
+                config,
+                invoke=invoke,
+                commit=self._commit_before_rebalance if self.committer.automatic else None,
+                on_progress=self.notify,
             )
         self.positions = PositionFinder(self.client, config, self.subscription, policy, store, self.finder, self.notify)
         self.topics = TopicWatch(self.client, config, self.subscription, self._on_match_changed)
@@ -86,7 +91,7 @@ class ConsumerCore:
 
     def quiet(self) -> bool:
         """Whether a poll may read the drain without `fill` first. Callable from the polling thread."""
-        if self.woken or self.committer.due:
+        if self.woken or self.committer.due or self._giving_up:
             return False
         if self.link is not None and self.subscription.auto_assigned:
             if self.link.needs_poll:
@@ -94,8 +99,12 @@ class ConsumerCore:
             self.link.note_poll()
         return True
 
+    def read(self, max_records: int) -> Records:
+        """From the drain; nothing while partitions are about to be given up. Callable from the polling thread."""
+        return {} if self._giving_up else self.drain.read(max_records)
+
     async def fill(self, deadline_s: float) -> None:
-        """Returns when the drain has something to read, or at `deadline_s` on the loop's clock.
+        """Returns when there is something to `read`, or at `deadline_s` on the loop's clock.
 
         Raises WakeupError and whatever the user must hear of."""
         while True:
@@ -103,7 +112,8 @@ class ConsumerCore:
             self.raise_if_woken()
             await self._maintain()
             self._reload()
-            if self.drain.reading() or not await self._wait_until(deadline_s):
+            readable = self.drain.reading() and not self._giving_up
+            if readable or not await self._wait_until(deadline_s):
                 return
 
     async def wait_for(self, condition: Callable[[], T | None], timeout_ms: int, what: str) -> T:
@@ -153,7 +163,7 @@ class ConsumerCore:
         """After seek, assign, resume and the like."""
         self.positions.kick()
         self.fetcher.pump()
-        self.topics.watch_missing()
+        self.topics.watch()
 
     def intercept(self, records: Records) -> Records:
         """What the interceptors make of a poll's result; they are not asked about nothing."""
@@ -175,6 +185,11 @@ class ConsumerCore:
             return False
         return True
 
+    @property
+    def _giving_up(self) -> bool:
+        """Whether a commit is under way after which partitions go: what came after it would be read again."""
+        return self.rebalancer is not None and self.rebalancer.waits
+
     def _reload(self) -> None:
         self.buffer.release(self.drain.finished())
         if not self.drain.reading():
@@ -183,14 +198,13 @@ class ConsumerCore:
 
     async def _maintain(self) -> None:
         self._raise_failures()
-        if self.subscription.auto_assigned:
-            await self.topics.know_topics()
-            if self.subscription.topics or self.subscription.assignment:
-                assert self.rebalancer is not None, "a subscription without a group"
-                await self.rebalancer.advance()
-        self.committer.commit_if_due()
+        if self.subscription.auto_assigned and (self.subscription.topics or self.subscription.assignment):
+            assert self.rebalancer is not None, "a subscription without a group"
+            await self.rebalancer.advance()
+        if not self._giving_up:
+            self.committer.commit_if_due()
         self.positions.kick()
-        self.topics.watch_missing()
+        self.topics.watch()
         self._raise_failures()
 
     def _raise_failures(self) -> None:
@@ -209,7 +223,9 @@ class ConsumerCore:
         self.notify()
 
     async def _commit_before_rebalance(self) -> None:
-        await self.committer.commit_at_last(self.config.request_timeout_ms)
+        # The group waits for this member no longer than max.poll.interval.ms.
+        timeout_ms = min(self.config.request_timeout_ms, self.config.max_poll_interval_ms)
+        await self.committer.commit_at_last(timeout_ms)
 
     # --- the end
 
@@ -218,6 +234,7 @@ class ConsumerCore:
         if self.link is None or self.rebalancer is None or not self.subscription.auto_assigned:
             return
         deadline_s = self._loop.time() + timeout_ms / 1000
+        await self.rebalancer.close()
         if self.link.identity.generation_id >= 0:
             await self.committer.commit_at_last(timeout_ms)
         try:
@@ -243,6 +260,8 @@ class ConsumerCore:
     async def _stop(self, timeout_ms: int) -> None:
         await self.committer.close(timeout_ms)
         await self.topics.close()
+        if self.rebalancer is not None:
+            await self.rebalancer.close()
         if self.link is not None:
             await self.link.close()
         await self.fetcher.close()

@@ -5,14 +5,17 @@
                   revoked when it comes, and the member joins again so that others can have it (KIP-429)
 
 When the membership was lost, partitions are neither committed nor revoked but reported as lost. Everything
-here happens within a poll: the listener may call the consumer.
+here happens within a poll, as the listener may call the consumer; only the automatic commit before partitions are
+given up runs beside the polls, which may be shorter. Until it is over, polls return nothing: it holds the positions
+where the next owner begins.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, NamedTuple, Protocol
 
 from klamm.consumer.assignors import RebalanceProtocol, common_protocol
 from klamm.consumer.config import ConsumerConfig
@@ -42,8 +45,21 @@ class ConsumerRebalanceListener(Protocol):
         """Newly assigned; may be empty."""
 
 
+class _Assignment(NamedTuple):
+    """An assignment the group gave."""
+
+    generation_id: int
+    partitions: Partitions
+
+
+_NOTHING = _Assignment(NO_GENERATION, frozenset())
+
+
 class Rebalancer:
-    """Changes the group's part of the subscription, and only within `advance` and `give_up`."""
+    """Changes the group's part of the subscription, and only within `advance` and `give_up`.
+
+    `commit` commits before partitions are given up, bounded in time; None: nothing is committed. `on_progress` is
+    called when it is over."""
 
     def __init__(
         self,
@@ -52,7 +68,8 @@ class Rebalancer:
         config: ConsumerConfig,
         *,
         invoke: Invoke,
-        commit: Callable[[], Awaitable[None]],
+        commit: Callable[[], Coroutine[Any, Any, None]] | None,
+        on_progress: Callable[[], None],
     ) -> None:
         self.listener: ConsumerRebalanceListener | None = None
         self._subscription = subscription
@@ -60,43 +77,82 @@ class Rebalancer:
         self._config = config
         self._invoke = invoke
         self._commit = commit
+        self._on_progress = on_progress
+        self._committing: asyncio.Task[None] | None = None
+        self._arrived: _Assignment | None = None
+        """Not taken yet: the commit of what it takes away `waits`."""
         self._protocol = common_protocol(config.partition_assignment_strategy)
-        self._last: tuple[int, Partitions] = (NO_GENERATION, frozenset())
-        """Generation and partitions of the last assignment, for the sticky assignors."""
+        self._last = _NOTHING
+        """The last assignment taken, for the sticky assignors."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether a commit is under way before partitions are given up."""
+        return self._committing is not None
 
     async def advance(self) -> None:
-        """What a poll owes the group. Raises what the listener raised, after the rebalance has gone on."""
+        """What a poll owes the group; while it `waits`, the next one goes on.
+
+        Raises what the listener raised, after the rebalance has gone on."""
         assignment = self._link.take_assignment()
         if assignment is not None:
-            await self._take(assignment)
+            self._arrived = self._receive(assignment)
+        if self._arrived is not None and not await self._take(self._arrived):
+            self._link.note_poll()
+            return
         prepare = self._link.polled()
         if prepare is not None:
-            try:
-                await self._give_up_before_join(prepare)
-            finally:
-                self._link.prepared(self._protocols())
+            await self._prepare(prepare)
+
+    async def close(self) -> None:
+        """Gives a commit under way up."""
+        committing, self._committing = self._committing, None
+        if committing is not None:
+            committing.cancel()
+            await asyncio.gather(committing, return_exceptions=True)
 
     async def give_up(self) -> None:
         """On close and unsubscribe: everything is revoked, or lost if the membership is."""
         owned = self._subscription.assignment
         lost = self._link.identity.generation_id < 0
+        self._arrived = None
         try:
             await self._call_gone(owned, lost=lost)
         finally:
-            self._last = NO_GENERATION, frozenset()
+            self._last = _NOTHING
 
-    async def _give_up_before_join(self, prepare: PrepareJoin) -> None:
-        owned = self._subscription.assignment
+    async def _prepare(self, prepare: PrepareJoin) -> None:
         if prepare.lost:
-            going = owned
-        else:
-            await self._commit()
-            eager = self._protocol is RebalanceProtocol.EAGER
-            going = owned if eager else frozenset(tp for tp in owned if tp.topic not in self._subscription.topics)
+            await self.close()
+        elif not self._commit_over():
+            return
         try:
-            await self._call_gone(going, lost=prepare.lost)
+            await self._give_up_before_join(lost=prepare.lost)
+        finally:
+            self._link.prepared(self._protocols())
+
+    async def _give_up_before_join(self, *, lost: bool) -> None:
+        owned = self._subscription.assignment
+        going = owned
+        if not lost and self._protocol is RebalanceProtocol.COOPERATIVE:
+            going = frozenset(tp for tp in owned if tp.topic not in self._subscription.topics)
+        try:
+            await self._call_gone(going, lost=lost)
         finally:
             self._subscription.assign_from_group(owned - going)
+
+    def _commit_over(self) -> bool:
+        """Begins the commit before partitions are given up; True once, when it is over."""
+        if self._commit is None:
+            return True
+        if self._committing is None:
+            self._committing = asyncio.get_running_loop().create_task(self._commit(), name="klamm-last-commit")
+            self._committing.add_done_callback(lambda _: self._on_progress())
+        if not self._committing.done():
+            return False
+        committing, self._committing = self._committing, None
+        committing.result()
+        return True
 
     def _protocols(self) -> tuple[tuple[str, bytes], ...]:
         owned = tuple(sorted(self._subscription.assignment))
@@ -117,7 +173,7 @@ class Rebalancer:
             for assignor in self._config.partition_assignment_strategy
         )
 
-    async def _take(self, effect: TakeAssignment) -> None:
+    def _receive(self, effect: TakeAssignment) -> _Assignment:
         assigned = frozenset(decode_assignment(effect.assignment).partitions)
         unwanted = {tp.topic for tp in assigned} - self._subscription.topics
         if unwanted:
@@ -128,21 +184,27 @@ class Rebalancer:
             *(self._link.group_id, effect.generation_id, effect.protocol_name),
             ",".join(map(str, sorted(assigned))) or "nothing",
         )
-        owned = self._subscription.assignment
-        try:
-            await self._revoke(owned - assigned)
-        finally:
-            self._last = effect.generation_id, assigned
-            self._subscription.assign_from_group(assigned)
-        await self._call("on_partitions_assigned", assigned - owned)
+        return _Assignment(effect.generation_id, assigned)
 
-    async def _revoke(self, revoked: Partitions) -> None:
-        """After a cooperative assignment; the eager protocol has nothing left to revoke by then."""
-        if not revoked:
-            return
-        self._link.request_rejoin(f"gave up {', '.join(map(str, sorted(revoked)))}")
-        await self._commit()
-        await self._call_gone(revoked, lost=False)
+    async def _take(self, arrived: _Assignment) -> bool:
+        """False while a commit has to come first: after a cooperative assignment, the eager protocol owns nothing."""
+        owned = self._subscription.assignment
+        revoked = owned - arrived.partitions
+        if arrived.generation_id != self._link.identity.generation_id:
+            self._arrived = None  # The membership has ended while the commit was under way.
+            return True
+        if revoked and not self._commit_over():
+            return False
+        self._arrived = None
+        try:
+            if revoked:
+                self._link.request_rejoin(f"gave up {', '.join(map(str, sorted(revoked)))}")
+                await self._call_gone(revoked, lost=False)
+        finally:
+            self._last = arrived
+            self._subscription.assign_from_group(arrived.partitions)
+        await self._call("on_partitions_assigned", arrived.partitions - owned)
+        return True
 
     async def _call_gone(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
         going = frozenset(partitions)

@@ -88,10 +88,10 @@ class Consumer:
                 self._call(self._iteration.abandon)
             deadline_s = time.monotonic() + min(timeout_ms / 1000, _LONGEST_WAIT_S)
             while True:
-                records = core.drain.read(limit) if core.quiet() else {}
+                records = core.read(limit) if core.quiet() else {}
                 if not records:
                     self._run(core.fill(deadline_s))
-                    records = core.drain.read(limit)
+                    records = core.read(limit)
                 if records or time.monotonic() >= deadline_s:
                     return core.intercept(records)
 

@@ -1,4 +1,7 @@
-"""Keeps a subscription and the cluster's topics in step: patterns are matched, missing topics waited for."""
+"""Keeps a subscription and the cluster's topics in step: patterns are matched, missing topics waited for.
+
+Beside the polls, which wait for topics no longer than for anything else.
+"""
 
 from __future__ import annotations
 
@@ -32,41 +35,43 @@ class TopicWatch:
         self._asking: asyncio.Task[None] | None = None
         client.on_change(self._on_cluster_change)
 
-    async def know_topics(self) -> None:
-        """Asks for every topic when a pattern needs it the first time. Raises what the client raises in the end."""
-        if self._subscription.type is not SubscriptionType.PATTERN or self._all_known:
-            return
-        await self._client.retrying(
-            lambda: self._client.refresh_metadata(None), timeout_ms=self._config.default_api_timeout_ms
-        )
-        self._all_known = True
-        self._match(self._client.cluster)
-
     def pattern_changed(self) -> None:
-        """A pattern was subscribed to: the next poll matches it."""
+        """A pattern was subscribed to: `watch` matches it."""
         self._all_known = False
 
-    def watch_missing(self) -> None:
-        """Subscribed topics that do not exist yet are asked for until they do."""
-        if self._asking is None and self._missing():
-            self._asking = asyncio.get_running_loop().create_task(self._ask(), name="klamm-missing-topics")
+    def watch(self) -> None:
+        """Every topic if a pattern needs that, and subscribed ones that do not exist yet, are asked for until known."""
+        if self._asking is None and (self._needs_all() or self._missing()):
+            self._asking = asyncio.get_running_loop().create_task(self._ask(), name="klamm-topics")
 
     async def close(self) -> None:
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
 
+    def _needs_all(self) -> bool:
+        return self._subscription.type is SubscriptionType.PATTERN and not self._all_known
+
     def _missing(self) -> frozenset[str]:
         return self._subscription.topics - self._client.cluster.topics.keys()
 
     async def _ask(self) -> None:
         attempt = 0
-        while missing := self._missing():
-            with contextlib.suppress(KlammError):
-                await self._client.refresh_metadata(missing)
-            attempt += 1
-            await asyncio.sleep(self._client.backoff.delay_ms(attempt, self._client.rng) / 1000)
-        self._asking = None
+        try:
+            while (everything := self._needs_all()) or self._missing():
+                with contextlib.suppress(KlammError):
+                    await self._client.refresh_metadata(None if everything else self._missing())
+                    if everything:
+                        self._learn_all()
+                attempt += 1
+                await asyncio.sleep(self._client.backoff.delay_ms(attempt, self._client.rng) / 1000)
+        finally:
+            self._asking = None
+
+    def _learn_all(self) -> None:
+        if self._needs_all():
+            self._all_known = True
+            self._match(self._client.cluster)
 
     def _match(self, cluster: ClusterView) -> None:
         hidden = self._config.exclude_internal_topics

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 
+import pytest
 from klamm_process import running_cluster
 
 from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
+from klamm.errors import WakeupError
 
 TOPIC = "survivor"
 WITHIN_S = 60
@@ -25,6 +29,12 @@ def read_until(consumer: Consumer, seen: set[int], count: int) -> None:
         assert time.monotonic() < deadline, f"{len(seen)} records of {count}"
         for records in consumer.poll(timeout_ms=500).values():
             seen.update(int(record.value) for record in records)
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    started = time.monotonic()
+    call()
+    return time.monotonic() - started
 
 
 def test_group_and_hand_assigned_consumers_go_on_after_a_restart(tmp_path):
@@ -56,3 +66,38 @@ def test_group_and_hand_assigned_consumers_go_on_after_a_restart(tmp_path):
             member.commit()
             stored = member.committed(member.assignment())
             assert sum(each.offset for each in stored.values()) == 1_500
+
+
+def test_a_poll_keeps_its_time_and_wakes_up_while_a_commit_before_a_rebalance_finds_nobody(tmp_path):
+    with running_cluster(tmp_path) as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            admin.create_topics([NewTopic(TOPIC, partition_count=2), NewTopic("another", partition_count=1)])
+        config = {"bootstrap_servers": cluster.bootstrap, "auto_offset_reset": "earliest", "group_id": "group"}
+        with Consumer(**config, auto_commit_interval_ms=600_000) as consumer:
+            consumer.subscribe([TOPIC])
+            produce(cluster.bootstrap, 0, 100)
+            seen: set[int] = set()
+            read_until(consumer, seen, 100)
+            cluster.kill()
+            consumer.subscribe([TOPIC, "another"])
+            assert seconds_of(lambda: consumer.poll(timeout_ms=200)) < 2
+            consumer.wakeup()
+            with pytest.raises(WakeupError):
+                consumer.poll(timeout_ms=60_000)
+            cluster.start()
+            deadline = time.monotonic() + 30
+            while len(consumer.assignment()) < 3 and time.monotonic() < deadline:
+                assert consumer.poll(timeout_ms=200) == {}, "what had been read was committed before the rebalance"
+            stored = consumer.committed(consumer.assignment())
+            assert sum(each.offset for each in stored.values() if each) == 100
+
+
+def test_a_pattern_that_nobody_answers_keeps_the_time_of_polls_and_wakes_up():
+    with Consumer(bootstrap_servers="localhost:1", group_id="group") as consumer:
+        consumer.subscribe(pattern="p")
+        assert seconds_of(lambda: consumer.poll(timeout_ms=200)) < 2
+        waker = threading.Timer(0.2, consumer.wakeup)
+        waker.start()
+        with pytest.raises(WakeupError):
+            consumer.poll(timeout_ms=60_000)
+        waker.join()

@@ -27,12 +27,13 @@ class Link:
         self.prepare: PrepareJoin | None = None
         self.assignment: TakeAssignment | None = None
         self.protocols: dict[str, bytes] = {}
+        self.polls_noted = 0
 
     def polled(self) -> PrepareJoin | None:
-        prepare, self.prepare = self.prepare, None
-        return prepare
+        return self.prepare
 
     def prepared(self, protocols) -> None:
+        self.prepare = None
         self.story.append("join")
         self.protocols = dict(protocols)
 
@@ -43,6 +44,9 @@ class Link:
     def request_rejoin(self, reason: str) -> None:
         self.story.append("rejoin")
 
+    def note_poll(self) -> None:
+        self.polls_noted += 1
+
 
 class World:
     """A subscription to t, with a listener that writes down what it hears."""
@@ -52,8 +56,17 @@ class World:
         self.subscription = SubscriptionState()
         self.subscription.subscribe_topics(["t"])
         self.link = Link(self.story)
+        self.progress = asyncio.Event()
         config = ConsumerConfig.parse(group_id="group", partition_assignment_strategy=strategy)
-        self.rebalancer = Rebalancer(self.subscription, self.link, config, invoke=self._invoke, commit=self._commit)
+        self.commit_may_end: asyncio.Event | None = None
+        self.rebalancer = Rebalancer(
+            self.subscription,
+            self.link,
+            config,
+            invoke=self._invoke,
+            commit=self._commit,
+            on_progress=self.progress.set,
+        )
         self.rebalancer.listener = self
 
     async def _invoke(self, method, partitions) -> None:
@@ -61,6 +74,8 @@ class World:
 
     async def _commit(self) -> None:
         self.story.append("commit")
+        if self.commit_may_end is not None:
+            await self.commit_may_end.wait()
 
     def on_partitions_revoked(self, partitions) -> None:
         self.story.append(("revoked", sorted(partitions), sorted(self.subscription.assignment)))
@@ -72,9 +87,32 @@ class World:
         self.story.append(("lost", sorted(partitions)))
 
     def advance(self) -> list:
-        """One poll's part; what happened in it."""
+        """The part of as many polls as it takes; what happened in them."""
+
+        async def poll() -> None:
+            await self.rebalancer.advance()
+            while self.rebalancer.waits:
+                await asyncio.sleep(0)
+                await self.rebalancer.advance()
+
         self.story.clear()
-        asyncio.run(self.rebalancer.advance())
+        asyncio.run(poll())
+        return list(self.story)
+
+    async def poll_while_the_commit_lasts(self) -> list:
+        """One poll's part, whose commit goes on until `commit_may_end`."""
+        self.story.clear()
+        self.commit_may_end = asyncio.Event()
+        await self.rebalancer.advance()
+        await asyncio.sleep(0)
+        return list(self.story)
+
+    async def poll_after_the_commit(self) -> list:
+        self.story.clear()
+        self.commit_may_end.set()
+        async with asyncio.timeout(10):
+            await self.progress.wait()
+        await self.rebalancer.advance()
         return list(self.story)
 
     def rebalance(self, *, lost: bool = False) -> list:
@@ -82,12 +120,16 @@ class World:
         return self.advance()
 
     def receive(self, *partitions: TopicPartition, generation_id: int = 1) -> list:
+        self.give(*partitions, generation_id=generation_id)
+        return self.advance()
+
+    def give(self, *partitions: TopicPartition, generation_id: int = 1) -> None:
+        self.link.identity = Identity(generation_id, "me")
         self.link.assignment = TakeAssignment(
             generation_id=generation_id,
             protocol_name="any",
             assignment=encode_assignment(Assignment(partitions=partitions)),
         )
-        return self.advance()
 
 
 @pytest.fixture
@@ -128,8 +170,8 @@ def test_cooperative_keeps_everything_while_it_joins(cooperative):
 
 def test_cooperative_revokes_what_the_assignment_lacks_and_joins_again(cooperative):
     assert cooperative.receive(B, C) == [
-        "rejoin",
         "commit",
+        "rejoin",
         ("revoked", [A], [A, B]),
         ("assigned", [C], [B, C]),
     ]
@@ -192,6 +234,84 @@ def test_a_listener_that_raises_stops_neither_the_join_nor_the_assignment(eager)
     with pytest.raises(ValueError, match="bug"):
         eager.receive(C)
     assert eager.subscription.assignment == {C}
+
+
+def test_no_poll_waits_for_the_commit_before_a_join_but_the_join_does(eager):
+    async def story() -> None:
+        eager.link.prepare = PrepareJoin(lost=False)
+        assert await eager.poll_while_the_commit_lasts() == ["commit"]
+        await eager.rebalancer.advance()
+        assert eager.story == ["commit"], "one commit, however many polls come meanwhile"
+        assert eager.rebalancer.waits
+        assert eager.subscription.assignment == {A, B}
+        assert await eager.poll_after_the_commit() == [("revoked", [A, B], [A, B]), "join"]
+        assert not eager.rebalancer.waits
+
+    asyncio.run(story())
+    assert eager.receive(C) == [("assigned", [C], [C])]
+    assert eager.rebalance() == ["commit", ("revoked", [C], [C]), "join"], "the next rebalance commits anew"
+
+
+def test_no_poll_waits_for_the_commit_of_what_an_assignment_takes_away(cooperative):
+    async def story() -> None:
+        cooperative.give(B, C)
+        assert await cooperative.poll_while_the_commit_lasts() == ["commit"]
+        assert cooperative.rebalancer.waits
+        assert cooperative.subscription.assignment == {A, B}
+        assert cooperative.link.polls_noted == 1, "or the member would leave after max.poll.interval.ms"
+        assert await cooperative.poll_after_the_commit() == [
+            "rejoin",
+            ("revoked", [A], [A, B]),
+            ("assigned", [C], [B, C]),
+        ]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("world", ["eager", "cooperative"])
+def test_a_membership_lost_while_the_commit_lasts_ends_it(world, request):
+    world = request.getfixturevalue(world)
+
+    async def story() -> None:
+        world.link.prepare = PrepareJoin(lost=False)
+        await world.poll_while_the_commit_lasts()
+        world.link.prepare = PrepareJoin(lost=True)
+        await world.rebalancer.advance()
+        assert world.story == ["commit", ("lost", [A, B]), "join"]
+        assert not world.rebalancer.waits
+
+    asyncio.run(story())
+
+
+def test_an_assignment_of_a_membership_that_ended_meanwhile_is_not_taken(cooperative):
+    async def story() -> None:
+        cooperative.give(B, C)
+        await cooperative.poll_while_the_commit_lasts()
+        cooperative.link.identity = Identity(-1, "")
+        cooperative.link.prepare = PrepareJoin(lost=True)
+        await cooperative.rebalancer.advance()
+        assert cooperative.story == ["commit", ("lost", [A, B]), "join"]
+
+    asyncio.run(story())
+
+
+def test_what_nobody_expected_of_a_commit_is_raised_from_the_poll(eager):
+    eager.commit_may_end = object()  # Cannot be awaited.
+    with pytest.raises(AttributeError):
+        eager.rebalance()
+    assert not eager.rebalancer.waits
+
+
+def test_without_automatic_commits_nothing_waits():
+    world = World("range")
+    world.receive(A)
+    world.rebalancer = Rebalancer(
+        *(world.subscription, world.link, ConsumerConfig.parse(group_id="group", enable_auto_commit=False)),
+        invoke=world._invoke,
+        commit=None,
+        on_progress=world.progress.set,
+    )
+    assert world.rebalance() == ["join"]
 
 
 def test_closing_revokes_or_reports_lost(eager):
