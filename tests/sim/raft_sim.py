@@ -24,12 +24,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
+from raftsim.decisions import Decision
 from raftsim.mutations import MUTATIONS
 from raftsim.options import Options
 from raftsim.run import run_seed
+from raftsim.shrink import kind_of, replay, shrink
 
 CHUNK_SEEDS = 5
 PROGRESS_SEEDS = 500
+MINIMISE_S = 30
 FAILURES_MAX = 10
 """More of them say nothing new: the run ends."""
 
@@ -56,18 +59,17 @@ class Result:
 
 def rerun_command(seed: int, mutation: str | None) -> str:
     """What to type to see that seed again."""
-    planted = f" --mutation {mutation}" if mutation else ""
-    return f"python tests/sim/raft_sim.py --start {seed} --seeds 1{planted}"
+    bug = f" --mutation {mutation}" if mutation else ""
+    return f"python tests/sim/raft_sim.py --start {seed} --seeds 1{bug}"
 
 
 def run_one(task: Task) -> Result:
     """One seed in this process; failures come back as text, for they have to cross to the parent."""
     seed, mutation = task.seed, task.mutation
     trace: deque[str] | None = deque(maxlen=task.trace_lines) if task.trace_lines else None
-    planted: AbstractContextManager[object] = MUTATIONS[mutation].planted() if mutation else nullcontext()
     begin_s = time.process_time()
     event_count, committed_count, failure = 0, 0, None
-    with planted:
+    with planted(mutation):
         try:
             outcome = run_seed(seed, trace)
             event_count, committed_count = outcome.event_count, outcome.committed_count
@@ -126,11 +128,37 @@ def main() -> int:
         print(Options.draw(random.Random(arguments.start)).describe(), flush=True)
     results, failures = run_all(arguments)
     report(results, failures)
+    if failures:
+        minimise(failures[0].seed, arguments.mutation)
     for failure in failures:
         print(f"again: {rerun_command(failure.seed, arguments.mutation)}")
     if not failures:
         print(f"again: {rerun}")
     return int(bool(failures) != bool(arguments.mutation))
+
+
+def minimise(seed: int, mutation: str | None) -> None:
+    """Prints the shortest story found that breaks the same rule."""
+    decisions: list[Decision] = []
+    with planted(mutation):
+        try:
+            run_seed(seed, decisions=decisions)
+        except Exception as error:  # noqa: BLE001 - as in run_one
+            kind = kind_of(error)
+        else:
+            return
+        kept = shrink(seed, decisions, kind, MINIMISE_S)
+        trace: deque[str] = deque()
+        if replay(seed, kept, trace) != kind:
+            print(f"seed {seed}: {kind}: has no form without a clock, see --trace")
+            return
+    print(f"seed {seed}: {kind}: {len(decisions)} decisions, {len(kept)} of them break it as well:")
+    print("\n".join(f"    {line}" for line in trace))
+
+
+def planted(mutation: str | None) -> AbstractContextManager[object]:
+    """With that bug in the core, or none."""
+    return MUTATIONS[mutation].planted() if mutation else nullcontext()
 
 
 def list_mutations() -> int:

@@ -7,11 +7,13 @@ import time
 
 import pytest
 from raft_sim import rerun_command
+from raftsim.decisions import Decision
 from raftsim.disk import Disk, Image
 from raftsim.mutations import MUTATIONS
 from raftsim.network import Network
 from raftsim.options import Options
 from raftsim.run import run_seed
+from raftsim.shrink import kind_of, replay, shrink
 from raftsim.world import MS, World
 
 from klamm_controller.raft.effects import HardState, Persist, WriteSnapshotChunk
@@ -64,6 +66,19 @@ def test_planting_leaves_nothing_behind() -> None:
 def test_a_seed_decides_everything() -> None:
     assert run_seed(22) == run_seed(22)
     assert run_seed(22) != run_seed(20)
+
+
+def test_a_failing_run_is_made_short() -> None:
+    decisions: list[Decision] = []
+    with MUTATIONS["vote-for-shorter-log"].planted():
+        with pytest.raises(AssertionError) as failure:
+            run_seed(MUTATIONS["vote-for-shorter-log"].known_seed, decisions=decisions)
+        kind = kind_of(failure.value)
+        assert replay(MUTATIONS["vote-for-shorter-log"].known_seed, decisions) == kind
+        kept = shrink(MUTATIONS["vote-for-shorter-log"].known_seed, decisions, kind, budget_s=5)
+        assert replay(MUTATIONS["vote-for-shorter-log"].known_seed, kept) == kind
+    assert len(kept) < len(decisions) / 2
+    assert replay(MUTATIONS["vote-for-shorter-log"].known_seed, kept) is None, "without the bug nothing breaks"
 
 
 def test_swarm_options_differ_between_seeds() -> None:

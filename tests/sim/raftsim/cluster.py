@@ -24,6 +24,7 @@ from raftsim.checkers import (
     StableLeader,
     StateMachineSafety,
 )
+from raftsim.decisions import Decision, Wiped
 from raftsim.history import History, require
 from raftsim.network import Network
 from raftsim.options import Options
@@ -44,10 +45,17 @@ def voter(key: ReplicaKey) -> Voter:
 class Cluster:
     """`options.voter_count` voters and `options.spare_count` observers; node ids from 1."""
 
-    def __init__(self, world: World, options: Options, trace: deque[str] | None = None) -> None:
-        """`trace` takes a description of each step; a bounded one keeps the last."""
+    def __init__(
+        self,
+        world: World,
+        options: Options,
+        trace: deque[str] | None = None,
+        decisions: list[Decision] | None = None,
+    ) -> None:
+        """`trace` takes a description of each step (a bounded one keeps the last), `decisions` what happened."""
         self.world = world
         self.trace = trace
+        self.decisions = decisions
         self.options = options
         self.settings = options.settings()
         self.network = Network(world, options, self._deliver)
@@ -85,6 +93,8 @@ class Cluster:
         """The node comes back with an empty disk, as another replica."""
         old = self.replicas[node_id]
         old.crash()
+        if self.decisions is not None:
+            self.decisions.append(Wiped(now_us=self.world.now_us, node_id=node_id))
         del self.by_key[old.key]
         replica = self._add(ReplicaKey(node_id, chr(ord(old.key.directory_id) + 1)), VoterSet())
         self.on_down(replica)

@@ -122,6 +122,8 @@ class Disk:
         self._syncing = 0
         """How many of the pending writes the sync under way covers."""
         self._crashes = 0
+        self.durable_persist_id = 0
+        """The newest Persist of this start that is durable."""
         self._on_synced: Callable[[list[Persist | StateSnapshot]], None] | None = None
         self._on_failure: Callable[[], None] | None = None
 
@@ -131,6 +133,7 @@ class Disk:
         """Recovers what is there."""
         self._on_synced, self._on_failure = on_synced, on_failure
         self.written = self.durable.copy()
+        self.durable_persist_id = 0
         return self.durable.stored()
 
     def write(self, write: Persist | StateSnapshot) -> None:
@@ -139,14 +142,25 @@ class Disk:
         if not self._syncing:
             self._sync()
 
-    def crash(self) -> None:
-        """The power goes."""
-        if self._pending:
-            for write in self._pending[: self._world.rng.randint(0, len(self._pending))]:
-                self.durable.apply(write)
+    def crash(self, kept_count: int | None = None) -> int:
+        """The power goes; returns how many of the writes that were not synced are there all the same."""
+        if kept_count is None:
+            kept_count = self._world.rng.randint(0, len(self._pending)) if self._pending else 0
+        self.finish(kept_count)
         self._pending = []
         self._syncing = 0
         self._crashes += 1
+        return kept_count
+
+    def finish(self, write_count: int) -> list[Persist | StateSnapshot]:
+        """Makes the oldest writes durable; returns them."""
+        done = self._pending[:write_count]
+        del self._pending[:write_count]
+        for write in done:
+            self.durable.apply(write)
+            if isinstance(write, Persist):
+                self.durable_persist_id = write.persist_id
+        return done
 
     def _sync(self) -> None:
         self._syncing = len(self._pending)
@@ -161,11 +175,8 @@ class Disk:
         if self._fails():
             self._on_failure()
             return
-        done = self._pending[: self._syncing]
-        del self._pending[: self._syncing]
+        done = self.finish(self._syncing)
         self._syncing = 0
-        for write in done:
-            self.durable.apply(write)
         if self._pending:
             self._sync()
         self._on_synced(done)

@@ -15,6 +15,7 @@ from klamm_controller.raft.events import DeadlinePassed, Event, LogPersisted, Sn
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import LogEntry, ReplicaKey
 from klamm_controller.raft.node import RaftNode
+from raftsim.decisions import Crashed, Decision, Loaded, Started, Stepped, Synced
 from raftsim.disk import Disk, StateSnapshot
 from raftsim.trace import describe_effects, describe_event
 from raftsim.world import MS
@@ -49,6 +50,8 @@ class Replica:
         self._cluster = cluster
         self._world = cluster.world
         self._starts = 0
+        self._loads: set[LoadSnapshotChunk] = set()
+        """Reads of snapshots that the node asked for since it started."""
         self._paused_until_us = 0
         self._timer_us = -1
         """When the earliest timer in the heap fires; -1 when there is none."""
@@ -60,9 +63,12 @@ class Replica:
     def is_paused(self) -> bool:
         return self._world.now_us < self._paused_until_us
 
-    def start(self) -> None:
+    def start(self, rng_seed: int | None = None) -> None:
         """From what the disk has."""
         assert self.node is None
+        if rng_seed is None:
+            rng_seed = self._world.rng.getrandbits(32)
+        self._record(Started(now_us=self._world.now_us, node_id=self.key.node_id, rng_seed=rng_seed))
         self._starts += 1
         self._timer_us = -1
         stored = self.disk.open(self._on_synced, self.crash)
@@ -70,7 +76,7 @@ class Replica:
             self.key,
             stored,
             self._cluster.settings,
-            random.Random(self._world.rng.getrandbits(32)),
+            random.Random(rng_seed),
             now_ms=self.local_ms(),
             known_nodes=self._cluster.first_voter_ids,
         )
@@ -80,14 +86,16 @@ class Replica:
         self._restore(stored.snapshot.end_index)
         self._arm_timer()
 
-    def crash(self) -> None:
-        """Everything that is not on the disk is gone."""
+    def crash(self, kept_count: int | None = None) -> None:
+        """What is not on the disk is gone; of what the disk was at, `kept_count` writes stay, or any number."""
         if self.node is None:
             return
         self.node = None
+        self._loads.clear()
         self.is_leading = False
         self._starts += 1
-        self.disk.crash()
+        kept_count = self.disk.crash(kept_count)
+        self._record(Crashed(now_us=self._world.now_us, node_id=self.key.node_id, kept_count=kept_count))
         self._cluster.on_crashed(self)
 
     def pause(self, duration_us: int) -> None:
@@ -106,6 +114,7 @@ class Replica:
             self._when_resumed(self._step_if_running, self._starts, event)
             return
         self._world.event_count += 1
+        self._record(Stepped(now_us=self._world.now_us, node_id=self.key.node_id, event=event))
         effects = self.node.step(event, self.local_ms())
         if self._cluster.trace is not None:
             self._note(self._cluster.trace, event, effects)
@@ -113,6 +122,10 @@ class Replica:
         self._cluster.on_stepped(self, event, effects)
         self._carry_out(effects)
         self._arm_timer()
+
+    def _record(self, decision: Decision) -> None:
+        if self._cluster.decisions is not None:
+            self._cluster.decisions.append(decision)
 
     def _note(self, trace: deque[str], event: Event, effects: Effects) -> None:
         assert self.node is not None
@@ -131,7 +144,8 @@ class Replica:
         for reply in effects.replies:
             self._cluster.on_reply(self, reply)
         for load in effects.load_chunks:
-            self._world.after(SNAPSHOT_LOAD_US, self._load_chunk, self._starts, load)
+            self._loads.add(load)
+            self._world.after(SNAPSHOT_LOAD_US, self._load_if_running, self._starts, load)
         if effects.committed:
             self._maybe_snapshot()
 
@@ -155,12 +169,13 @@ class Replica:
             return
         snapshot, voters = self.node.snapshot_at(self.applied_end_index)
         # Padded, so that it takes several chunks; the state comes first.
-        data = b"%24d" % self.state + bytes(self._world.rng.randrange(150))
+        data = b"%24d" % self.state + bytes(37 * self.applied_end_index % 150)
         write = StateSnapshot(snapshot=snapshot, voters=voters.to_bytes(), data=data)
         self.disk.written.apply(write)
         self.disk.write(write)
 
     def _on_synced(self, writes: list[Persist | StateSnapshot]) -> None:
+        self._record(Synced(now_us=self._world.now_us, node_id=self.key.node_id, write_count=len(writes)))
         persist_ids = [write.persist_id for write in writes if isinstance(write, Persist)]
         if persist_ids:
             self.step(LogPersisted(persist_id=persist_ids[-1]))
@@ -168,9 +183,15 @@ class Replica:
             if isinstance(write, StateSnapshot):
                 self.step(SnapshotSaved(snapshot=write.snapshot))
 
-    def _load_chunk(self, starts: int, load: LoadSnapshotChunk) -> None:
-        if starts != self._starts:
+    def _load_if_running(self, starts: int, load: LoadSnapshotChunk) -> None:
+        if starts == self._starts:
+            self.load_chunk(load)
+
+    def load_chunk(self, load: LoadSnapshotChunk) -> None:
+        """Answers a read that the node asked for."""
+        if load not in self._loads:
             return
+        self._record(Loaded(now_us=self._world.now_us, node_id=self.key.node_id, load=load))
         image = self.disk.durable
         data = None
         if image.snapshot == load.snapshot:

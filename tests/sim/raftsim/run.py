@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from raftsim.cluster import Cluster
+from raftsim.decisions import Decision
 from raftsim.history import require
 from raftsim.options import Options
 from raftsim.workload import Workload
@@ -14,6 +15,8 @@ from raftsim.world import MS, World
 
 ELECTION_TIMEOUTS_TO_RECOVER = 60
 """How many election time-outs after the last fault everybody must agree again."""
+CATCH_UP_MS_PER_ENTRY = 3
+"""Beside that, for who has to be sent everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +31,12 @@ class Outcome:
     term_count: int
 
 
-def run_seed(seed: int, trace: deque[str] | None = None) -> Outcome:
-    """Raises AssertionError (ViolationError among them) if anything is wrong; `trace` then has what led to it."""
+def run_seed(seed: int, trace: deque[str] | None = None, decisions: list[Decision] | None = None) -> Outcome:
+    """Raises AssertionError (ViolationError among them) if anything is wrong; `trace` and `decisions` then have what
+    led to it, in words and to be replayed."""
     world = World(seed)
     options = Options.draw(random.Random(seed))
-    cluster = Cluster(world, options, trace)
+    cluster = Cluster(world, options, trace, decisions)
     workload = Workload(cluster)
     cluster.start()
     workload.start()
@@ -53,6 +57,8 @@ def _demand_liveness(cluster: Cluster, workload: Workload) -> None:
     """Within a bound somebody leads and commits, and then everybody has what it committed."""
     world = cluster.world
     end_us = world.now_us + ELECTION_TIMEOUTS_TO_RECOVER * cluster.options.election_timeout_ms * MS
+    # Some seeds' settings allow one entry per round trip, to one who may have none.
+    end_us += CATCH_UP_MS_PER_ENTRY * MS * cluster.history.committed_end_index
     world.run_until(end_us, lambda: _has_active_leader(cluster))
     require(_has_active_leader(cluster), "liveness: nobody leads after the faults ended")
     committed_end_index = cluster.history.committed_end_index
