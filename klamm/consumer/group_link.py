@@ -81,7 +81,7 @@ class GroupLink:
         self._assignment: TakeAssignment | None = None
         self._failure: Exception | None = None
         self._assigned_counts: dict[str, int | None] = {}
-        """Partition counts the last assignment we computed was made from."""
+        """Partition counts that the assignment we computed as the leader was made from; empty for followers."""
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         client.on_change(self._on_cluster_change)
@@ -100,6 +100,7 @@ class GroupLink:
     def polled(self) -> PrepareJoin | None:
         """A poll begins; what it has to prepare, then to be told with `prepared`."""
         self._prepare = None
+        self._rejoin_if_counts_changed()
         self._step(Polled())
         return self._prepare
 
@@ -197,6 +198,7 @@ class GroupLink:
                 case WakePoll():
                     self._on_wake()
                 case SendJoin():
+                    self._assigned_counts = {}  # Who leads, and from which counts, is decided anew.
                     self._spawn(self._join(effect), "join")
                 case ComputeAssignment():
                     self._spawn(self._compute(effect), "assign")
@@ -227,7 +229,12 @@ class GroupLink:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _on_cluster_change(self, _: ClusterView, cluster: ClusterView) -> None:
+    def _on_cluster_change(self, _: ClusterView, __: ClusterView) -> None:
+        self._rejoin_if_counts_changed()
+
+    def _rejoin_if_counts_changed(self) -> None:
+        """Only when STABLE: what changes before that is seen by the poll that takes the assignment."""
+        cluster = self._client.cluster
         counts = {topic: cluster.partition_count(topic) for topic in self._assigned_counts}
         if counts != self._assigned_counts and self._membership.state is MemberState.STABLE:
             self._assigned_counts = {}
