@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from klamm.config import ClientConfig, boolean, custom, integer, optional_integer, optional_text, text
 from klamm.consumer.assignors import Assignor, resolve_assignors
+from klamm.consumer.offset_policy import parse_offset_reset
 from klamm.consumer.record import ConsumerRecord
 from klamm.errors import ConfigError
 from klamm.model import TopicPartition
@@ -62,8 +63,8 @@ class ConsumerConfig(ClientConfig):
         resolve_assignors(("range", "cooperative-sticky")), _assignors
     )
     """Names (range, roundrobin, sticky, cooperative-sticky) or Assignor objects, the preferred one first."""
-    auto_offset_reset: str = text("latest", one_of=("earliest", "latest", "none"))
-    """Where to begin without a committed offset or out of range; none: an error."""
+    auto_offset_reset: str = custom("latest", parse_offset_reset)
+    """Where to begin without a committed offset or out of range; none: an error; by_duration:PT1H: an hour ago."""
     enable_auto_commit: bool = boolean(True)
     """Commits, from within poll and close, what earlier polls returned. Needs a group.id to have effect."""
     auto_commit_interval_ms: int = integer(5_000, at_least=0)

@@ -13,6 +13,7 @@ measured as fast (870 MB/s of 1 KB records over loopback either way, 0.57 CPU se
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -273,7 +274,7 @@ class Fetcher:
             # What was fetched ahead is read first; only the position itself is the user's business.
             self._rest_partitions([position.tp], refresh=False)
             return
-        failure = self._policy.on_out_of_range(position.tp, position.offset)
+        failure = self._policy.on_out_of_range(position.tp, position.offset, int(time.time() * 1000))
         if failure is not None:
             self._fail(position, failure)
         self._on_progress()

@@ -1,38 +1,81 @@
-"""Where a partition begins, and what happens when its position is not there any more: auto.offset.reset."""
+"""Where a partition begins, and what happens when its position is not there any more: auto.offset.reset.
+
+earliest, latest         the ends of the log
+by_duration:<duration>   so long before now (KIP-1106); durations are those of ISO 8601, as `P1DT2H30M`
+none                     nowhere: that is an error
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from klamm.consumer.errors import NoOffsetForPartitionError
 from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import ErrorCode
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 
-_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP, "none": None}
+NONE: Final = "none"
+_ENDS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
+_BY_DURATION: Final = "by_duration:"
+_DURATION: Final = re.compile(
+    r"P(?=.)(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{0,9}))?S)?)?", re.ASCII | re.IGNORECASE
+)
+
+
+def parse_offset_reset(value: object) -> str:
+    """A value of auto.offset.reset, as it is. Raises ValueError with what was expected."""
+    if isinstance(value, str):
+        if value in _ENDS or value == NONE:
+            return value
+        if value.startswith(_BY_DURATION) and _duration_ms(value) is not None:
+            return value
+    raise ValueError("one of earliest, latest, none or by_duration:<ISO 8601 duration>, such as by_duration:PT1H")
+
+
+def _duration_ms(reset: str) -> int | None:
+    """Of `by_duration:PnDTnHnMn.nS`; None if that does not parse. Java's Duration.parse without the signs."""
+    match = _DURATION.fullmatch(reset.removeprefix(_BY_DURATION))
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(group or 0) for group in match.groups()[:4])
+    millis = int((match[5] or "").ljust(3, "0")[:3])
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + millis
 
 
 class OffsetPolicy:
-    """Applies the policy to the subscription, or gives the error that a policy of none means."""
+    """Applies the policy to the subscription, or gives the error that a policy of none means.
+
+    `now_ms` is the time since the epoch."""
 
     def __init__(self, subscription: SubscriptionState, auto_offset_reset: str) -> None:
         self._subscription = subscription
-        self._timestamp_ms = _TIMESTAMPS[auto_offset_reset]
+        self._end = _ENDS.get(auto_offset_reset)
+        self._duration_ms = _duration_ms(auto_offset_reset)
 
-    def on_nothing_committed(self, partitions: Iterable[TopicPartition]) -> Exception | None:
+    def on_nothing_committed(self, partitions: Iterable[TopicPartition], now_ms: int) -> Exception | None:
         """The error to raise, when there is one."""
         missing = list(partitions)
-        if self._timestamp_ms is None:
+        timestamp_ms = self._timestamp_ms(now_ms)
+        if timestamp_ms is None:
             return NoOffsetForPartitionError(missing) if missing else None
         for tp in missing:
-            self._subscription.request_reset(tp, self._timestamp_ms)
+            self._subscription.request_reset(tp, timestamp_ms)
         return None
 
-    def on_out_of_range(self, tp: TopicPartition, position: int) -> Exception | None:
+    def on_out_of_range(self, tp: TopicPartition, position: int, now_ms: int) -> Exception | None:
         """The error to raise, when there is one."""
-        if self._timestamp_ms is None:
+        timestamp_ms = self._timestamp_ms(now_ms)
+        if timestamp_ms is None:
             return ErrorCode.OFFSET_OUT_OF_RANGE.exception(
                 f"position {position} of {tp} is out of range and auto.offset.reset is none: seek, or set it"
             )
-        self._subscription.request_reset(tp, self._timestamp_ms)
+        self._subscription.request_reset(tp, timestamp_ms)
         return None
+
+    def _timestamp_ms(self, now_ms: int) -> int | None:
+        """Whose offset to begin at, as ListOffsets takes it; None: nowhere."""
+        if self._duration_ms is None:
+            return self._end
+        return max(0, now_ms - self._duration_ms)  # Negative timestamps have meanings of their own.

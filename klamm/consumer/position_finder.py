@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 
 from klamm.client import KlammClient
@@ -77,7 +78,7 @@ class PositionFinder:
                     self._on_progress()
                     await self._recover(error, failures)
                 self._on_progress()
-        except KlammError as error:
+        except Exception as error:  # noqa: BLE001 - also what nobody expected is for the next poll to raise
             self._failure = error
         finally:
             self._task = None
@@ -101,7 +102,7 @@ class PositionFinder:
             if tp in epochs:
                 self._subscription.complete(tp, epochs[tp], offset.offset, offset.leader_epoch)
         still = [tp for tp, epoch in epochs.items() if tp not in committed and self._waits_for(tp, epoch)]
-        self._failure = self._policy.on_nothing_committed(still)
+        self._failure = self._policy.on_nothing_committed(still, int(time.time() * 1000))
 
     async def _reset(self) -> None:
         wanted = self._subscription.resetting()

@@ -198,6 +198,18 @@ def test_out_of_range_goes_where_the_policy_says(bootstrap, admin, topic, reset,
         assert consumer.position(tp) in (position, position + 1)
 
 
+def test_a_reset_by_duration_begins_so_long_before_now(bootstrap, topic):
+    hour_ms = 3_600_000
+    now_ms = int(time.time() * 1000)
+    tp = TopicPartition(topic, 0)
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for hours_ago in (3, 2, 0):
+            producer.send(topic, b"%d" % hours_ago, partition=0, timestamp_ms=now_ms - hours_ago * hour_ms)
+    with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="by_duration:PT2H30M") as consumer:
+        consumer.assign([tp])
+        assert values(read(consumer, 2)) == [2, 0]
+
+
 def test_without_a_policy_out_of_range_is_an_error_until_a_seek(bootstrap, topic):
     produce(bootstrap, topic, 10)
     tp = TopicPartition(topic, 0)
