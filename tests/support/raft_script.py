@@ -148,7 +148,7 @@ class Script:
 
     def settle(self) -> None:
         for _ in range(STEPS_MAX):
-            if not self._advance():
+            if not self.advance():
                 return
         raise AssertionError("it does not settle")
 
@@ -256,7 +256,8 @@ class Script:
     def _run(self, name: str, *words: str) -> None:
         self._commands[name](*words)
 
-    def _advance(self) -> bool:
+    def advance(self) -> bool:
+        """The oldest of what is under way happens; False when there is nothing."""
         for node_id, replica in self.replicas.items():
             if replica.unsynced:
                 self.sync(node_id)

@@ -234,7 +234,7 @@ def test_large_logs_travel_in_bounded_messages() -> None:
             for message in script.under_way
             if isinstance(message, AppendRequest) and message.receiver == key(3)
         ]
-        if not script._advance():
+        if not script.advance():
             break
     assert max(sizes) <= 200
     assert script.node(3).log_end_index == script.node(1).log_end_index
