@@ -77,12 +77,13 @@ class Committer:
 
     async def commit_at_last(self, timeout_ms: int) -> None:
         """Before partitions are given up, if commits are automatic. A failure is logged: who is next reads again."""
-        if not self.automatic:
+        positions = self._subscription.positions()
+        if not self.automatic or not positions:  # before the first join there is nothing, and nobody, to commit
             return
         try:
             async with asyncio.timeout(timeout_ms / 1000):  # Commits before this one may take as long as they like.
                 identity = self._last_identity()
-                await self._commit(self._subscription.positions(), lambda: identity, timeout_ms)
+                await self._commit(positions, lambda: identity, timeout_ms)
         except (KlammError, TimeoutError) as error:
             logger.warning("group=%s commit failed: %s", self._config.group_id, str(error) or f"after {timeout_ms} ms")
 

@@ -79,3 +79,15 @@ def test_the_last_commit_gives_up_in_time_also_when_the_store_does_not():
         assert world.store.committed_by == []
 
     asyncio.run(story())
+
+
+def test_before_the_first_join_there_is_nothing_to_commit_and_nothing_to_warn_of(caplog):
+    async def story() -> None:
+        world = World()
+        world.subscription.assign_from_group([])
+        world.link.identity = Identity(-1, "")
+        await world.committer.commit_at_last(10_000)
+        assert world.store.committed_by == []
+
+    asyncio.run(story())
+    assert caplog.records == []
