@@ -10,7 +10,8 @@ Requests see an image with new partitions only when those can be written to.
 
 A log whose topic id is not the image's belongs to a topic of the same name that was deleted while the broker
 was away: its directory is removed. A partition whose log cannot be opened is offline and answers
-KAFKA_STORAGE_ERROR; it does not keep the others from being served. So is one that is not new and in no log dir that
+KAFKA_STORAGE_ERROR; it does not keep the others from being served. Where the disk was full the log is tried again with
+every image. So is one that is not new and in no log dir that
 can be read, while another cannot (KIP-112) or is missing: made anew it would have lost its records, and be there twice
 when the other is back.
 """
@@ -30,6 +31,7 @@ from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_creation import NewLog
 from klamm_broker.log.log_manager import LogManager
 from klamm_broker.log.partition_log import PartitionLog, PendingDeletion
+from klamm_broker.log.storage_failure import DiskFull
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.clock import Clock
@@ -76,6 +78,8 @@ class MetadataPublisher:
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata-publisher")
         self._one_at_a_time = asyncio.Lock()
+        self._refused: set[TopicPartition] = set()
+        """Replicas without a log, because the disk was full."""
         self._closed = False
 
     async def publish(self, image: MetadataImage) -> None:
@@ -148,6 +152,7 @@ class MetadataPublisher:
         wanted = [one for topic in delta.created for one in self._wanted_of(topic, {}, image)]
         for before, after in delta.changed:
             wanted += self._wanted_of(after, {one.partition: one for one in before.partitions}, image)
+        wanted += self._refused_before({one.log.topic_partition for one in wanted}, image)
         here, missing = [], []
         for one in wanted:
             replica = self._replicas.get(one.log.topic_partition)
@@ -156,6 +161,13 @@ class MetadataPublisher:
             else:
                 here.append((replica, one.image))
         return here, missing
+
+    def _refused_before(self, wanted: set[TopicPartition], image: MetadataImage) -> list[_Wanted]:
+        """Replicas that a full disk refused a log, and that nothing else asks for: there may be space by now."""
+        refused, self._refused = self._refused - wanted, set()
+        topics = [image.topic(name) for name in sorted({name.topic for name in refused})]
+        again = [one for topic in topics if topic is not None for one in self._wanted_of(topic, {}, image)]
+        return [one for one in again if one.log.topic_partition in refused]
 
     def _wanted_of(
         self, topic: TopicImage, before: Mapping[int, PartitionImage], image: MetadataImage
@@ -190,6 +202,8 @@ class MetadataPublisher:
         for job in jobs:
             failures |= self._logs.complete_creation(job, await self._on_thread(job.run))
         for topic_partition, error in failures.items():
+            if isinstance(error, DiskFull):
+                self._refused.add(topic_partition)
             self._take_offline(topic_partition, error)
 
     def _is_stale(self, new: NewLog) -> bool:
