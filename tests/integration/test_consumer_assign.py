@@ -278,6 +278,7 @@ def test_commit_callbacks_come_in_the_polling_thread(bootstrap, topic):
     heard = []
     with Consumer(bootstrap_servers=bootstrap, group_id=topic, enable_auto_commit=False) as consumer:
         consumer.assign([tp])
+        consumer.commit({tp: 1})  # tries until the coordinator has loaded the group; commit_async does not
         consumer.commit_async({tp: 3}, lambda *outcome: heard.append((*outcome, threading.current_thread())))
         deadline = time.monotonic() + 10
         while not heard and time.monotonic() < deadline:

@@ -87,9 +87,18 @@ class History:
         self.dead: set[str] = set()
         self.unknown: set[str] = set()
         self.acknowledged_s: list[float] = []
+        self._acknowledged = asyncio.Event()
 
     def acknowledge(self) -> None:
         self.acknowledged_s.append(time.monotonic())
+        self._acknowledged.set()
+
+    async def wait_for_acknowledgement(self, since_s: float) -> None:
+        """Until there is one later than that moment; raises TimeoutError after ten seconds."""
+        async with asyncio.timeout(10):
+            while not self.acknowledged_s or self.acknowledged_s[-1] <= since_s:
+                self._acknowledged.clear()
+                await self._acknowledged.wait()
 
     def check(self, seen: set[str]) -> None:
         assert self.alive <= seen, f"lost: {sorted(self.alive - seen)}"
@@ -245,6 +254,7 @@ def test_nothing_acknowledged_is_lost_when_leaders_are_killed(
                 await ended(quorum, leader, signal.SIGKILL)
                 await leader_of(quorum, but=leader)
                 await asyncio.sleep(0.3)
+                await history.wait_for_acknowledgement(killed_s)
                 outages_s.append(history.outage_s(killed_s))
                 quorum.controllers[leader].start()
                 await all_caught_up(quorum)
@@ -273,6 +283,7 @@ def test_a_leader_that_stood_still_neither_decides_nor_answers_from_the_past(quo
                 finally:
                     quorum.controllers[leader].thaw()
                 await all_caught_up(quorum)
+                await history.wait_for_acknowledgement(stood_still_s)
                 assert history.outage_s(stood_still_s) < 10
 
     asyncio.run(run())
@@ -290,6 +301,7 @@ def test_a_leader_that_is_stopped_hands_over_before_it_ends(quorum: Quorum, caps
                 stopped_s = time.monotonic()
                 assert await ended(quorum, leader, signal.SIGTERM) == 0
                 await leader_of(quorum, but=leader)
+                await history.wait_for_acknowledgement(stopped_s)
                 outages_s.append(history.outage_s(stopped_s))
                 quorum.controllers[leader].start()
                 await all_caught_up(quorum)
