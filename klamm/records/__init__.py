@@ -1,7 +1,7 @@
 """Record batches, format version 2: what producers send, segments hold and consumers read.
 
 Bytes in, values out; no I/O, no clock. The rest of the project uses this module's names only: a native
-codec would replace `encode_batch`, `decode_batch` and `record_spans` here and nowhere else.
+codec would replace `encode_batch`, `decode_batch`, `record_spans` and `read_keys` here and nowhere else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ from klamm.records.header import (
     set_log_append_time,
     validate_batch,
 )
+from klamm.records.keys import RecordKeys, read_keys
 from klamm.records.record import Headers, RawRecord, Record, RecordSpans
+from klamm.records.rewrite import retain_header, retain_records
 
 __all__ = [
     "HEADER_SIZE_BYTES",
@@ -61,6 +63,7 @@ __all__ = [
     "InvalidRecordError",
     "RawRecord",
     "Record",
+    "RecordKeys",
     "RecordSpans",
     "TimestampType",
     "TruncatedBatchError",
@@ -77,7 +80,10 @@ __all__ = [
     "iter_headers",
     "offset_prefix",
     "read_header",
+    "read_keys",
     "record_spans",
+    "retain_header",
+    "retain_records",
     "set_log_append_time",
     "validate_batch",
     "validate_records",

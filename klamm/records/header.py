@@ -9,7 +9,8 @@
     21      2  attributes                57      4  record_count
     23      4  last_offset_delta         61      …  records
 
-    attributes: bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon
+    attributes: bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control, 6 the base timestamp is the
+    delete horizon (`BatchHeader.delete_horizon_ms`)
 
 All integers are big-endian and, but for the crc, signed. The first 16 bytes lie outside the checksum: a
 broker assigns offsets and its leader epoch without looking at the rest, and without touching it.
@@ -62,6 +63,7 @@ COMPRESSION_MASK: Final = 0x07
 TIMESTAMP_TYPE_MASK: Final = 0x08
 TRANSACTIONAL_MASK: Final = 0x10
 CONTROL_MASK: Final = 0x20
+DELETE_HORIZON_MASK: Final = 0x40
 
 NO_TIMESTAMP: Final = -1
 NO_SEQUENCE: Final = -1
@@ -135,6 +137,11 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL_MASK)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on compaction may drop the tombstones of the batch (KIP-534); None until it has seen them."""
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_MASK else None
 
 
 _header_of = partial(tuple.__new__, BatchHeader)

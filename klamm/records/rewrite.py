@@ -1,0 +1,92 @@
+"""A batch once more with some of its records: what log compaction writes.
+
+Offsets stay what they were, and so do base and last offset, sequence and producer of the batch. Records are therefore
+copied as they are encoded; only the header is new. With a delete horizon (KIP-534) the base timestamp is the horizon,
+and the timestamps of the records are encoded anew against it. Follows `MemoryRecords.filterTo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crc32c import crc32c
+
+from klamm.records.compression import CompressionType, compress
+from klamm.records.header import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    CRC,
+    CRC_POSITION,
+    DELETE_HORIZON_MASK,
+    HEADER,
+    HEADER_SIZE_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    TimestampType,
+)
+from klamm.records.keys import RecordKeys
+from klamm.records.varint import VARLONG_BYTES_MAX, decode_length, decode_varint, varint_of
+
+
+def retain_records(
+    header: BatchHeader, records: RecordKeys, indexes: Sequence[int], *, delete_horizon_ms: int | None = None
+) -> bytes:
+    """The batch with the records at `indexes` (ascending, at least one), compressed as before.
+
+    `delete_horizon_ms` sets a horizon where the batch has none; one that it has stays."""
+    assert indexes, f"no record is left of the batch at offset {header.base_offset}"
+    deltas = records.timestamp_deltas
+    max_timestamp_ms = header.max_timestamp_ms
+    if header.timestamp_type is TimestampType.CREATE_TIME:
+        max_timestamp_ms = header.base_timestamp_ms + max([deltas[index] for index in indexes])
+    base_timestamp_ms, attributes = header.base_timestamp_ms, header.attributes
+    if delete_horizon_ms is None:
+        data, starts = records.data, records.starts
+        section = b"".join([data[starts[index] : starts[index + 1]] for index in indexes])
+    else:
+        assert header.delete_horizon_ms is None, header
+        section = _rebased(records, indexes, header.base_timestamp_ms - delete_horizon_ms)
+        base_timestamp_ms, attributes = delete_horizon_ms, attributes | DELETE_HORIZON_MASK
+    return _encode(
+        header._replace(
+            attributes=attributes,
+            base_timestamp_ms=base_timestamp_ms,
+            max_timestamp_ms=max_timestamp_ms,
+            record_count=len(indexes),
+        ),
+        compress(header.compression, section),
+    )
+
+
+def retain_header(header: BatchHeader) -> bytes:
+    """The batch without any record: its offsets, and the sequence numbers of its producer, are still known."""
+    return _encode(
+        header._replace(
+            attributes=header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_MASK) | CompressionType.NONE,
+            base_timestamp_ms=NO_TIMESTAMP,
+            record_count=0,
+        ),
+        b"",
+    )
+
+
+def _rebased(records: RecordKeys, indexes: Sequence[int], shift_ms: int) -> bytes:
+    """The records with `shift_ms` added to their timestamp deltas."""
+    data, starts = records.data, records.starts
+    pieces: list[bytes] = []
+    for index in indexes:
+        _, at = decode_length(data, starts[index])
+        _, offset_at = decode_varint(data, at + 1, VARLONG_BYTES_MAX)
+        delta = varint_of(records.timestamp_deltas[index] + shift_ms)
+        rest = data[offset_at : starts[index + 1]]
+        pieces += varint_of(1 + len(delta) + len(rest)), data[at : at + 1], delta, rest
+    return b"".join(pieces)
+
+
+def _encode(header: BatchHeader, section: bytes) -> bytes:
+    """The batch of these fields and records; length and checksum are computed."""
+    length = HEADER_SIZE_BYTES - LENGTH_OVERHEAD_BYTES + len(section)
+    head = bytearray(HEADER.pack(*header._replace(batch_length=length, crc=0)))
+    CRC.pack_into(head, CRC_POSITION, crc32c(section, crc32c(head[ATTRIBUTES_POSITION:])))
+    return b"".join((head, section))
