@@ -35,6 +35,8 @@ class MaintenanceIntervals:
     """`log.flush.scheduler.interval.ms`"""
     checkpoint_ms: int
     """`log.flush.offset.checkpoint.interval.ms`"""
+    high_watermark_checkpoint_ms: int
+    """`replica.high.watermark.checkpoint.interval.ms`"""
     producer_id_expiration_ms: int
     """`producer.id.expiration.ms`: not how often, but after how long; looked at with the retention."""
 
@@ -69,6 +71,7 @@ class LogMaintenance:
                 (self._flush, intervals.flush_check_ms),
                 (self._retain, intervals.retention_check_ms),
                 (self._checkpoint, intervals.checkpoint_ms),
+                (self._checkpoint_high_watermarks, intervals.high_watermark_checkpoint_ms),
             )
         ]
 
@@ -132,8 +135,8 @@ class LogMaintenance:
 
     async def _retain(self) -> None:
         oldest_ms = self._clock.wall_ms() - self._producer_id_expiration_ms
-        for partition in self._replicas:
-            partition.expire_producers(older_than_ms=oldest_ms)
+        for partition_log in self._logs.logs.values():
+            partition_log.producers.expire(older_than_ms=oldest_ms)
         try:
             deletions = self._logs.apply_retention(self._high_watermark, now_ms=self._clock.wall_ms())
         except BrokerError as error:
@@ -151,6 +154,10 @@ class LogMaintenance:
         for job in self._logs.plan_checkpoints(self._replicas.high_watermarks()):
             await self._on_thread(job.run)
 
+    async def _checkpoint_high_watermarks(self) -> None:
+        for job in self._logs.plan_high_watermark_checkpoints(self._replicas.high_watermarks()):
+            await self._on_thread(job.run)
+
     async def _remove_due_files(self) -> None:
         while self._deletions and self._deletions[0][0] <= self._clock.wall_ms():
             _, _, deletion = heapq.heappop(self._deletions)
@@ -164,6 +171,6 @@ class LogMaintenance:
             log_dir = partition.log.log_dir
             if log_dir.failure is not None:
                 log.error("partition=%s offline: %s", partition.topic_partition, log_dir.failure)
-                self._replicas.drop(partition.topic_partition, offline_reason=log_dir.failure)
+                self._replicas.take_offline(partition.topic_partition, partition.topic_id, log_dir.failure)
         if not self._logs.directory_ids():
             fatal(f"every log dir is offline: {offline}")

@@ -35,21 +35,32 @@ def scan_headers(disk: Disk, fd: int, position: int, end: int) -> Iterator[tuple
 
 def scan_checked(disk: Disk, fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """As `scan_headers`, but each batch is read whole and its checksum and counts hold."""
-    chunk, chunk_position = b"", position
+    for at, _, batch in scan_batches(disk, fd, position, end, CHECKED_CHUNK_BYTES):
+        yield at, validate_batch(batch, allow_gaps=True)
+
+
+def scan_batches(
+    disk: Disk, fd: int, position: int, end: int, chunk_bytes: int
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Position, header and all bytes of each batch in `[position, end)`, unchecked; reads `chunk_bytes` at once."""
+    chunk, chunk_position = memoryview(b""), position
     while position < end:
         at = position - chunk_position
         if at + HEADER_SIZE_BYTES > len(chunk):
-            chunk = disk.read_all(fd, min(CHECKED_CHUNK_BYTES, end - position), position)
+            chunk = memoryview(disk.read_all(fd, min(chunk_bytes, end - position), position))
             chunk_position, at = position, 0
         header = read_header(chunk, at)
         next_position = position + header.size_bytes
         if next_position > end:
             raise _torn(position, header, end)
         if at + header.size_bytes > len(chunk):
-            wanted = max(header.size_bytes, min(CHECKED_CHUNK_BYTES, end - position))
-            chunk = disk.read_all(fd, wanted, position)
+            wanted = max(header.size_bytes, min(chunk_bytes, end - position))
+            chunk = memoryview(disk.read_all(fd, wanted, position))
             chunk_position, at = position, 0
-        yield position, validate_batch(chunk, at, allow_gaps=True)
+        batch = chunk[at : at + header.size_bytes]
+        if len(batch) < header.size_bytes:
+            raise _torn(position, header, position + len(batch))
+        yield position, header, batch
         position = next_position
 
 

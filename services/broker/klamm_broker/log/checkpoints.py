@@ -5,10 +5,10 @@
     orders 0 1200       one row a line, columns parted by a space
     orders 1 1187
 
-Per log dir there are three with rows of `topic partition offset`: `recovery-point-offset-checkpoint` (all
+Per log dir there are four with rows of `topic partition offset`: `recovery-point-offset-checkpoint` (all
 below is on disk), `log-start-offset-checkpoint` (where DeleteRecords moved the start to),
-`replication-offset-checkpoint` (high watermarks); per log, `leader-epoch-checkpoint` with rows of `epoch
-startOffset`. Follows Kafka's `CheckpointFile`.
+`replication-offset-checkpoint` (high watermarks), `cleaner-offset-checkpoint` (all below is compacted); per log,
+`leader-epoch-checkpoint` with rows of `epoch startOffset`. Follows Kafka's `CheckpointFile`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from klamm_broker.log.disk import Disk
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
+CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 _VERSION = 0
 
 

@@ -67,7 +67,7 @@ class LeaderEpochCache:
 
         The current epoch ends at `log_end_offset`. An epoch before all known ones ends where the first known
         one begins. (-1, -1) for an epoch that is unknown because it is newer, or undefined."""
-        if epoch == NO_LEADER_EPOCH or epoch > self.latest_epoch:
+        if epoch <= NO_LEADER_EPOCH or epoch > self.latest_epoch:
             return NO_LEADER_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest_epoch:
             return epoch, log_end_offset

@@ -1,4 +1,4 @@
-"""Writing the three checkpoints of a log dir, beside the event loop.
+"""Writing the four checkpoints of a log dir, beside the event loop.
 
 `LogManager.plan_checkpoints` takes the offsets, on the event loop; `CheckpointJob.run` writes them, on a disk thread.
 Other work that must not be trusted after a crash before the checkpoints say so carries a job along: a truncation, a
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from klamm.model import TopicPartition
 from klamm_broker.log.checkpoints import (
+    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
@@ -33,10 +34,36 @@ class CheckpointOrder:
         self.lock = threading.Lock()
         self.planned = 0
         self.written = 0
+        self.high_watermarks_written = 0
+        """The job whose high watermarks are on disk: those are also written by themselves."""
+        self.cleaner_offsets: Mapping[TopicPartition, int] = {}
+        """As they are on disk: most checkpoints have nothing to say about them."""
 
     def next(self) -> int:
         self.planned += 1
         return self.planned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HighWatermarkJob:
+    """The high watermarks of one log dir as they were when it was planned: written more often than the rest."""
+
+    disk: Disk
+    log_dir: LogDir
+    high_watermarks: Mapping[TopicPartition, int]
+    order: CheckpointOrder
+    number: int
+
+    def run(self) -> None:
+        """Writes the file, durably, unless a later job did. Raises LogDirFailure or DiskFull."""
+        with self.order.lock:
+            if self.number < self.order.high_watermarks_written:
+                return
+            try:
+                write_offsets(self.disk, f"{self.log_dir.path}/{HIGH_WATERMARK_FILE}", self.high_watermarks)
+            except OSError as error:
+                raise self.log_dir.failed(error, "checkpoint of high watermarks") from error
+            self.order.high_watermarks_written = self.number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,18 +75,24 @@ class CheckpointJob:
     recovery_points: Mapping[TopicPartition, int]
     log_start_offsets: Mapping[TopicPartition, int]
     high_watermarks: Mapping[TopicPartition, int]
+    cleaner_offsets: Mapping[TopicPartition, int]
     order: CheckpointOrder
     number: int
 
     def run(self) -> None:
-        """Writes the three checkpoint files, durably, unless a later job did. Raises LogDirFailure or DiskFull."""
+        """Writes the checkpoint files, durably, unless a later job did. Raises LogDirFailure or DiskFull."""
         with self.order.lock:
             if self.number < self.order.written:
                 return
             try:
                 write_offsets(self.disk, f"{self.log_dir.path}/{RECOVERY_POINT_FILE}", self.recovery_points)
                 write_offsets(self.disk, f"{self.log_dir.path}/{LOG_START_OFFSET_FILE}", self.log_start_offsets)
-                write_offsets(self.disk, f"{self.log_dir.path}/{HIGH_WATERMARK_FILE}", self.high_watermarks)
+                if self.number > self.order.high_watermarks_written:
+                    write_offsets(self.disk, f"{self.log_dir.path}/{HIGH_WATERMARK_FILE}", self.high_watermarks)
+                    self.order.high_watermarks_written = self.number
+                if self.cleaner_offsets != self.order.cleaner_offsets:
+                    write_offsets(self.disk, f"{self.log_dir.path}/{CLEANER_OFFSET_FILE}", self.cleaner_offsets)
+                    self.order.cleaner_offsets = self.cleaner_offsets
             except OSError as error:
                 raise self.log_dir.failed(error, "checkpoint") from error
             self.order.written = self.number

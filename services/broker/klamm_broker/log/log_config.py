@@ -64,8 +64,25 @@ class LogConfig:
     """`flush.ms`: fsync in the background once the oldest unflushed record has waited this long."""
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     """`cleanup.policy`: `delete`, `compact`, both or neither."""
+    delete_retention_ms: int = _DAY_MS
+    """`delete.retention.ms`: how long a tombstone stays after the compaction that first saw it."""
+    min_cleanable_dirty_ratio: float = 0.5
+    """`min.cleanable.dirty.ratio`: part of a log that must not be compacted yet before it is."""
+    min_compaction_lag_ms: int = 0
+    """`min.compaction.lag.ms`: records younger than this are not compacted."""
+    max_compaction_lag_ms: int = NO_LIMIT_MS
+    """`max.compaction.lag.ms`: records older than this are, whatever the ratio."""
     min_insync_replicas: int = 1
     """`min.insync.replicas`."""
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """After how long a segment is rolled: `max.compaction.lag.ms` cannot be kept in the active one."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @classmethod
     def from_configs(cls, configs: Mapping[str, str]) -> LogConfig:
@@ -75,6 +92,8 @@ class LogConfig:
         for name, text in configs.items():
             if name in _INTEGERS:
                 values[_INTEGERS[name]] = _integer(name, text)
+        if (ratio := configs.get("min.cleanable.dirty.ratio")) is not None:
+            values["min_cleanable_dirty_ratio"] = _ratio("min.cleanable.dirty.ratio", ratio)
         if (kind := configs.get("message.timestamp.type")) is not None:
             values["timestamp_source"] = _timestamp_source(kind)
         if (compression := configs.get("compression.type")) is not None:
@@ -99,6 +118,9 @@ _INTEGERS = {
     "flush.messages": "flush_messages",
     "flush.ms": "flush_ms",
     "min.insync.replicas": "min_insync_replicas",
+    "delete.retention.ms": "delete_retention_ms",
+    "min.compaction.lag.ms": "min_compaction_lag_ms",
+    "max.compaction.lag.ms": "max_compaction_lag_ms",
 }
 _COMPRESSIONS = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 _POLICIES = frozenset({"delete", "compact"})
@@ -109,6 +131,13 @@ def _integer(name: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise ConfigError(f"{name}={text!r}: expected a whole number") from None
+
+
+def _ratio(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"{name}={text!r}: expected a number from 0 to 1") from None
 
 
 def _timestamp_source(text: str) -> TimestampSource:

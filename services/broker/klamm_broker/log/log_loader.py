@@ -7,7 +7,8 @@ removed. Everything before the cut stays as it was.
 
 Indexes that are missing, damaged or of another log are rebuilt from their segment, and only those. The
 leader epochs are taken from their file up to the scanned part and from the batches in it; without a usable
-file, from all batches.
+file, from all batches. What is known of idempotent producers comes from the latest snapshot and the batches after it
+(`producer_recovery.py`).
 
 Runs before the log is served, on any thread; different directories may be loaded at the same time. Follows Kafka's
 `LogLoader`.
@@ -28,6 +29,9 @@ from klamm_broker.log.leader_epochs import LeaderEpochCache, LeaderEpochFile
 from klamm_broker.log.leftovers import sweep_leftovers
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition_log import LoadedLog
+from klamm_broker.log.producer_recovery import reload_producers
+from klamm_broker.log.producer_snapshot import ProducerSnapshots
+from klamm_broker.log.producer_state import DEFAULT_IDS_MAX, ProducerStates
 from klamm_broker.log.segment import Segment, roll_jitter_ms
 
 logger = logging.getLogger(__name__)
@@ -44,6 +48,8 @@ class LoadContext:
     """From the recovery-point checkpoint; 0 if it has no row for this log."""
     clean_shutdown: bool
     now_ms: int
+    producer_ids_max: int = DEFAULT_IDS_MAX
+    """`producer.ids.per.partition.max` (ours)."""
 
 
 def load_partition(disk: Disk, directory: str, context: LoadContext, rng: random.Random) -> LoadedLog:
@@ -77,10 +83,15 @@ class _Loader:
         self._epochs.truncate_from_end(end_offset)
         self._epochs.truncate_from_start(log_start_offset)
         trusted = self._context.clean_shutdown and not self._cut
+        producers = ProducerStates(self._context.producer_ids_max)
+        snapshots = ProducerSnapshots(self._disk, self._directory)
+        reload_producers(producers, snapshots, self._segments, self._disk)
         return LoadedLog(
             segments=self._segments,
             epochs=self._epochs,
             epoch_file=epoch_file,
+            producers=producers,
+            snapshots=snapshots,
             log_start_offset=log_start_offset,
             recovery_point=end_offset if trusted else min(self._context.recovery_point, end_offset),
             is_durable=trusted,

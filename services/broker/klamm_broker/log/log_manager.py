@@ -4,7 +4,7 @@ A log dir that fails is taken offline with the logs in it; the others serve on. 
 one that this broker had is missing (`meta_properties.py`). Which thread may call what:
 
 - before serving: the constructor and `load`, which uses threads of its own;
-- event loop: everything else, none of it waiting for the disk but `truncate`, which is rare;
+- event loop: everything else, none of it waiting for the disk but truncations, which are rare;
 - disk threads: `run()` of what the event loop was handed (`FlushJob`, `CheckpointJob`, `CreationJob`,
   `DeletionJob`) and `remove_files`. At most one round of flushes and checkpoints is under way at a time, and at most
   one of deletions and creations: the shell plans the next when the last is done;
@@ -27,6 +27,7 @@ from types import MappingProxyType
 from klamm.errors import BrokerError, ErrorCode, KlammError
 from klamm.model import TopicId, TopicPartition
 from klamm_broker.log.checkpoints import (
+    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
@@ -36,7 +37,7 @@ from klamm_broker.log.checkpoints import (
 from klamm_broker.log.clean_shutdown import take_clean_shutdown, write_clean_shutdown
 from klamm_broker.log.dir_lock import DirectoryLock
 from klamm_broker.log.disk import Disk
-from klamm_broker.log.log_checkpoint import CheckpointJob, CheckpointOrder
+from klamm_broker.log.log_checkpoint import CheckpointJob, CheckpointOrder, HighWatermarkJob
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_creation import CreationJob, NewLog
 from klamm_broker.log.log_deletion import DeletionJob, DoomedLog
@@ -50,6 +51,7 @@ from klamm_broker.log.meta_properties import (
 )
 from klamm_broker.log.partition_log import PartitionLog, PendingDeletion
 from klamm_broker.log.partition_metadata import encode_uuid, read_topic_id
+from klamm_broker.log.producer_state import DEFAULT_IDS_MAX
 from klamm_broker.log.segment_pool import SegmentPool
 from klamm_broker.log.storage_failure import LogDir, LogDirError
 
@@ -76,6 +78,8 @@ class LogManagerConfig:
     """`log.open.segments.max` (ours): sealed segments kept open for reading, over all logs."""
     recovery_threads_per_data_dir: int = 2
     """`num.recovery.threads.per.data.dir`."""
+    producer_ids_max: int = DEFAULT_IDS_MAX
+    """`producer.ids.per.partition.max` (ours)."""
 
     def __post_init__(self) -> None:
         assert self.log_dirs, "log.dirs is empty"
@@ -108,6 +112,7 @@ class _Directory:
         self.checkpoint_order = CheckpointOrder()
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As last checkpointed: the replicas own them, the file outlives the replicas."""
 
@@ -242,11 +247,14 @@ class LogManager:
     def _read_checkpoints(self, directory: _Directory) -> None:
         path = directory.log_dir.path
         directory.clean_shutdown_epoch = take_clean_shutdown(self._disk, path)
-        # A checkpoint that cannot be read costs a longer scan (recovery points) or serves deleted records again
-        # (start offsets), as if the crash had come before it was written; it does not cost the directory.
+        # A checkpoint that cannot be read costs a longer scan (recovery points), another compaction (cleaner offsets)
+        # or serves deleted records again (start offsets), as if the crash had come before it was written; it does
+        # not cost the directory.
         directory.recovery_points = self._read_offsets(f"{path}/{RECOVERY_POINT_FILE}")
         directory.log_start_offsets = self._read_offsets(f"{path}/{LOG_START_OFFSET_FILE}")
         directory.high_watermarks = self._read_offsets(f"{path}/{HIGH_WATERMARK_FILE}")
+        directory.cleaner_offsets = self._read_offsets(f"{path}/{CLEANER_OFFSET_FILE}")
+        directory.checkpoint_order.cleaner_offsets = dict(directory.cleaner_offsets)
 
     def _read_offsets(self, path: str) -> dict[TopicPartition, int]:
         try:
@@ -267,13 +275,16 @@ class LogManager:
             recovery_point=directory.recovery_points.get(topic_partition, 0),
             clean_shutdown=directory.clean_shutdown_epoch is not None,
             now_ms=now_ms,
+            producer_ids_max=self._config.producer_ids_max,
         )
         try:
             topic_id = read_topic_id(self._disk, path)
-            return self._open(directory.log_dir, topic_partition, path, topic_id, context)
+            log = self._open(directory.log_dir, topic_partition, path, topic_id, context)
         except OSError as error:
             logger.error("%s", directory.log_dir.take_offline(error, f"load of {topic_partition}"))
             return None
+        log.cleaned_to_offset = min(directory.cleaner_offsets.get(topic_partition, 0), log.recovery_point)
+        return log
 
     def _open(
         self,
@@ -337,7 +348,12 @@ class LogManager:
     def _creation_job(self, log_dir: LogDir, logs: Sequence[NewLog], now_ms: int) -> CreationJob:
         def open_log(new: NewLog, path: str) -> PartitionLog:
             context = LoadContext(
-                config=new.config, log_start_offset=0, recovery_point=0, clean_shutdown=False, now_ms=now_ms
+                config=new.config,
+                log_start_offset=0,
+                recovery_point=0,
+                clean_shutdown=False,
+                now_ms=now_ms,
+                producer_ids_max=self._config.producer_ids_max,
             )
             return self._open(log_dir, new.topic_partition, path, new.topic_id, context)
 
@@ -394,19 +410,13 @@ class LogManager:
         suffix = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
         return topic_partition.topic[: _DIRECTORY_NAME_LENGTH_MAX - len(suffix)] + suffix
 
-    def truncate(self, offsets: Mapping[TopicPartition, int], *, now_ms: int) -> None:
-        """Cuts each log to end at its offset, then stores the recovery points that moved back. Blocks for the disk.
+    def store_recovery_points(self, truncated: Iterable[TopicPartition]) -> None:
+        """After truncations, before the next append to those logs: stores where they are to be recovered from. Blocks.
 
-        Without the second step a crash would trust, unread, records written later in the place of those cut."""
-        dirs: dict[str, _Directory] = {}
-        for topic_partition, offset in offsets.items():
-            log = self._logs[topic_partition]
-            recovery_point = log.recovery_point
-            log.truncate_to(offset, now_ms=now_ms)
-            if log.recovery_point < recovery_point:
-                dirs[log.log_dir.path] = self._directory_of(log.log_dir)
-        for directory in dirs.values():
-            self._checkpoint_of(directory).run()
+        Else a crash would trust, unread, records written later in the place of those cut."""
+        logs = [log for name in truncated if (log := self._logs.get(name)) is not None]
+        for log_dir in dict.fromkeys(log.log_dir for log in logs):
+            self._checkpoint_of(self._directory_of(log_dir)).run()
 
     def remove_files(self, deletion: PendingDeletion) -> None:
         """Removes what a deletion left behind. Disk thread. Raises LogDirFailure."""
@@ -445,6 +455,26 @@ class LogManager:
         self._note_high_watermarks(high_watermarks)
         return [self._checkpoint_of(directory) for directory in self._online()]
 
+    def plan_checkpoint_of(self, log: PartitionLog) -> CheckpointJob:
+        """The job of the dir that the log is in."""
+        return self._checkpoint_of(self._directory_of(log.log_dir))
+
+    def plan_high_watermark_checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> list[HighWatermarkJob]:
+        """One job per online dir in which one moved, every `replica.high.watermark.checkpoint.interval.ms`."""
+        before = {directory: directory.high_watermarks for directory in self._online()}
+        self._note_high_watermarks(high_watermarks)
+        return [
+            HighWatermarkJob(
+                disk=self._disk,
+                log_dir=directory.log_dir,
+                high_watermarks=dict(directory.high_watermarks),
+                order=directory.checkpoint_order,
+                number=directory.checkpoint_order.next(),
+            )
+            for directory in self._online()
+            if directory.high_watermarks != before.get(directory)
+        ]
+
     def _note_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         for directory in self._online():
             logs = (log.topic_partition for log in self._logs_in(directory))
@@ -469,6 +499,7 @@ class LogManager:
                 if log.log_start_offset > log.segment_base_offsets[0]
             },
             high_watermarks=dict(directory.high_watermarks),
+            cleaner_offsets={log.topic_partition: log.cleaned_to_offset for log in logs if log.cleaned_to_offset},
             order=directory.checkpoint_order,
             number=directory.checkpoint_order.next(),
         )

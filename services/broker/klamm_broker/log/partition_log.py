@@ -9,27 +9,32 @@ Invariants (`check_invariants`):
 - a call that raises DiskFull has changed nothing.
 
 Everything here runs on the event loop; there are no locks. What a disk thread does for a log it does with values
-handed out here: `FlushJob` (plan_flush, run, complete_flush) and `PendingDeletion`. Appending and reading go to the
-page cache and stay on the loop: handing a small write to a thread costs ten times the write.
+handed out here: `FlushJob` (plan_flush, run, complete_flush), `CleaningPlan` and `PendingDeletion`. Appending and
+reading go to the page cache and stay on the loop: handing a small write to a thread costs ten times the write.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicId, TopicPartition
-from klamm.records.header import BatchHeader, Buffer, iter_headers, validate_batch
+from klamm.records.header import Buffer, iter_headers, validate_batch
+from klamm_broker.log.cleanable import LogToClean, SealedSegment, log_to_clean
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.leader_epochs import LeaderEpochCache, LeaderEpochFile
-from klamm_broker.log.log_config import LogConfig, TimestampSource
+from klamm_broker.log.log_cleaning import CleaningPlan, CleaningSource
+from klamm_broker.log.log_config import NO_LIMIT_MS, LogConfig, TimestampSource
 from klamm_broker.log.log_flush import FlushJob
 from klamm_broker.log.offset_index import RELATIVE_OFFSET_MAX, CorruptIndexError
+from klamm_broker.log.producer_recovery import reload_producers
+from klamm_broker.log.producer_snapshot import ProducerSnapshots
+from klamm_broker.log.producer_state import ProducerStates, Run
 from klamm_broker.log.record_set import (
     AppendOrigin,
     CheckedBatch,
@@ -48,10 +53,9 @@ from klamm_broker.log.segment import (
     roll_jitter_ms,
 )
 from klamm_broker.log.segment_pool import SegmentPool
+from klamm_broker.log.segment_swap import DELETED_SUFFIX, announce, take_place
 from klamm_broker.log.storage_failure import LogDir, UnexpectedOffset
 from klamm_broker.log.time_index import NO_TIMESTAMP_MS
-
-DELETED_SUFFIX = ".deleted"
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -65,6 +69,8 @@ class AppendResult(NamedTuple):
     log_append_time_ms: int
     """The time all its records were given, or -1 if they keep their own."""
     log_start_offset: int
+    is_duplicate: bool = False
+    """It was there already and nothing was written."""
 
 
 class FetchData(NamedTuple):
@@ -100,6 +106,8 @@ class LoadedLog:
     """In order, at least one; the last is open."""
     epochs: LeaderEpochCache
     epoch_file: LeaderEpochFile
+    producers: ProducerStates
+    snapshots: ProducerSnapshots
     log_start_offset: int
     recovery_point: int
     is_durable: bool
@@ -131,6 +139,9 @@ class PartitionLog:
         """May be replaced at any time; segments that exist keep their index settings."""
         self.epochs = loaded.epochs
         self._epoch_file = loaded.epoch_file
+        self.producers = loaded.producers
+        """What all records of the log say, those deleted since included."""
+        self._snapshots = loaded.snapshots
         self._pool = pool
         self._rng = rng
         self._segments = loaded.segments
@@ -139,6 +150,8 @@ class PartitionLog:
         self.log_start_offset = loaded.log_start_offset
         self.recovery_point = loaded.recovery_point
         """All records below are on disk, with the index entries and epochs that belong to them."""
+        self.cleaned_to_offset = 0
+        """Compaction has been through all records below; never beyond the recovery point."""
         self._generation = self._generation_synced = 0
         self._files_created, self._files_synced = 1, int(loaded.is_durable)
         self._unflushed_since_ms: int | None = None
@@ -175,11 +188,19 @@ class PartitionLog:
     ) -> AppendResult:
         """Checks a record set, gives it the next offsets and writes it with one system call.
 
-        `records` is not kept and not changed. Raises what `check_produced` raises, or DiskFull."""
+        What an idempotent producer sends again is not written again. `records` is not kept and not changed. Raises what
+        `check_produced` and `ProducerStates.check` raise, or DiskFull."""
         self._check_usable()
         batches = check_produced(records, self.config, now_ms=now_ms, origin=origin)
+        is_idempotent = any(header.producer_id >= 0 for header, _ in batches)
+        if is_idempotent:
+            duplicate = self.producers.check([header for header, _ in batches])
+            if duplicate is not None:
+                return self._appended_before(duplicate)
         record_set = with_offsets(batches, self.log_end_offset, leader_epoch)
         self._append(record_set, now_ms)
+        if is_idempotent:
+            self._note_producer(batches, record_set.base_offset, now_ms)
         if leader_epoch != self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, record_set.base_offset)
         stamped = self.config.timestamp_source is TimestampSource.LOG_APPEND_TIME
@@ -190,16 +211,33 @@ class PartitionLog:
             self.log_start_offset,
         )
 
+    def _appended_before(self, run: Run) -> AppendResult:
+        stamped = self.config.timestamp_source is TimestampSource.LOG_APPEND_TIME
+        return AppendResult(
+            run.base_offset,
+            run.next_offset - 1,
+            run.timestamp_ms if stamped else NO_TIMESTAMP_MS,
+            self.log_start_offset,
+            is_duplicate=True,
+        )
+
+    def _note_producer(self, batches: Sequence[CheckedBatch], base_offset: int, now_ms: int) -> None:
+        for header, _ in batches:
+            self.producers.note(header, base_offset=base_offset, now_ms=now_ms)
+            base_offset += header.last_offset_delta + 1
+
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendResult:
         """Appends what the leader sent, offsets and epochs as they are; more than one segment may be filled.
 
-        Offsets may have gaps (compaction) but go on from the log end offset, else UnexpectedOffset. Raises a
-        CorruptBatchError or DiskFull; batches before the one that failed may have been appended."""
+        The leader has checked sequences and epochs of producers; here they are only remembered. Offsets may have gaps
+        (compaction) but go on from the log end offset, else UnexpectedOffset. Raises a CorruptBatchError or DiskFull;
+        batches before the one that failed may have been appended."""
         self._check_usable()
         batches = self._check_replicated(records)
         for group in self._groups(batches):
             self._append(as_replicated(group), now_ms)
             for header, _ in group:
+                self.producers.note(header, base_offset=header.base_offset, now_ms=now_ms)
                 if header.partition_leader_epoch > self.epochs.latest_epoch:
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset)
         first, last = batches[0].header, batches[-1].header
@@ -265,6 +303,7 @@ class PartitionLog:
         sealed = self._active
         sealed.seal()
         self._begin_segment(base_offset, now_ms)
+        self._snapshots.write(base_offset, self.producers)
         self._pool.use(sealed)
         if not sealed.size_bytes:
             self._delete_segments(len(self._segments) - 2, len(self._segments) - 1)
@@ -358,17 +397,6 @@ class PartitionLog:
         except OSError as error:
             raise self.log_dir.failed(error, f"read of {self.topic_partition}") from error
 
-    def headers(self, offset: int) -> Iterator[BatchHeader]:
-        """Headers of the batches from the one that holds `offset` on, e.g. to rebuild producer state.
-
-        The log must not change while this is consumed. Raises as `read`."""
-        self._check_usable()
-        self._check_in_range(offset)
-        for slot in range(self._slot_of(offset), len(self._segments)):
-            yield from self._in_segment(
-                slot, lambda s: [header for _, header in s.headers() if header.last_offset >= offset]
-            )
-
     # Offsets by time
 
     def find_timestamp(self, timestamp_ms: int) -> TimestampHit | None:
@@ -432,6 +460,7 @@ class PartitionLog:
                 self._roll(self.log_end_offset, now_ms)
             paths = self._rename_deleted(self._segments[:count])
             self._forget_segments(0, count)
+            self._snapshots.retain(self._bases)
         except OSError as error:
             raise self.log_dir.failed(error, f"retention of {self.topic_partition}") from error
         self._start_at(max(self.log_start_offset, self._bases[0]))
@@ -471,13 +500,92 @@ class PartitionLog:
         for segment in reversed(self._forget_segments(start, end)):
             self._disk.remove(segment.paths)
 
+    # Compacting (`log_cleaning.py`)
+
+    def to_clean(self, *, last_stable_offset: int, now_ms: int) -> LogToClean:
+        """What compaction would find to do."""
+        sealed = [self._sealed(segment) for segment in self._segments[:-1]]
+        return log_to_clean(
+            self.topic_partition,
+            sealed,
+            cleaned_to_offset=self.cleaned_to_offset,
+            limit_offset=min(last_stable_offset, self.recovery_point),
+            config=self.config,
+            now_ms=now_ms,
+        )
+
+    def _sealed(self, segment: Segment) -> SealedSegment:
+        end_offset = self._end_offset_of(segment)
+        return SealedSegment(segment.base_offset, end_offset, segment.size_bytes, segment.largest.timestamp_ms)
+
+    def compaction_delay_ms(self, to_clean: LogToClean, *, now_ms: int) -> int:
+        """For how long a record has been due by `max.compaction.lag.ms`; 0 or less: none is."""
+        if self.config.max_compaction_lag_ms == NO_LIMIT_MS:
+            return 0
+        dirty = (one for one in self._segments[:-1] if self._end_offset_of(one) > to_clean.first_dirty_offset)
+        times = [self._reading(segment.first_timestamp_ms) for segment in dirty]
+        earliest_ms = min((time for time in times if time >= 0), default=now_ms)
+        return now_ms - self.config.max_compaction_lag_ms - earliest_ms
+
+    def plan_cleaning(self, to_clean: LogToClean) -> CleaningPlan:
+        """What a thread needs to know to clean the log up to the first uncleanable offset."""
+        self._check_usable()
+        sources = [
+            CleaningSource(
+                segment, segment.path(), segment.base_offset, self._end_offset_of(segment), segment.size_bytes
+            )
+            for segment in self._segments[:-1]
+            if self._end_offset_of(segment) <= to_clean.first_uncleanable_offset
+        ]
+        return CleaningPlan(
+            topic_partition=self.topic_partition,
+            directory=self.directory,
+            config=self.config,
+            sources=tuple(sources),
+            first_dirty_offset=to_clean.first_dirty_offset,
+            generation=self._generation,
+        )
+
+    def has_planned(self, plan: CleaningPlan, sources: Sequence[CleaningSource]) -> bool:
+        """Whether these segments are still side by side in the log, and hold what they held."""
+        segments = [source.segment for source in sources]
+        slot = bisect_left(self._bases, segments[0].base_offset) if segments else 0
+        unchanged = self._segments[slot : slot + len(segments)] == segments
+        return unchanged and self._generation == plan.generation and not self._closed
+
+    def replace_segments(self, sources: Sequence[CleaningSource], cleaned: Segment, *, now_ms: int) -> PendingDeletion:
+        """Puts a compacted segment in the place of those it was made from, which `has_planned`.
+
+        Raises DiskFull, and then nothing has changed, or LogDirFailure."""
+        self._check_usable()
+        slot = bisect_left(self._bases, sources[0].base_offset)
+        replaced = [source.segment for source in sources]
+        try:
+            announce(self._disk, cleaned)
+        except OSError as error:
+            raise self.log_dir.failed(error, f"compaction of {self.topic_partition}") from error
+        try:
+            paths = take_place(self._disk, cleaned, replaced)
+        except OSError as error:
+            # Half-way between the old segments and the new one: only the recovery of a restart gets out of it.
+            raise self.log_dir.take_offline(error, f"compaction of {self.topic_partition}") from error
+        self._forget_segments(slot, slot + len(replaced))
+        self._segments.insert(slot, cleaned)
+        self._bases.insert(slot, cleaned.base_offset)
+        try:
+            self._snapshots.retain(self._bases)
+        except OSError as error:
+            raise self.log_dir.take_offline(error, f"compaction of {self.topic_partition}") from error
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        return PendingDeletion(log_dir=self.log_dir, paths=tuple(paths), due_ms=due_ms)
+
     # Truncating
 
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
         """Cuts the records at and above `offset`; False if the log ends there or before.
 
         When the recovery point moved back, the caller writes the recovery-point checkpoint before it appends again
-        (`LogManager.truncate`): else a crash could trust records that took the place of those."""
+        (`LogManager.store_recovery_points`): else a crash could trust records that took the place of those."""
         self._check_usable()
         if offset >= self.log_end_offset:
             return False
@@ -485,9 +593,13 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
         try:
+            # Before there are other records below the offsets that they speak of.
+            self._snapshots.truncate_to(offset)
             self._delete_segments(bisect_right(self._bases, offset), len(self._segments))
             self._activate_last()
             self._active.truncate_to(offset)
+            if not self.producers.truncate_to(self.log_end_offset):
+                reload_producers(self.producers, self._snapshots, self._segments, self._disk)
             self._truncated()
         except OSError as error:
             raise self.log_dir.failed(error, f"truncation of {self.topic_partition}") from error
@@ -497,6 +609,8 @@ class PartitionLog:
         """Drops everything; the next record gets `offset`. For a follower whose log the leader no longer covers."""
         self._check_usable()
         try:
+            self._snapshots.truncate_to(-1)
+            self.producers.clear()
             self._delete_segments(0, len(self._segments))
             self._begin_segment(offset, now_ms)
             self.epochs.clear()
@@ -517,6 +631,7 @@ class PartitionLog:
         self.epochs.truncate_from_end(end_offset)
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
+        self.cleaned_to_offset = min(self.cleaned_to_offset, end_offset)
         self._write_epochs()
 
     def _write_epochs(self) -> None:
@@ -589,6 +704,8 @@ class PartitionLog:
 
         Different logs may be closed on different threads once none of them is served any more."""
         self._check_usable()
+        if self.log_end_offset > max(self._snapshots.offsets, default=self._bases[0]):
+            self._write_last_snapshot()
         if not self._is_durable:
             try:
                 self._active.seal()
@@ -596,6 +713,12 @@ class PartitionLog:
                 raise self.log_dir.failed(error, f"close of {self.topic_partition}") from error
             self.flush()
         self.abandon()
+
+    def _write_last_snapshot(self) -> None:
+        try:
+            self._snapshots.write(self.log_end_offset, self.producers)
+        except OSError as error:
+            raise self.log_dir.failed(error, f"close of {self.topic_partition}") from error
 
     def abandon(self) -> None:
         """Gives the files back without writing: the disk failed, or the log is being deleted."""
@@ -611,6 +734,7 @@ class PartitionLog:
         assert self._bases[0] <= self.log_start_offset <= self.log_end_offset, (self._bases, self.log_end_offset)
         assert self.recovery_point <= self.log_end_offset, (self.recovery_point, self.log_end_offset)
         self.epochs.check_invariants()
+        self.producers.check_invariants(self.log_end_offset)
         for segment in self._segments:
             self._opened(segment).check_invariants()
         for before, after in zip(self._segments, self._segments[1:], strict=False):

@@ -1,9 +1,10 @@
 """What a record set must be before a leader appends it, and the same set with its offsets.
 
 A record set is the batches of one produce request for one partition, or of one replica fetch. Checks look at batch
-headers and the checksum, once; records are decoded only where a config demands it: another `compression.type`, or a
-bounded `message.timestamp.before.max.ms`. Pure: bytes in, buffers out. Follows Kafka's `LogValidator`, less its look at
-each record of a batch that is stored as it came (why: ARCHITECTURE.md, "Decisions").
+headers and the checksum, once; records are looked at only where a config demands it: another `compression.type`, a
+bounded `message.timestamp.before.max.ms`, or a `cleanup.policy` with compact, for which every record needs a key. Pure:
+bytes in, buffers out. Follows Kafka's `LogValidator`, less its look at each record of a batch that is stored as it came
+(why: ARCHITECTURE.md, "Decisions").
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from klamm.records.header import (
     set_log_append_time,
     validate_batch,
 )
+from klamm.records.keys import read_keys
 from klamm.records.record import RECORD_SIZE_BYTES_MIN
 from klamm_broker.log.log_config import NO_LIMIT_MS, LogConfig, TimestampSource
-from klamm_broker.log.segment import AppendedBatch
+from klamm_broker.log.segment import AppendedBatch, latest_timestamp_ms
 
 
 class AppendOrigin(enum.Enum):
@@ -70,6 +72,8 @@ def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: A
         header = validate_batch(view, position)
         end = position + header.size_bytes
         _check_header(header, config, now_ms, origin)
+        if config.is_compacted and not header.is_control:
+            _check_keys(header, view[position:end])
         batch = _rewritten(CheckedBatch(header, view[position:end]), config, now_ms)
         if batch.header.size_bytes > config.max_message_bytes:
             raise ErrorCode.MESSAGE_TOO_LARGE.exception(
@@ -103,6 +107,20 @@ def _check_header(header: BatchHeader, config: LogConfig, now_ms: int, origin: A
         raise ErrorCode.INVALID_TIMESTAMP.exception(
             f"timestamp {header.max_timestamp_ms} is more than message.timestamp.after.max.ms="
             f"{config.timestamp_after_max_ms} after the broker's {now_ms}"
+        )
+
+
+def _check_keys(header: BatchHeader, data: Buffer) -> None:
+    """Compaction could do nothing with a record without a key; a batch it cannot read would stop it for good."""
+    records = read_keys(data, header)
+    if None in records.keys:
+        raise ErrorCode.INVALID_RECORD.exception(
+            f"record {records.keys.index(None)} of the batch has no key; a topic with cleanup.policy=compact takes none"
+        )
+    if records.offset_deltas[-1] != header.last_offset_delta:
+        raise ErrorCode.INVALID_RECORD.exception(
+            f"{header.record_count} records, the last with offset delta {records.offset_deltas[-1]}; expected"
+            f" {header.last_offset_delta}"
         )
 
 
@@ -186,7 +204,7 @@ def as_replicated(batches: Sequence[CheckedBatch]) -> RecordSet:
     """The set as a follower stores it: exactly as the leader sent it."""
     return RecordSet(
         buffers=[batch.data for batch in batches],
-        batches=[AppendedBatch(header.last_offset, header.max_timestamp_ms, len(data)) for header, data in batches],
+        batches=[AppendedBatch(header.last_offset, latest_timestamp_ms(header), len(data)) for header, data in batches],
         size_bytes=sum(len(batch.data) for batch in batches),
         base_offset=batches[0].header.base_offset,
         last_offset=batches[-1].header.last_offset,

@@ -10,8 +10,8 @@ Invariants:
 - index entries in memory describe batches below `size_bytes`; the files may lag behind until `write_indexes`;
 - offsets in a segment fit `base_offset + 2^31 - 1`, so that indexes can hold them.
 
-Used on the event loop only, but for recovery, which runs before anything is served. Follows Kafka's
-`LogSegment`.
+Used on the event loop only, but for recovery, which runs before anything is served, and for a segment that compaction
+writes, until it is put into the log. Follows Kafka's `LogSegment`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class AppendedBatch(NamedTuple):
 
     last_offset: int
     max_timestamp_ms: int
+    """-1 if no record has a timestamp, or there is none (`latest_timestamp_ms`)."""
     size_bytes: int
 
 
@@ -54,6 +55,11 @@ class FileSlice(NamedTuple):
 
     position: int
     size_bytes: int
+
+
+def latest_timestamp_ms(header: BatchHeader) -> int:
+    """The largest timestamp of the records a batch has; of one that compaction emptied -1, whatever its header says."""
+    return header.max_timestamp_ms if header.record_count else NO_TIMESTAMP_MS
 
 
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:
@@ -84,6 +90,7 @@ class Segment:
         "created_ms",
         "damaged_at",
         "directory",
+        "file_suffix",
         "largest",
         "next_offset",
         "roll_jitter_ms",
@@ -99,10 +106,13 @@ class Segment:
         config: LogConfig,
         created_ms: int,
         roll_jitter_ms: int,
+        file_suffix: str = "",
     ) -> None:
         self._disk = disk
         self.directory = directory
         self.base_offset = base_offset
+        self.file_suffix = file_suffix
+        """Follows the names of all three files while the segment is not part of the log yet (`segment_swap.py`)."""
         self._index_max_bytes = config.segment_index_bytes
         self._index_interval_bytes = config.index_interval_bytes
         self.created_ms = created_ms
@@ -124,7 +134,7 @@ class Segment:
         """Position of the first byte that `open` found not to be a batch, or None."""
 
     def path(self, suffix: str = LOG_SUFFIX) -> str:
-        return segment_path(self.directory, self.base_offset, suffix)
+        return segment_path(self.directory, self.base_offset, suffix + self.file_suffix)
 
     @property
     def paths(self) -> list[str]:
@@ -295,9 +305,9 @@ class Segment:
                 self._check_in_order(header)
                 if position == indexed_position:
                     self._bytes_since_index_entry = header.size_bytes
-                    self._note_timestamp(header.last_offset, header.max_timestamp_ms)
+                    self._note_timestamp(header.last_offset, latest_timestamp_ms(header))
                 else:
-                    self._note(header.last_offset, header.max_timestamp_ms, position, header.size_bytes)
+                    self._note(header.last_offset, latest_timestamp_ms(header), position, header.size_bytes)
                 if observe is not None:
                     observe(header)
                 self.next_offset = header.next_offset
@@ -355,7 +365,7 @@ class Segment:
             return not self.fits_offset(last_offset)
         return (
             self.size_bytes + append_bytes > config.segment_bytes
-            or self._waited_ms(max_timestamp_ms, now_ms) > config.segment_ms - self.roll_jitter_ms
+            or self._waited_ms(max_timestamp_ms, now_ms) > config.roll_ms - self.roll_jitter_ms
             or self._offset_index.is_full
             or self._time_index.is_full
             or not self.fits_offset(last_offset)
@@ -363,13 +373,22 @@ class Segment:
 
     def _waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
         """How old the segment is by the records' clock, or by ours if the first batch has no timestamp."""
-        if self._first_timestamp_ms is None:
-            for _, header in scan_headers(self._disk, self._fd, 0, self.size_bytes):
-                self._first_timestamp_ms = header.max_timestamp_ms
-                break
-        if self._first_timestamp_ms is not None and self._first_timestamp_ms >= 0:
-            return max_timestamp_ms - self._first_timestamp_ms
+        first_timestamp_ms = self.first_timestamp_ms()
+        if first_timestamp_ms >= 0:
+            return max_timestamp_ms - first_timestamp_ms
         return now_ms - self.created_ms
+
+    def first_timestamp_ms(self) -> int:
+        """The largest timestamp of the first batch, -1 if it has none; the segment need not be open."""
+        if self._first_timestamp_ms is None:
+            fd = self.duplicate_fd()
+            try:
+                for _, header in scan_headers(self._disk, fd, 0, self.size_bytes):
+                    self._first_timestamp_ms = header.max_timestamp_ms
+                    break
+            finally:
+                self._disk.close(fd)
+        return NO_TIMESTAMP_MS if self._first_timestamp_ms is None else self._first_timestamp_ms
 
     def append(self, buffers: Sequence[Buffer], batches: Sequence[AppendedBatch], size_bytes: int) -> None:
         """Writes one record set at the end and indexes it.
@@ -485,7 +504,7 @@ class Segment:
         position, header = found
         first = decode_batch(self.read(FileSlice(position, header.size_bytes)))
         in_first = [record.timestamp_ms for record in first if record.offset >= start_offset]
-        after = [header.max_timestamp_ms for _, header in self.headers(position + header.size_bytes)]
+        after = [latest_timestamp_ms(header) for _, header in self.headers(position + header.size_bytes)]
         return max([NO_TIMESTAMP_MS, *in_first, *after])
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
@@ -522,7 +541,7 @@ class Segment:
         self.largest = self._time_index.last
         start = self._offset_index.lookup(self.largest.offset).position
         for _, header in self.headers(start):
-            self._note_timestamp(header.last_offset, header.max_timestamp_ms)
+            self._note_timestamp(header.last_offset, latest_timestamp_ms(header))
 
     def seal(self) -> None:
         """Nothing will be appended any more: the largest timestamp goes into the time index, both to their
@@ -582,7 +601,7 @@ class Segment:
 
 def roll_jitter_ms(config: LogConfig, rng: random.Random) -> int:
     """What a new segment takes off `segment.ms`."""
-    bound = min(config.segment_jitter_ms, config.segment_ms)
+    bound = min(config.segment_jitter_ms, config.roll_ms)
     return rng.randrange(bound) if bound > 0 else 0
 
 

@@ -63,9 +63,10 @@ def test_truncation_from_the_start(steps: list[tuple[int, int]], start: int) -> 
         assert cache.entries[0].start_offset == start if start else cache.entries[0].start_offset == 0
 
 
-def test_an_undefined_epoch_has_no_end() -> None:
-    cache, _ = build([(1, 3)])
-    assert cache.end_offset_for(-1, 3) == (-1, -1)
+@pytest.mark.parametrize("epoch", [-1, -2, -(2**31)])
+def test_an_undefined_epoch_has_no_end(epoch: int) -> None:
+    assert build([])[0].end_offset_for(epoch, 3) == (-1, -1)
+    assert build([(1, 3)])[0].end_offset_for(epoch, 3) == (-1, -1)
 
 
 def test_a_new_epoch_drops_what_contradicts_it() -> None:

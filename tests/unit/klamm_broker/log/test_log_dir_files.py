@@ -206,6 +206,10 @@ class TestLogConfig:
                 "message.timestamp.type": "LogAppendTime",
                 "compression.type": "zstd",
                 "unclean.leader.election.enable": "true",
+                "delete.retention.ms": "7",
+                "min.compaction.lag.ms": "8",
+                "max.compaction.lag.ms": "9",
+                "min.cleanable.dirty.ratio": "0.25",
             }
         )
         assert config.segment_bytes == 4096
@@ -213,6 +217,8 @@ class TestLogConfig:
         assert config.cleanup_policy == {"compact", "delete"}
         assert config.timestamp_source is TimestampSource.LOG_APPEND_TIME
         assert config.compression_type == "zstd"
+        assert (config.delete_retention_ms, config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (7, 8, 9)
+        assert config.min_cleanable_dirty_ratio == 0.25
 
     @pytest.mark.parametrize(
         ("name", "value"),
@@ -221,6 +227,7 @@ class TestLogConfig:
             ("cleanup.policy", "shred"),
             ("message.timestamp.type", "Never"),
             ("compression.type", "rar"),
+            ("min.cleanable.dirty.ratio", "half"),
         ],
     )
     def test_a_bad_value_is_named(self, name, value) -> None:

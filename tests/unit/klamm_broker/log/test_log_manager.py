@@ -179,6 +179,62 @@ class TestRestart:
         harness.start()
 
 
+class TestCleanerOffsets:
+    """`cleaner-offset-checkpoint`: how far compaction has been, per log dir, in Kafka's format."""
+
+    def path(self, log) -> Path:
+        return Path(log.log_dir.path, "cleaner-offset-checkpoint")
+
+    def test_survive_a_restart(self, manager, harness, make_batch) -> None:
+        log = create(manager, 0)
+        fill(log, make_batch)
+        log.flush()
+        assert not self.path(log).exists()
+        log.cleaned_to_offset = 7
+        manager.plan_checkpoint_of(log).run()
+        assert self.path(log).read_text() == "0\n1\norders 0 7\n"
+        harness.crash(manager)
+        assert harness.start().logs[log.topic_partition].cleaned_to_offset == 7
+
+    def test_are_not_written_again_and_again(self, manager, make_batch) -> None:
+        log = create(manager, 0)
+        fill(log, make_batch)
+        log.cleaned_to_offset = 7
+        manager.plan_checkpoint_of(log).run()
+        self.path(log).unlink()
+        manager.plan_checkpoint_of(log).run()
+        assert not self.path(log).exists()
+
+    def test_are_never_beyond_what_is_on_disk(self, manager, harness, make_batch) -> None:
+        log = create(manager, 0)
+        fill(log, make_batch)
+        log.cleaned_to_offset = 7
+        manager.plan_checkpoint_of(log).run()
+        assert log.recovery_point == 0
+        harness.crash(manager)
+        assert harness.start().logs[log.topic_partition].cleaned_to_offset == 0
+
+    def test_go_back_with_a_truncation(self, manager, harness, make_batch) -> None:
+        log = create(manager, 0)
+        fill(log, make_batch)
+        log.flush()
+        log.cleaned_to_offset = 7
+        manager.plan_checkpoint_of(log).run()
+        log.truncate_to(4, now_ms=NOW)
+        manager.store_recovery_points([log.topic_partition])
+        assert self.path(log).read_text() == "0\n1\norders 0 4\n"
+
+    def test_of_a_deleted_log_are_not_the_next_ones(self, manager, make_batch) -> None:
+        log = create(manager, 0)
+        fill(log, make_batch)
+        log.flush()
+        log.cleaned_to_offset = 7
+        manager.plan_checkpoint_of(log).run()
+        delete_log(manager, log.topic_partition, now_ms=NOW)
+        assert self.path(log).read_text() == "0\n0\n"
+        assert create(manager, 0).cleaned_to_offset == 0
+
+
 class TestDelete:
     def test_the_directory_is_renamed_now_and_removed_when_due(self, manager, harness, make_batch) -> None:
         log = create(manager, 0)
@@ -497,12 +553,27 @@ class TestBackground:
         fill(log, make_batch, 20)
         log.flush()
         older = manager.plan_checkpoints({})
-        manager.truncate({TopicPartition("orders", 0): 10}, now_ms=NOW)
+        log.truncate_to(10, now_ms=NOW)
+        manager.store_recovery_points([TopicPartition("orders", 0)])
         path = Path(log.log_dir.path, "recovery-point-offset-checkpoint")
         assert path.read_text() == "0\n1\norders 0 10\n"
         for job in older:
             job.run()  # planned before the truncation, run after it: must not bring 40 back
         assert path.read_text() == "0\n1\norders 0 10\n"
+
+    def test_high_watermarks_are_written_by_themselves_when_one_moved(self, manager, make_batch) -> None:
+        log = create(manager, 0)
+        fill(log, make_batch)
+        name = TopicPartition("orders", 0)
+        older = manager.plan_checkpoints({name: 5})
+        (job,) = manager.plan_high_watermark_checkpoints({name: 7})
+        job.run()
+        path = Path(log.log_dir.path, "replication-offset-checkpoint")
+        assert path.read_text() == "0\n1\norders 0 7\n"
+        assert manager.plan_high_watermark_checkpoints({name: 7}) == []
+        for late in older:
+            late.run()  # planned before, run after: must not bring 5 back
+        assert path.read_text() == "0\n1\norders 0 7\n"
 
     def test_high_watermarks_survive_within_what_the_log_holds(self, manager, harness, make_batch) -> None:
         marks = {}

@@ -35,8 +35,8 @@ def log(harness, make_batch):
 
 def test_append_says_where_the_records_went(harness, make_batch) -> None:
     log = harness.open()
-    assert log.append_as_leader(make_batch(3), leader_epoch=0, now_ms=NOW) == (0, 2, -1, 0)
-    assert log.append_as_leader(make_batch(2) + make_batch(1), leader_epoch=0, now_ms=NOW) == (3, 5, -1, 0)
+    assert log.append_as_leader(make_batch(3), leader_epoch=0, now_ms=NOW) == (0, 2, -1, 0, False)
+    assert log.append_as_leader(make_batch(2) + make_batch(1), leader_epoch=0, now_ms=NOW) == (3, 5, -1, 0, False)
     assert log.log_end_offset == 6
 
 
@@ -87,10 +87,6 @@ def test_reading_at_the_end_and_beyond(log) -> None:
         with pytest.raises(BrokerError, match=f"offset {offset}; the log has 0 to 120") as caught:
             log.read(offset, 1000)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-
-
-def test_headers_from_an_offset(log) -> None:
-    assert [header.base_offset for header in log.headers(50)] == list(range(48, 120, 3))
 
 
 def test_an_index_damaged_under_a_running_broker_is_rebuilt(log, harness, read_all) -> None:

@@ -10,7 +10,8 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.records.compression import CompressionType
 from klamm.records.control import ControlRecordType, end_transaction_marker
 from klamm.records.decoder import decode_batch
-from klamm.records.header import TimestampType, iter_headers, validate_batch
+from klamm.records.encoder import encode_batch
+from klamm.records.header import TimestampType, iter_headers, set_log_append_time, validate_batch
 from klamm_broker.log.log_config import LogConfig, TimestampSource
 from klamm_broker.log.record_set import AppendOrigin, CheckedBatch, check_produced, with_offsets
 
@@ -151,3 +152,36 @@ def test_the_size_that_counts_is_the_stored_one(make_batch) -> None:
     assert refused(sent, compression_type="uncompressed", max_message_bytes=5_000) is ErrorCode.MESSAGE_TOO_LARGE
     plain = make_batch(1, value_bytes=5_000)
     assert check(plain, compression_type="zstd", max_message_bytes=1_000)
+
+
+class TestCompactedTopics:
+    POLICY = frozenset({"delete", "compact"})
+
+    @pytest.mark.parametrize("compression", CompressionType)
+    def test_every_record_needs_a_key(self, compression) -> None:
+        rows = [(1_000, b"k", b"v", ()), (1_000, None, b"v", ())]
+        batch = encode_batch(rows, compression=compression)
+        assert refused(batch, cleanup_policy=self.POLICY) is ErrorCode.INVALID_RECORD
+        assert len(check(batch)) == 1, "only where it is compacted"
+        keyed = encode_batch([(1_000, b"", None, ()), (1_000, b"k", b"v", ())], compression=compression)
+        assert bytes(check(keyed, cleanup_policy=self.POLICY)[0].data) == keyed
+
+    def test_a_batch_that_compaction_could_not_read_is_refused(self) -> None:
+        """It would make the partition uncleanable for good."""
+        batch = bytearray(encode_batch([(1_000, b"key", b"value", ())] * 3))
+        batch[61] += 2
+        set_log_append_time(batch, NOW)  # a checksum that fits
+        config = {"timestamp_source": TimestampSource.LOG_APPEND_TIME}
+        assert len(check(batch, **config)) == 1
+        assert refused(batch, cleanup_policy=self.POLICY, **config) is ErrorCode.INVALID_RECORD
+
+    def test_offsets_run_without_a_gap(self) -> None:
+        rows = [(1_000, b"k", b"v", ())] * 3
+        batch = encode_batch(rows, offset_deltas=[0, 1, 1], last_offset_delta=2)
+        assert refused(batch, cleanup_policy=self.POLICY) is ErrorCode.INVALID_RECORD
+
+    def test_markers_have_keys_of_their_own(self) -> None:
+        marker = end_transaction_marker(
+            ControlRecordType.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW
+        )
+        assert len(check(marker, origin=AppendOrigin.COORDINATOR, cleanup_policy=self.POLICY)) == 1

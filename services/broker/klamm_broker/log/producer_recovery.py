@@ -1,0 +1,79 @@
+"""Finding out again what a log says of its producers: the latest snapshot, then the batch headers after it.
+
+Kafka's `UnifiedLog.rebuildProducerState`. A batch that is read counts as written when its segment was written last: not
+when it says, which is its producer's to choose, lest a producer be forgotten that may still send it again.
+
+Compaction leaves of each producer that has not expired the header of its last batch, though all records in it are gone;
+that is why no snapshot has to be made anew when it has been through the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+
+from klamm.records.errors import CorruptBatchError
+from klamm.records.header import BatchHeader
+from klamm_broker.log.disk import Disk
+from klamm_broker.log.offset_index import CorruptIndexError
+from klamm_broker.log.producer_snapshot import ProducerSnapshots
+from klamm_broker.log.producer_state import ProducerStates
+from klamm_broker.log.segment import Segment
+
+SLOW_MS = 1_000
+logger = logging.getLogger(__name__)
+
+
+def reload_producers(
+    states: ProducerStates, snapshots: ProducerSnapshots, segments: Sequence[Segment], disk: Disk
+) -> None:
+    """Makes `states` what the log consists of `segments` says. Raises OSError.
+
+    Segments are read that reach beyond the latest snapshot, and closed again unless they were open; without any the
+    whole log is read. A segment that is damaged counts up to where it is."""
+    started = time.monotonic()
+    end_offset = segments[-1].next_offset
+    snapshots.truncate_to(end_offset)
+    snapshots.retain([segment.base_offset for segment in segments])
+    states.clear()
+    position = segments[0].base_offset
+    latest = snapshots.read_latest()
+    if latest is not None:
+        position, rows = latest
+        states.restore(rows)
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        segment_end = end_offset if following is None else following.base_offset
+        if segment_end > position:
+            if segment.base_offset > position:
+                snapshots.write(segment.base_offset, states)
+            _replay(states, segment, position, disk)
+    took_ms = int((time.monotonic() - started) * 1000)
+    if took_ms >= SLOW_MS:
+        logger.info("log=%s producers=%d read_from=%d ms=%d", segments[0].directory, len(states), position, took_ms)
+
+
+def _replay(states: ProducerStates, segment: Segment, position: int, disk: Disk) -> None:
+    was_open = segment.is_open
+    segment.open()
+    try:
+        written_ms = disk.modified_ms(segment.path())
+        for header in _headers(segment, position):
+            states.note(header, base_offset=header.base_offset, now_ms=written_ms)
+    except CorruptBatchError as error:
+        logger.warning("segment=%s producers after it are not known reason=%s", segment.path(), error)
+    finally:
+        if not was_open:
+            segment.release()
+
+
+def _headers(segment: Segment, position: int) -> Iterator[BatchHeader]:
+    start = 0
+    if position > segment.base_offset:
+        try:
+            found = segment.find_batch(position)
+        except CorruptIndexError:
+            pass  # from the start, then; who reads there next has the index rebuilt
+        else:
+            start = segment.size_bytes if found is None else found[0]
+    return (header for _, header in segment.headers(start) if header.last_offset >= position)

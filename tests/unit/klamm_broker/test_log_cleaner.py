@@ -1,0 +1,247 @@
+"""The cleaner at work: which log it takes, what stops it from taking one, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from log_steps import create_log
+from prometheus_client import generate_latest
+
+from klamm.model import TopicId, TopicPartition
+from klamm.records import decode_batch, encode_batch, iter_headers
+from klamm_broker.log.disk import Disk
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.log_manager import LogManager, LogManagerConfig
+from klamm_broker.log.partition_log import PartitionLog, PendingDeletion
+from klamm_broker.log_cleaner import CleanerSettings, CleaningStopped, LogCleaner, Throttle
+from klamm_server.clock import SystemClock
+from klamm_server.metrics import REGISTRY
+
+CONFIG = LogConfig(segment_bytes=2_000, cleanup_policy=frozenset({"compact"}), file_delete_delay_ms=0)
+SETTINGS = CleanerSettings(
+    threads=1,
+    dedupe_buffer_bytes=10**6,
+    dedupe_buffer_load_factor=0.9,
+    io_buffer_bytes=4096,
+    io_max_bytes_per_second=sys.float_info.max,
+    backoff_ms=0,
+    producer_id_expiration_ms=86_400_000,
+)
+DEADLINE_S = 30
+
+
+@dataclass(frozen=True)
+class Replica:
+    """Everything in its log is committed."""
+
+    log: PartitionLog
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.log.log_end_offset
+
+
+class Broker:
+    """Logs and replicas, as the cleaner sees them."""
+
+    def __init__(self, root: Path) -> None:
+        manager_config = LogManagerConfig(log_dirs=(str(root),), cluster_id="c", node_id=1)
+        self.logs = LogManager(manager_config, Disk(), random.Random(0))
+        self.replicas: list[Replica] = []
+        self.retired: list[PendingDeletion] = []
+
+    def host(self, number: int, config: LogConfig = CONFIG) -> PartitionLog:
+        name = TopicPartition("states", number)
+        log = create_log(self.logs, name, TopicId(uuid.UUID(int=number + 1)), config)
+        self.replicas.append(Replica(log))
+        return log
+
+    def fill(self, log: PartitionLog, count: int = 60) -> None:
+        """Records of three keys, on disk."""
+        now_ms = SystemClock().wall_ms()
+        for number in range(count):
+            log.append_as_leader(
+                encode_batch([(now_ms, b"key-%d" % (number % 3), b"v" * 50, ())]), leader_epoch=0, now_ms=now_ms
+            )
+        log.flush()
+
+    @contextlib.asynccontextmanager
+    async def cleaning(self, settings: CleanerSettings = SETTINGS) -> AsyncIterator[LogCleaner]:
+        cleaner = LogCleaner(
+            self.logs, self.replicas, settings, retire=self.retired.append, disk=Disk(), clock=SystemClock()
+        )
+        task = asyncio.create_task(cleaner.run())
+        try:
+            yield cleaner
+            assert not task.done(), task
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            cleaner.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0)
+
+
+def left(log: PartitionLog) -> int:
+    """How many records there are."""
+    count, offset = 0, log.log_start_offset
+    while data := log.read(offset, 10**6).records:
+        for position, header in iter_headers(data):
+            count += len(decode_batch(data, position))
+            offset = header.next_offset
+    return count
+
+
+def metric(name: str) -> float:
+    lines = generate_latest(REGISTRY).decode().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"klamm_broker_log_cleaner_{name} "))
+
+
+def is_clean(log: PartitionLog) -> bool:
+    return log.cleaned_to_offset == log.segment_base_offsets[-1] > 0
+
+
+def test_it_cleans_what_is_compacted_and_nothing_else(broker: Broker) -> None:
+    compacted, other = broker.host(0), broker.host(1, LogConfig(segment_bytes=2_000))
+    broker.fill(compacted)
+    broker.fill(other)
+
+    async def scenario() -> None:
+        async with broker.cleaning():
+            await until(lambda: metric("runs_total") > runs)
+
+    runs = metric("runs_total")
+    usual = sys.getswitchinterval()
+    asyncio.run(scenario())
+    assert sys.getswitchinterval() == usual
+    assert (left(other), other.cleaned_to_offset) == (60, 0)
+    assert left(compacted) < 25
+    assert metric("runs_total") == runs + 1
+    assert metric("uncleanable_partitions") == 0
+    assert all(path.endswith(".deleted") for deletion in broker.retired for path in deletion.paths)
+    checkpoint = Path(compacted.log_dir.path, "cleaner-offset-checkpoint").read_text()
+    assert checkpoint == f"0\n1\nstates 0 {compacted.cleaned_to_offset}\n"
+    recovery_points = Path(compacted.log_dir.path, "recovery-point-offset-checkpoint").read_text()
+    assert f"states 0 {compacted.log_end_offset}\n" in recovery_points
+
+
+def test_the_dirtiest_comes_first(broker: Broker) -> None:
+    first, second = broker.host(0), broker.host(1)
+    for log in (first, second):
+        broker.fill(log)
+    first.cleaned_to_offset = first.segment_base_offsets[1]
+    order: list[TopicPartition] = []
+
+    async def scenario() -> None:
+        async with broker.cleaning():
+            while len(order) < 2:
+                for log in (first, second):
+                    if is_clean(log) and log.topic_partition not in order:
+                        order.append(log.topic_partition)
+                await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(scenario(), DEADLINE_S))
+    assert order == [second.topic_partition, first.topic_partition]
+
+
+def test_a_log_that_is_clean_enough_waits_unless_its_records_are_overdue(broker: Broker) -> None:
+    log, sign = broker.host(0, replace(CONFIG, min_cleanable_dirty_ratio=0.9)), broker.host(1)
+    broker.fill(log)
+    log.cleaned_to_offset = start = log.segment_base_offsets[1]
+    broker.fill(sign)
+
+    async def scenario() -> None:
+        async with broker.cleaning():
+            await until(lambda: is_clean(sign))
+            assert log.cleaned_to_offset == start
+            log.config = replace(log.config, max_compaction_lag_ms=1)
+            await until(lambda: is_clean(log))
+
+    asyncio.run(scenario())
+
+
+def test_a_damaged_batch_makes_the_partition_uncleanable_and_nothing_else(broker: Broker, caplog) -> None:
+    damaged, other = broker.host(0), broker.host(1)
+    for log in (damaged, other):
+        broker.fill(log)
+    path = Path(damaged.directory, f"{0:020d}.log")
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+
+    async def scenario() -> None:
+        async with broker.cleaning():
+            await until(lambda: is_clean(other) and metric("uncleanable_partitions") == 1)
+            broker.fill(other)
+            await until(lambda: is_clean(other))
+
+    asyncio.run(scenario())
+    assert damaged.cleaned_to_offset == 0
+    assert metric("uncleanable_bytes") > 0
+    lines = [record.message for record in caplog.records if "uncleanable" in record.message]
+    assert len(lines) == 1
+    assert "states-0" in lines[0]
+    damaged.append_as_leader(encode_batch([(0, b"k", b"v", ())]), leader_epoch=0, now_ms=0)
+
+
+def test_a_log_that_was_truncated_meanwhile_is_cleaned_later(broker: Broker) -> None:
+    log = broker.host(0)
+    broker.fill(log, 200)
+
+    async def scenario() -> None:
+        slow = replace(SETTINGS, io_max_bytes_per_second=100_000.0)
+        async with broker.cleaning(slow) as cleaner:
+            await until(lambda: bool(cleaner._under_way))
+            log.truncate_to(150, now_ms=0)
+            await until(lambda: not cleaner._under_way)
+            assert (log.cleaned_to_offset, left(log)) == (0, 150)
+            await until(lambda: is_clean(log))
+
+    asyncio.run(scenario())
+    assert left(log) < 60
+
+
+def test_a_stop_ends_a_cleaning_at_once(broker: Broker) -> None:
+    log = broker.host(0)
+    broker.fill(log, 200)
+
+    async def scenario() -> float:
+        async with broker.cleaning(replace(SETTINGS, io_max_bytes_per_second=10.0)) as cleaner:
+            await until(lambda: bool(cleaner._under_way))
+            began = time.monotonic()
+        return time.monotonic() - began
+
+    assert asyncio.run(scenario()) < 10
+    assert (log.cleaned_to_offset, left(log)) == (0, 200)
+    assert not list(Path(log.directory).glob("*.cleaned"))
+
+
+def test_the_throttle_keeps_to_its_rate() -> None:
+    throttle = Throttle(1_000_000.0)
+    began = time.monotonic()
+    for _ in range(40):
+        throttle(10_000)
+    assert time.monotonic() - began >= 0.3
+    throttle.stop()
+    with pytest.raises(CleaningStopped):
+        throttle(0)
