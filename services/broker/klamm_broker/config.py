@@ -16,6 +16,7 @@ from klamm_server.broker_configs import BROKER_CONFIGS
 from klamm_server.config import setting
 from klamm_server.config_def import ConfigDef
 from klamm_server.member_config import MemberConfig
+from klamm_server.topic_configs import MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,24 @@ class BrokerConfig(MemberConfig):
     log_retention_check_interval_ms: int = setting(BROKER_CONFIGS["log.retention.check.interval.ms"])
     log_flush_offset_checkpoint_interval_ms: int = setting(BROKER_CONFIGS["log.flush.offset.checkpoint.interval.ms"])
     producer_id_expiration_ms: int = setting(BROKER_CONFIGS["producer.id.expiration.ms"])
+    producer_ids_per_partition_max: int = setting(BROKER_CONFIGS["producer.ids.per.partition.max"])
+    log_cleaner_enable: bool = setting(BROKER_CONFIGS["log.cleaner.enable"])
+    log_cleaner_threads: int = setting(BROKER_CONFIGS["log.cleaner.threads"])
+    log_cleaner_dedupe_buffer_size: int = setting(BROKER_CONFIGS["log.cleaner.dedupe.buffer.size"])
+    log_cleaner_io_buffer_load_factor: float = setting(BROKER_CONFIGS["log.cleaner.io.buffer.load.factor"])
+    log_cleaner_io_buffer_size: int = setting(BROKER_CONFIGS["log.cleaner.io.buffer.size"])
+    log_cleaner_io_max_bytes_per_second: float = setting(BROKER_CONFIGS["log.cleaner.io.max.bytes.per.second"])
+    log_cleaner_backoff_ms: int = setting(BROKER_CONFIGS["log.cleaner.backoff.ms"])
+    num_replica_fetchers: int = setting(BROKER_CONFIGS["num.replica.fetchers"])
+    replica_lag_time_max_ms: int = setting(BROKER_CONFIGS["replica.lag.time.max.ms"])
+    replica_fetch_min_bytes: int = setting(BROKER_CONFIGS["replica.fetch.min.bytes"])
+    replica_fetch_max_bytes: int = setting(BROKER_CONFIGS["replica.fetch.max.bytes"])
+    replica_fetch_response_max_bytes: int = setting(BROKER_CONFIGS["replica.fetch.response.max.bytes"])
+    replica_fetch_wait_max_ms: int = setting(BROKER_CONFIGS["replica.fetch.wait.max.ms"])
+    replica_fetch_backoff_ms: int = setting(BROKER_CONFIGS["replica.fetch.backoff.ms"])
+    replica_high_watermark_checkpoint_interval_ms: int = setting(
+        BROKER_CONFIGS["replica.high.watermark.checkpoint.interval.ms"]
+    )
     fetch_max_bytes: int = setting(BROKER_CONFIGS["fetch.max.bytes"])
     queued_max_request_bytes: int = setting(BROKER_CONFIGS["queued.max.request.bytes"])
     max_parked_requests: int = setting(BROKER_CONFIGS["max.parked.requests"])
@@ -43,10 +62,20 @@ class BrokerConfig(MemberConfig):
         MemberConfig.validate(self)
         if not self.data_dirs:
             raise ConfigError("log.dirs: the list is empty, expected at least one directory")
+        if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
+            raise ConfigError(
+                f"replica.fetch.wait.max.ms={self.replica_fetch_wait_max_ms}: expected at most"
+                f" replica.lag.time.max.ms={self.replica_lag_time_max_ms}, or followers of idle partitions seem to lag"
+            )
         if self.queued_max_request_bytes < self.socket_request_max_bytes:
             raise ConfigError(
                 f"queued.max.request.bytes={self.queued_max_request_bytes}: expected at least"
                 f" socket.request.max.bytes={self.socket_request_max_bytes}, or the largest request never fits"
+            )
+        if self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads < MIB:
+            raise ConfigError(
+                f"log.cleaner.dedupe.buffer.size={self.log_cleaner_dedupe_buffer_size}: expected at least {MIB} for"
+                f" each of log.cleaner.threads={self.log_cleaner_threads}"
             )
 
     @property

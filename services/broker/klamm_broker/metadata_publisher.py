@@ -69,12 +69,16 @@ class MetadataPublisher:
         *,
         topic_configs: TopicConfigs,
         retire: Callable[[PendingDeletion], None],
+        lag_time_max_ms: int,
+        on_applied: Callable[[], None],
         clock: Clock,
     ) -> None:
         self._replicas = replicas
         self._logs = logs
         self._topic_configs = topic_configs
         self._retire = retire
+        self._lag_time_max_ms = lag_time_max_ms
+        self._on_applied = on_applied
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata-publisher")
         self._one_at_a_time = asyncio.Lock()
@@ -96,6 +100,7 @@ class MetadataPublisher:
             self._thread.shutdown()
 
     async def _publish(self, old: MetadataImage, new: MetadataImage) -> None:
+        self._replicas.note_brokers(new.brokers)
         delta = changed_topics(old, new)
         gone = self._gone(delta, new) if old.end_index else self._strays(new)
         here, missing = self._wanted(delta, new, frozenset(gone))
@@ -105,6 +110,7 @@ class MetadataPublisher:
             self._replicas.drop(topic_partition)
         for replica, state in here:
             self._replicas.apply(replica, state)
+        self._on_applied()
         self._apply_configs(old, new)
         await self._delete_logs(gone)
         missing = self._without_unreadable(missing, old)
@@ -112,6 +118,7 @@ class MetadataPublisher:
         for one in missing:
             self._host(one)
         self._replicas.image = new
+        self._on_applied()
 
     # Replicas that go
 
@@ -189,7 +196,7 @@ class MetadataPublisher:
             name = one.log.topic_partition
             if self._logs.get(name) is None and _is_known(one.log, old):
                 reason = f"{name} is in no log dir that can be read; it may be in {unreadable}"
-                self._take_offline(name, ErrorCode.KAFKA_STORAGE_ERROR.exception(reason))
+                self._take_offline(one.log, ErrorCode.KAFKA_STORAGE_ERROR.exception(reason))
             else:
                 rest.append(one)
         return rest
@@ -204,7 +211,7 @@ class MetadataPublisher:
         for topic_partition, error in failures.items():
             if isinstance(error, DiskFull):
                 self._refused.add(topic_partition)
-            self._take_offline(topic_partition, error)
+            self._take_offline(next(new for new in absent if new.topic_partition == topic_partition), error)
 
     def _is_stale(self, new: NewLog) -> bool:
         """Whether there is a log in its place that certainly is another topic's."""
@@ -222,21 +229,26 @@ class MetadataPublisher:
         try:
             _check_can_be_hosted(partition_log)
         except BrokerError as error:
-            self._take_offline(topic_partition, error)
+            self._take_offline(new.log, error)
             return
         partition_log.config = new.log.config
         partition = Partition(
             topic_partition,
             partition_log,
+            topic_id=new.log.topic_id,
             broker_id=self._replicas.broker_id,
             high_watermark=self._logs.checkpointed_high_watermark(partition_log),
+            brokers=self._replicas.brokers,
+            lag_time_max_ms=self._lag_time_max_ms,
         )
         self._replicas.host(partition)
         self._replicas.apply(partition, new.image)
 
-    def _take_offline(self, topic_partition: TopicPartition, error: BrokerError) -> None:
-        log.error("partition=%s offline: %s", topic_partition, error)
-        self._replicas.drop(topic_partition, offline_reason=str(error))
+    def _take_offline(self, new: NewLog, error: BrokerError) -> None:
+        log.error("partition=%s offline: %s", new.topic_partition, error)
+        # A full disk may have room again before the broker is restarted.
+        until_restart = not isinstance(error, DiskFull)
+        self._replicas.take_offline(new.topic_partition, new.topic_id, str(error), until_restart=until_restart)
 
     async def _on_thread(self, run: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
@@ -256,6 +268,7 @@ class MetadataPublisher:
                 configs[name] = LogConfig.from_configs(self._topic_configs(new, name))
                 log.info("topic=%s config=%s", name, configs[name])
             partition.log.config = configs[name]
+            self._replicas.review(partition)
 
 
 def _name(topic: TopicImage, partition: PartitionImage) -> TopicPartition:

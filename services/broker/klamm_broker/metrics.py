@@ -7,10 +7,22 @@ from collections.abc import Callable
 from prometheus_client import Counter, Gauge
 
 from klamm.errors import ErrorCode
+from klamm_broker.log.log_cleaning import CleaningStats
 from klamm_server.metrics import REGISTRY
 
 BYTES_IN = Counter("klamm_broker_in_bytes", "Record batches appended for producers.", registry=REGISTRY)
 BYTES_OUT = Counter("klamm_broker_out_bytes", "Record batches sent to consumers.", registry=REGISTRY)
+REPLICATION_BYTES_IN = Counter(
+    "klamm_broker_replication_in_bytes", "Record batches fetched from leaders.", registry=REGISTRY
+)
+REPLICATION_BYTES_OUT = Counter(
+    "klamm_broker_replication_out_bytes", "Record batches sent to followers.", registry=REGISTRY
+)
+FAILED_ISR_UPDATES = Counter(
+    "klamm_broker_failed_isr_updates", "Changes of in-sync sets that the controller refused.", registry=REGISTRY
+)
+_ISR_SHRINKS = Counter("klamm_broker_isr_shrinks", "In-sync sets that lost members.", registry=REGISTRY)
+_ISR_EXPANDS = Counter("klamm_broker_isr_expands", "In-sync sets that gained members.", registry=REGISTRY)
 REQUESTS = Counter("klamm_broker_requests", "Calls received.", ["rpc"], registry=REGISTRY)
 _ERRORS = Counter(
     "klamm_broker_errors", "Outcomes other than success, per partition.", ["rpc", "error"], registry=REGISTRY
@@ -19,11 +31,105 @@ _PARKED = Gauge("klamm_broker_parked_requests", "Calls that wait in a purgatory.
 _REQUEST_MEMORY = Gauge("klamm_broker_request_memory_bytes", "Requests and answers under way.", registry=REGISTRY)
 _OFFLINE_LOG_DIRS = Gauge("klamm_broker_offline_log_dirs", "Log directories that failed.", registry=REGISTRY)
 _PARTITIONS = Gauge("klamm_broker_partitions", "Partition replicas that are online.", registry=REGISTRY)
+_PRODUCER_IDS = Gauge(
+    "klamm_broker_producer_ids", "Idempotent producers that partitions remember, summed over them.", registry=REGISTRY
+)
+
+_CLEANER_READ = Counter("klamm_broker_log_cleaner_read_bytes", "Log read to be compacted.", registry=REGISTRY)
+_CLEANER_WRITTEN = Counter("klamm_broker_log_cleaner_written_bytes", "Log written by compaction.", registry=REGISTRY)
+_CLEANER_RUNS = Counter("klamm_broker_log_cleaner_runs", "Logs compacted.", registry=REGISTRY)
+_CLEANER_SECONDS = Gauge("klamm_broker_log_cleaner_last_run_seconds", "Of the last compaction.", registry=REGISTRY)
+_CLEANER_RECOPY = Gauge(
+    "klamm_broker_log_cleaner_recopy_percent", "Part of the log that the last compaction kept.", registry=REGISTRY
+)
+_CLEANER_BUFFER = Gauge(
+    "klamm_broker_log_cleaner_buffer_utilization_percent",
+    "Part of the dedupe buffer that the last compaction used.",
+    registry=REGISTRY,
+)
+_MAX_DIRTY = Gauge(
+    "klamm_broker_log_cleaner_max_dirty_percent", "Of the log with the most to clean.", registry=REGISTRY
+)
+_MAX_DELAY = Gauge(
+    "klamm_broker_log_cleaner_max_compaction_delay_seconds", "Past max.compaction.lag.ms.", registry=REGISTRY
+)
+_UNCLEANABLE = Gauge(
+    "klamm_broker_log_cleaner_uncleanable_partitions", "Logs with a batch that cannot be read.", registry=REGISTRY
+)
+_UNCLEANABLE_BYTES = Gauge(
+    "klamm_broker_log_cleaner_uncleanable_bytes", "Not compacted, of uncleanable partitions.", registry=REGISTRY
+)
+
+
+def on_cleaner_check(
+    *, max_dirty_ratio: float, max_delay_ms: int, uncleanable_partitions: int, uncleanable_bytes: int
+) -> None:
+    """The cleaner looked at all logs."""
+    _MAX_DIRTY.set(100 * max_dirty_ratio)
+    _MAX_DELAY.set(max_delay_ms / 1000)
+    _UNCLEANABLE.set(uncleanable_partitions)
+    _UNCLEANABLE_BYTES.set(uncleanable_bytes)
+
+
+def on_cleaned(stats: CleaningStats, took_ms: int) -> None:
+    """A log was compacted."""
+    _CLEANER_RUNS.inc()
+    _CLEANER_READ.inc(stats.mapped_bytes + stats.read_bytes)
+    _CLEANER_WRITTEN.inc(stats.written_bytes)
+    _CLEANER_SECONDS.set(took_ms / 1000)
+    _CLEANER_RECOPY.set(100 * stats.written_bytes / max(1, stats.read_bytes))
+    _CLEANER_BUFFER.set(100 * stats.buffer_utilization)
+
+
+_LEADERS = Gauge("klamm_broker_leader_count", "Partitions that this broker leads.", registry=REGISTRY)
+_UNDER_REPLICATED = Gauge(
+    "klamm_broker_under_replicated_partitions", "Led here, with replicas out of sync.", registry=REGISTRY
+)
+_UNDER_MIN_ISR = Gauge(
+    "klamm_broker_under_min_isr_partition_count",
+    "Led here, with fewer than min.insync.replicas in sync.",
+    registry=REGISTRY,
+)
+_AT_MIN_ISR = Gauge(
+    "klamm_broker_at_min_isr_partition_count",
+    "Led here, with exactly min.insync.replicas in sync.",
+    registry=REGISTRY,
+)
+_OFFLINE_REPLICAS = Gauge("klamm_broker_offline_replica_count", "Replicas in log dirs that failed.", registry=REGISTRY)
+_REPLICA_MAX_LAG = Gauge(
+    "klamm_broker_replica_max_lag", "The most records that a follower here is behind its leader.", registry=REGISTRY
+)
 
 
 def on_error(rpc: str, code: ErrorCode) -> None:
     """A partition's outcome was not success."""
     _ERRORS.labels(rpc, code.name).inc()
+
+
+def on_isr_change(before: int, after: int) -> None:
+    """An in-sync set that this broker leads has another number of members."""
+    if after < before:
+        _ISR_SHRINKS.inc()
+    elif after > before:
+        _ISR_EXPANDS.inc()
+
+
+def watch_replication(
+    *,
+    leaders: Callable[[], int],
+    under_replicated: Callable[[], int],
+    under_min_isr: Callable[[], int],
+    at_min_isr: Callable[[], int],
+    offline_replicas: Callable[[], int],
+    replica_max_lag: Callable[[], int],
+) -> None:
+    """As `watch_gauges`."""
+    _LEADERS.set_function(leaders)
+    _UNDER_REPLICATED.set_function(under_replicated)
+    _UNDER_MIN_ISR.set_function(under_min_isr)
+    _AT_MIN_ISR.set_function(at_min_isr)
+    _OFFLINE_REPLICAS.set_function(offline_replicas)
+    _REPLICA_MAX_LAG.set_function(replica_max_lag)
 
 
 def watch_gauges(
@@ -33,6 +139,7 @@ def watch_gauges(
     request_memory_bytes: Callable[[], int],
     offline_log_dirs: Callable[[], int],
     partitions: Callable[[], int],
+    producer_ids: Callable[[], int],
 ) -> None:
     """Reports these when the metrics are read; they run in the endpoint's thread, so they may only look."""
     _PARKED.labels("fetch").set_function(parked_fetches)
@@ -40,3 +147,4 @@ def watch_gauges(
     _REQUEST_MEMORY.set_function(request_memory_bytes)
     _OFFLINE_LOG_DIRS.set_function(offline_log_dirs)
     _PARTITIONS.set_function(partitions)
+    _PRODUCER_IDS.set_function(producer_ids)

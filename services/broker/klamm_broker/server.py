@@ -18,8 +18,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from klamm.errors import KlammError
-from klamm.model import TopicPartition
-from klamm.wire.service import BROKER
+from klamm.wire.service import BROKER, REPLICATION
 from klamm_broker.allocator import keep_request_memory
 from klamm_broker.config import BrokerConfig
 from klamm_broker.log.disk import Disk
@@ -27,24 +26,28 @@ from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_manager import LogManager, LogManagerConfig
 from klamm_broker.log.meta_properties import META_PROPERTIES_FILE, MetaProperties, decode_uuids
 from klamm_broker.log.storage_failure import LogDirError
+from klamm_broker.log_cleaner import CleanerSettings, LogCleaner
 from klamm_broker.log_maintenance import LogMaintenance, MaintenanceIntervals
 from klamm_broker.metadata_publisher import MetadataPublisher
 from klamm_broker.metrics import watch_gauges
-from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.producer_ids import ProducerIds
 from klamm_broker.record_reader import RecordReader
-from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.replication import Replication
 from klamm_broker.rpc.delete_records import DeleteRecordsRpc
 from klamm_broker.rpc.fetch import FetchRpc
 from klamm_broker.rpc.find_coordinator import FindCoordinatorRpc
+from klamm_broker.rpc.init_producer_id import InitProducerIdRpc
 from klamm_broker.rpc.list_offsets import ListOffsetsRpc
 from klamm_broker.rpc.log_dirs import LogDirsRpc
 from klamm_broker.rpc.metadata import MetadataRpc
+from klamm_broker.rpc.offset_for_leader_epoch import OffsetForLeaderEpochRpc
 from klamm_broker.rpc.produce import ProduceRpc
 from klamm_broker.rpc.request_memory import RequestMemory
 from klamm_broker.rpc.servicer import BrokerServicer
 from klamm_broker.topic_creator import TopicCreator
 from klamm_server.clock import Clock, SystemClock
 from klamm_server.config_defs import effective_topic_configs
+from klamm_server.controllers import Controllers
 from klamm_server.faults import watch
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata_link import MetadataLink
@@ -79,12 +82,21 @@ class BrokerServer:
         self._publisher: MetadataPublisher | None = None
         self._registration: Registration | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._fetches = PurgatoryDriver(max_parked=config.max_parked_requests, clock=self._clock)
-        self._produces = PurgatoryDriver(max_parked=config.max_parked_requests, clock=self._clock)
-        self._replicas = ReplicaManager(broker_id=config.node_id, clock=self._clock, on_change=self._on_change)
         self._records = RecordReader(self._disk, thread_count=COLD_READ_THREADS)
         self._memory = RequestMemory(config.queued_max_request_bytes)
-        self._topic_creator = TopicCreator(config.controllers, timeout_ms=config.broker_session_timeout_ms)
+        self._controllers = Controllers(config.controllers)
+        self._replication = Replication(
+            config, self._controllers, records=self._records, memory=self._memory, clock=self._clock
+        )
+        self._replicas = self._replication.replicas
+        self._fetches, self._produces = self._replication.fetches, self._replication.produces
+        self._topic_creator = TopicCreator(self._controllers, timeout_ms=config.broker_session_timeout_ms)
+        self._producer_ids = ProducerIds(
+            self._controllers,
+            broker_id=config.node_id,
+            broker_epoch=lambda: self._registration.epoch if self._registration is not None else NOT_REGISTERED,
+            timeout_ms=config.broker_session_timeout_ms,
+        )
         self._servicer = self._make_servicer()
         self._watch_gauges()
 
@@ -97,17 +109,19 @@ class BrokerServer:
 
     def register(self, rpc: RpcServer) -> None:
         rpc.add_service(BROKER, self._servicer)
+        rpc.add_service(REPLICATION, self._replication.servicer)
 
     async def start(self, host: str, port: int) -> None:
         """Returns when clients are served. `host` and `port` are what they are told to dial.
 
         Raises LogDirError, or the BrokerError of a refused registration."""
-        link = MetadataLink(self._config.controllers, cluster_id="", on_image=self._on_image, clock=self._clock)
+        link = MetadataLink(self._controllers, cluster_id="", on_image=self._on_image, clock=self._clock)
         self._spawn("metadata-link", link.run())
         await self._join_cluster(link)
         registration = self._make_registration(link, host, port)
         await registration.register()
         await link.wait_for(lambda image: image.end_index > registration.epoch)
+        self._replication.start(self._opened_logs, registration)
         await self._start_publishing(link.image)
         self._registration = registration
         self._spawn("registration", registration.run())
@@ -128,12 +142,13 @@ class BrokerServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._fetches.close()
-        self._produces.close()
+        await self._replication.close()
+        await self._producer_ids.close()
         self._records.close()
         logs, self._logs = self._logs, None
         if logs is not None:
             self._maintenance.close()
+            self._cleaner.close()
             broker_epoch = NOT_REGISTERED if registration is None else registration.epoch
             await asyncio.to_thread(
                 logs.close, broker_epoch=broker_epoch, high_watermarks=self._replicas.high_watermarks()
@@ -149,22 +164,20 @@ class BrokerServer:
                 replicas, self._fetches, self._records, self._memory, fetch_max_bytes=config.fetch_max_bytes
             ),
             list_offsets=ListOffsetsRpc(replicas),
-            delete_records=DeleteRecordsRpc(replicas),
+            delete_records=DeleteRecordsRpc(replicas, self._replication.deletions),
+            offset_for_leader_epoch=OffsetForLeaderEpochRpc(replicas),
             log_dirs=LogDirsRpc(lambda: self._opened_logs),
             metadata=MetadataRpc(
                 replicas,
                 self._topic_creator,
-                controllers=self._controllers,
+                controllers=self._controllers_active_first,
                 auto_create_topics=config.auto_create_topics_enable,
             ),
             find_coordinator=FindCoordinatorRpc(
                 replicas, self._topic_creator, offsets_topic_partitions=config.offsets_topic_num_partitions
             ),
+            init_producer_id=InitProducerIdRpc(self._producer_ids),
         )
-
-    def _on_change(self, topic_partition: TopicPartition) -> None:
-        self._produces.check_and_complete(topic_partition)
-        self._fetches.check_and_complete(topic_partition)
 
     def _watch_gauges(self) -> None:
         watch_gauges(
@@ -173,6 +186,7 @@ class BrokerServer:
             request_memory_bytes=lambda: self._memory.held_bytes,
             offline_log_dirs=lambda: len(self._logs.offline_log_dirs()) if self._logs is not None else 0,
             partitions=lambda: len(self._replicas),
+            producer_ids=lambda: sum(len(partition.log.producers) for partition in list(self._replicas)),
         )
 
     @property
@@ -189,6 +203,7 @@ class BrokerServer:
             lost_directory_ids=decode_uuids(config.log_dirs_lost),
             open_segments_max=config.log_open_segments_max,
             recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
+            producer_ids_max=config.producer_ids_per_partition_max,
         )
         logs = LogManager(manager_config, self._disk, self._rng)
         defaults = LogConfig.from_configs(effective_topic_configs({}, config.originals))
@@ -196,6 +211,14 @@ class BrokerServer:
         # Not before: closing logs that were not loaded would mark them as cleanly shut down.
         self._logs = logs
         self._maintenance = LogMaintenance(logs, self._replicas, self._intervals(), self._clock)
+        self._cleaner = LogCleaner(
+            logs,
+            self._replicas,
+            self._cleaner_settings(),
+            retire=self._maintenance.retire,
+            disk=self._disk,
+            clock=self._clock,
+        )
         for deletion in deletions:
             self._maintenance.retire(deletion)
         self._directory_ids = {path: one.bytes for path, one in logs.directory_ids().items()}
@@ -206,6 +229,19 @@ class BrokerServer:
             retention_check_ms=config.log_retention_check_interval_ms,
             flush_check_ms=min(config.log_flush_scheduler_interval_ms, WORST_FLUSH_CHECK_MS),
             checkpoint_ms=config.log_flush_offset_checkpoint_interval_ms,
+            high_watermark_checkpoint_ms=config.replica_high_watermark_checkpoint_interval_ms,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
+
+    def _cleaner_settings(self) -> CleanerSettings:
+        config = self._config
+        return CleanerSettings(
+            threads=config.log_cleaner_threads,
+            dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+            dedupe_buffer_load_factor=config.log_cleaner_io_buffer_load_factor,
+            io_buffer_bytes=config.log_cleaner_io_buffer_size,
+            io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+            backoff_ms=config.log_cleaner_backoff_ms,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
         )
 
@@ -230,10 +266,10 @@ class BrokerServer:
                 f" the controller is of cluster {image.cluster_id}"
             )
 
-    def _controllers(self) -> Sequence[tuple[str, int]]:
-        """The active one first, as far as this broker knows."""
+    def _controllers_active_first(self) -> Sequence[tuple[str, int]]:
+        """As far as this broker knows."""
         active = self._registration.controller if self._registration is not None else ""
-        return sorted(self._config.controllers, key=lambda address: "{}:{}".format(*address) != active)
+        return sorted(self._controllers.current, key=lambda address: "{}:{}".format(*address) != active)
 
     def _make_registration(self, link: MetadataLink, host: str, port: int) -> Registration:
         config = self._config
@@ -246,10 +282,11 @@ class BrokerServer:
             log_dir_ids=tuple(self._directory_ids.values()),
             static_configs=config.originals,
             offline_log_dir_ids=self._offline_log_dir_ids,
+            previous_broker_epoch=self._opened_logs.clean_shutdown_epoch() or 0,
         )
         return Registration(
             member,
-            config.controllers,
+            self._controllers,
             link=link,
             cluster_id=link.image.cluster_id,
             clock=self._clock,
@@ -271,10 +308,14 @@ class BrokerServer:
             self._opened_logs,
             topic_configs=self._topic_configs,
             retire=self._maintenance.retire,
+            lag_time_max_ms=self._config.replica_lag_time_max_ms,
+            on_applied=self._replication.on_image,
             clock=self._clock,
         )
         await self._publisher.publish(image)
         self._spawn("log-maintenance", self._maintenance.run())
+        if self._config.log_cleaner_enable:
+            self._spawn("log-cleaner", self._cleaner.run())
 
     async def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         if self._publisher is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 
 import grpc
 
@@ -17,6 +16,7 @@ from klamm.errors import ErrorCode
 from klamm.wire.service import ADMIN
 from klamm.wire.v1.controller_pb2 import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from klamm_server.controller_channel import ControllerChannel
+from klamm_server.controllers import Controllers
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +27,8 @@ PENDING_MAX = 100
 class TopicCreator:
     """Client of the controllers' Admin API; `run` sends what `create` was given."""
 
-    def __init__(self, controllers: Sequence[tuple[str, int]], *, timeout_ms: int) -> None:
-        self._controllers = tuple(controllers)
+    def __init__(self, controllers: Controllers, *, timeout_ms: int) -> None:
+        self._controllers = controllers
         self._channel = ControllerChannel(controllers, ADMIN)
         self._timeout_ms = timeout_ms
         self._pending: dict[str, NewTopic] = {}
@@ -56,7 +56,7 @@ class TopicCreator:
     async def _create(self, topic: NewTopic) -> None:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=self._timeout_ms)
         # Each controller once, and one more if the last of them points at another.
-        for _ in range(len(self._controllers) + 1):
+        for _ in range(len(self._controllers.to_try) + 1):
             try:
                 response = await self._channel.stub().create_topics(request, timeout=self._timeout_ms / 1000)
             except grpc.RpcError as error:
@@ -67,7 +67,7 @@ class TopicCreator:
                 _log_outcome(topic, response)
                 return
             await self._channel.redirect(response.controller)
-        log.warning("topic=%s not created: no active controller among %s", topic.name, self._controllers)
+        log.warning("topic=%s not created: no active controller among %s", topic.name, self._controllers.to_try)
 
 
 def _log_outcome(topic: NewTopic, response: CreateTopicsResponse) -> None:

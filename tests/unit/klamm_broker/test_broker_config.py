@@ -32,6 +32,11 @@ def test_log_dirs_win_over_log_dir_and_count_once() -> None:
         ({"controller.quorum.bootstrap.servers": "nonsense"}, "expected host:port"),
         ({"broker.heartbeat.interval.ms": "5000"}, "expected at most half of broker.session.timeout.ms=9000"),
         ({"queued.max.request.bytes": "2000"}, "expected at least socket.request.max.bytes"),
+        (
+            {"log.cleaner.dedupe.buffer.size": "3000000", "log.cleaner.threads": "3"},
+            "log.cleaner.dedupe.buffer.size=3000000: expected at least 1048576 for each of log.cleaner.threads=3",
+        ),
+        ({"replica.fetch.wait.max.ms": "40000"}, "expected at most replica.lag.time.max.ms=30000"),
         ({"max.parked.requests": "0"}, "max.parked.requests: '0' is not valid"),
         ({"log.retention.hours": "soon"}, "log.retention.hours: 'soon' is not valid"),
     ],

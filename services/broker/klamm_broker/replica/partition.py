@@ -1,60 +1,120 @@
-"""One partition replica on this broker: does it lead, under which epoch, and what is committed.
+"""One partition replica on this broker: does it lead or follow, under which epoch, and what is committed.
 
-Kafka's `kafka.cluster.Partition` (KIP-101, 320, 497). The log below stores; this decides who may read and
-write, and how far. Event loop only: nothing here waits, and no lock is needed.
+Kafka's `kafka.cluster.Partition` (KIP-101, 320, 497, 966). The log below stores; this decides who may read and
+write, and how far. Event loop only: nothing here waits, and no lock is needed. Of the log it uses what `ReplicaLog`
+names and `append_as_leader`.
 
-Invariants: the high watermark never moves back while the broker leads, and log start <= high watermark <=
-log end; the leader epoch only grows; `readable_bytes_total` only grows.
+Invariants: the high watermark moves back only when a follower's log is cut below it, and log start <= high watermark <=
+log end; leader epoch and partition epoch only grow; `readable_bytes_total` only grows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
-from klamm.model import INTERNAL_TOPICS, TopicPartition
+from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.model import INTERNAL_TOPICS, NO_LEADER_EPOCH, TopicId, TopicPartition
 from klamm.records.errors import CorruptBatchError
-from klamm.records.header import BatchHeader, iter_headers
+from klamm.records.header import iter_headers
 from klamm_broker.log.partition_log import AppendResult, PartitionLog
-from klamm_broker.log.record_set import AppendOrigin, check_produced
-from klamm_broker.replica.producer_state import ProducerStates, WrittenBatch
+from klamm_broker.replica.follower_partition import EpochEnd, FollowerPartition, FollowerUpdate, LeaderAnswer
+from klamm_broker.replica.leadership import Brokers, FollowerFetch, IsrChange, Leadership
+from klamm_broker.replica.readable_bytes import ReadableBytes
 from klamm_server.metadata.image import NO_LEADER, PartitionImage
 
 _FencedLeaderEpochError = EXCEPTIONS[ErrorCode.FENCED_LEADER_EPOCH]
 _NotEnoughReplicasError = EXCEPTIONS[ErrorCode.NOT_ENOUGH_REPLICAS]
 _NotLeaderOrFollowerError = EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER]
+_OffsetNotAvailableError = EXCEPTIONS[ErrorCode.OFFSET_NOT_AVAILABLE]
+_OffsetOutOfRangeError = EXCEPTIONS[ErrorCode.OFFSET_OUT_OF_RANGE]
 _UnknownLeaderEpochError = EXCEPTIONS[ErrorCode.UNKNOWN_LEADER_EPOCH]
 
+_NOT_TRIED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+"""The controller did not try the change: the set that it committed holds."""
+_OVERTAKEN = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""The partition's state is another by now, maybe by this very change: its image is on the way."""
 
-def committed_offset(log_end_offset: int, isr_others: Sequence[int], end_offsets: Mapping[int, int]) -> int:
-    """What every in-sync replica has: the least of our own end and those the others reported.
 
-    An in-sync replica that has not reported yet holds it at 0."""
-    return min([log_end_offset, *(end_offsets.get(replica, 0) for replica in isr_others)])
+class Effects(NamedTuple):
+    """What the shell has to do after a change."""
+
+    high_watermark_moved: bool = False
+    """Wake whoever waits for records."""
+    log_start_moved: bool = False
+    """Wake whoever waits for a deletion."""
+    isr_change: IsrChange | None = None
+    """Send it to the controller."""
+
+
+class CommittedIsr(NamedTuple):
+    """The state of a partition after a change of its in-sync set."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+
+
+class FetchOutcome(NamedTuple):
+    """What a leader makes of a follower's fetch."""
+
+    effects: Effects
+    diverging: EpochEnd | None
+    """Set when the follower's log is not the leader's up to there; then nothing it said counts."""
+
+
+NO_EFFECTS = Effects()
 
 
 class Partition:
-    """A replica and, while this broker leads, the leader's picture of the others."""
+    """A replica; while it leads it has a `leadership`, while it follows a `following`.
+
+    Times are monotonic unless they are called `wall_ms`."""
 
     def __init__(
-        self, topic_partition: TopicPartition, log: PartitionLog, *, broker_id: int, high_watermark: int
+        self,
+        topic_partition: TopicPartition,
+        log: PartitionLog,
+        *,
+        topic_id: TopicId,
+        broker_id: int,
+        high_watermark: int,
+        brokers: Brokers,
+        lag_time_max_ms: int,
     ) -> None:
         self.topic_partition = topic_partition
+        self.topic_id = topic_id
         self.log = log
         self._broker_id = broker_id
+        self._brokers = brokers
+        self._lag_time_max_ms = lag_time_max_ms
         self.leader = NO_LEADER
         self.leader_epoch = -1
-        self._isr_others: tuple[int, ...] = ()
-        self._follower_end_offsets: dict[int, int] = {}
-        self._producers: ProducerStates | None = None
+        self.partition_epoch = -1
+        self.image: PartitionImage | None = None
+        """What the metadata, or an answer of the controller, said last."""
+        self.leadership: Leadership | None = None
+        self.following: FollowerPartition | None = None
         self.high_watermark = high_watermark
-        self.readable_bytes_total = 0
-        """Bytes that became readable since the replica was opened: what delayed fetches count."""
-        self._unreadable_bytes = 0
+        self._readable = ReadableBytes()
 
     @property
     def is_leader(self) -> bool:
-        return self.leader == self._broker_id
+        return self.leadership is not None
+
+    @property
+    def readable_bytes_total(self) -> int:
+        """Bytes that became readable since the replica was opened: what delayed fetches count."""
+        return self._readable.total
 
     @property
     def last_stable_offset(self) -> int:
@@ -62,132 +122,235 @@ class Partition:
         return self.high_watermark
 
     @property
+    def effective_min_isr(self) -> int:
+        """`min.insync.replicas`, or all replicas where there are fewer."""
+        replica_count = 1 if self.leadership is None else self.leadership.replica_count
+        return min(self.log.config.min_insync_replicas, replica_count)
+
+    @property
     def has_min_isr(self) -> bool:
-        """Whether there are `min.insync.replicas` of them, this one included."""
-        return 1 + len(self._isr_others) >= self.log.config.min_insync_replicas
+        """Whether this leads and enough replicas are in sync, this one included, as the controller committed it."""
+        return self.leadership is not None and len(self.leadership.isr) >= self.effective_min_isr
 
     # What the controller decides
 
-    def apply(self, image: PartitionImage) -> None:
-        """Leads, follows or does neither from now on, as the metadata say."""
+    def apply(self, image: PartitionImage, *, now_ms: int) -> Effects:
+        """Leads, follows or does neither from now on, as the metadata say.
+
+        An image that is older than what an answer of the controller said already changes nothing."""
         assert image.leader_epoch >= self.leader_epoch, (self.topic_partition, image, self.leader_epoch)
+        if image.partition_epoch < self.partition_epoch:
+            return NO_EFFECTS
         new_epoch = image.leader_epoch > self.leader_epoch
-        self.leader = image.leader
-        self.leader_epoch = image.leader_epoch
-        self._isr_others = tuple(replica for replica in image.isr if replica != self._broker_id)
-        if not self.is_leader:
-            return
-        if new_epoch:
-            self._follower_end_offsets.clear()
-            self._producers = None
-        self.maybe_advance_high_watermark()
+        self.image = image
+        self.leader, self.leader_epoch = image.leader, image.leader_epoch
+        self.partition_epoch = image.partition_epoch
+        if image.leader == self._broker_id:
+            self.following = None
+            if new_epoch or self.leadership is None:
+                self.leadership = Leadership(
+                    broker_id=self._broker_id,
+                    leader_epoch=image.leader_epoch,
+                    start_offset=self.log.log_end_offset,
+                    brokers=self._brokers,
+                )
+            self.leadership.commit(image, now_ms=now_ms)
+            return self.review()
+        self.leadership = None
+        self._readable.forget()
+        if image.leader == NO_LEADER:
+            self.following = None
+        elif new_epoch or self.following is None:
+            self.following = FollowerPartition(self.log, leader_epoch=image.leader_epoch)
+        return NO_EFFECTS
 
     def resign(self) -> None:
-        """The topic is gone, or the log dir: nobody reads or writes here any more."""
+        """The topic is gone, or the log dir, or the broker stops: nobody reads or writes here any more."""
         self.leader = NO_LEADER
+        self.leadership = self.following = None
 
     # What clients ask
 
-    def check_leader(self, current_leader_epoch: int = -1) -> None:
+    def check_leader(self, current_leader_epoch: int = -1) -> Leadership:
         """Raises NotLeaderOrFollowerError, and what KIP-320 says if the caller's epoch is not ours."""
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             error = _FencedLeaderEpochError if current_leader_epoch < self.leader_epoch else _UnknownLeaderEpochError
             raise error(f"{self.topic_partition}: leader epoch {current_leader_epoch}; here it is {self.leader_epoch}")
-        if not self.is_leader:
+        if self.leadership is None:
             raise _NotLeaderOrFollowerError(f"{self.topic_partition} is not led by broker {self._broker_id}")
+        return self.leadership
 
     def check_min_isr(self) -> None:
         """Raises NotEnoughReplicasError if acks=all cannot be kept."""
         if not self.has_min_isr:
+            in_sync = 0 if self.leadership is None else len(self.leadership.isr)
             raise _NotEnoughReplicasError(
-                f"{self.topic_partition}: {1 + len(self._isr_others)} replicas are in sync;"
+                f"{self.topic_partition}: {in_sync} replicas are in sync;"
                 f" min.insync.replicas is {self.log.config.min_insync_replicas}"
+            )
+
+    def check_high_watermark(self) -> None:
+        """Raises OffsetNotAvailableError while a new leader does not know yet how much its predecessors committed.
+
+        Until the high watermark reaches the start of the epoch, offsets told to clients could go back."""
+        leadership = self.leadership
+        if leadership is not None and self.high_watermark < leadership.start_offset:
+            raise _OffsetNotAvailableError(
+                f"{self.topic_partition}: the high watermark is {self.high_watermark}; leader epoch"
+                f" {self.leader_epoch} began at {leadership.start_offset}"
             )
 
     def readable_end_offset(self, *, read_committed: bool) -> int:
         """One past the last record a consumer may have."""
         return self.last_stable_offset if read_committed else self.high_watermark
 
+    def low_watermark(self, live_brokers: frozenset[int]) -> int:
+        """Below it every replica on a live broker has deleted its records; -1 while one of them has not said."""
+        starts = [self.log.log_start_offset]
+        if self.leadership is not None:
+            followers = self.leadership.followers.values()
+            starts += [one.log_start_offset for one in followers if one.broker_id in live_brokers]
+        return min(starts)
+
+    def epoch_end(self, epoch: int) -> EpochEnd:
+        """The greatest epoch of this leader's log that is not above `epoch`, and its end; -1, -1 for one to come."""
+        log_end_offset = self.log.log_end_offset
+        if epoch == self.leader_epoch:
+            return EpochEnd(epoch, log_end_offset)
+        latest_epoch = self.log.epochs.latest_epoch
+        if latest_epoch < epoch < self.leader_epoch:
+            # Nobody wrote in that epoch, nor anything since: an epoch without records has no entry.
+            return EpochEnd(latest_epoch, log_end_offset)
+        return EpochEnd(*self.log.epochs.end_offset_for(epoch, log_end_offset))
+
     def append(self, records: memoryview, *, now_ms: int) -> tuple[AppendResult, bool]:
         """Appends a record set as the leader; returns where it is, and whether the high watermark moved.
 
-        A batch that an idempotent producer sends again is not appended again. Raises as
-        `PartitionLog.append_as_leader` and `ProducerStates.check`."""
-        header = _idempotent_header(records)
-        if header is None and self.topic_partition.topic in INTERNAL_TOPICS:
-            # Coordinators write under the writer identity of their shard; anything else would damage it.
-            raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(f"{self.topic_partition} is written by coordinators only")
-        duplicate = self._duplicate_of(header, records, now_ms) if header is not None else None
-        if duplicate is not None:
-            return AppendResult(duplicate.base_offset, duplicate.last_offset, -1, self.log.log_start_offset), False
+        What an idempotent producer sends again is not appended again. `now_ms` is the wall clock's. Raises as
+        `PartitionLog.append_as_leader`."""
+        if self.topic_partition.topic in INTERNAL_TOPICS:
+            self._check_writer(records)
         appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        if header is not None:
-            self._producer_states().note(header, base_offset=appended.base_offset, now_ms=now_ms)
-        self._unreadable_bytes += len(records)
+        if appended.is_duplicate:
+            return appended, False
+        if self.leadership is not None and not self.leadership.followers:
+            # The common case of a single replica, in short.
+            self.high_watermark = appended.last_offset + 1
+            self._readable.total += len(records)
+            return appended, True
+        self._readable.note(appended.last_offset + 1, len(records))
         return appended, self.maybe_advance_high_watermark()
 
-    # Idempotent producers
-
-    def _duplicate_of(self, header: BatchHeader, records: memoryview, now_ms: int) -> WrittenBatch | None:
-        """The batch that this one repeats. Raises as `check_produced` and `ProducerStates.check`.
-
-        The append checks the records anyway; before they are answered otherwise they are checked here, lest a producer
-        is fenced, or told that its records are written, for what a damaged header says."""
+    def _check_writer(self, records: memoryview) -> None:
+        """Coordinators write under the writer identity of their shard; anything else would damage it."""
         try:
-            duplicate = self._producer_states().check(header)
-        except BrokerError:
-            check_produced(records, self.log.config, now_ms=now_ms, origin=AppendOrigin.CLIENT)
-            raise
-        if duplicate is not None:
-            check_produced(records, self.log.config, now_ms=now_ms, origin=AppendOrigin.CLIENT)
-        return duplicate
+            is_anonymous = any(header.producer_id < 0 for _, header in iter_headers(records))
+        except CorruptBatchError:
+            return  # the append will say what is wrong with it
+        if is_anonymous:
+            raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(f"{self.topic_partition} is written by coordinators only")
 
-    def _producer_states(self) -> ProducerStates:
-        """Read from the log when the first idempotent producer of this leadership writes: most topics have none."""
-        if self._producers is None:
-            self._producers = ProducerStates()
-            for header in self.log.headers(self.log.log_start_offset):
-                if header.producer_id >= 0 and not header.is_control:
-                    self._producers.note(header, base_offset=header.base_offset, now_ms=header.max_timestamp_ms)
-        return self._producers
+    # What followers ask, and what moves the high watermark
 
-    def expire_producers(self, *, older_than_ms: int) -> None:
-        """Forgets idempotent producers that have not written since."""
-        if self._producers is not None:
-            self._producers.expire(older_than_ms=older_than_ms)
+    def on_follower_fetch(self, fetch: FollowerFetch, *, now_ms: int) -> FetchOutcome:
+        """Counts what a follower says it has, unless its log turns out to be another one.
 
-    # What moves the high watermark
+        Raises as `check_leader` and `Leadership.on_fetch`, and OffsetOutOfRangeError."""
+        leadership = self.check_leader(fetch.current_leader_epoch)
+        log = self.log
+        if fetch.fetch_offset < log.log_start_offset:
+            raise self._out_of_range(fetch)
+        diverging = self._divergence(fetch)
+        if diverging is not None:
+            return FetchOutcome(NO_EFFECTS, diverging)
+        if fetch.fetch_offset > log.log_end_offset:
+            raise self._out_of_range(fetch)
+        known = leadership.followers.get(fetch.replica_id)
+        log_start_moved = known is not None and known.log_start_offset != fetch.log_start_offset
+        leadership.on_fetch(
+            fetch, log_end_offset=log.log_end_offset, now_ms=now_ms, lag_time_max_ms=self._lag_time_max_ms
+        )
+        effects = self.review()
+        return FetchOutcome(effects._replace(log_start_moved=log_start_moved), None)
 
-    def on_follower_end_offset(self, replica: int, end_offset: int) -> bool:
-        """A follower has everything before `end_offset`; returns whether the high watermark moved."""
-        assert self.is_leader, self.topic_partition
-        self._follower_end_offsets[replica] = end_offset
-        return self.maybe_advance_high_watermark()
+    def _divergence(self, fetch: FollowerFetch) -> EpochEnd | None:
+        """Where the logs part, if the follower's last record is not in this log (KIP-595)."""
+        if fetch.last_fetched_epoch == NO_LEADER_EPOCH:
+            return None
+        end = self.epoch_end(fetch.last_fetched_epoch)
+        if end.epoch == NO_LEADER_EPOCH:
+            end = EpochEnd(NO_LEADER_EPOCH, self.log.log_end_offset)
+            return end if end.end_offset < fetch.fetch_offset else None
+        agrees = end.epoch == fetch.last_fetched_epoch and end.end_offset >= fetch.fetch_offset
+        return None if agrees else end
+
+    def _out_of_range(self, fetch: FollowerFetch) -> Exception:
+        return _OffsetOutOfRangeError(
+            f"{self.topic_partition}: offset {fetch.fetch_offset} of broker {fetch.replica_id}; the log has"
+            f" {self.log.log_start_offset} to {self.log.log_end_offset}"
+        )
 
     def maybe_advance_high_watermark(self) -> bool:
-        """To what every in-sync replica has; returns whether it moved."""
-        log_end_offset = self.log.log_end_offset
-        committed = committed_offset(log_end_offset, self._isr_others, self._follower_end_offsets)
-        if committed <= self.high_watermark:
+        """To what everybody has who is waited for, if enough replicas are in sync; returns whether it moved."""
+        leadership = self.leadership
+        if leadership is None:
+            return False
+        committed = leadership.committed_offset(self.log.log_end_offset)
+        if committed <= self.high_watermark or not self.has_min_isr:
             return False
         self.high_watermark = committed
-        # Bytes are counted per append, so a watermark between two appends counts none of the later one's.
-        if committed == log_end_offset:
-            self.readable_bytes_total += self._unreadable_bytes
-            self._unreadable_bytes = 0
+        self._readable.reach(committed)
         return True
 
+    # The in-sync set
 
-def _idempotent_header(records: memoryview) -> BatchHeader | None:
-    """The header of a record set with a producer id, or None. Raises InvalidRecordError for several batches."""
-    try:
-        headers = [header for _, header in iter_headers(records)]
-    except CorruptBatchError:
-        return None  # the append will say what is wrong with it
-    if all(header.producer_id < 0 for header in headers):
-        return None
-    if len(headers) > 1:
-        raise ErrorCode.INVALID_RECORD.exception(
-            f"{len(headers)} batches in one record set; with a producer id there must be one"
+    def review(self) -> Effects:
+        """After a change: moves the high watermark and takes in whoever may join."""
+        moved = self.maybe_advance_high_watermark()
+        if self.leadership is None:
+            return NO_EFFECTS
+        return Effects(high_watermark_moved=moved, isr_change=self.leadership.maybe_expand(self.high_watermark))
+
+    def check_lag(self, *, now_ms: int) -> Effects:
+        """Removes who lags from the in-sync set; called every half of `replica.lag.time.max.ms`."""
+        if self.leadership is None:
+            return NO_EFFECTS
+        change = self.leadership.maybe_shrink(
+            log_end_offset=self.log.log_end_offset, now_ms=now_ms, lag_time_max_ms=self._lag_time_max_ms
         )
-    return headers[0]
+        effects = self.review()
+        return effects if change is None else effects._replace(isr_change=change)
+
+    def is_pending(self, change: IsrChange) -> bool:
+        """Whether the controller's answer to the change is still of interest."""
+        return self.leadership is not None and self.leadership.pending is change
+
+    def on_isr_committed(self, change: IsrChange, committed: CommittedIsr, *, now_ms: int) -> Effects:
+        """The controller answered a change with the partition's state.
+
+        Only a newer partition epoch ends the change, and of another leader epoch the image will tell."""
+        is_news = committed.leader_epoch == self.leader_epoch and committed.partition_epoch > self.partition_epoch
+        if not self.is_pending(change) or not is_news:
+            return NO_EFFECTS
+        assert self.image is not None
+        image = self.image._replace(isr=committed.isr, partition_epoch=committed.partition_epoch)
+        return self.apply(image, now_ms=now_ms)
+
+    def on_isr_refused(self, change: IsrChange, code: ErrorCode) -> Effects:
+        """The controller refused a change, or nobody knows what it did with it."""
+        if not self.is_pending(change) or code in _OVERTAKEN:
+            return NO_EFFECTS
+        assert self.leadership is not None
+        if code in _NOT_TRIED:
+            self.leadership.refuse(change)
+            return Effects(high_watermark_moved=self.maybe_advance_high_watermark())
+        return Effects(isr_change=change)
+
+    # Following
+
+    def on_leader_answer(self, answer: LeaderAnswer, *, wall_ms: int) -> FollowerUpdate:
+        """Does what the leader's answer says. Raises as `FollowerPartition.on_answer`."""
+        assert self.following is not None, self.topic_partition
+        update = self.following.on_answer(answer, high_watermark=self.high_watermark, now_ms=wall_ms)
+        self.high_watermark = update.high_watermark
+        return update

@@ -1,20 +1,21 @@
-"""All partition replicas of this broker, and the one way to append to them.
+"""All partition replicas of this broker, and the one way to change them.
 
-Kafka's `ReplicaManager`, without the waiting: whoever waits for a partition is told of its changes. Event loop
+Kafka's `ReplicaManager`, without the waiting and the sending: an observer is told what came of a change. Event loop
 only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
 
 from klamm.errors import EXCEPTIONS, ErrorCode
-from klamm.model import TopicPartition
+from klamm.model import TopicId, TopicPartition
 from klamm_broker.log.partition_log import AppendResult
-from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.leadership import FollowerFetch, IsrChange
+from klamm_broker.replica.partition import CommittedIsr, Effects, FetchOutcome, Partition
 from klamm_server.clock import Clock
-from klamm_server.metadata.image import MetadataImage, PartitionImage
+from klamm_server.metadata.image import BrokerImage, MetadataImage, PartitionImage
 
 _KafkaStorageError = EXCEPTIONS[ErrorCode.KAFKA_STORAGE_ERROR]
 _NotLeaderOrFollowerError = EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -31,16 +32,60 @@ class LeaderHint(NamedTuple):
 _NO_HINT = LeaderHint(-1, -1)
 
 
+class ReplicaObserver(Protocol):
+    """Who waits for partitions, and who speaks of them to others. Called in the turn of the change."""
+
+    def on_change(self, topic_partition: TopicPartition) -> None:
+        """There is more to read, or the leadership was lost or changed."""
+
+    def on_append(self, topic_partition: TopicPartition) -> None:
+        """There is more for followers, but not for readers."""
+
+    def on_log_start(self, topic_partition: TopicPartition) -> None:
+        """This leader's log, or a follower's, starts later."""
+
+    def on_isr_change(self, partition: Partition, change: IsrChange) -> None:
+        """The controller is to be asked for it."""
+
+    def on_role(self, partition: Partition) -> None:
+        """It leads, follows or does neither from now on; maybe it is gone."""
+
+    def on_offline(self, topic_id: bytes, partition: int) -> None:
+        """The replica's log dir failed: it is gone until the broker starts anew."""
+
+
+class BrokerDirectory:
+    """What the newest metadata say of the brokers, also of those who are not to lead."""
+
+    def __init__(self) -> None:
+        self.images: Mapping[int, BrokerImage] = {}
+
+    def broker_epoch(self, broker_id: int) -> int:
+        """Of its registration, -1 if there is none."""
+        broker = self.images.get(broker_id)
+        return -1 if broker is None else broker.broker_epoch
+
+    def is_eligible(self, broker_id: int) -> bool:
+        """Whether it may join in-sync sets (KIP-841)."""
+        broker = self.images.get(broker_id)
+        return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+    def live(self) -> frozenset[int]:
+        """Those that are not fenced."""
+        return frozenset(broker_id for broker_id, broker in self.images.items() if not broker.fenced)
+
+
 class ReplicaManager:
     """Partitions by name. `image` is the metadata they were last brought in line with."""
 
-    def __init__(self, *, broker_id: int, clock: Clock, on_change: Callable[[TopicPartition], None]) -> None:
-        """`on_change` is told of a partition that has more to read, or that lost or changed its leadership."""
+    def __init__(self, *, broker_id: int, clock: Clock, observer: ReplicaObserver) -> None:
         self.broker_id = broker_id
         self.image = MetadataImage.empty()
+        self.brokers = BrokerDirectory()
         self._clock = clock
-        self._on_change = on_change
+        self._observer = observer
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._offline: dict[TopicPartition, str] = {}
 
     def __len__(self) -> int:
@@ -54,34 +99,64 @@ class ReplicaManager:
     def get(self, topic_partition: TopicPartition) -> Partition | None:
         return self._partitions.get(topic_partition)
 
+    def find(self, topic_id: bytes, partition: int) -> Partition | None:
+        """By the topic's id, 16 bytes."""
+        return self._by_id.get((topic_id, partition))
+
     def host(self, partition: Partition) -> None:
         """Adds a replica whose log is open."""
         self._offline.pop(partition.topic_partition, None)
         self._partitions[partition.topic_partition] = partition
+        self._by_id[partition.topic_id.bytes, partition.topic_partition.partition] = partition
+
+    def note_brokers(self, brokers: Mapping[int, BrokerImage]) -> None:
+        """What the metadata say of the brokers from now on; who may join the in-sync sets does."""
+        if brokers is self.brokers.images:
+            return
+        self.brokers.images = brokers
+        self.check_lag()
 
     def apply(self, partition: Partition, image: PartitionImage) -> None:
         """Hands the partition its new state and wakes whoever waits for another."""
-        partition.apply(image)
-        self._on_change(partition.topic_partition)
+        effects = partition.apply(image, now_ms=self._clock.monotonic_ms())
+        self._observer.on_role(partition)
+        self._observer.on_change(partition.topic_partition)
+        self._do(partition, effects._replace(high_watermark_moved=False))
 
-    def drop(self, topic_partition: TopicPartition, offline_reason: str | None = None) -> Partition | None:
-        """Takes a replica out: its topic is gone, or with a reason its log dir."""
-        if offline_reason is not None:
-            self._offline[topic_partition] = offline_reason
-        else:
-            self._offline.pop(topic_partition, None)
+    def drop(self, topic_partition: TopicPartition) -> None:
+        """Takes a replica out: it is not to be here any more."""
+        self._offline.pop(topic_partition, None)
+        self._remove(topic_partition)
+
+    def take_offline(
+        self, topic_partition: TopicPartition, topic_id: TopicId, reason: str, *, until_restart: bool = True
+    ) -> None:
+        """Takes a replica out that should be here. `until_restart`: its log dir failed, and others are to know."""
+        self._offline[topic_partition] = reason
+        self._remove(topic_partition)
+        if until_restart:
+            self._observer.on_offline(topic_id.bytes, topic_partition.partition)
+
+    @property
+    def offline_count(self) -> int:
+        """Replicas that should be here and cannot be reached."""
+        return len(self._offline)
+
+    def _remove(self, topic_partition: TopicPartition) -> None:
         partition = self._partitions.pop(topic_partition, None)
         if partition is not None:
-            partition.resign()
-            self._on_change(topic_partition)
-        return partition
+            del self._by_id[partition.topic_id.bytes, topic_partition.partition]
+            self._resign(partition)
 
     def resign_all(self) -> None:
         """The broker stops: whoever waits is answered, and no partition is led here any more."""
         for partition in self._partitions.values():
-            partition.resign()
-        for topic_partition in self._partitions:
-            self._on_change(topic_partition)
+            self._resign(partition)
+
+    def _resign(self, partition: Partition) -> None:
+        partition.resign()
+        self._observer.on_role(partition)
+        self._observer.on_change(partition.topic_partition)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """Of every replica that is online, to be checkpointed."""
@@ -132,5 +207,49 @@ class ReplicaManager:
             partition.check_min_isr()
         appended, high_watermark_moved = partition.append(records, now_ms=self._clock.wall_ms())
         if high_watermark_moved:
-            self._on_change(topic_partition)
+            self._observer.on_change(topic_partition)
+        else:
+            self._observer.on_append(topic_partition)
         return partition, appended
+
+    def delete_records(self, partition: Partition, before_offset: int) -> None:
+        """Moves the log's start. Raises OffsetOutOfRangeError."""
+        if partition.log.advance_log_start(before_offset, high_watermark=partition.high_watermark):
+            self._observer.on_log_start(partition.topic_partition)
+
+    # What followers and the controller say
+
+    def on_follower_fetch(self, partition: Partition, fetch: FollowerFetch) -> FetchOutcome:
+        """Raises as `Partition.on_follower_fetch`."""
+        outcome = partition.on_follower_fetch(fetch, now_ms=self._clock.monotonic_ms())
+        self._do(partition, outcome.effects)
+        return outcome
+
+    def check_lag(self) -> None:
+        """Looks at every in-sync set that this broker is responsible for."""
+        now_ms = self._clock.monotonic_ms()
+        for partition in self._partitions.values():
+            if partition.leadership is not None and partition.leadership.followers:
+                self._do(partition, partition.check_lag(now_ms=now_ms))
+
+    def review(self, partition: Partition) -> None:
+        """Something it depends on has changed, such as `min.insync.replicas`."""
+        self._do(partition, partition.review())
+
+    def on_isr_committed(self, partition: Partition, change: IsrChange, committed: CommittedIsr) -> None:
+        """The controller answered a change of the in-sync set."""
+        effects = partition.on_isr_committed(change, committed, now_ms=self._clock.monotonic_ms())
+        self._observer.on_change(partition.topic_partition)
+        self._do(partition, effects._replace(high_watermark_moved=False))
+
+    def on_isr_refused(self, partition: Partition, change: IsrChange, code: ErrorCode) -> None:
+        """The controller refused a change of the in-sync set, or nobody knows what it did."""
+        self._do(partition, partition.on_isr_refused(change, code))
+
+    def _do(self, partition: Partition, effects: Effects) -> None:
+        if effects.isr_change is not None:
+            self._observer.on_isr_change(partition, effects.isr_change)
+        if effects.high_watermark_moved:
+            self._observer.on_change(partition.topic_partition)
+        if effects.log_start_moved:
+            self._observer.on_log_start(partition.topic_partition)

@@ -1,6 +1,6 @@
 """DeleteRecords: moves a partition's first offset forward; the files below go with the next retention pass.
 
-With other replicas in sync the answer is this leader's log start; followers learn it with their fetches.
+Answered when every replica on a live broker starts there: until then a new leader could bring the records back.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from klamm.wire.v1.broker_pb2 import (
     DeleteRecordsResponse,
 )
 from klamm_broker import metrics
+from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.replica.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
 from klamm_broker.replica.replica_manager import ReplicaManager
 
 HIGH_WATERMARK = -1
@@ -25,37 +27,61 @@ HIGH_WATERMARK = -1
 class DeleteRecordsRpc:
     """Handles DeleteRecords."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, deletions: PurgatoryDriver) -> None:
         self._replicas = replicas
+        self._deletions = deletions
 
     async def delete_records(self, request: DeleteRecordsRequest, context: Any) -> DeleteRecordsResponse:
-        return DeleteRecordsResponse(partitions=[self._delete(one) for one in request.partitions])
+        outcomes = [self._begin(one) for one in request.partitions]
+        waiting = [one for one in outcomes if isinstance(one, PendingDeletion) and not one.settle()]
+        if waiting:
+            await self._wait(waiting, request.timeout_ms)
+        answers = [
+            _answer(wanted, outcome) if isinstance(outcome, PendingDeletion) else _failed(wanted, outcome)
+            for wanted, outcome in zip(request.partitions, outcomes, strict=True)
+        ]
+        return DeleteRecordsResponse(partitions=answers)
 
-    def _delete(self, wanted: DeleteRecordsPartition) -> DeletedRecords:
+    async def _wait(self, waiting: list[PendingDeletion], timeout_ms: int) -> None:
+        """Until all of them are settled."""
+        if self._deletions.is_full or timeout_ms <= 0:
+            DelayedDeleteRecords(waiting, lambda: None).on_expiration()
+            return
+        keys = [one.partition.topic_partition for one in waiting]
+        await self._deletions.wait(lambda on_done: DelayedDeleteRecords(waiting, on_done), keys, timeout_ms)
+
+    def _begin(self, wanted: DeleteRecordsPartition) -> PendingDeletion | BrokerError:
+        """Moves the leader's own start."""
         try:
-            low_watermark = self._advance(wanted)
+            if wanted.topic in INTERNAL_TOPICS:
+                raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(f"records of {wanted.topic} are not for deleting")
+            partition = self._replicas.leader(TopicPartition(wanted.topic, wanted.partition))
+            before_offset = wanted.before_offset
+            if before_offset == HIGH_WATERMARK:
+                before_offset = partition.high_watermark
+            if before_offset < 0:
+                raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(
+                    f"before offset {before_offset}; expected 0 or more, or -1 for the high watermark"
+                )
+            self._replicas.delete_records(partition, before_offset)
         except BrokerError as error:
-            metrics.on_error("delete_records", error.code)
-            return DeletedRecords(
-                topic=wanted.topic,
-                partition=wanted.partition,
-                error_code=error.code,
-                error_message=error.message,
-                low_watermark=-1,
-            )
-        return DeletedRecords(topic=wanted.topic, partition=wanted.partition, low_watermark=low_watermark)
+            return error
+        return PendingDeletion(partition, before_offset, self._replicas.brokers.live)
 
-    def _advance(self, wanted: DeleteRecordsPartition) -> int:
-        """The partition's new log start."""
-        if wanted.topic in INTERNAL_TOPICS:
-            raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(f"records of {wanted.topic} are not for deleting")
-        partition = self._replicas.leader(TopicPartition(wanted.topic, wanted.partition))
-        before_offset = wanted.before_offset
-        if before_offset == HIGH_WATERMARK:
-            before_offset = partition.high_watermark
-        if before_offset < 0:
-            raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(
-                f"before offset {before_offset}; expected 0 or more, or -1 for the high watermark"
-            )
-        partition.log.advance_log_start(before_offset, high_watermark=partition.high_watermark)
-        return partition.log.log_start_offset
+
+def _answer(wanted: DeleteRecordsPartition, deletion: PendingDeletion) -> DeletedRecords:
+    assert deletion.code is not None, wanted
+    if deletion.code:
+        return _failed(wanted, deletion.code.exception())
+    return DeletedRecords(topic=wanted.topic, partition=wanted.partition, low_watermark=deletion.low_watermark)
+
+
+def _failed(wanted: DeleteRecordsPartition, error: BrokerError) -> DeletedRecords:
+    metrics.on_error("delete_records", error.code)
+    return DeletedRecords(
+        topic=wanted.topic,
+        partition=wanted.partition,
+        error_code=error.code,
+        error_message=error.message,
+        low_watermark=-1,
+    )

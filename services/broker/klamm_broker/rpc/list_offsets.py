@@ -47,6 +47,7 @@ def _find(partition: Partition, timestamp_ms: int, read_committed: bool) -> tupl
     """(timestamp, offset, leader epoch), each -1 where there is none."""
     end_offset = partition.readable_end_offset(read_committed=read_committed)
     if timestamp_ms == LATEST_TIMESTAMP:
+        partition.check_high_watermark()
         return -1, end_offset, partition.leader_epoch
     if timestamp_ms == EARLIEST_TIMESTAMP:
         return partition.log.earliest()
@@ -58,8 +59,11 @@ def _find(partition: Partition, timestamp_ms: int, read_committed: bool) -> tupl
         raise ErrorCode.INVALID_REQUEST.exception(
             f"timestamp {timestamp_ms}; expected 0 or more, -1 latest, -2 earliest or -3 largest timestamp"
         )
+    if hit is not None and hit.offset < end_offset:
+        return hit
     # What is not readable yet must not be named: the reader could not fetch it.
-    return _NOT_FOUND if hit is None or hit.offset >= end_offset else hit
+    partition.check_high_watermark()
+    return _NOT_FOUND
 
 
 def _failed(wanted: ListOffsetsPartition, error: BrokerError) -> ListedOffset:

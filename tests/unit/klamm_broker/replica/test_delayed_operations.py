@@ -1,12 +1,13 @@
-"""When a waiting produce and a waiting fetch are done, and with what."""
+"""When a waiting produce, fetch or deletion is done, and with what."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
 from klamm.errors import ErrorCode
+from klamm_broker.replica.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
 from klamm_broker.replica.delayed_fetch import AwaitedPartition, DelayedFetch
 from klamm_broker.replica.delayed_produce import DelayedProduce, PendingAppend
 
@@ -20,6 +21,10 @@ class PartitionState:
     high_watermark: int = 0
     has_min_isr: bool = True
     readable_bytes_total: int = 0
+    log_starts: dict[int, int] = field(default_factory=dict)
+
+    def low_watermark(self, live_brokers: frozenset[int]) -> int:
+        return min(offset for broker, offset in self.log_starts.items() if broker in live_brokers)
 
 
 class Done:
@@ -114,3 +119,39 @@ def test_a_fetch_is_done_when_its_time_is_up() -> None:
     operation, done = fetch(PartitionState())
     operation.on_expiration()
     assert done.calls == 1
+
+
+def deletion(state: PartitionState, live: set[int]) -> tuple[PendingDeletion, DelayedDeleteRecords, Done]:
+    pending = PendingDeletion(state, 10, lambda: frozenset(live))  # type: ignore[arg-type]
+    done = Done()
+    return pending, DelayedDeleteRecords([pending], done), done
+
+
+def test_a_deletion_is_done_when_every_live_replica_starts_there() -> None:
+    live = {1, 2, 3}
+    state = PartitionState(log_starts={1: 10, 2: 9, 3: -1})
+    pending, operation, done = deletion(state, live)
+    assert not operation.try_complete()
+    state.log_starts[2] = 11
+    assert not operation.try_complete()
+    live.discard(3)
+    assert operation.try_complete()
+    assert (pending.code, pending.low_watermark, done.calls) == (ErrorCode.NONE, 10, 1)
+
+
+@pytest.mark.parametrize("change", [{"is_leader": False}, {"leader_epoch": 4}])
+def test_a_deletion_of_a_lost_leadership_is_not_promised(change: dict[str, int]) -> None:
+    state = PartitionState(log_starts={1: 10, 2: 0})
+    pending, operation, _ = deletion(state, {1, 2})
+    assert not operation.try_complete()
+    for name, value in change.items():
+        setattr(state, name, value)
+    state.log_starts[2] = 10
+    assert operation.try_complete()
+    assert pending.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_deletion_whose_time_is_up() -> None:
+    pending, operation, done = deletion(PartitionState(log_starts={1: 10, 2: 0}), {1, 2})
+    operation.on_expiration()
+    assert (pending.code, done.calls) == (ErrorCode.REQUEST_TIMED_OUT, 1)

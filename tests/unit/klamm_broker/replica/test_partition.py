@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from log_steps import create_log
 
 from klamm.errors import EXCEPTIONS, ErrorCode
@@ -19,10 +17,13 @@ from klamm.records.errors import CorruptBatchError
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_manager import LogManager, LogManagerConfig
-from klamm_broker.replica.partition import Partition, committed_offset
+from klamm_broker.replica.leadership import FollowerFetch, IsrChange
+from klamm_broker.replica.partition import CommittedIsr, FetchOutcome, Partition
 from klamm_server.metadata.image import PartitionImage
 
 NAME = TopicPartition("flights", 0)
+TOPIC_ID = TopicId(uuid.UUID(int=7))
+LAG_TIME_MAX_MS = 1_000
 MakePartition = Callable[..., Partition]
 
 
@@ -30,21 +31,71 @@ MakePartition = Callable[..., Partition]
 def make_partition(tmp_path: Path) -> MakePartition:
     """A replica on broker 1 over a real log."""
 
-    def make(**config: int) -> Partition:
+    def make(brokers: Brokers | None = None, **config: int) -> Partition:
         manager_config = LogManagerConfig(log_dirs=(str(tmp_path),), cluster_id="c", node_id=1)
         logs = LogManager(manager_config, Disk(), random.Random(0))
-        log = create_log(logs, NAME, TopicId(uuid.uuid4()), LogConfig(**config))
-        return Partition(NAME, log, broker_id=1, high_watermark=0)
+        log = create_log(logs, NAME, TOPIC_ID, LogConfig(**config))
+        return Partition(
+            NAME,
+            log,
+            topic_id=TOPIC_ID,
+            broker_id=1,
+            high_watermark=0,
+            brokers=brokers or Brokers(),
+            lag_time_max_ms=LAG_TIME_MAX_MS,
+        )
 
     return make
 
 
+class Brokers:
+    """All registered, under the epoch that is their id times ten."""
+
+    def __init__(self) -> None:
+        self.ineligible: set[int] = set()
+
+    def broker_epoch(self, broker_id: int) -> int:
+        return 10 * broker_id
+
+    def is_eligible(self, broker_id: int) -> bool:
+        return broker_id not in self.ineligible
+
+
 def image(
-    *, leader: int = 1, leader_epoch: int = 0, isr: tuple[int, ...] = (1,), replicas: tuple[int, ...] = (1, 2, 3)
+    *,
+    leader: int = 1,
+    leader_epoch: int = 0,
+    isr: tuple[int, ...] = (1,),
+    replicas: tuple[int, ...] = (1, 2, 3),
+    partition_epoch: int = 0,
 ) -> PartitionImage:
     return PartitionImage(
-        partition=0, replicas=replicas, isr=isr, leader=leader, leader_epoch=leader_epoch, partition_epoch=0
+        partition=0,
+        replicas=replicas,
+        isr=isr,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
     )
+
+
+def fetch(partition: Partition, replica: int, offset: int, *, now_ms: int = 0, **changes: int) -> FetchOutcome:
+    """A follower's fetch, with nothing wrong with it but for `changes`."""
+    usual = FollowerFetch(
+        replica_id=replica,
+        broker_epoch=10 * replica,
+        session_id=1,
+        current_leader_epoch=partition.leader_epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=partition.log.epochs.epoch_for_offset(offset - 1) if offset else -1,
+        log_start_offset=0,
+    )
+    return partition.on_follower_fetch(usual._replace(**changes), now_ms=now_ms)
+
+
+def isr_change(outcome: FetchOutcome) -> IsrChange:
+    assert outcome.effects.isr_change is not None
+    return outcome.effects.isr_change
 
 
 def append(partition: Partition, count: int) -> int:
@@ -68,7 +119,7 @@ def batch(count: int, *, producer: tuple[int, int, int] = (-1, -1, -1)) -> memor
 
 def test_alone_in_sync_everything_appended_is_committed(make_partition: MakePartition) -> None:
     partition = make_partition()
-    partition.apply(image())
+    partition.apply(image(), now_ms=0)
     size = append(partition, 3)
     assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
     assert partition.readable_bytes_total == size
@@ -76,52 +127,317 @@ def test_alone_in_sync_everything_appended_is_committed(make_partition: MakePart
 
 def test_the_slowest_replica_in_sync_holds_the_high_watermark(make_partition: MakePartition) -> None:
     partition = make_partition()
-    partition.apply(image(isr=(1, 2, 3)))
+    partition.apply(image(isr=(1, 2, 3)), now_ms=0)
     append(partition, 5)
+    append(partition, 1)
     assert partition.high_watermark == 0
-    assert not partition.on_follower_end_offset(2, 5)
-    assert partition.on_follower_end_offset(3, 4)
-    assert partition.high_watermark == 4
-    partition.apply(image(isr=(1, 2)))
+    assert not fetch(partition, 2, 6).effects.high_watermark_moved
+    assert fetch(partition, 3, 5).effects.high_watermark_moved
     assert partition.high_watermark == 5
+    assert partition.apply(image(isr=(1, 2), partition_epoch=1), now_ms=0).high_watermark_moved
+    assert partition.high_watermark == 6
 
 
 def test_the_high_watermark_does_not_go_back_when_the_isr_grows(make_partition: MakePartition) -> None:
     partition = make_partition()
-    partition.apply(image(isr=(1,)))
+    partition.apply(image(isr=(1,)), now_ms=0)
     append(partition, 5)
-    partition.apply(image(isr=(1, 2)))
+    partition.apply(image(isr=(1, 2), partition_epoch=1), now_ms=0)
     assert partition.high_watermark == 5
     append(partition, 1)
     assert partition.high_watermark == 5
 
 
-def test_what_followers_reported_to_an_earlier_leadership_does_not_count(make_partition: MakePartition) -> None:
+def test_what_followers_said_to_an_earlier_leadership_does_not_count(make_partition: MakePartition) -> None:
     """The follower may have been truncated since."""
     partition = make_partition()
-    partition.apply(image(isr=(1, 2)))
+    partition.apply(image(isr=(1, 2)), now_ms=0)
     append(partition, 2)
-    partition.on_follower_end_offset(2, 2)
-    partition.apply(image(leader=2, leader_epoch=1, isr=(1, 2)))
-    partition.apply(image(leader=1, leader_epoch=2, isr=(1, 2)))
+    fetch(partition, 2, 2)
+    partition.apply(image(leader=2, leader_epoch=1, isr=(1, 2), partition_epoch=1), now_ms=0)
+    partition.apply(image(leader=1, leader_epoch=2, isr=(1, 2), partition_epoch=2), now_ms=0)
     append(partition, 2)
     assert partition.high_watermark == 2
+    fetch(partition, 2, 4)
+    assert partition.high_watermark == 4
 
 
 def test_bytes_become_readable_with_the_high_watermark(make_partition: MakePartition) -> None:
     partition = make_partition()
-    partition.apply(image(isr=(1, 2)))
-    size = append(partition, 1) + append(partition, 2)
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    first, second = append(partition, 1), append(partition, 2)
     assert partition.readable_bytes_total == 0
-    partition.on_follower_end_offset(2, 3)
-    assert partition.readable_bytes_total == size
+    fetch(partition, 2, 1)
+    assert partition.readable_bytes_total == first
+    append(partition, 1)
+    fetch(partition, 2, 3)
+    assert partition.readable_bytes_total == first + second
+
+
+def test_below_min_isr_nothing_is_committed(make_partition: MakePartition) -> None:
+    """KIP-966: the last replica may lose its tail, and nobody else would have it."""
+    partition = make_partition(min_insync_replicas=2)
+    partition.apply(image(isr=(1,)), now_ms=0)
+    append(partition, 3)
+    assert partition.high_watermark == 0
+    change = isr_change(fetch(partition, 2, 3))
+    assert partition.high_watermark == 0
+    assert partition.on_isr_committed(change, CommittedIsr(0, 1, (1, 2)), now_ms=0).high_watermark_moved
+    assert partition.high_watermark == 3
+
+
+def test_fewer_replicas_than_min_isr_are_enough_when_there_are_no_more(make_partition: MakePartition) -> None:
+    partition = make_partition(min_insync_replicas=2)
+    partition.apply(image(isr=(1,), replicas=(1,)), now_ms=0)
+    partition.check_min_isr()
+    append(partition, 3)
+    assert partition.high_watermark == 3
+
+
+def test_a_follower_joins_when_it_has_all_that_is_committed(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    append(partition, 4)
+    fetch(partition, 2, 4)
+    append(partition, 1)
+    assert fetch(partition, 3, 0).effects.isr_change is None
+    change = isr_change(fetch(partition, 3, 4))
+    assert [tuple(member) for member in change.members] == [(1, -1), (2, 20), (3, 30)]
+    assert (change.leader_epoch, change.partition_epoch) == (0, 0)
+    assert fetch(partition, 3, 5).effects.isr_change is None, "one change at a time"
+
+
+def test_a_follower_joins_only_with_all_that_the_epoch_began_with(make_partition: MakePartition) -> None:
+    """The high watermark of a new leader may be far behind what its predecessor committed."""
+    partition = make_partition()
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    append(partition, 4)
+    append(partition, 1)
+    partition.apply(image(isr=(1, 2), leader_epoch=1, partition_epoch=1), now_ms=0)
+    assert fetch(partition, 3, 4).effects.isr_change is None
+    assert isr_change(fetch(partition, 3, 5)).isr == (1, 2, 3)
+
+
+def test_the_high_watermark_waits_for_who_is_asked_to_join(make_partition: MakePartition) -> None:
+    """The controller may have committed the larger set already."""
+    partition = make_partition()
+    partition.apply(image(isr=(1,)), now_ms=0)
+    change = isr_change(fetch(partition, 2, 0))
+    append(partition, 1)
+    assert partition.high_watermark == 0
+    assert partition.on_isr_refused(change, ErrorCode.REQUEST_TIMED_OUT).isr_change is change
+    append(partition, 1)
+    assert partition.high_watermark == 0
+    assert not partition.on_isr_refused(change, ErrorCode.INVALID_UPDATE_VERSION).high_watermark_moved
+    fetch(partition, 2, 1)
+    assert partition.high_watermark == 1
+
+
+def test_the_high_watermark_counts_with_who_leaves_until_that_is_committed(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    fetch(partition, 2, 0)
+    append(partition, 3)
+    change = partition.check_lag(now_ms=LAG_TIME_MAX_MS + 1).isr_change
+    assert change is not None
+    assert change.isr == (1,)
+    assert partition.high_watermark == 0
+    assert partition.on_isr_committed(change, CommittedIsr(0, 1, (1,)), now_ms=0).high_watermark_moved
+    assert partition.high_watermark == 3
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+def test_a_change_that_was_not_tried_is_over(make_partition: MakePartition, code: ErrorCode) -> None:
+    brokers = Brokers()
+    partition = make_partition(brokers)
+    partition.apply(image(isr=(1,)), now_ms=0)
+    change = isr_change(fetch(partition, 2, 0))
+    brokers.ineligible.add(2)
+    append(partition, 1)
+    assert partition.on_isr_refused(change, code) == (False, False, None)
+    assert partition.check_lag(now_ms=0).high_watermark_moved, "it is not joining any more"
+    brokers.ineligible.clear()
+    assert isr_change(fetch(partition, 2, 1)) is not change
+
+
+def test_an_answer_to_an_older_change_is_nothing_to_a_newer_one(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image(isr=(1,)), now_ms=0)
+    older = isr_change(fetch(partition, 2, 0))
+    partition.on_isr_refused(older, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    newer = isr_change(fetch(partition, 2, 0))
+    partition.on_isr_refused(older, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    partition.on_isr_committed(older, CommittedIsr(0, 1, (1,)), now_ms=0)
+    assert partition.is_pending(newer)
+    append(partition, 1)
+    assert partition.high_watermark == 0
+
+
+def test_only_a_newer_partition_epoch_ends_a_pending_change(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image(isr=(1,), partition_epoch=5), now_ms=0)
+    change = isr_change(fetch(partition, 2, 0))
+    for partition_epoch in (4, 5):
+        partition.apply(image(isr=(1,), partition_epoch=partition_epoch), now_ms=0)
+        assert partition.is_pending(change)
+    partition.on_isr_committed(change, CommittedIsr(0, 5, (1,)), now_ms=0)
+    assert partition.is_pending(change)
+    partition.apply(image(isr=(1, 2), partition_epoch=6), now_ms=0)
+    assert not partition.is_pending(change)
+    append(partition, 1)
+    assert partition.high_watermark == 0
+
+
+def test_an_image_that_is_older_than_the_controllers_answer_changes_nothing(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    change = isr_change(fetch(partition, 3, 0))
+    partition.on_isr_committed(change, CommittedIsr(0, 7, (1, 2, 3)), now_ms=0)
+    partition.apply(image(isr=(1, 2), partition_epoch=6), now_ms=0)
+    append(partition, 1)
+    fetch(partition, 2, 1)
+    assert partition.high_watermark == 0, "the third is in sync"
+
+
+def test_replicas_change_with_an_image_of_the_epoch_that_was_answered(make_partition: MakePartition) -> None:
+    """A change of the in-sync set may complete a reassignment, which the answer does not tell."""
+    partition = make_partition()
+    partition.apply(image(isr=(1, 2), replicas=(1, 2, 3)), now_ms=0)
+    change = isr_change(fetch(partition, 3, 0))
+    partition.on_isr_committed(change, CommittedIsr(0, 1, (1, 3)), now_ms=0)
+    partition.apply(image(isr=(1, 3), replicas=(1, 3), partition_epoch=1), now_ms=0)
+    with pytest.raises(EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER], match="broker 2 has no replica"):
+        fetch(partition, 2, 0)
+
+
+def test_who_is_fenced_or_another_process_does_not_join(make_partition: MakePartition) -> None:
+    brokers = Brokers()
+    partition = make_partition(brokers)
+    partition.apply(image(isr=(1,)), now_ms=0)
+    brokers.ineligible.add(2)
+    assert fetch(partition, 2, 0).effects.isr_change is None
+    assert fetch(partition, 3, 0, broker_epoch=29).effects.isr_change is None
+    brokers.ineligible.clear()
+    change = partition.check_lag(now_ms=0).isr_change
+    assert change is not None
+    assert change.isr == (1, 2)
+
+
+def test_nobody_is_asked_in_while_a_member_shuts_down(make_partition: MakePartition) -> None:
+    """The controller would refuse the set with it, at every fetch."""
+    brokers = Brokers()
+    partition = make_partition(brokers)
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    brokers.ineligible.add(2)
+    assert fetch(partition, 3, 0).effects.isr_change is None
+    effects = partition.apply(image(isr=(1,), partition_epoch=1), now_ms=0)
+    assert effects.isr_change is not None
+    assert effects.isr_change.isr == (1, 3)
+
+
+def test_an_earlier_life_or_session_of_a_follower_is_not_believed(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    append(partition, 2)
+    fetch(partition, 2, 0, session_id=7)
+    for stale in ({"session_id": 6}, {"broker_epoch": 19, "session_id": 8}):
+        with pytest.raises(EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER], match="was here already"):
+            fetch(partition, 2, 2, **stale)
+    assert partition.high_watermark == 0
+
+
+def test_a_follower_that_was_caught_up_lately_stays(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    append(partition, 1)
+    fetch(partition, 2, 0, now_ms=100)
+    append(partition, 1)
+    fetch(partition, 2, 1, now_ms=200)  # what there was at 100, which it had only then
+    append(partition, 1)
+    assert partition.check_lag(now_ms=100 + LAG_TIME_MAX_MS).isr_change is None
+    assert partition.check_lag(now_ms=101 + LAG_TIME_MAX_MS).isr_change is not None
+
+
+def test_a_silent_follower_of_an_idle_partition_stays(make_partition: MakePartition) -> None:
+    """Whether it lives is the controller's to find out; it has everything."""
+    partition = make_partition()
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    append(partition, 1)
+    fetch(partition, 2, 1, now_ms=0)
+    assert partition.check_lag(now_ms=10**9).isr_change is None
+
+
+def test_the_high_watermark_waits_for_a_follower_on_its_way_into_the_set(make_partition: MakePartition) -> None:
+    """Else a lone leader under steady writes would always be a little ahead, for ever."""
+    partition = make_partition()
+    partition.apply(image(isr=(1,)), now_ms=0)
+    append(partition, 1)
+    append(partition, 1)
+    assert partition.high_watermark == 2
+    fetch(partition, 2, 1, now_ms=0)
+    append(partition, 1)
+    assert partition.high_watermark == 3, "it is far behind"
+    fetch(partition, 2, 2, now_ms=10)
+    append(partition, 1)
+    assert partition.high_watermark == 3, "it had at 10 what there was at 0"
+    assert isr_change(fetch(partition, 2, 3, now_ms=20)).isr == (1, 2)
+
+
+def test_a_log_that_parts_from_the_leaders_does_not_count(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    append(partition, 3)
+    partition.apply(image(isr=(1, 2), leader_epoch=4, partition_epoch=1), now_ms=0)
+    append(partition, 2)
+    outcome = fetch(partition, 2, 4, last_fetched_epoch=0)
+    assert (outcome.diverging, partition.high_watermark) == ((0, 3), 0)
+    assert fetch(partition, 2, 4, last_fetched_epoch=3).diverging == (0, 3)
+    assert fetch(partition, 2, 5, last_fetched_epoch=4).diverging is None
+    assert partition.high_watermark == 5
+
+
+def test_offsets_out_of_range_are_told_apart_from_logs_that_part(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    append(partition, 3)
+    out_of_range = EXCEPTIONS[ErrorCode.OFFSET_OUT_OF_RANGE]
+    with pytest.raises(out_of_range):
+        fetch(partition, 2, 4, last_fetched_epoch=-1)
+    fetch(partition, 2, 3)
+    partition.log.advance_log_start(2, high_watermark=3)
+    with pytest.raises(out_of_range):
+        fetch(partition, 2, 1)
+
+
+def test_offsets_are_not_told_before_the_high_watermark_reaches_the_epochs_start(
+    make_partition: MakePartition,
+) -> None:
+    partition = make_partition()
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    append(partition, 3)
+    partition.check_high_watermark()
+    partition.apply(image(isr=(1, 2), leader_epoch=1, partition_epoch=1), now_ms=0)
+    with pytest.raises(EXCEPTIONS[ErrorCode.OFFSET_NOT_AVAILABLE], match="leader epoch 1 began at 3"):
+        partition.check_high_watermark()
+    fetch(partition, 2, 3)
+    partition.check_high_watermark()
+
+
+def test_ends_of_epochs(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    for leader_epoch, count in ((2, 3), (4, 1), (7, 0)):
+        partition.apply(image(isr=(1,), leader_epoch=leader_epoch, partition_epoch=leader_epoch), now_ms=0)
+        if count:
+            append(partition, count)
+    found = {epoch: tuple(partition.epoch_end(epoch)) for epoch in (2, 3, 4, 5, 7, 8)}
+    assert found == {2: (2, 3), 3: (2, 3), 4: (4, 4), 5: (4, 4), 7: (7, 4), 8: (-1, -1)}
 
 
 def test_epochs_and_leadership_are_checked(make_partition: MakePartition) -> None:
     partition = make_partition()
     with pytest.raises(EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER]):
         partition.check_leader()
-    partition.apply(image(leader_epoch=4))
+    partition.apply(image(leader_epoch=4), now_ms=0)
     partition.check_leader()
     partition.check_leader(4)
     with pytest.raises(EXCEPTIONS[ErrorCode.FENCED_LEADER_EPOCH], match="leader epoch 3; here it is 4"):
@@ -135,23 +451,23 @@ def test_epochs_and_leadership_are_checked(make_partition: MakePartition) -> Non
 
 def test_metadata_never_go_back(make_partition: MakePartition) -> None:
     partition = make_partition()
-    partition.apply(image(leader_epoch=4))
+    partition.apply(image(leader_epoch=4), now_ms=0)
     with pytest.raises(AssertionError):
-        partition.apply(image(leader_epoch=3))
+        partition.apply(image(leader_epoch=3), now_ms=0)
 
 
 def test_min_insync_replicas(make_partition: MakePartition) -> None:
     partition = make_partition(min_insync_replicas=2)
-    partition.apply(image(isr=(1,)))
+    partition.apply(image(isr=(1,)), now_ms=0)
     with pytest.raises(EXCEPTIONS[ErrorCode.NOT_ENOUGH_REPLICAS], match=r"min\.insync\.replicas is 2"):
         partition.check_min_isr()
-    partition.apply(image(isr=(1, 3)))
+    partition.apply(image(isr=(1, 3)), now_ms=0)
     partition.check_min_isr()
 
 
 def test_an_idempotent_batch_sent_again_is_not_appended_again(make_partition: MakePartition) -> None:
     partition = make_partition()
-    partition.apply(image())
+    partition.apply(image(), now_ms=0)
     first, _ = partition.append(batch(3, producer=(9, 0, 0)), now_ms=0)
     partition.append(batch(1, producer=(9, 0, 3)), now_ms=0)
     again, moved = partition.append(batch(3, producer=(9, 0, 0)), now_ms=0)
@@ -162,10 +478,10 @@ def test_an_idempotent_batch_sent_again_is_not_appended_again(make_partition: Ma
 def test_an_older_owner_is_fenced_also_after_the_leadership_came_back(make_partition: MakePartition) -> None:
     """What the leader remembers of producers is what the log says."""
     partition = make_partition()
-    partition.apply(image())
+    partition.apply(image(), now_ms=0)
     partition.append(batch(2, producer=(9, 5, 0)), now_ms=0)
-    partition.apply(image(leader=2, leader_epoch=1, isr=(1, 2)))
-    partition.apply(image(leader=1, leader_epoch=2, isr=(1,)))
+    partition.apply(image(leader=2, leader_epoch=1, isr=(1, 2)), now_ms=0)
+    partition.apply(image(leader=1, leader_epoch=2, isr=(1,)), now_ms=0)
     with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_PRODUCER_EPOCH]):
         partition.append(batch(1, producer=(9, 4, 0)), now_ms=0)
     with pytest.raises(EXCEPTIONS[ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER], match="sequence 7; expected 2"):
@@ -178,7 +494,7 @@ def test_an_older_owner_is_fenced_also_after_the_leadership_came_back(make_parti
 
 def test_a_refused_append_leaves_no_trace_of_its_producer(make_partition: MakePartition) -> None:
     partition = make_partition(max_message_bytes=100)
-    partition.apply(image())
+    partition.apply(image(), now_ms=0)
     with pytest.raises(EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE]):
         partition.append(batch(50, producer=(9, 0, 0)), now_ms=0)
     partition.append(batch(1, producer=(9, 0, 0)), now_ms=0)
@@ -188,7 +504,7 @@ def test_a_refused_append_leaves_no_trace_of_its_producer(make_partition: MakePa
 @pytest.mark.parametrize("damage", ["an older epoch", "a duplicate"])
 def test_what_a_damaged_header_says_of_its_producer_is_not_believed(make_partition: MakePartition, damage: str) -> None:
     partition = make_partition()
-    partition.apply(image())
+    partition.apply(image(), now_ms=0)
     partition.append(batch(1, producer=(7, 3, 0)), now_ms=0)
     partition.append(batch(1, producer=(7, 3, 1)), now_ms=0)
     damaged = bytearray(batch(1, producer=(7, 3, 2)))
@@ -203,23 +519,7 @@ def test_what_a_damaged_header_says_of_its_producer_is_not_believed(make_partiti
 
 def test_several_batches_with_a_producer_id_are_refused(make_partition: MakePartition) -> None:
     partition = make_partition()
-    partition.apply(image())
+    partition.apply(image(), now_ms=0)
     two = memoryview(bytes(batch(1, producer=(9, 0, 0))) + bytes(batch(1)))
     with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_RECORD]):
         partition.append(two, now_ms=0)
-
-
-@given(
-    end_offset=st.integers(0, 100),
-    reported=st.dictionaries(st.integers(2, 6), st.integers(0, 100)),
-    isr=st.sets(st.integers(2, 6)),
-)
-def test_committed_is_the_largest_offset_that_all_in_sync_have(
-    end_offset: int, reported: dict[int, int], isr: set[int]
-) -> None:
-    def everybody_has(offset: int) -> bool:
-        return offset <= end_offset and all(offset <= reported.get(replica, 0) for replica in isr)
-
-    committed = committed_offset(end_offset, sorted(isr), reported)
-    assert everybody_has(committed)
-    assert not everybody_has(committed + 1)

@@ -99,16 +99,16 @@ def test_heartbeats_of_strangers_and_of_the_past_are_refused(one_broker):
     assert one_broker.image.brokers[1].fenced
 
 
-def test_the_only_replica_stays_in_sync_and_leads_again_with_a_new_epoch(one_broker):
+def test_the_only_replica_stays_eligible_and_leads_again_with_a_new_epoch(one_broker):
     one_broker.create_one("a")
     one_broker.apply(handle_broker_session_end(1, one_broker.image))
     partition = one_broker.partition("a")
     assert one_broker.image.brokers[1].fenced
-    assert (partition.leader, partition.isr, partition.leader_epoch) == (-1, (1,), 1)
+    assert (partition.leader, partition.isr, partition.elr, partition.leader_epoch) == (-1, (), (1,), 1)
 
     one_broker.beat(1)
     partition = one_broker.partition("a")
-    assert (partition.leader, partition.isr, partition.leader_epoch) == (1, (1,), 2)
+    assert (partition.leader, partition.isr, partition.elr, partition.leader_epoch) == (1, (1,), (), 2)
 
 
 def test_a_fenced_leader_is_followed_by_the_next_replica_in_sync(three_brokers):
@@ -122,13 +122,13 @@ def test_a_fenced_leader_is_followed_by_the_next_replica_in_sync(three_brokers):
         assert new.partition_epoch == 1
 
 
-def test_the_last_in_sync_replica_is_kept_so_that_nobody_else_can_lead(three_brokers):
+def test_the_last_in_sync_replica_stays_eligible_so_that_nobody_else_can_lead(three_brokers):
     three_brokers.create_one("a", 1, 3)
     for broker_id in (1, 2, 3):
         three_brokers.apply(handle_broker_session_end(broker_id, three_brokers.image))
     partition = three_brokers.partition("a")
-    (last,) = partition.isr
-    assert partition.leader == -1
+    (last,) = partition.elr
+    assert (partition.leader, partition.isr) == (-1, ())
 
     for returning in sorted({1, 2, 3} - {last}):
         three_brokers.beat(returning)
@@ -141,6 +141,60 @@ def test_a_session_that_ends_twice_or_of_nobody_changes_nothing(one_broker):
     one_broker.apply(handle_broker_session_end(1, one_broker.image))
     assert handle_broker_session_end(1, one_broker.image).records == ()
     assert handle_broker_session_end(9, one_broker.image).records == ()
+
+
+def crash(cluster, broker_id, life=1):
+    """Registers another life of it, which does not know of an orderly stop of the one before."""
+    register(cluster, broker_id, life=life, live=True)
+
+
+def stop_and_start(cluster, broker_id, life=1):
+    epoch = cluster.image.brokers[broker_id].broker_epoch
+    register(cluster, broker_id, life=life, previous_broker_epoch=epoch)
+
+
+def test_a_broker_that_stopped_in_order_stays_eligible(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2), min_insync_replicas="2")
+    stop_and_start(three_brokers, 2)
+    assert (three_brokers.partition("a").isr, three_brokers.partition("a").elr) == ((1,), (2,))
+    crash(three_brokers, 1)
+    assert (three_brokers.partition("a").isr, three_brokers.partition("a").elr) == ((), (2,))
+    three_brokers.beat(2)
+    assert (three_brokers.partition("a").leader, three_brokers.partition("a").isr) == (2, (2,))
+
+
+def test_a_broker_that_crashed_is_neither_in_sync_nor_eligible(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2, 3), min_insync_replicas="3")
+    three_brokers.apply(handle_broker_session_end(2, three_brokers.image))
+    assert (three_brokers.partition("a").isr, three_brokers.partition("a").elr) == ((1, 3), (2,))
+    crash(three_brokers, 2)
+    crash(three_brokers, 3)
+    assert (three_brokers.partition("a").isr, three_brokers.partition("a").elr) == ((1,), ())
+
+
+def test_with_nobody_left_who_has_everything_the_last_leader_alone_leads_again(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2, 3), min_insync_replicas="2")
+    for broker_id in (1, 2, 3):
+        crash(three_brokers, broker_id)
+    partition = three_brokers.partition("a")
+    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (-1, (), (), (3,))
+
+    for broker_id in (1, 2):
+        three_brokers.beat(broker_id)
+        assert three_brokers.partition("a").leader == -1
+    three_brokers.beat(3)
+    partition = three_brokers.partition("a")
+    assert (partition.leader, partition.isr, partition.last_known_elr) == (3, (3,), ())
+
+
+def test_with_unclean_elections_anybody_leads(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2), unclean_leader_election_enable="true")
+    three_brokers.apply(handle_broker_session_end(2, three_brokers.image))
+    three_brokers.apply(handle_broker_session_end(1, three_brokers.image))
+    assert three_brokers.partition("a").elr == (1,)
+    three_brokers.beat(2)
+    partition = three_brokers.partition("a")
+    assert (partition.leader, partition.isr, partition.elr) == (2, (2,), ())
 
 
 def test_registering_anew_takes_leaderships_until_the_new_life_has_caught_up(one_broker):
@@ -163,7 +217,7 @@ def test_a_controlled_shutdown_moves_leaders_first_and_fences_last(three_brokers
     assert (first.should_shutdown, first.fenced) == (False, False)
     assert three_brokers.image.brokers[1].in_controlled_shutdown
     assert all(p.leader != 1 and p.leader != -1 for p in three_brokers.topic("a").partitions)
-    assert any(1 in p.isr for p in three_brokers.topic("a").partitions), "it goes on following until it stops"
+    assert all(1 not in p.isr for p in three_brokers.topic("a").partitions), "nobody waits for it any more"
 
     second = shutdown(three_brokers, 1)
     assert (second.should_shutdown, second.fenced) == (True, True)

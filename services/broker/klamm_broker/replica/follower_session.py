@@ -1,0 +1,166 @@
+"""A follower's half of its fetch session with one leader (KIP-227): what to say next, and what an answer is about.
+
+A request names partitions that are new or stand elsewhere, and no others. Requests and answers alternate, but a request
+may follow another at once when there is something new to say, which ends the wait of the one before: so two may be
+under way, and never two fetches of one partition, because a partition is named again only when it was answered. An
+answer about a partition that was added anew after its request was sent is dropped: it may be of another leader epoch.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from klamm.wire.v1.broker_pb2 import (
+    ReplicaFetchHeader,
+    ReplicaFetchRequest,
+    ReplicaPartition,
+    ReplicaPosition,
+    ReplicatedPartition,
+)
+from klamm_broker.replica.follower_partition import EpochEnd, FollowerPosition, LeaderAnswer
+from klamm_broker.replica.partition import Partition
+
+REQUESTS_UNDER_WAY_MAX = 2
+
+PartitionKey = tuple[bytes, int]
+"""Topic id and partition number."""
+
+
+class FetchBounds(NamedTuple):
+    """How much to ask for: Kafka's `replica.fetch.*`."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    """Of an answer: `replica.fetch.response.max.bytes`."""
+    partition_max_bytes: int
+    """`replica.fetch.max.bytes`."""
+
+
+class _Followed:
+    __slots__ = ("named_in", "partition", "position")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.named_in = 0
+        """The number of the request that named it first, 0 before."""
+        self.position: FollowerPosition | None = None
+        """As it was named last."""
+
+
+class FollowerSession:
+    """Partitions by key; `add` and `remove` at any time."""
+
+    def __init__(self, *, replica_id: int, session_id: int, bounds: FetchBounds) -> None:
+        self._replica_id = replica_id
+        self._session_id = session_id
+        self._bounds = bounds
+        self._followed: dict[PartitionKey, _Followed] = {}
+        self._changed: dict[PartitionKey, None] = {}
+        self._forgotten: dict[PartitionKey, None] = {}
+        self._sent = self._answered = 0
+
+    @property
+    def may_send(self) -> bool:
+        """Whether a request is due: always when none is under way, earlier when there is something new to say."""
+        under_way = self._sent - self._answered
+        return not under_way or (under_way < REQUESTS_UNDER_WAY_MAX and bool(self._changed or self._forgotten))
+
+    def add(self, partition: Partition) -> None:
+        """Follows it from where it stands; also when it is followed already, under an older epoch."""
+        key = key_of(partition)
+        self._followed[key] = _Followed(partition)
+        self._changed[key] = None
+        self._forgotten.pop(key, None)
+
+    def remove(self, partition: Partition) -> None:
+        key = key_of(partition)
+        self._changed.pop(key, None)
+        if self._followed.pop(key, None) is not None:
+            self._forgotten[key] = None
+
+    def name_again(self, partition: Partition) -> None:
+        """The leader is to hear where the partition stands, if it is followed still."""
+        key = key_of(partition)
+        followed = self._followed.get(key)
+        if followed is not None and followed.partition is partition:
+            self._changed[key] = None
+
+    def name_if_moved(self, partition: Partition) -> None:
+        """As `name_again`, unless the leader knows already."""
+        followed = self._followed.get(key_of(partition))
+        following = partition.following
+        if followed is not None and following is not None and following.position != followed.position:
+            self.name_again(partition)
+
+    def next_request(self, *, broker_epoch: int) -> ReplicaFetchRequest:
+        """What there is to say; the caller sends it now."""
+        assert self.may_send, (self._sent, self._answered)
+        self._sent += 1
+        bounds = self._bounds
+        request = ReplicaFetchRequest(
+            replica_id=self._replica_id,
+            broker_epoch=broker_epoch,
+            session_id=self._session_id,
+            max_wait_ms=bounds.max_wait_ms,
+            min_bytes=bounds.min_bytes,
+            max_bytes=bounds.max_bytes,
+            positions=[position for key in self._changed if (position := self._name(key)) is not None],
+            forgotten=[ReplicaPartition(topic_id=topic_id, partition=number) for topic_id, number in self._forgotten],
+        )
+        self._changed.clear()
+        self._forgotten.clear()
+        return request
+
+    def _name(self, key: PartitionKey) -> ReplicaPosition | None:
+        followed = self._followed[key]
+        following = followed.partition.following
+        if following is None:
+            return None
+        followed.position = following.position
+        followed.named_in = followed.named_in or self._sent
+        leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset = following.position
+        return ReplicaPosition(
+            topic_id=key[0],
+            partition=key[1],
+            current_leader_epoch=leader_epoch,
+            fetch_offset=fetch_offset,
+            last_fetched_epoch=last_fetched_epoch,
+            log_start_offset=log_start_offset,
+            max_bytes=self._bounds.partition_max_bytes,
+        )
+
+    def on_answer(
+        self, header: ReplicaFetchHeader, records: Sequence[memoryview]
+    ) -> Iterator[tuple[Partition, LeaderAnswer]]:
+        """What the answer to the oldest request under way says of the partitions that it is still about.
+
+        `records` has one part for each partition of the header."""
+        self._answered += 1
+        assert self._answered <= self._sent, (self._answered, self._sent)
+        number = self._answered
+        for part, data in zip(header.partitions, records, strict=True):
+            followed = self._followed.get((part.topic_id, part.partition))
+            if followed is not None and 0 < followed.named_in <= number:
+                yield followed.partition, _answer(part, data)
+
+
+def key_of(partition: Partition) -> PartitionKey:
+    return partition.topic_id.bytes, partition.topic_partition.partition
+
+
+def _answer(part: ReplicatedPartition, records: memoryview) -> LeaderAnswer:
+    diverging = None
+    if part.HasField("diverging"):
+        diverging = EpochEnd(part.diverging.epoch, part.diverging.end_offset)
+    return LeaderAnswer(
+        error_code=part.error_code,
+        fetch_offset=part.fetch_offset,
+        high_watermark=part.high_watermark,
+        log_start_offset=part.log_start_offset,
+        log_end_offset=part.log_end_offset,
+        records=records,
+        diverging=diverging,
+    )

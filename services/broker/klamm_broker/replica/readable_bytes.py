@@ -1,0 +1,38 @@
+"""How many bytes of a partition became readable: a fetch that waits compares two readings instead of reading again.
+
+Bytes come with an append and are readable when the high watermark has passed it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+APPENDS_MAX = 256
+"""Appends told apart while they wait for the high watermark; from then on the last one stands for all that follow."""
+
+
+class ReadableBytes:
+    """`total` only grows. An append counts as a whole, when all of it is readable."""
+
+    __slots__ = ("_waiting", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._waiting: deque[tuple[int, int]] = deque()
+
+    def note(self, end_offset: int, size_bytes: int) -> None:
+        """An append of so many bytes, which the log ends with at `end_offset`."""
+        waiting = self._waiting
+        if len(waiting) >= APPENDS_MAX:
+            size_bytes += waiting.pop()[1]
+        waiting.append((end_offset, size_bytes))
+
+    def reach(self, high_watermark: int) -> None:
+        """Everything before the high watermark can be read."""
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= high_watermark:
+            self.total += waiting.popleft()[1]
+
+    def forget(self) -> None:
+        """What waits may be cut from the log: the leadership is lost."""
+        self._waiting.clear()

@@ -1,0 +1,218 @@
+"""Everything by which this broker's replicas are kept equal to others', put together.
+
+Owns the replica manager and observes it: what came of a change is told to the parked requests, the followers'
+sessions, the fetchers and the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from itertools import count
+from typing import Any
+
+from klamm.model import TopicPartition
+from klamm_broker import metrics
+from klamm_broker.alter_partition_sender import AlterPartitionSender
+from klamm_broker.config import BrokerConfig
+from klamm_broker.controller_calls import ControllerCalls
+from klamm_broker.log.log_manager import LogManager
+from klamm_broker.offline_replica_reporter import OfflineReplicaReporter
+from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.record_reader import RecordReader
+from klamm_broker.replica.follower_partition import FollowerUpdate
+from klamm_broker.replica.follower_session import FetchBounds
+from klamm_broker.replica.leadership import IsrChange, Leadership
+from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.replica.replica_session import SessionWatch
+from klamm_broker.replica_fetcher import ReplicaFetcher, ReplicaFetchers
+from klamm_broker.rpc.replica_fetch import ReplicaFetchRpc
+from klamm_broker.rpc.request_memory import RequestMemory
+from klamm_server.clock import Clock
+from klamm_server.controllers import Controllers
+from klamm_server.faults import watch
+from klamm_server.registration import NOT_REGISTERED, Registration
+
+log = logging.getLogger(__name__)
+
+ANSWER_OVERHEAD_BYTES = 1024**2
+"""What an answer of a leader has besides records, at most."""
+
+
+class Replication:
+    """`start` when the logs are open and the broker is registered, `close` after the replicas have resigned."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        controllers: Controllers,
+        *,
+        records: RecordReader,
+        memory: RequestMemory,
+        clock: Clock,
+    ) -> None:
+        self.replicas = ReplicaManager(broker_id=config.node_id, clock=clock, observer=self)
+        self.fetches = PurgatoryDriver(max_parked=config.max_parked_requests, clock=clock)
+        self.produces = PurgatoryDriver(max_parked=config.max_parked_requests, clock=clock)
+        self.deletions = PurgatoryDriver(max_parked=config.max_parked_requests, clock=clock)
+        self._config = config
+        self._clock = clock
+        self._sessions = SessionWatch()
+        self.servicer = ReplicaFetchRpc(self.replicas, self._sessions, records, memory, clock)
+        """Serves Replication. Before this broker leads anything, positions wait for the metadata."""
+        self._calls = ControllerCalls(controllers, timeout_ms=config.broker_session_timeout_ms // 2)
+        self._changes = AlterPartitionSender(
+            self.replicas, self._calls, broker_id=config.node_id, broker_epoch=lambda: self.broker_epoch
+        )
+        self._offline_calls = ControllerCalls(controllers, timeout_ms=config.broker_session_timeout_ms // 2)
+        self._offline = OfflineReplicaReporter(
+            self._offline_calls, broker_id=config.node_id, broker_epoch=lambda: self.broker_epoch
+        )
+        self._fetchers = ReplicaFetchers(
+            self._make_fetcher, streams_per_leader=config.num_replica_fetchers, watch=watch
+        )
+        self._session_ids = count(1)
+        self._registration: Registration | None = None
+        self._logs: LogManager | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._watch_gauges()
+
+    def start(self, logs: LogManager, registration: Registration) -> None:
+        """Before the first image is published."""
+        self._logs, self._registration = logs, registration
+        self._spawn("alter-partition", self._changes.run())
+        self._spawn("offline-replicas", self._offline.run())
+        self._spawn("isr-expiration", self._expire())
+
+    async def close(self) -> None:
+        """Ends the sessions here and at the leaders."""
+        self.servicer.close()
+        await self._fetchers.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for calls in (self._calls, self._offline_calls):
+            await calls.close()
+        for purgatory in (self.fetches, self.produces, self.deletions):
+            purgatory.close()
+
+    def _spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(watch(asyncio.create_task(coroutine, name=f"broker-{name}")))
+
+    async def _expire(self) -> None:
+        """Kafka's `isr-expiration`."""
+        while True:
+            await asyncio.sleep(self._config.replica_lag_time_max_ms / 2 / 1000)
+            self.replicas.check_lag()
+
+    # What the replica manager tells (`ReplicaObserver`)
+
+    def on_change(self, topic_partition: TopicPartition) -> None:
+        self.produces.check_and_complete(topic_partition)
+        self.fetches.check_and_complete(topic_partition)
+        self._sessions.on_change(topic_partition)
+
+    def on_append(self, topic_partition: TopicPartition) -> None:
+        self._sessions.on_append(topic_partition)
+
+    def on_log_start(self, topic_partition: TopicPartition) -> None:
+        self.deletions.check_and_complete(topic_partition)
+        self._sessions.on_change(topic_partition)
+
+    def on_isr_change(self, partition: Partition, change: IsrChange) -> None:
+        self._changes.submit(partition, change)
+
+    def on_role(self, partition: Partition) -> None:
+        self._fetchers.on_role(partition)
+        self.deletions.check_and_complete(partition.topic_partition)
+
+    def on_offline(self, topic_id: bytes, partition: int) -> None:
+        self._offline.report(topic_id, partition)
+
+    def on_image(self) -> None:
+        """The replicas are in line with newer metadata."""
+        self._sessions.on_image()
+        if len(self.deletions):
+            # Who was waited for may be dead.
+            for partition in self.replicas:
+                self.deletions.check_and_complete(partition.topic_partition)
+
+    # What the fetchers ask (`FetcherPorts`)
+
+    @property
+    def broker_epoch(self) -> int:
+        return NOT_REGISTERED if self._registration is None else self._registration.epoch
+
+    def address(self, broker_id: int) -> tuple[str, int] | None:
+        broker = self.replicas.brokers.images.get(broker_id)
+        return None if broker is None else (broker.host, broker.port)
+
+    def next_session_id(self) -> int:
+        return next(self._session_ids)
+
+    def on_update(self, partition: Partition, update: FollowerUpdate) -> None:
+        if update.truncated_from is None:
+            return
+        name, end_offset = partition.topic_partition, partition.log.log_end_offset
+        log.info(
+            "partition=%s truncated from=%d to=%d leader=%d leader_epoch=%d",
+            name,
+            update.truncated_from,
+            end_offset,
+            partition.leader,
+            partition.leader_epoch,
+        )
+        if update.lost_offsets:
+            log.error(
+                "partition=%s: %d committed offsets up to %d are not in the log of leader %d (epoch %d) and were cut"
+                " here: an unclean election lost them",
+                name,
+                update.lost_offsets,
+                end_offset + update.lost_offsets,
+                partition.leader,
+                partition.leader_epoch,
+            )
+        assert self._logs is not None
+        self._logs.store_recovery_points([name])
+
+    def _make_fetcher(self, leader: int) -> ReplicaFetcher:
+        config = self._config
+        return ReplicaFetcher(
+            broker_id=config.node_id,
+            leader=leader,
+            ports=self,
+            bounds=FetchBounds(
+                max_wait_ms=config.replica_fetch_wait_max_ms,
+                min_bytes=config.replica_fetch_min_bytes,
+                max_bytes=config.replica_fetch_response_max_bytes,
+                partition_max_bytes=config.replica_fetch_max_bytes,
+            ),
+            backoff_ms=config.replica_fetch_backoff_ms,
+            # An answer is as long as asked for, or one batch long, and no batch is longer than a request may be.
+            receive_max_bytes=max(config.replica_fetch_response_max_bytes, config.socket_request_max_bytes)
+            + ANSWER_OVERHEAD_BYTES,
+            clock=self._clock,
+        )
+
+    # Metrics
+
+    def _watch_gauges(self) -> None:
+        def led(wanted: Callable[[Partition, Leadership], bool]) -> Callable[[], int]:
+            return lambda: sum(1 for one in list(self.replicas) if one.leadership and wanted(one, one.leadership))
+
+        metrics.watch_replication(
+            leaders=led(lambda partition, leadership: True),
+            under_replicated=led(lambda partition, leadership: len(leadership.isr) < leadership.replica_count),
+            under_min_isr=led(lambda partition, leadership: len(leadership.isr) < partition.effective_min_isr),
+            at_min_isr=led(lambda partition, leadership: len(leadership.isr) == partition.effective_min_isr),
+            offline_replicas=lambda: self.replicas.offline_count,
+            replica_max_lag=lambda: max_lag(self.replicas),
+        )
+
+
+def max_lag(partitions: Iterable[Partition]) -> int:
+    """The most records that a follower is behind what its leader said last."""
+    following = (one.following for one in list(partitions))
+    return max((one.lag for one in following if one is not None), default=0)

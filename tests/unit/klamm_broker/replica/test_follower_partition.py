@@ -1,0 +1,262 @@
+"""What a follower does with its leader's answers: append, cut, start anew, wait."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from log_steps import create_log
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicId, TopicPartition
+from klamm.records.encoder import encode_batch
+from klamm.records.header import iter_headers
+from klamm_broker.log.disk import Disk
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.log_manager import LogManager, LogManagerConfig
+from klamm_broker.log.partition_log import PartitionLog
+from klamm_broker.replica.follower_partition import EpochEnd, LeaderAnswer, NextStep
+from klamm_broker.replica.leadership import FollowerFetch
+from klamm_broker.replica.partition import Partition
+from klamm_server.metadata.image import PartitionImage
+
+TOPIC_ID = TopicId(uuid.UUID(int=7))
+LEADER, FOLLOWER = 1, 2
+MakeReplica = Callable[..., Partition]
+
+
+class Brokers:
+    def broker_epoch(self, broker_id: int) -> int:
+        return broker_id
+
+    def is_eligible(self, broker_id: int) -> bool:
+        return True
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[LogManager]:
+    config = LogManagerConfig(log_dirs=(str(tmp_path),), cluster_id="c", node_id=1)
+    manager = LogManager(config, Disk(), random.Random(0))
+    yield manager
+    manager.close(broker_epoch=1)
+
+
+@pytest.fixture
+def make_replica(logs: LogManager) -> MakeReplica:
+    """A replica on a broker, over a real log that holds batches of one record, of these epochs."""
+    number = 0
+
+    def make(broker_id: int, epochs: list[int], *, start: int = 0, high_watermark: int = 0) -> Partition:
+        nonlocal number
+        number += 1
+        name = TopicPartition("flights", number)
+        log = create_log(logs, name, TOPIC_ID, LogConfig())
+        if start:
+            log.truncate_fully_and_start_at(start, now_ms=0)
+        for epoch in epochs:
+            log.append_as_leader(batch(), leader_epoch=epoch, now_ms=0)
+        return Partition(
+            name,
+            log,
+            topic_id=TOPIC_ID,
+            broker_id=broker_id,
+            high_watermark=high_watermark,
+            brokers=Brokers(),
+            lag_time_max_ms=1_000,
+        )
+
+    return make
+
+
+def batch() -> memoryview:
+    return memoryview(bytes(encode_batch([(0, None, b"v", ())])))
+
+
+def lead(replica: Partition, epoch: int) -> None:
+    replica.apply(image(epoch), now_ms=0)
+
+
+def image(epoch: int) -> PartitionImage:
+    return PartitionImage(
+        partition=0,
+        replicas=(LEADER, FOLLOWER),
+        isr=(LEADER, FOLLOWER),
+        leader=LEADER,
+        leader_epoch=epoch,
+        partition_epoch=epoch,
+    )
+
+
+def answer(replica: Partition, **changes: object) -> LeaderAnswer:
+    """To where the replica stands, saying nothing but for `changes`."""
+    end_offset = replica.log.log_end_offset
+    usual = LeaderAnswer(
+        error_code=0,
+        fetch_offset=end_offset,
+        high_watermark=0,
+        log_start_offset=0,
+        log_end_offset=end_offset,
+        records=b"",
+        diverging=None,
+    )
+    return usual._replace(**changes)  # type: ignore[arg-type]
+
+
+def exchange(leader: Partition, follower: Partition, max_bytes: int = 10**6) -> LeaderAnswer:
+    """One fetch as a session would carry it; returns the leader's answer, which the follower has taken over."""
+    assert follower.following is not None
+    leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset = follower.following.position
+    fetch = FollowerFetch(FOLLOWER, FOLLOWER, 1, leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset)
+    diverging = leader.on_follower_fetch(fetch, now_ms=0).diverging
+    records = b"" if diverging else leader.log.read(fetch_offset, max_bytes).records
+    said = LeaderAnswer(
+        error_code=0,
+        fetch_offset=fetch_offset,
+        high_watermark=leader.high_watermark,
+        log_start_offset=leader.log.log_start_offset,
+        log_end_offset=leader.log.log_end_offset,
+        records=records,
+        diverging=diverging,
+    )
+    follower.on_leader_answer(said, wall_ms=0)
+    return said
+
+
+def epochs_of(log: PartitionLog) -> list[tuple[int, int]]:
+    """Offset and epoch of every record."""
+    records = log.read(log.log_start_offset, 10**6).records
+    return [(header.base_offset, header.partition_leader_epoch) for _, header in iter_headers(records)]
+
+
+def test_records_are_kept_as_they_came_with_their_epochs(make_replica: MakeReplica) -> None:
+    leader, follower = make_replica(LEADER, [1, 1, 4]), make_replica(FOLLOWER, [])
+    for replica in (leader, follower):
+        lead(replica, 5)
+    exchange(leader, follower)
+    assert follower.log.read(0, 10**6).records == leader.log.read(0, 10**6).records
+    assert follower.log.epochs.entries == leader.log.epochs.entries
+    assert follower.high_watermark == 0
+    exchange(leader, follower)
+    exchange(leader, follower)
+    assert follower.high_watermark == leader.high_watermark == 3
+
+
+def test_the_high_watermark_stays_within_the_own_log_and_does_not_go_back(make_replica: MakeReplica) -> None:
+    follower = make_replica(FOLLOWER, [1, 1], high_watermark=1)
+    lead(follower, 1)
+    assert follower.on_leader_answer(answer(follower, high_watermark=9), wall_ms=0).high_watermark == 2
+    assert follower.on_leader_answer(answer(follower, high_watermark=1), wall_ms=0).high_watermark == 2
+
+
+def test_the_log_start_follows_as_far_as_is_committed(make_replica: MakeReplica) -> None:
+    follower = make_replica(FOLLOWER, [1] * 5)
+    lead(follower, 1)
+    follower.on_leader_answer(answer(follower, high_watermark=2, log_start_offset=4), wall_ms=0)
+    assert follower.log.log_start_offset == 2
+    follower.on_leader_answer(answer(follower, high_watermark=5, log_start_offset=4), wall_ms=0)
+    assert follower.log.log_start_offset == 4
+
+
+def test_an_answer_to_another_position_is_dropped(make_replica: MakeReplica) -> None:
+    follower = make_replica(FOLLOWER, [1, 1])
+    lead(follower, 1)
+    late = [
+        answer(follower, fetch_offset=1, records=batch(), high_watermark=2),
+        answer(follower, fetch_offset=1, diverging=EpochEnd(0, 0)),
+        answer(follower, fetch_offset=3, error_code=ErrorCode.OFFSET_OUT_OF_RANGE),
+    ]
+    for one in late:
+        assert follower.on_leader_answer(one, wall_ms=0) == (NextStep.FETCH, 0, None, 0)
+    assert follower.log.log_end_offset == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "step"),
+    [
+        (ErrorCode.FENCED_LEADER_EPOCH, NextStep.AWAIT_METADATA),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, NextStep.BACK_OFF),
+        (ErrorCode.KAFKA_STORAGE_ERROR, NextStep.BACK_OFF),
+    ],
+)
+def test_errors_change_nothing(make_replica: MakeReplica, code: ErrorCode, step: NextStep) -> None:
+    follower = make_replica(FOLLOWER, [1, 1], high_watermark=1)
+    lead(follower, 1)
+    assert follower.on_leader_answer(answer(follower, error_code=code), wall_ms=0) == (step, 1, None, 0)
+
+
+def test_a_log_that_the_leader_has_left_behind_starts_anew(make_replica: MakeReplica) -> None:
+    follower = make_replica(FOLLOWER, [1, 1], high_watermark=2)
+    lead(follower, 1)
+    out_of_range = answer(
+        follower, error_code=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=7, log_end_offset=9, high_watermark=9
+    )
+    update = follower.on_leader_answer(out_of_range, wall_ms=0)
+    assert update == (NextStep.FETCH, 7, 2, 0)
+    assert (follower.log.log_start_offset, follower.log.log_end_offset, follower.high_watermark) == (7, 7, 7)
+
+
+def test_an_empty_log_that_begins_beyond_the_leaders_end_is_moved_back(make_replica: MakeReplica) -> None:
+    follower = make_replica(FOLLOWER, [], start=7)
+    lead(follower, 1)
+    out_of_range = answer(follower, error_code=ErrorCode.OFFSET_OUT_OF_RANGE, log_end_offset=3)
+    assert follower.on_leader_answer(out_of_range, wall_ms=0).truncated_from == 7
+    assert follower.log.log_end_offset == 3
+
+
+def test_a_cut_below_the_high_watermark_is_told(make_replica: MakeReplica) -> None:
+    """Only an unclean election can ask for it."""
+    follower = make_replica(FOLLOWER, [1] * 5, high_watermark=4)
+    lead(follower, 2)
+    update = follower.on_leader_answer(answer(follower, diverging=EpochEnd(1, 3)), wall_ms=0)
+    assert update == (NextStep.FETCH, 3, 5, 1)
+    assert follower.high_watermark == 3
+
+
+def test_a_leader_that_contradicts_itself_cuts_nothing(make_replica: MakeReplica) -> None:
+    follower = make_replica(FOLLOWER, [1, 1])
+    lead(follower, 2)
+    update = follower.on_leader_answer(answer(follower, diverging=EpochEnd(1, 8)), wall_ms=0)
+    assert update.next_step is NextStep.BACK_OFF
+    assert follower.log.log_end_offset == 2
+
+
+def test_unclean_leaders_one_after_the_other(make_replica: MakeReplica) -> None:
+    """KIP-279's example: neither log has the last epoch of the other, and one look-up does not tell where they part."""
+    leader, follower = make_replica(LEADER, [1, 1, 3, 3, 5]), make_replica(FOLLOWER, [1, 1, 2, 2, 4, 4])
+    for replica in (leader, follower):
+        lead(replica, 6)
+    answers = 0
+    while follower.log.log_end_offset != leader.log.log_end_offset or epochs_of(follower.log) != epochs_of(leader.log):
+        exchange(leader, follower)
+        answers += 1
+        assert answers < 10
+    assert epochs_of(follower.log) == [(0, 1), (1, 1), (2, 3), (3, 3), (4, 5)]
+
+
+epoch_lists = st.lists(st.integers(0, 6), max_size=8).map(sorted)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@given(common=epoch_lists, own=epoch_lists, others=epoch_lists)
+def test_logs_with_any_history_become_equal(
+    make_replica: MakeReplica, common: list[int], own: list[int], others: list[int]
+) -> None:
+    """Each epoch had one leader, so records of one epoch and offset are the same wherever they are: beyond the common
+    part the follower has odd epochs and the leader even ones. Nothing that both have is cut."""
+    base = common[-1] + 1 if common else 0
+    of_leader = [*common, *(2 * (base + epoch) for epoch in own)]
+    of_follower = [*common, *(2 * (base + epoch) + 1 for epoch in others)]
+    leader, follower = make_replica(LEADER, of_leader), make_replica(FOLLOWER, of_follower)
+    for replica in (leader, follower):
+        lead(replica, 1_000)
+    for _ in range(len(of_leader) + len(of_follower) + 3):
+        exchange(leader, follower, max_bytes=1)
+        assert follower.log.log_end_offset >= len(common)
+    assert epochs_of(follower.log) == epochs_of(leader.log)
+    assert follower.log.epochs.entries == leader.log.epochs.entries
+    assert leader.high_watermark == len(of_leader)

@@ -1,0 +1,40 @@
+"""Bytes are readable when the high watermark has passed their append."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm_broker.replica.readable_bytes import APPENDS_MAX, ReadableBytes
+
+
+def test_an_append_counts_as_a_whole() -> None:
+    readable = ReadableBytes()
+    readable.note(3, 100)
+    readable.note(5, 50)
+    readable.reach(4)
+    assert readable.total == 100
+    readable.reach(5)
+    assert readable.total == 150
+
+
+def test_what_is_cut_is_never_readable() -> None:
+    readable = ReadableBytes()
+    readable.note(3, 100)
+    readable.forget()
+    readable.note(3, 7)
+    readable.reach(3)
+    assert readable.total == 7
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=3 * APPENDS_MAX), st.data())
+def test_never_more_than_is_readable_and_all_of_it_in_the_end(sizes: list[int], data: st.DataObject) -> None:
+    """However many appends wait: each has one offset and `size` bytes here."""
+    readable = ReadableBytes()
+    for offset, size in enumerate(sizes, start=1):
+        readable.note(offset, size)
+    high_watermark = data.draw(st.integers(0, len(sizes)))
+    readable.reach(high_watermark)
+    assert readable.total <= sum(sizes[:high_watermark])
+    readable.reach(len(sizes))
+    assert readable.total == sum(sizes)

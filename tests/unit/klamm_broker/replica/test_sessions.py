@@ -1,0 +1,450 @@
+"""Both halves of a follower's fetch session: what is said, what is not said twice, and what comes late."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from log_steps import create_log
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicId, TopicPartition
+from klamm.records.encoder import encode_batch
+from klamm.wire.v1.broker_pb2 import ReplicaFetchHeader, ReplicaFetchRequest, ReplicaPartition, ReplicaPosition
+from klamm_broker.log.disk import Disk
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.log_manager import LogManager, LogManagerConfig
+from klamm_broker.replica.follower_session import FetchBounds, FollowerSession
+from klamm_broker.replica.leadership import IsrChange
+from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.replica.replica_session import ReplicaSession, SessionAnswer, SessionWatch
+from klamm_server.metadata.image import BrokerImage, PartitionImage
+
+TOPIC_ID = TopicId(uuid.UUID(int=7))
+LEADER, FOLLOWER = 1, 2
+ROOM = 10**6
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
+class Observer:
+    """Tells the sessions, as the broker does."""
+
+    def __init__(self) -> None:
+        self.watch = SessionWatch()
+        self.isr_changes: list[IsrChange] = []
+
+    def on_change(self, topic_partition: TopicPartition) -> None:
+        self.watch.on_change(topic_partition)
+
+    def on_append(self, topic_partition: TopicPartition) -> None:
+        self.watch.on_append(topic_partition)
+
+    def on_log_start(self, topic_partition: TopicPartition) -> None:
+        self.watch.on_change(topic_partition)
+
+    def on_isr_change(self, partition: Partition, change: IsrChange) -> None:
+        self.isr_changes.append(change)
+
+    def on_role(self, partition: Partition) -> None:
+        pass
+
+    def on_offline(self, topic_id: bytes, partition: int) -> None:
+        pass
+
+
+class Broker:
+    """The replicas of one broker over real logs, and a session of one follower."""
+
+    def __init__(self, logs: LogManager, broker_id: int) -> None:
+        self.clock = ManualClock()
+        self.observer = Observer()
+        self.replicas = ReplicaManager(broker_id=broker_id, clock=self.clock, observer=self.observer)
+        self.replicas.note_brokers({one: broker_image(one) for one in (LEADER, FOLLOWER)})
+        self._logs = logs
+        self.rings = 0
+        self.session = ReplicaSession(self.replicas, self.observer.watch, self._ring)
+
+    def _ring(self) -> None:
+        self.rings += 1
+
+    def host(self, number: int, *, leader_epoch: int = 0, isr: Sequence[int] = (LEADER, FOLLOWER)) -> Partition:
+        name = TopicPartition(f"on-{self.replicas.broker_id}", number)
+        partition = Partition(
+            name,
+            create_log(self._logs, name, TOPIC_ID, LogConfig()),
+            topic_id=TOPIC_ID,
+            broker_id=self.replicas.broker_id,
+            high_watermark=0,
+            brokers=self.replicas.brokers,
+            lag_time_max_ms=1_000,
+        )
+        self.replicas.host(partition)
+        self.elect(partition, leader_epoch, isr=isr)
+        return partition
+
+    def elect(
+        self, partition: Partition, leader_epoch: int, *, leader: int = LEADER, isr: Sequence[int] = (LEADER, FOLLOWER)
+    ) -> None:
+        image = PartitionImage(
+            partition=partition.topic_partition.partition,
+            replicas=(LEADER, FOLLOWER),
+            isr=tuple(isr),
+            leader=leader,
+            leader_epoch=leader_epoch,
+            partition_epoch=leader_epoch,
+        )
+        self.replicas.apply(partition, image)
+
+    def append(self, partition: Partition, count: int = 1) -> int:
+        """Returns how many bytes that were."""
+        records = bytes(encode_batch([(0, None, b"v", ())] * count))
+        self.replicas.append(partition.topic_partition, memoryview(records), acks=1)
+        return len(records)
+
+    def ask(self, *positions: ReplicaPosition, forgotten: Sequence[int] = ()) -> None:
+        request = ReplicaFetchRequest(
+            replica_id=FOLLOWER,
+            broker_epoch=FOLLOWER,
+            session_id=1,
+            positions=positions,
+            forgotten=[ReplicaPartition(topic_id=TOPIC_ID.bytes, partition=number) for number in forgotten],
+        )
+        self.session.on_request(request, now_ms=self.clock.now_ms)
+
+    def answer(self, max_bytes: int = ROOM) -> list[tuple[int, int, int, int]]:
+        """Sends what there is: (partition, error, bytes, high watermark) of each part."""
+        return [
+            (part.partition, part.error_code, part.records_bytes, part.high_watermark)
+            for part in self.session.sent(self.session.locate(max_bytes))
+        ]
+
+
+def broker_image(broker_id: int) -> BrokerImage:
+    return BrokerImage(
+        broker_id=broker_id,
+        broker_epoch=broker_id,
+        incarnation_id=bytes(16),
+        host="localhost",
+        port=1,
+        rack="",
+        fenced=False,
+        in_controlled_shutdown=False,
+        log_dir_ids=(),
+        static_configs={},
+    )
+
+
+def at(number: int, offset: int, *, leader_epoch: int = 0, last_fetched_epoch: int = 0) -> ReplicaPosition:
+    return ReplicaPosition(
+        topic_id=TOPIC_ID.bytes,
+        partition=number,
+        current_leader_epoch=leader_epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_fetched_epoch if offset else -1,
+        log_start_offset=0,
+        max_bytes=ROOM,
+    )
+
+
+@pytest.fixture
+def make_broker(tmp_path: Path) -> Iterator[Callable[[int], Broker]]:
+    config = LogManagerConfig(log_dirs=(str(tmp_path),), cluster_id="c", node_id=1)
+    logs = LogManager(config, Disk(), random.Random(0))
+    yield lambda broker_id: Broker(logs, broker_id)
+    logs.close(broker_epoch=1)
+
+
+@pytest.fixture
+def leader(make_broker: Callable[[int], Broker]) -> Broker:
+    return make_broker(LEADER)
+
+
+def test_records_are_sent_once_until_the_position_is_named_again(leader: Broker) -> None:
+    partition = leader.host(0)
+    size = leader.append(partition)
+    leader.ask(at(0, 0))
+    assert leader.answer() == [(0, 0, size, 0)]
+    leader.append(partition)
+    leader.ask()
+    assert not leader.session.has_ready
+    leader.ask(at(0, 1))
+    assert leader.answer() == [(0, 0, size, 1)]
+
+
+def test_a_partition_without_news_is_not_mentioned_and_its_append_rings(leader: Broker) -> None:
+    partitions = [leader.host(number) for number in range(3)]
+    leader.ask(*(at(number, 0) for number in range(3)))
+    assert [part[0] for part in leader.answer()] == [0, 1, 2], "the high watermark is news to a new session"
+    leader.ask()
+    assert not leader.session.has_ready
+    assert not leader.session.has_news
+    assert leader.rings == 0
+    size = leader.append(partitions[1])
+    assert leader.rings == 1
+    assert leader.answer() == [(1, 0, size, 0)]
+
+
+def test_a_high_watermark_is_news_but_not_urgent(leader: Broker) -> None:
+    partition = leader.host(0)
+    leader.append(partition)
+    leader.ask(at(0, 0))
+    leader.answer()
+    leader.ask(at(0, 1))
+    assert partition.high_watermark == 1
+    assert not leader.session.has_ready
+    assert leader.session.has_news
+    assert leader.answer() == [(0, 0, 0, 1)]
+    leader.ask()
+    assert not leader.session.has_news
+
+
+def test_a_high_watermark_goes_with_records_that_come_in_time(leader: Broker) -> None:
+    partition = leader.host(0)
+    leader.append(partition)
+    leader.ask(at(0, 0))
+    leader.answer()
+    leader.ask(at(0, 1))
+    size = leader.append(partition)
+    assert not leader.session.has_news
+    assert leader.answer() == [(0, 0, size, 1)]
+
+
+def test_who_found_no_room_is_first_next_time(leader: Broker) -> None:
+    partitions = [leader.host(number) for number in range(3)]
+    size = max([leader.append(partition) for partition in partitions])
+    leader.ask(*(at(number, 0) for number in range(3)))
+    assert [part[0] for part in leader.answer(size)] == [0]
+    leader.append(partitions[0])
+    leader.ask(at(0, 1))
+    assert [part[0] for part in leader.answer(2 * size)] == [1, 2]
+    leader.ask(at(1, 1), at(2, 1))
+    assert leader.answer(size)[0][:3] == (0, 0, size)
+
+
+def test_a_first_batch_that_is_larger_than_the_bounds_is_sent(leader: Broker) -> None:
+    size = leader.append(leader.host(0), 100)
+    position = at(0, 0)
+    position.max_bytes = 1
+    leader.ask(position)
+    assert leader.answer(1) == [(0, 0, size, 0)]
+
+
+def test_a_position_ahead_of_the_metadata_waits_for_them(leader: Broker) -> None:
+    partition = leader.host(0)
+    leader.ask(at(0, 0, leader_epoch=1), at(9, 0, leader_epoch=1))
+    assert not leader.session.has_ready
+    leader.elect(partition, 1)
+    size = leader.append(partition)
+    assert leader.rings == 0
+    leader.observer.watch.on_image()
+    assert leader.rings == 1
+    assert leader.answer() == [(0, 0, size, 0)]
+    leader.append(leader.host(9, leader_epoch=1))
+    leader.observer.watch.on_image()
+    assert leader.answer() == [(9, 0, size, 0)]
+
+
+def test_a_position_under_an_older_epoch_is_refused_and_leaves_the_session(leader: Broker) -> None:
+    partition = leader.host(0, leader_epoch=3)
+    leader.ask(at(0, 0, leader_epoch=2))
+    assert leader.session.locate(ROOM).is_urgent
+    assert leader.answer() == [(0, ErrorCode.FENCED_LEADER_EPOCH, 0, 0)]
+    leader.append(partition)
+    assert leader.rings == 0
+
+
+@pytest.mark.parametrize("new_leader", [LEADER, FOLLOWER])
+def test_a_lost_leadership_is_told_at_once(leader: Broker, new_leader: int) -> None:
+    partition = leader.host(0)
+    leader.ask(at(0, 0))
+    leader.answer()
+    leader.ask()
+    leader.elect(partition, 1, leader=new_leader)
+    assert leader.rings == 1
+    found = leader.session.locate(ROOM)
+    assert found.is_urgent
+    assert leader.answer()[0][1] == ErrorCode.FENCED_LEADER_EPOCH
+    assert leader.answer() == []
+
+
+def test_records_read_under_a_lost_leadership_are_stale(leader: Broker) -> None:
+    partition = leader.host(0)
+    leader.append(partition)
+    leader.ask(at(0, 0))
+    found = leader.session.locate(ROOM)
+    assert not leader.session.is_stale(found)
+    leader.elect(partition, 1)
+    assert leader.session.is_stale(found)
+
+
+def test_out_of_range_says_where_the_log_is(leader: Broker) -> None:
+    partition = leader.host(0, isr=(LEADER,))
+    for _ in range(3):
+        leader.append(partition)
+    leader.replicas.delete_records(partition, 2)
+    leader.ask(at(0, 1))
+    (part,) = leader.session.sent(leader.session.locate(ROOM))
+    assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (part.fetch_offset, part.log_start_offset, part.log_end_offset) == (1, 2, 3)
+
+
+def test_a_new_log_start_is_news(leader: Broker) -> None:
+    partition = leader.host(0, isr=(LEADER,))
+    leader.append(partition)
+    leader.ask(at(0, 1))
+    leader.answer()
+    leader.replicas.delete_records(partition, 1)
+    assert leader.session.has_news
+    (part,) = leader.session.sent(leader.session.locate(ROOM))
+    assert part.log_start_offset == 1
+
+
+def test_what_is_forgotten_is_not_mentioned_any_more(leader: Broker) -> None:
+    partition = leader.host(0)
+    leader.ask(at(0, 0), at(5, 0, leader_epoch=8))
+    leader.ask(forgotten=[0, 5])
+    leader.append(partition)
+    leader.observer.watch.on_image()
+    assert leader.answer() == []
+    assert leader.rings == 0
+
+
+def test_a_silent_follower_is_caught_up_as_of_its_last_request(leader: Broker) -> None:
+    """It had everything at each of them; it does not say so each time."""
+    partition = leader.host(0)
+    leader.ask(at(0, 0))
+    leader.answer()
+    leader.clock.now_ms = 5_000
+    leader.ask()
+    leader.append(partition)
+    leader.clock.now_ms = 6_000
+    leader.replicas.check_lag()
+    assert leader.observer.isr_changes == []
+    leader.clock.now_ms = 6_001
+    leader.replicas.check_lag()
+    assert [change.isr for change in leader.observer.isr_changes] == [(LEADER,)]
+
+
+def test_a_session_that_ended_counts_up_to_its_last_request(leader: Broker) -> None:
+    partition = leader.host(0)
+    leader.ask(at(0, 0))
+    leader.clock.now_ms = 5_000
+    leader.ask()
+    leader.session.close()
+    leader.append(partition)
+    leader.clock.now_ms = 6_000
+    leader.replicas.check_lag()
+    assert leader.observer.isr_changes == []
+    leader.clock.now_ms = 6_001
+    leader.replicas.check_lag()
+    assert leader.observer.isr_changes
+
+
+# The follower's half
+
+
+def follower_session() -> FollowerSession:
+    bounds = FetchBounds(max_wait_ms=500, min_bytes=1, max_bytes=ROOM, partition_max_bytes=ROOM)
+    return FollowerSession(replica_id=FOLLOWER, session_id=3, bounds=bounds)
+
+
+def named(session: FollowerSession) -> list[tuple[int, int, int]]:
+    """The next request's partitions, epochs and offsets."""
+    request = session.next_request(broker_epoch=FOLLOWER)
+    return [(one.partition, one.current_leader_epoch, one.fetch_offset) for one in request.positions]
+
+
+def header_about(*numbers: int) -> ReplicaFetchHeader:
+    parts = [{"topic_id": TOPIC_ID.bytes, "partition": number} for number in numbers]
+    return ReplicaFetchHeader(partitions=parts)  # type: ignore[arg-type]
+
+
+def told(session: FollowerSession, *numbers: int) -> list[int]:
+    """Which partitions an answer about these concerns."""
+    answers = session.on_answer(header_about(*numbers), [memoryview(b"")] * len(numbers))
+    return [partition.topic_partition.partition for partition, _ in answers]
+
+
+@pytest.fixture
+def follower(make_broker: Callable[[int], Broker]) -> Broker:
+    return make_broker(FOLLOWER)
+
+
+def test_only_what_changed_is_named(follower: Broker) -> None:
+    one, other = follower.host(0), follower.host(1)
+    session = follower_session()
+    session.add(one)
+    session.add(other)
+    assert named(session) == [(0, 0, 0), (1, 0, 0)]
+    assert not session.may_send
+    assert told(session, 0, 1) == [0, 1]
+    session.name_if_moved(one)
+    assert named(session) == []
+    assert told(session) == []
+    one.log.append_as_follower(bytes(encode_batch([(0, None, b"v", ())])), now_ms=0)
+    session.name_if_moved(one)
+    assert named(session) == [(0, 0, 1)]
+
+
+def test_news_end_the_wait_for_an_answer_but_only_once(follower: Broker) -> None:
+    session = follower_session()
+    session.add(follower.host(0))
+    assert named(session) == [(0, 0, 0)]
+    session.add(follower.host(1))
+    assert session.may_send
+    assert named(session) == [(1, 0, 0)]
+    session.add(follower.host(2))
+    assert not session.may_send
+    assert told(session, 0) == [0]
+    assert named(session) == [(2, 0, 0)]
+
+
+def test_an_answer_that_was_asked_for_before_the_partition_was_added_anew_is_dropped(follower: Broker) -> None:
+    """It may be of another leader epoch, at the same offset."""
+    partition = follower.host(0)
+    session = follower_session()
+    session.add(partition)
+    assert named(session) == [(0, 0, 0)]
+    follower.elect(partition, 1)
+    session.add(partition)
+    assert named(session) == [(0, 1, 0)]
+    assert told(session, 0) == []
+    assert told(session, 0) == [0]
+
+
+def test_what_is_followed_no_more_is_forgotten(follower: Broker) -> None:
+    partition = follower.host(0)
+    session = follower_session()
+    session.add(partition)
+    named(session)
+    session.remove(partition)
+    request = session.next_request(broker_epoch=FOLLOWER)
+    assert [one.partition for one in request.forgotten] == [0]
+    assert told(session, 0) == []
+    session.name_again(partition)
+    assert told(session) == []
+    assert named(session) == []
+
+
+def test_an_answer_sent_is_what_was_located(leader: Broker) -> None:
+    size = leader.append(leader.host(0))
+    leader.ask(at(0, 0))
+    found: SessionAnswer = leader.session.locate(ROOM)
+    assert leader.session.has_ready, "looking changes nothing"
+    assert (found.size_bytes, len(found.slices)) == (size, 1)
+    leader.session.sent(found)
+    assert not leader.session.has_ready
