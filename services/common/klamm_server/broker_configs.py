@@ -7,6 +7,7 @@ config is listed when something acts on it: one that does not work yet is refuse
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -26,7 +27,7 @@ from klamm_server.config_def import (
 from klamm_server.topic_configs import DAY_MS, MIB, SYNONYMS, TOPIC_CONFIGS
 
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
-_STRING, _LIST = ConfigType.STRING, ConfigType.LIST
+_DOUBLE, _STRING, _LIST = ConfigType.DOUBLE, ConfigType.STRING, ConfigType.LIST
 
 _UNSET_WHEN_IN_OTHER_UNITS = frozenset(
     {"log.roll.ms", "log.roll.jitter.ms", "log.retention.ms", "log.flush.interval.ms"}
@@ -239,12 +240,114 @@ _OWN = [
         at_least(1),
         "Closed segments that are kept open for reading, over all partitions.",
     ),
+    _broker("log.cleaner.enable", _BOOLEAN, True, None, "Whether topics with cleanup.policy compact are compacted."),
+    _broker("log.cleaner.threads", _INT, 1, at_least(1), "How many logs are compacted at the same time."),
+    _broker(
+        "log.cleaner.dedupe.buffer.size",
+        _LONG,
+        128 * MIB,
+        at_least(MIB),
+        "Memory for the keys that compactions deal with, of all together; a key takes 176 bytes besides its own. A log"
+        " with more new keys is compacted in several rounds.",
+    ),
+    _broker(
+        "log.cleaner.io.buffer.load.factor",
+        _DOUBLE,
+        0.9,
+        between(0.01, 1),
+        "How full the dedupe buffer may get.",
+    ),
+    _broker(
+        "log.cleaner.io.buffer.size",
+        _INT,
+        512 * 1024,
+        at_least(4 * 1024),
+        "Memory for reading and writing logs, of all compactions together; a larger batch has it to itself.",
+    ),
+    _broker(
+        "log.cleaner.io.max.bytes.per.second",
+        _DOUBLE,
+        sys.float_info.max,
+        at_least(1),
+        "The most that compactions read and write together.",
+    ),
+    _broker(
+        "log.cleaner.backoff.ms",
+        _LONG,
+        15_000,
+        at_least(0),
+        "How long the cleaner waits when no log has to be compacted.",
+    ),
     _broker(
         "producer.id.expiration.ms",
         _INT,
         DAY_MS,
         at_least(1),
         "How long the sequence numbers of a producer that sends nothing are remembered.",
+    ),
+    _broker(
+        "producer.ids.per.partition.max",
+        _INT,
+        10_000,
+        at_least(1),
+        "How many idempotent producers a partition remembers; beyond that the one that wrote first is forgotten. Ours.",
+    ),
+    # replication
+    _broker(
+        "num.replica.fetchers",
+        _INT,
+        1,
+        at_least(1),
+        "Streams to each leader that partitions are followed on.",
+    ),
+    _broker(
+        "replica.lag.time.max.ms",
+        _LONG,
+        30_000,
+        at_least(1),
+        "A follower that has not been caught up for this long leaves the in-sync set.",
+    ),
+    _broker(
+        "replica.fetch.min.bytes",
+        _INT,
+        1,
+        at_least(1),
+        "The least that a leader answers a follower with before replica.fetch.wait.max.ms is over.",
+    ),
+    _broker(
+        "replica.fetch.max.bytes",
+        _INT,
+        MIB,
+        at_least(0),
+        "The most of one partition in an answer to a follower; a first batch that is larger comes whole.",
+    ),
+    _broker(
+        "replica.fetch.response.max.bytes",
+        _INT,
+        10 * MIB,
+        at_least(0),
+        "The most of all partitions in an answer to a follower. Leaders send 1 MiB at a time at most.",
+    ),
+    _broker(
+        "replica.fetch.wait.max.ms",
+        _INT,
+        500,
+        at_least(1),
+        "How long a leader may keep a follower waiting; less than replica.lag.time.max.ms.",
+    ),
+    _broker(
+        "replica.fetch.backoff.ms",
+        _INT,
+        1_000,
+        at_least(1),
+        "How long a partition is left alone after an error of its leader, and the longest pause before connecting.",
+    ),
+    _broker(
+        "replica.high.watermark.checkpoint.interval.ms",
+        _LONG,
+        5_000,
+        at_least(1),
+        "How often high watermarks are written to disk.",
     ),
     # serving
     _broker(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc import aio
 
 from klamm.wire.service import Stub
 from klamm.wire.v1.common_pb2 import Endpoint
+from klamm_server.controllers import Address, Controllers
 
 log = logging.getLogger(__name__)
 
@@ -33,17 +33,18 @@ _OPTIONS = [
 class ControllerChannel:
     """One channel at a time, to the controller that is believed to be the right one.
 
-    Knows the configured `controllers` (host, port) for ever; a redirection may name another one, which is
-    forgotten at the next failure."""
+    A redirection may name one that is not among `controllers`; it is forgotten at the next failure."""
 
-    def __init__(self, controllers: Sequence[tuple[str, int]], service: ServiceDescriptor) -> None:
-        assert controllers, "no controllers are configured"
-        self._controllers = tuple(controllers)
+    def __init__(self, controllers: Controllers, service: ServiceDescriptor) -> None:
+        self._controllers = controllers
         self._service = service
-        self._next = 0
         self._channel: aio.Channel | None = None
-        self.address = "{}:{}".format(*controllers[0])
+        self._asked = controllers.to_try[0]
+
+    @property
+    def address(self) -> str:
         """host:port that `stub` talks to."""
+        return "{}:{}".format(*self._asked)
 
     def stub(self) -> Stub:
         """The service at the current controller; connects lazily."""
@@ -52,16 +53,15 @@ class ControllerChannel:
         return Stub(self._channel, self._service)
 
     async def rotate(self) -> None:
-        """Turns to the next configured controller, after a failure."""
-        self._next = (self._next + 1) % len(self._controllers)
-        await self._turn_to("{}:{}".format(*self._controllers[self._next]))
+        """Turns to the next controller, after a failure."""
+        await self._turn_to(self._controllers.following(self._asked))
 
     async def redirect(self, controller: Endpoint) -> None:
-        """Turns to the controller that NOT_CONTROLLER named; without a name, to the next configured one."""
+        """Turns to the controller that NOT_CONTROLLER named; without a name, to the next one."""
         if not controller.host:
             await self.rotate()
         else:
-            await self._turn_to(f"{controller.host}:{controller.port}")
+            await self._turn_to((controller.host, controller.port))
 
     async def close(self) -> None:
         """Ends the calls under way."""
@@ -69,6 +69,6 @@ class ControllerChannel:
         if channel is not None:
             await channel.close()
 
-    async def _turn_to(self, address: str) -> None:
+    async def _turn_to(self, address: Address) -> None:
         await self.close()
-        self.address = address
+        self._asked = address

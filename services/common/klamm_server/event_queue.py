@@ -30,6 +30,8 @@ T = TypeVar("T")
 Observer = Callable[[int, int], None]
 """Told of every handled event: (ms it waited, ms its handler took)."""
 
+TURN_MS = 5
+"""After so long the loop gets a turn, whatever waits here: streams, heartbeats and the disk's thread wait for it."""
 SLOW_HANDLER_MS = 1_000
 """Handlers that take longer are logged by name: everything else waited for them."""
 
@@ -53,7 +55,7 @@ class EventQueue:
     """A bounded queue with one consumer, `run`.
 
     `capacity` bounds the ordinary events and, apart from them, the urgent ones, so that a flood of the former
-    cannot refuse the latter. After `events_per_turn` events the loop gets a turn. Not thread-safe."""
+    cannot refuse the latter. After `events_per_turn` events, or TURN_MS, the loop gets a turn. Not thread-safe."""
 
     def __init__(
         self,
@@ -121,14 +123,17 @@ class EventQueue:
                 await self._wait(delay_ms)
 
     def turn(self) -> int | None:
-        """Handles what is ready, at most `events_per_turn` events.
+        """Handles what is ready, at most `events_per_turn` events, beginning none after TURN_MS.
 
         Returns the ms until there is more to do: 0 when something waits now, None when nothing is known."""
+        until_ms = self._clock.monotonic_ms() + TURN_MS
         for _ in range(self._events_per_turn):
             event = self._next()
             if event is None:
                 break
             self._handle(event)
+            if self._clock.monotonic_ms() >= until_ms:
+                break
         if len(self):
             return 0
         deadline_ms = self._schedule.first_deadline_ms()

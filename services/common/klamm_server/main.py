@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import logging
+import os
 import resource
 import signal
 import sys
@@ -23,6 +23,7 @@ import uvloop
 from klamm.errors import KlammError
 from klamm_server.config import ServiceConfig, load, log_effective, parse_properties, read_properties
 from klamm_server.faults import fatal, require_assertions
+from klamm_server.garbage import collect_seldom
 from klamm_server.logs import set_up_logging
 from klamm_server.metrics import MetricsServer
 from klamm_server.rpc_server import RpcServer
@@ -62,6 +63,9 @@ def main(name: str, config_class: type[C], make_server: MakeServer[C], arguments
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="one config; wins over the file"
     )
+    parser.add_argument(
+        "--die-with-parent", action="store_true", help="die, as by kill -9, when standard input ends: so did the parent"
+    )
     options = parser.parse_args(arguments)
     try:
         require_assertions()
@@ -69,18 +73,18 @@ def main(name: str, config_class: type[C], make_server: MakeServer[C], arguments
         config = load(config_class, {**properties, **parse_properties(options.set, "--set")})
     except KlammError as error:
         return _cannot_start(error)
-    return run_service(make_server, config)
+    return run_service(make_server, config, die_with_parent=options.die_with_parent)
 
 
-def run_service(make_server: MakeServer[C], config: C) -> int:
+def run_service(make_server: MakeServer[C], config: C, *, die_with_parent: bool = False) -> int:
     """Runs a server until SIGTERM or SIGINT; returns the exit status."""
     require_assertions()
     set_up_logging(config.log_level)
     log_effective(config)
     _raise_open_files_limit()
-    _collect_garbage_rarely()
+    collect_seldom()
     try:
-        uvloop.run(_serve(make_server, config))
+        uvloop.run(_serve(make_server, config, die_with_parent=die_with_parent))
     except (KlammError, OSError) as error:
         return _cannot_start(error)
     except Exception as error:  # noqa: BLE001 - whatever else gets here is our own mistake
@@ -94,15 +98,11 @@ def _raise_open_files_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _collect_garbage_rarely() -> None:
-    """The state of a service is many small objects without cycles: the default, every 700 of them, more than doubles
-    the time that a coordinator takes to load its offsets."""
-    gc.set_threshold(10_000, 50, 1_000)
-
-
-async def _serve(make_server: MakeServer[C], config: C) -> None:
+async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool) -> None:
     asyncio.get_running_loop().set_exception_handler(_on_stray_exception)
     stop_requested = _stop_on_signals()
+    if die_with_parent:
+        _die_with_stdin()
     server = make_server(config)
     rpc = RpcServer(max_message_bytes=config.socket_request_max_bytes, max_concurrent_rpcs=config.max_concurrent_rpcs)
     metrics = MetricsServer(config.metrics_port) if config.metrics_port else None
@@ -112,6 +112,7 @@ async def _serve(make_server: MakeServer[C], config: C) -> None:
         bound_port = await rpc.start(config.listener.host or "[::]", config.listener.port)
         if not await _start_unless_stopped(server, config.advertised_endpoint(bound_port), stop_requested):
             return
+        await rpc.become_healthy()
         log.info("ready port=%d", bound_port)
         await stop_requested.wait()
     finally:
@@ -142,6 +143,19 @@ def _stop_on_signals() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
     return stop_requested
+
+
+def _die_with_stdin() -> None:
+    """A pipe that nobody writes to ends with the process that holds its other side.
+
+    There is nobody left who would stop the services in their order: each would wait for the others in vain."""
+
+    def on_readable() -> None:
+        if not os.read(sys.stdin.fileno(), 1024):
+            log.error("the parent process is gone")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), on_readable)
 
 
 def _on_stray_exception(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import grpc
 
@@ -21,7 +21,8 @@ from klamm.wire.v1.controller_pb2 import WatchMetadataRequest
 from klamm.wire.v1.metadata_pb2 import MetadataBatch
 from klamm_server.clock import Clock
 from klamm_server.controller_channel import ControllerChannel
-from klamm_server.metadata.image import MetadataImage, replay
+from klamm_server.controllers import Controllers
+from klamm_server.metadata.image import ImageBuilder, MetadataImage, replay
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class MetadataLink:
 
     def __init__(
         self,
-        controllers: Sequence[tuple[str, int]],
+        controllers: Controllers,
         *,
         cluster_id: str,
         on_image: OnImage,
@@ -109,22 +110,22 @@ class MetadataLink:
         )
 
     async def _replay(self, batches: AsyncIterator[MetadataBatch]) -> None:
-        snapshot: MetadataImage | None = None
+        snapshot: ImageBuilder | None = None
         snapshot_start_ms = 0
         async for batch in batches:
             if batch.snapshot_begin:
-                snapshot = MetadataImage.empty()
+                snapshot = ImageBuilder(MetadataImage.empty())
                 snapshot_start_ms = self._clock.monotonic_ms()
             if snapshot is None:
                 self._check_continues(batch)
                 await self._publish(replay(self._image, batch.records, batch.end_index))
-            elif batch.snapshot_end:
-                await self._publish(self._check_snapshot(replay(snapshot, batch.records, batch.end_index)))
+                continue
+            snapshot.apply(batch.records)
+            if batch.snapshot_end:
+                await self._publish(self._check_snapshot(snapshot.finish(batch.end_index)))
                 took_ms = self._clock.monotonic_ms() - snapshot_start_ms
                 log.info("metadata snapshot loaded end_index=%d took_ms=%d", batch.end_index, took_ms)
                 snapshot = None
-            else:
-                snapshot = replay(snapshot, batch.records, 0)
 
     def _check_continues(self, batch: MetadataBatch) -> None:
         if batch.snapshot_end:

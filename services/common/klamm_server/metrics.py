@@ -22,7 +22,7 @@ REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 GCCollector(registry=REGISTRY)
 
-_QUEUE_BUCKETS_S = (0.001, 0.01, 0.1, 1.0, 10.0)
+_QUEUE_BUCKETS_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0)
 _QUEUE_LENGTH = Gauge("klamm_event_queue_length", "Events that wait to be handled.", ["queue"], registry=REGISTRY)
 _QUEUE_WAIT = Histogram(
     "klamm_event_queue_wait_seconds",

@@ -26,12 +26,14 @@ from klamm.wire.v1.controller_pb2 import (
     BrokerHeartbeatRequest,
     CoordinatorHeartbeatRequest,
     HeartbeatResponse,
+    HoldSessionRequest,
     RegisterBrokerRequest,
     RegisterCoordinatorRequest,
     RegisterResponse,
 )
 from klamm_server.clock import Clock
 from klamm_server.controller_channel import ControllerChannel
+from klamm_server.controllers import Controllers
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata_link import MetadataLink
 
@@ -65,12 +67,15 @@ class Member(Protocol):
 
     def heartbeat_request(self, epoch: int, metadata_end_index: int, want_shutdown: bool) -> object: ...
 
+    def hold_request(self, epoch: int) -> HoldSessionRequest: ...
+
     def is_unfenced(self, image: MetadataImage, epoch: int) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerMember:
-    """A broker process. `incarnation_id` is 16 random bytes made at its start."""
+    """A broker process. `incarnation_id` is 16 random bytes made at its start; `previous_broker_epoch` that of the
+    process before, if it stopped in order, else 0."""
 
     broker_id: int
     incarnation_id: bytes
@@ -80,6 +85,7 @@ class BrokerMember:
     log_dir_ids: tuple[bytes, ...]
     static_configs: Mapping[str, str]
     offline_log_dir_ids: Callable[[], Sequence[bytes]]
+    previous_broker_epoch: int = 0
     register_rpc: str = "register_broker"
     heartbeat_rpc: str = "broker_heartbeat"
 
@@ -95,6 +101,7 @@ class BrokerMember:
             rack=self.rack,
             log_dir_ids=self.log_dir_ids,
             static_configs=dict(self.static_configs),
+            previous_broker_epoch=self.previous_broker_epoch,
         )
 
     def heartbeat_request(self, epoch: int, metadata_end_index: int, want_shutdown: bool) -> BrokerHeartbeatRequest:
@@ -105,6 +112,9 @@ class BrokerMember:
             want_shutdown=want_shutdown,
             offline_log_dir_ids=self.offline_log_dir_ids(),
         )
+
+    def hold_request(self, epoch: int) -> HoldSessionRequest:
+        return HoldSessionRequest(broker_id=self.broker_id, epoch=epoch)
 
     def is_unfenced(self, image: MetadataImage, epoch: int) -> bool:
         broker = image.brokers.get(self.broker_id)
@@ -143,6 +153,9 @@ class CoordinatorMember:
             want_shutdown=want_shutdown,
         )
 
+    def hold_request(self, epoch: int) -> HoldSessionRequest:
+        return HoldSessionRequest(coordinator_id=self.coordinator_id, epoch=epoch)
+
     def is_unfenced(self, image: MetadataImage, epoch: int) -> bool:
         coordinator = image.coordinators.get(self.coordinator_id)
         return coordinator is not None and coordinator.coordinator_epoch == epoch and not coordinator.fenced
@@ -151,7 +164,8 @@ class CoordinatorMember:
 class Registration:
     """Registers `member` (`register`) and keeps it registered (`run`, a task of its own).
 
-    `link` is the member's metadata link, run by the caller. `cluster_id` is that of its data, or empty when it has
+    `controllers` is told where they are with every answer of the active one. `link` is the member's metadata link, run
+    by the caller. `cluster_id` is that of its data, or empty when it has
     none. The first registration must be accepted within `registration_timeout_ms`
     (`initial.broker.registration.timeout.ms`); a later one is tried for ever. Each call to the controller has
     `request_timeout_ms`: less than the session timeout, or one dead controller costs the session."""
@@ -159,7 +173,7 @@ class Registration:
     def __init__(
         self,
         member: Member,
-        controllers: Sequence[tuple[str, int]],
+        controllers: Controllers,
         *,
         link: MetadataLink,
         cluster_id: str,
@@ -170,6 +184,7 @@ class Registration:
         rng: random.Random | None = None,
     ) -> None:
         self._member = member
+        self._controllers = controllers
         self._channel = ControllerChannel(controllers, CONTROLLER)
         self._link = link
         self._clock = clock
@@ -179,6 +194,7 @@ class Registration:
         self._rng = rng or random.Random()
         self._failures = 0
         self._hurry = asyncio.Event()
+        self._holding: asyncio.Task[None] | None = None
         self._want_shutdown = False
         self._may_stop = asyncio.Event()
         self.cluster_id = cluster_id
@@ -218,6 +234,8 @@ class Registration:
                 await self._register(None)
                 await self._keep_alive()
         finally:
+            if self._holding is not None:
+                self._holding.cancel()
             await self._channel.close()
 
     async def shut_down(self, timeout_ms: int) -> bool:
@@ -255,6 +273,7 @@ class Registration:
         self._failures = 0
         self.epoch = response.epoch
         self.cluster_id = response.cluster_id
+        self._controllers.learn(response.controllers)
         log.info(
             "%s registered epoch=%d cluster_id=%s controller=%s",
             self._member,
@@ -265,6 +284,7 @@ class Registration:
 
     async def _keep_alive(self) -> None:
         """Sends heartbeats until the controller forgot this registration or lets the member stop."""
+        self._hold()
         await self._catch_up()
         while True:
             request = self._member.heartbeat_request(self.epoch, self._link.image.end_index, self._want_shutdown)
@@ -277,10 +297,27 @@ class Registration:
                 await self._turn_and_back_off(response)
                 continue
             self._failures = 0
+            self._controllers.learn(response.controllers)
             if self._want_shutdown and response.should_shutdown:
                 self._may_stop.set()
                 return
+            self._hold()
             await self._pause()
+
+    def _hold(self) -> None:
+        if self._holding is None or self._holding.done():
+            self._holding = asyncio.create_task(self._hold_session(), name=f"{self._member} session")
+
+    async def _hold_session(self) -> None:
+        """A stream whose end tells the controller that this process is gone. If only the stream is, it has to hurry."""
+        is_held = False
+        try:
+            async for _ in self._channel.stub().hold_session(self._member.hold_request(self.epoch)):
+                is_held = True
+        except grpc.RpcError as error:
+            log.info("%s session not held: %s", self._member, error.code().name)
+        if is_held:
+            self._hurry.set()
 
     async def _catch_up(self) -> None:
         """Waits until the image includes the registration, but no longer than a heartbeat may be late."""
@@ -289,7 +326,7 @@ class Registration:
                 await self._link.wait_for(lambda image: image.end_index > self.epoch)
 
     async def _pause(self) -> None:
-        """Until the next heartbeat is due; `shut_down` cuts the first one short."""
+        """Until the next heartbeat is due; `shut_down` and a lost connection cut it short."""
         interval_ms = self._heartbeat_interval_ms
         if self._want_shutdown:
             interval_ms = max(1, interval_ms // SHUTDOWN_HEARTBEATS_PER_INTERVAL)

@@ -74,10 +74,17 @@ class RpcServer:
             bound_port: int = self._server.add_insecure_port(f"{bind}:{port}")
         except RuntimeError as error:
             raise KlammError(f"cannot listen on {bind}:{port}: is the port in use? ({error})") from error
+        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.start()
-        for name in ["", *self._service_names]:
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         return bound_port
+
+    async def become_healthy(self) -> None:
+        """Health says SERVING from now on; before, calls are taken, but the services may not be ready for them."""
+        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+
+    async def _set_health(self, status: int) -> None:
+        for name in ["", *self._service_names]:
+            await self._health.set(name, status)
 
     async def stop(self, grace_s: float) -> None:
         """Takes no more calls; those under way have `grace_s` seconds."""

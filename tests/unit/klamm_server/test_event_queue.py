@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from klamm.errors import IllegalStateError
-from klamm_server.event_queue import EventQueue, QueueFullError
+from klamm_server.event_queue import TURN_MS, EventQueue, QueueFullError
 
 
 class FakeClock:
@@ -220,7 +220,8 @@ async def test_waiting_and_handling_are_measured_by_the_clock() -> None:
     world.append("behind it")
     world.schedule("timer", 1_040)
     world.clock.now_ms = 1_020
-    world.queue.turn()
+    while world.queue.turn() == 0:
+        pass
     assert world.observed == [(20, 30), (10, 0), (50, 0)]
 
 
@@ -251,3 +252,17 @@ async def test_closing_handles_what_waits_drops_what_is_scheduled_and_takes_no_m
         world.append("c")
     await world.queue.run()
     assert world.handled == ["a", "b"]
+
+
+@in_loop
+async def test_the_loop_gets_a_turn_when_events_have_taken_long() -> None:
+    world = World()
+
+    def slow() -> None:
+        world.clock.now_ms += TURN_MS
+
+    world.queue.append("slow", slow)
+    world.append("behind it")
+    assert world.queue.turn() == 0
+    assert len(world.queue) == 1
+    assert world.queue.turn() is None

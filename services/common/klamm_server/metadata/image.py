@@ -7,7 +7,8 @@ Invariants, asserted while replaying because only a bug of a controller can brea
 
 - `topics_by_name` and `topics_by_id` hold the same objects; `partitions[n].partition == n`.
 - A partition's replicas are distinct and not empty, its in-sync set is part of them, its leader is in it
-  or -1.
+  or -1. The eligible, adding, removing and offline replicas are part of the replicas as well, and nobody who is
+  eligible or offline is in sync.
 - The epoch of a registration, and of a shard's writer, only grows; a change names the registration it means.
 - `configs` holds no empty mapping; `shards` only those of topics that exist.
 
@@ -18,15 +19,18 @@ Nobody may write into a mapping of an image.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from functools import lru_cache
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from klamm.model import topic_collision_key
 from klamm.wire.v1.common_pb2 import Endpoint
 from klamm.wire.v1.metadata_pb2 import (
     CONFIG_RESOURCE_TYPE_BROKER,
     CONFIG_RESOURCE_TYPE_TOPIC,
     BrokerChangeRecord,
+    BrokerIds,
     ClusterRecord,
     ConfigRecord,
     CoordinatorChangeRecord,
@@ -43,6 +47,8 @@ from klamm.wire.v1.metadata_pb2 import (
     UnregisterBrokerRecord,
     UnregisterCoordinatorRecord,
 )
+from klamm_server.metadata.partition_index import IndexDraft, PartitionIndex
+from klamm_server.metadata.persistent_map import MapDraft, PersistentMap
 
 NO_LEADER = -1
 NO_COORDINATOR = -1
@@ -79,9 +85,11 @@ class CoordinatorImage:
     fenced: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionImage:
-    """A partition; `leader` is -1 when it has none."""
+class PartitionImage(NamedTuple):
+    """A partition; `leader` is -1 when it has none.
+
+    There may be a million: a tuple is made in a fifth of a frozen dataclass's time. Equal lists of replicas are one
+    object."""
 
     partition: int
     replicas: tuple[int, ...]
@@ -89,6 +97,16 @@ class PartitionImage:
     leader: int
     leader_epoch: int
     partition_epoch: int
+    elr: tuple[int, ...] = ()
+    """Out of sync, with every committed record nevertheless: who leads when the in-sync set is empty (KIP-966)."""
+    last_known_elr: tuple[int, ...] = ()
+    """The leader that was there when the in-sync set became empty; empty while there is a leader."""
+    adding_replicas: tuple[int, ...] = ()
+    """What a reassignment adds."""
+    removing_replicas: tuple[int, ...] = ()
+    """What a reassignment removes."""
+    offline_replicas: tuple[int, ...] = ()
+    """What their brokers cannot reach, as they said since they registered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,11 +135,15 @@ class MetadataImage:
     end_index: int
     brokers: Mapping[int, BrokerImage]
     coordinators: Mapping[int, CoordinatorImage]
-    topics_by_name: Mapping[str, TopicImage]
-    topics_by_id: Mapping[uuid.UUID, TopicImage]
+    topics_by_name: PersistentMap[str, TopicImage]
+    topics_by_id: PersistentMap[uuid.UUID, TopicImage]
+    names_by_collision_key: PersistentMap[str, str]
+    """The names that another one may resemble (klamm.model.topic_collision_key): those with '.' or '_'."""
     configs: Mapping[ConfigResource, Mapping[str, str]]
     shards: Mapping[tuple[str, int], ShardImage]
     next_producer_id: int
+    index: PartitionIndex
+    """Derived from the partitions."""
 
     @classmethod
     def empty(cls) -> MetadataImage:
@@ -131,11 +153,13 @@ class MetadataImage:
             end_index=0,
             brokers={},
             coordinators={},
-            topics_by_name={},
-            topics_by_id={},
+            topics_by_name=PersistentMap(),
+            topics_by_id=PersistentMap(),
+            names_by_collision_key=PersistentMap(),
             configs={},
             shards={},
             next_producer_id=0,
+            index=PartitionIndex(),
         )
 
     def topic(self, name: str) -> TopicImage | None:
@@ -189,16 +213,11 @@ class TopicsDelta:
 def changed_topics(old: MetadataImage, new: MetadataImage) -> TopicsDelta:
     """What happened to topics and partitions from `old` to `new`."""
     before, after = old.topics_by_id, new.topics_by_id
-    if before is after:
-        return TopicsDelta(created=(), deleted=(), changed=())
+    pairs = [(before.get(topic_id), after.get(topic_id)) for topic_id in before.keys_that_differ(after)]
     return TopicsDelta(
-        created=tuple(topic for topic_id, topic in after.items() if topic_id not in before),
-        deleted=tuple(topic for topic_id, topic in before.items() if topic_id not in after),
-        changed=tuple(
-            (before[topic_id], topic)
-            for topic_id, topic in after.items()
-            if topic_id in before and _differs(before[topic_id], topic)
-        ),
+        created=tuple(now for was, now in pairs if now is not None and was is None),
+        deleted=tuple(was for was, now in pairs if was is not None and now is None),
+        changed=tuple((was, now) for was, now in pairs if was is not None and now is not None and was != now),
     )
 
 
@@ -226,10 +245,9 @@ def replay(image: MetadataImage, records: Sequence[MetadataRecord], end_index: i
 
     Raises AssertionError on a record that cannot follow the image."""
     assert end_index >= image.end_index, f"replay goes back from {image.end_index} to {end_index}"
-    draft = _ImageDraft(image)
-    for record in records:
-        draft.apply(record)
-    return draft.finish(end_index)
+    builder = ImageBuilder(image)
+    builder.apply(records)
+    return builder.finish(end_index)
 
 
 _K = TypeVar("_K")
@@ -252,41 +270,50 @@ class _Draft(Generic[_K, _V]):
         return self._copy
 
 
-class _ImageDraft:
-    """An image under construction. One method per kind of record, named as in the contract's oneof."""
+class ImageBuilder:
+    """An image under construction: `apply` as often as there are records, then `finish`; `image` stays as it is.
+
+    One method per kind of record, named as in the contract's oneof."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._cluster_id = image.cluster_id
         self._brokers = _Draft(image.brokers)
         self._coordinators = _Draft(image.coordinators)
-        self._topics_by_name = _Draft(image.topics_by_name)
-        self._topics_by_id = _Draft(image.topics_by_id)
+        self._topics_by_name = MapDraft(image.topics_by_name)
+        self._topics_by_id = MapDraft(image.topics_by_id)
+        self._names_by_collision_key = MapDraft(image.names_by_collision_key)
         # Topics whose partitions are being changed: a tuple per record would be quadratic in the partitions.
-        self._partitions: dict[uuid.UUID, list[PartitionImage]] = {}
+        self._partitions: dict[bytes, list[PartitionImage]] = {}
         self._configs = _Draft(image.configs)
         self._shards = _Draft(image.shards)
         self._next_producer_id = image.next_producer_id
+        self._index = IndexDraft(image.index)
 
-    def apply(self, record: MetadataRecord) -> None:
-        kind = record.WhichOneof("kind")
-        assert kind is not None, "a metadata record has no kind that this version knows"
-        handle: Callable[[object], None] = getattr(self, kind)
-        handle(getattr(record, kind))
+    def apply(self, records: Iterable[MetadataRecord]) -> None:
+        """The records that follow. Raises AssertionError on one that cannot."""
+        for record in records:
+            kind = record.WhichOneof("kind")
+            assert kind is not None, "a metadata record has no kind that this version knows"
+            handle: Callable[[object], None] = getattr(self, kind)
+            handle(getattr(record, kind))
 
     def finish(self, end_index: int) -> MetadataImage:
+        """The image; the builder is used up."""
         for topic_id, partitions in self._partitions.items():
-            topic = replace(self._topics_by_id.current[topic_id], partitions=tuple(partitions))
-            self._put_topic(topic)
+            topic = self._topic_by_id(topic_id)
+            self._put_topic(TopicImage(name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions)))
         return MetadataImage(
             cluster_id=self._cluster_id,
             end_index=end_index,
             brokers=self._brokers.current,
             coordinators=self._coordinators.current,
-            topics_by_name=self._topics_by_name.current,
-            topics_by_id=self._topics_by_id.current,
+            topics_by_name=self._topics_by_name.finish(),
+            topics_by_id=self._topics_by_id.finish(),
+            names_by_collision_key=self._names_by_collision_key.finish(),
             configs=self._configs.current,
             shards=self._shards.current,
             next_producer_id=self._next_producer_id,
+            index=self._index.finish(),
         )
 
     def cluster(self, record: ClusterRecord) -> None:
@@ -367,9 +394,11 @@ class _ImageDraft:
 
     def topic(self, record: TopicRecord) -> None:
         topic_id = uuid.UUID(bytes=record.topic_id)
-        assert record.name not in self._topics_by_name.current, f"topic {record.name} exists"
-        assert topic_id not in self._topics_by_id.current, f"topic id {topic_id} exists"
+        assert record.name not in self._topics_by_name, f"topic {record.name} exists"
+        assert topic_id not in self._topics_by_id, f"topic id {topic_id} exists"
         self._put_topic(TopicImage(name=record.name, topic_id=topic_id, partitions=()))
+        if can_collide(record.name):
+            self._names_by_collision_key.put(topic_collision_key(record.name), record.name)
 
     def partition(self, record: PartitionRecord) -> None:
         partitions = self._partitions_of(record.topic_id)
@@ -377,18 +406,24 @@ class _ImageDraft:
             f"partition {record.partition} of topic id {uuid.UUID(bytes=record.topic_id)} is created"
             f" when there are {len(partitions)}"
         )
-        partitions.append(
-            _checked(
-                PartitionImage(
-                    partition=record.partition,
-                    replicas=tuple(record.replicas),
-                    isr=tuple(record.isr),
-                    leader=record.leader,
-                    leader_epoch=record.leader_epoch,
-                    partition_epoch=record.partition_epoch,
-                )
+        # By position: with so many fields, names take longer than all the rest.
+        partition = _checked(
+            PartitionImage(
+                record.partition,
+                _broker_ids(record.replicas),
+                _broker_ids(record.isr),
+                record.leader,
+                record.leader_epoch,
+                record.partition_epoch,
+                _broker_ids(record.elr),
+                _broker_ids(record.last_known_elr),
+                _broker_ids(record.adding_replicas),
+                _broker_ids(record.removing_replicas),
+                _broker_ids(record.offline_replicas),
             )
         )
+        partitions.append(partition)
+        self._index.add(record.topic_id, partition)
 
     def partition_change(self, record: PartitionChangeRecord) -> None:
         partitions = self._partitions_of(record.topic_id)
@@ -397,23 +432,16 @@ class _ImageDraft:
             f" when there are {len(partitions)}"
         )
         before = partitions[record.partition]
-        new_leader = record.HasField("leader")
-        partitions[record.partition] = _checked(
-            PartitionImage(
-                partition=before.partition,
-                replicas=tuple(record.replicas.broker_ids) if record.HasField("replicas") else before.replicas,
-                isr=tuple(record.isr.broker_ids) if record.HasField("isr") else before.isr,
-                leader=record.leader if new_leader else before.leader,
-                leader_epoch=before.leader_epoch + new_leader,
-                partition_epoch=before.partition_epoch + 1,
-            )
-        )
+        after = partitions[record.partition] = changed_partition(before, record)
+        self._index.change(record.topic_id, before, after)
 
     def remove_topic(self, record: RemoveTopicRecord) -> None:
         topic = self._topic_by_id(record.topic_id)
-        self._partitions.pop(topic.topic_id, None)
-        del self._topics_by_id.writable()[topic.topic_id]
-        del self._topics_by_name.writable()[topic.name]
+        self._index.remove(record.topic_id, self._partitions.pop(record.topic_id, topic.partitions))
+        self._topics_by_id.remove(topic.topic_id)
+        self._topics_by_name.remove(topic.name)
+        if can_collide(topic.name):
+            self._names_by_collision_key.remove(topic_collision_key(topic.name))
         resource = (int(CONFIG_RESOURCE_TYPE_TOPIC), topic.name)
         if resource in self._configs.current:
             del self._configs.writable()[resource]
@@ -421,20 +449,20 @@ class _ImageDraft:
             del self._shards.writable()[key]
 
     def _put_topic(self, topic: TopicImage) -> None:
-        self._topics_by_name.writable()[topic.name] = topic
-        self._topics_by_id.writable()[topic.topic_id] = topic
+        self._topics_by_name.put(topic.name, topic)
+        self._topics_by_id.put(topic.topic_id, topic)
 
     def _topic_by_id(self, topic_id_bytes: bytes) -> TopicImage:
         topic_id = uuid.UUID(bytes=topic_id_bytes)
-        topic = self._topics_by_id.current.get(topic_id)
+        topic = self._topics_by_id.get(topic_id)
         assert topic is not None, f"no topic has the id {topic_id}"
         return topic
 
     def _partitions_of(self, topic_id_bytes: bytes) -> list[PartitionImage]:
-        topic = self._topic_by_id(topic_id_bytes)
-        partitions = self._partitions.get(topic.topic_id)
+        partitions = self._partitions.get(topic_id_bytes)
         if partitions is None:
-            partitions = self._partitions[topic.topic_id] = list(topic.partitions)
+            topic = self._topic_by_id(topic_id_bytes)
+            partitions = self._partitions[topic_id_bytes] = list(topic.partitions)
         return partitions
 
     # the rest
@@ -453,9 +481,9 @@ class _ImageDraft:
             configs.pop(resource, None)
 
     def shard_assignment(self, record: ShardAssignmentRecord) -> None:
-        topic = self._topics_by_name.current.get(record.topic)
+        topic = self._topics_by_name.get(record.topic)
         assert topic is not None, f"shard {record.shard} of {record.topic}: the topic does not exist"
-        shard_count = len(self._partitions.get(topic.topic_id, topic.partitions))
+        shard_count = len(self._partitions.get(topic.topic_id.bytes, topic.partitions))
         assert 0 <= record.shard < shard_count, f"{record.topic} has {shard_count} shards, not {record.shard}"
         before = self._shards.current.get((record.topic, record.shard))
         assert (
@@ -477,14 +505,62 @@ class _ImageDraft:
         """Only the end index moves."""
 
 
+def changed_partition(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
+    """The partition after the change. Raises AssertionError on one that cannot be."""
+    changes: dict[str, Any] = {
+        field.name: _broker_ids(value.broker_ids)
+        for field, value in record.ListFields()
+        if isinstance(value, BrokerIds)
+    }
+    if record.HasField("leader"):
+        changes.update(leader=record.leader, leader_epoch=before.leader_epoch + 1)
+    return _checked(before._replace(partition_epoch=before.partition_epoch + 1, **changes))
+
+
 def _checked(partition: PartitionImage) -> PartitionImage:
-    replicas, isr = set(partition.replicas), set(partition.isr)
-    assert replicas, f"no replicas: {partition}"
-    assert len(replicas) == len(partition.replicas), f"a replica is named twice: {partition}"
-    assert len(isr) == len(partition.isr), f"an in-sync replica is named twice: {partition}"
-    assert isr <= replicas, f"in sync without being a replica: {partition}"
-    assert partition.leader == NO_LEADER or partition.leader in isr, f"the leader is not in sync: {partition}"
+    problem = _problem(partition.replicas, partition.isr)
+    assert not problem, f"{problem}: {partition}"
+    assert partition.leader == NO_LEADER or partition.leader in partition.isr, f"the leader is not in sync: {partition}"
+    if partition.elr or partition.offline_replicas:
+        out_of_sync = {*partition.elr, *partition.offline_replicas}
+        assert out_of_sync <= set(partition.replicas), f"eligible or offline without being a replica: {partition}"
+        assert not out_of_sync & set(partition.isr), f"in sync, and eligible or offline: {partition}"
+    if partition.adding_replicas or partition.removing_replicas:
+        moving = {*partition.adding_replicas, *partition.removing_replicas}
+        assert moving <= set(partition.replicas), f"reassigned without being a replica: {partition}"
     return partition
+
+
+def can_collide(topic_name: str) -> bool:
+    """Whether another name may be the same in metric names."""
+    return "." in topic_name or "_" in topic_name
+
+
+_DIFFERENT_LISTS = 1 << 16
+"""Remembered at most. A cluster of 100 brokers has some 10,000 lists of replicas."""
+
+
+@lru_cache(_DIFFERENT_LISTS)
+def _shared(broker_ids: tuple[int, ...]) -> tuple[int, ...]:
+    """The one object for all equal lists."""
+    return broker_ids
+
+
+def _broker_ids(repeated: Sequence[int]) -> tuple[int, ...]:
+    """A record's list. Most are empty; a slice of the others comes as a list at once, not number by number."""
+    return _shared(tuple(repeated[:])) if repeated else ()
+
+
+@lru_cache(_DIFFERENT_LISTS)
+def _problem(replicas: tuple[int, ...], isr: tuple[int, ...]) -> str:
+    """What is wrong with a partition's lists, or nothing. Most partitions have the lists of many others."""
+    if not replicas:
+        return "no replicas"
+    if len(set(replicas)) < len(replicas):
+        return "a replica is named twice"
+    if len(set(isr)) < len(isr):
+        return "an in-sync replica is named twice"
+    return "" if set(isr) <= set(replicas) else "in sync without being a replica"
 
 
 # ---- snapshots
@@ -571,5 +647,10 @@ def _topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:
                 leader=partition.leader,
                 leader_epoch=partition.leader_epoch,
                 partition_epoch=partition.partition_epoch,
+                elr=partition.elr,
+                last_known_elr=partition.last_known_elr,
+                adding_replicas=partition.adding_replicas,
+                removing_replicas=partition.removing_replicas,
+                offline_replicas=partition.offline_replicas,
             )
         )

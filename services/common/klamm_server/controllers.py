@@ -1,0 +1,43 @@
+"""Where the controllers are, as far as a broker or coordinator knows: as the cluster said last, and as configured.
+
+The quorum's voters may all change while a server runs (KIP-853), so the active controller names them with every
+heartbeat. The configured ones are still tried after them: they are what a server begins with, and what is left when it
+was away for so long that nobody it knew is there any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from klamm.wire.v1.common_pb2 import Endpoint
+
+Address = tuple[str, int]
+
+
+class Controllers:
+    """Shared by all that talk to controllers; `configured` are (host, port), at least one."""
+
+    def __init__(self, configured: Sequence[Address]) -> None:
+        assert configured, "no controllers are configured"
+        self._configured = tuple(configured)
+        self._current: tuple[Address, ...] = ()
+
+    @property
+    def current(self) -> tuple[Address, ...]:
+        """The controllers of the quorum; the configured ones until they are known."""
+        return self._current or self._configured
+
+    @property
+    def to_try(self) -> tuple[Address, ...]:
+        """Whom to ask, one after the other, each once."""
+        return tuple(dict.fromkeys([*self._current, *self._configured]))
+
+    def learn(self, endpoints: Iterable[Endpoint]) -> None:
+        """A controller said where they are; nothing said changes nothing."""
+        self._current = tuple((each.host, each.port) for each in endpoints) or self._current
+
+    def following(self, address: Address) -> Address:
+        """Whom to try when that one has failed."""
+        to_try = self.to_try
+        position = to_try.index(address) + 1 if address in to_try else 0
+        return to_try[position % len(to_try)]

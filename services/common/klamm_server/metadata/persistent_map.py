@@ -1,0 +1,111 @@
+"""An immutable mapping whose next version shares with it all that did not change.
+
+A change copies one bucket and the list of buckets, some microseconds with 100,000 keys, where copying a dict would
+take milliseconds; what differs between two versions is found in the buckets that they do not share. (The persistent
+maps of Kafka's image package serve the same aim.)
+
+Iteration goes bucket by bucket, in the order of `hash(key)` and then of insertion: the same in every process only if
+the hash is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar, overload
+
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+
+BUCKET_COUNT = 512
+"""A power of two. With 100,000 keys a bucket has 200, and 512 pointers are copied as quickly as those."""
+
+_MASK = BUCKET_COUNT - 1
+
+
+class PersistentMap(Mapping[K, V]):
+    """Made by `MapDraft`; without argument, the empty one."""
+
+    __slots__ = ("_buckets", "_length")
+
+    def __init__(self, buckets: tuple[dict[K, V], ...] = ({},) * BUCKET_COUNT, length: int = 0) -> None:
+        self._buckets = buckets
+        self._length = length
+
+    def __getitem__(self, key: K) -> V:
+        return self._buckets[hash(key) & _MASK][key]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[K]:
+        for bucket in self._buckets:
+            yield from bucket
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._buckets[hash(key) & _MASK]
+
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+    @overload
+    def get(self, key: K, default: D, /) -> V | D: ...
+    def get(self, key: K, default: D | None = None, /) -> V | D | None:
+        """As of every mapping, without raising and catching an exception for the keys that are not there."""
+        return self._buckets[hash(key) & _MASK].get(key, default)
+
+    def __repr__(self) -> str:
+        return f"PersistentMap({dict(self)!r})"
+
+    def keys_that_differ(self, other: PersistentMap[K, V]) -> Iterator[K]:
+        """The keys whose values are not the same objects in both, or that only one of them has."""
+        for mine, theirs in zip(self._buckets, other._buckets, strict=True):
+            if mine is theirs:
+                continue
+            yield from (key for key, value in mine.items() if theirs.get(key) is not value)
+            yield from (key for key in theirs if key not in mine)
+
+
+class MapDraft(Generic[K, V]):
+    """The next version of a map under construction; the map stays as it is. Values are not None."""
+
+    __slots__ = ("_base", "_buckets", "_length", "_written")
+
+    def __init__(self, base: PersistentMap[K, V]) -> None:
+        self._base = base
+        self._buckets: list[dict[K, V]] | tuple[dict[K, V], ...] = base._buckets
+        self._length = len(base)
+        self._written: set[int] = set()
+        """The buckets that belong to this draft."""
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._buckets[hash(key) & _MASK]
+
+    def get(self, key: K) -> V | None:
+        """The value, or None."""
+        return self._buckets[hash(key) & _MASK].get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Adds or replaces."""
+        bucket = self._writable(key)
+        self._length -= len(bucket)
+        bucket[key] = value
+        self._length += len(bucket)
+
+    def remove(self, key: K) -> None:
+        """Raises KeyError when it is not there."""
+        del self._writable(key)[key]
+        self._length -= 1
+
+    def finish(self) -> PersistentMap[K, V]:
+        """The new version, the very map it began with when nothing was written; the draft is used up."""
+        return PersistentMap(tuple(self._buckets), self._length) if self._written else self._base
+
+    def _writable(self, key: K) -> dict[K, V]:
+        number = hash(key) & _MASK
+        if number not in self._written:
+            if not self._written:
+                self._buckets = list(self._buckets)
+            assert isinstance(self._buckets, list), self._buckets
+            self._buckets[number] = dict(self._buckets[number])
+            self._written.add(number)
+        return self._buckets[number]
