@@ -8,10 +8,8 @@ from typing import ClassVar
 
 from klamm.errors import ConfigError
 from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from klamm.wire.v1.common_pb2 import Endpoint, Node
 from klamm_controller.metadata.policy import InternalTopicPolicy, TopicPolicy
-from klamm_controller.raft.membership import VoterSet
-from klamm_controller.raft.messages import ReplicaKey, Voter
+from klamm_controller.raft.messages import ANY_DIRECTORY, ReplicaKey, Voter
 from klamm_controller.raft.settings import RaftSettings
 from klamm_server.broker_configs import BROKER_CONFIGS
 from klamm_server.config import ServiceConfig, parse_server, setting
@@ -67,7 +65,16 @@ class ControllerConfig(ServiceConfig):
             ConfigType.LIST,
             (),
             None,
-            "The controllers of the quorum, as id@host:port, one, three or five of them; empty: this one alone.",
+            "The controllers that begin the quorum, as id@host:port, one, three or five of them, the same list for all;"
+            " empty: this one alone. Once the log has begun it says who votes, and these are only asked who leads.",
+        )
+    )
+    controller_quorum_bootstrap_servers: tuple[str, ...] = setting(
+        replace(
+            BROKER_CONFIGS["controller.quorum.bootstrap.servers"],
+            default=(),
+            documentation="Controllers of an existing quorum that this one joins, as host:port; without"
+            " controller.quorum.voters. It follows until it is added with klamm cluster add-controller.",
         )
     )
     election_timeout_ms: int = setting(
@@ -107,7 +114,8 @@ class ControllerConfig(ServiceConfig):
             # Kafka's 20 MiB would take seconds to replay in Python at the next start.
             2 * MIB,
             at_least(1),
-            "After this many bytes of records the metadata is written as a snapshot and the log is cut behind it.",
+            "After this many bytes of records, or as many as the last snapshot has if those are more, the metadata is"
+            " written as a snapshot and the log is cut behind it.",
         )
     )
     tail_max_bytes: int = setting(
@@ -150,6 +158,16 @@ class ControllerConfig(ServiceConfig):
     )
     broker_heartbeat_interval_ms: int = setting(BROKER_CONFIGS["broker.heartbeat.interval.ms"])
     broker_session_timeout_ms: int = setting(BROKER_CONFIGS["broker.session.timeout.ms"])
+    connection_loss_timeout_ms: int = setting(
+        _own(
+            "connection.loss.timeout.ms",
+            ConfigType.INT,
+            500,
+            at_least(1),
+            "A server whose connection to the controller ended, as when its process dies, is fenced when nothing is"
+            " heard of it for this long.",
+        )
+    )
     coordinator_session_timeout_ms: int = setting(
         _own(
             "coordinator.session.timeout.ms",
@@ -159,12 +177,39 @@ class ControllerConfig(ServiceConfig):
             "A coordinator that the controller has not heard of for this long is fenced, and loses its shards.",
         )
     )
+    auto_leader_rebalance_enable: bool = setting(
+        _own(
+            "auto.leader.rebalance.enable",
+            ConfigType.BOOLEAN,
+            True,
+            None,
+            "Whether brokers get back, now and then, the partitions whose preferred leader they are.",
+        )
+    )
+    leader_imbalance_check_interval_seconds: int = setting(
+        _own(
+            "leader.imbalance.check.interval.seconds",
+            ConfigType.LONG,
+            300,
+            at_least(1),
+            "How often that is looked after.",
+        )
+    )
+    leader_imbalance_per_broker_percentage: int = setting(
+        _own(
+            "leader.imbalance.per.broker.percentage",
+            ConfigType.INT,
+            10,
+            at_least(0),
+            "How many percent of these partitions a broker may fail to lead without that anything is done.",
+        )
+    )
     num_partitions: int = setting(BROKER_CONFIGS["num.partitions"])
     default_replication_factor: int = setting(BROKER_CONFIGS["default.replication.factor"])
     delete_topic_enable: bool = setting(BROKER_CONFIGS["delete.topic.enable"])
     offsets_topic_num_partitions: int = setting(BROKER_CONFIGS["offsets.topic.num.partitions"])
     offsets_topic_replication_factor: int = setting(
-        # Kafka's default is 3. Brokers do not replicate yet: more replicas would only look safer.
+        # Kafka's default is 3, with which a single broker could not create the topic. `klamm up` sets what fits.
         replace(BROKER_CONFIGS["offsets.topic.replication.factor"], default=1)
     )
     transaction_topic_num_partitions: int = setting(
@@ -199,8 +244,10 @@ class ControllerConfig(ServiceConfig):
         self.raft_settings().validate()
 
     def _validate_quorum(self) -> None:
-        voters = self.voters()
-        ids = sorted(voter.node_id for voter in voters)
+        voters = self.listed_voters()
+        ids = sorted(voter.key.node_id for voter in voters)
+        if self.controller_quorum_bootstrap_servers:
+            self._validate_bootstrap_servers()
         if not voters:
             return
         if self.node_id not in ids:
@@ -217,22 +264,40 @@ class ControllerConfig(ServiceConfig):
                 "cluster.id must be set, the same for all, when controller.quorum.voters names several controllers"
             )
 
-    def voters(self) -> list[Node]:
-        """The controllers of the quorum; empty: this one alone."""
+    def _validate_bootstrap_servers(self) -> None:
+        self.contacts()
+        if self.controller_quorum_voters:
+            raise ConfigError(
+                "controller.quorum.voters and controller.quorum.bootstrap.servers are both set: the first begins a"
+                " quorum, the second joins one"
+            )
+        if not self.cluster_id:
+            raise ConfigError(
+                "cluster.id must be set, that of the quorum to join, with controller.quorum.bootstrap.servers"
+            )
+
+    def listed_voters(self) -> list[Voter]:
+        """The controllers that begin the quorum, their directories unknown; empty: this one alone, or it joins one."""
         return [parse_voter(text) for text in self.controller_quorum_voters]
 
-    def bootstrap_voters(self) -> VoterSet:
-        """The voters that a new log begins with. They are named by node.id alone, as in Kafka's static quorum."""
-        voters = self.voters() or [Node(node_id=self.node_id)]
-        return VoterSet(Voter(ReplicaKey(voter.node_id, ""), address(voter)) for voter in voters)
+    def contacts(self) -> list[str]:
+        """Other controllers to ask, as host:port. Raises ConfigError."""
+        name = "controller.quorum.bootstrap.servers"
+        servers = [parse_server(name, text) for text in self.controller_quorum_bootstrap_servers]
+        listed = [voter.endpoint for voter in self.listed_voters() if voter.key.node_id != self.node_id]
+        return [*listed, *(f"{host}:{port}" for host, port in servers)]
+
+    def own_address(self, host: str, port: int) -> str:
+        """Where the others reach this one: as it is listed, or else at its advertised `host` and `port`."""
+        listed = (voter.endpoint for voter in self.listed_voters() if voter.key.node_id == self.node_id)
+        return next(listed, f"{host}:{port}")
 
     def raft_settings(self) -> RaftSettings:
-        """Those of the quorum. Who votes alone is in touch with itself, and always sees whether it can commit."""
-        alone = len(self.controller_quorum_voters) < 2
+        """Those of the quorum."""
         return RaftSettings(
             election_timeout_ms=self.election_timeout_ms,
             heartbeat_interval_ms=self.quorum_heartbeat_interval_ms,
-            idle_no_op_interval_ms=0 if alone else self.max_idle_interval_ms,
+            idle_no_op_interval_ms=self.max_idle_interval_ms,
             observer_timeout_ms=max(_RAFT.observer_timeout_ms, 2 * self.election_timeout_ms),
         )
 
@@ -261,16 +326,10 @@ class ControllerConfig(ServiceConfig):
         )
 
 
-def address(voter: Node) -> str:
-    """Where to dial a controller; empty when it is not known."""
-    endpoint = voter.endpoint
-    return f"{endpoint.host}:{endpoint.port}" if endpoint.host else ""
-
-
-def parse_voter(text: str) -> Node:
+def parse_voter(text: str) -> Voter:
     """A controller of the quorum, from `id@host:port`. Raises ConfigError."""
     node_id, separator, server = text.partition("@")
     if not separator or not (node_id.isascii() and node_id.isdecimal()):
         raise ConfigError(f"controller.quorum.voters: {text!r} is not valid, expected id@host:port")
     host, port = parse_server("controller.quorum.voters", server)
-    return Node(node_id=int(node_id), endpoint=Endpoint(host=host, port=port))
+    return Voter(ReplicaKey(int(node_id), ANY_DIRECTORY), f"{host}:{port}")

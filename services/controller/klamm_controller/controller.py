@@ -17,13 +17,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
-from klamm.errors import ErrorCode
+from klamm.errors import ErrorCode, KlammError
 from klamm.wire.v1.metadata_pb2 import MetadataBatch, MetadataRecord
 from klamm_controller.committed_tail import CommittedTail
-from klamm_controller.log.port import MetadataLog, QuorumStatus
+from klamm_controller.log.port import ControllerAddress, MetadataLog, QuorumStatus
 from klamm_controller.metadata.decision import Decision, ReplyT
+from klamm_controller.metadata.sweep import Sweep
+from klamm_controller.unclean import report_unclean_elections
 from klamm_server.event_queue import EventQueue
 from klamm_server.metadata.image import MetadataImage, replay
 
@@ -49,6 +52,7 @@ class Controller:
         self._tail = tail
         self._on_claimed: Callable[[], None] = _nothing
         self._on_resigned: Callable[[], None] = _nothing
+        self._on_sweep: Callable[[Sweep], None] | None = None
         self._advanced = asyncio.Event()
         self._stopped = False
 
@@ -73,15 +77,36 @@ class Controller:
         return self._log.leader_id
 
     @property
+    def leader_address(self) -> str:
+        """Where that controller is (host:port), or empty."""
+        return self._log.leader_address
+
+    @property
     def term(self) -> int:
         """The log's term."""
         return self._log.term
 
-    def start(self, *, on_claimed: Callable[[], None], on_resigned: Callable[[], None]) -> None:
+    @property
+    def decides_alone(self) -> bool:
+        """Whether there is no other voter."""
+        return self._log.votes_alone
+
+    def controllers(self) -> Sequence[ControllerAddress]:
+        """The voters of the quorum, by node.id."""
+        return self._log.controllers()
+
+    def start(
+        self,
+        *,
+        on_claimed: Callable[[], None],
+        on_resigned: Callable[[], None],
+        on_sweep: Callable[[Sweep], None] | None = None,
+    ) -> None:
         """Takes part in the log. `on_claimed` is called when this controller has become active, and may append;
-        `on_resigned` when it has ceased to be."""
+        `on_resigned` when it has ceased to be; `on_sweep` with what a decision leaves to be done."""
         self._on_claimed = on_claimed
         self._on_resigned = on_resigned
+        self._on_sweep = on_sweep
         self._log.start(self)
 
     def resign(self) -> None:
@@ -105,6 +130,14 @@ class Controller:
         """How far the controllers are. Raises NotControllerError."""
         return self._log.status()
 
+    async def add_voter(self, node_id: int, directory_id: str, address: str) -> None:
+        """As MetadataLog.add_voter."""
+        await self._log.add_voter(node_id, directory_id, address)
+
+    async def remove_voter(self, node_id: int, directory_id: str) -> None:
+        """As MetadataLog.remove_voter."""
+        await self._log.remove_voter(node_id, directory_id)
+
     async def submit(
         self, name: str, handle: Callable[[MetadataImage], Decision[ReplyT]], *, urgent: bool = False
     ) -> ReplyT:
@@ -120,10 +153,47 @@ class Controller:
         await committed
         return reply
 
+    async def submit_parts(
+        self, name: str, parts: Iterable[Callable[[MetadataImage], Decision[ReplyT]]]
+    ) -> list[ReplyT]:
+        """Runs each of `parts` as an event of its own, one after the other; returns the replies when all has committed.
+
+        Raises what `submit` does, but RequestTimedOutError for whatever goes wrong after the first part: that one may
+        have happened."""
+        if not self.is_active:
+            raise ErrorCode.NOT_CONTROLLER.exception()
+        replies: list[ReplyT] = []
+        commits: list[asyncio.Future[None]] = []
+        try:
+            for handle in parts:
+                reply, committed = await self._queue.append(name, partial(self._run, handle))
+                replies.append(reply)
+                commits.append(committed)
+            for committed in commits:
+                await committed
+        except KlammError as error:
+            failed = [committed.done() and committed.exception() is not None for committed in commits]
+            if all(failed):
+                raise
+            raise ErrorCode.REQUEST_TIMED_OUT.exception(f"{name} was stopped half-way: {error}") from error
+        finally:
+            for committed in commits:
+                committed.cancel()
+        return replies
+
+    def decide(self, decision: Decision[ReplyT]) -> None:
+        """Carries a decision out. Only from the queue. Raises what MetadataLog.append does."""
+        if decision.records:
+            self.append(decision.records)
+        if decision.sweep is not None:
+            assert self._on_sweep is not None, f"nobody does the {decision.sweep.name}"
+            self._on_sweep(decision.sweep)
+
     def append(self, records: Sequence[MetadataRecord]) -> None:
         """Appends records that no request waits for. Only from the queue. Raises what MetadataLog.append does."""
         entry = self._log.append(records)
         assert entry.base_index == self._appended.end_index, (entry.base_index, self._appended.end_index)
+        report_unclean_elections(self._appended, records)
         self._appended = replay(self._appended, records, entry.end_index)
         self._in_flight.append(self._appended)
 
@@ -192,8 +262,7 @@ class Controller:
         if not self._log.is_leader:
             raise ErrorCode.NOT_CONTROLLER.exception()
         decision = handle(self._appended)
-        if decision.records:
-            self.append(decision.records)
+        self.decide(decision)
         return decision.reply, self._committed_at(self._appended.end_index)
 
     def _committed_at(self, end_index: int) -> asyncio.Future[None]:

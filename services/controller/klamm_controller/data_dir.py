@@ -4,7 +4,7 @@
 |-------------------|-----------------------------------------------------------------------------|
 | `.lock`           | locked (flock) for as long as a process has the directory open, as Kafka's  |
 | `meta.properties` | version, cluster.id, node.id, as Kafka's                                    |
-| `metadata.db/`    | the metadata log (log/store.py)                                             |
+| `metadata.db/`    | the metadata log, and the directory id (log/raft_store.py)                  |
 
 A new directory is formatted once: `meta.properties` appears whole, by a rename, before anything else is written.
 """
@@ -27,7 +27,7 @@ _STORE = "metadata.db"
 _VERSION = "1"
 
 
-def random_cluster_id() -> str:
+def random_uuid() -> str:
     """A random UUID in URL-safe base64 without padding: 22 characters, as Kafka's `kafka-storage random-uuid`.
 
     Never begins with '-', which a command line would take for an option."""
@@ -69,7 +69,7 @@ def open_data_dir(path: Path, *, node_id: int, cluster_id: str) -> DataDir:
         _lock(lock, path)
         meta = _read_meta(path / _META)
         if meta is None:
-            meta = _format(path, node_id, cluster_id or random_cluster_id())
+            meta = _format(path, node_id, cluster_id or random_uuid())
         _check(path, meta, node_id, cluster_id)
         return DataDir(path=path, cluster_id=meta["cluster.id"], lock=lock)
     except BaseException:

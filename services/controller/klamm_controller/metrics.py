@@ -18,6 +18,10 @@ _END_INDEX = Gauge("klamm_metadata_end_index", "One past the last committed meta
 _TOPICS = Gauge("klamm_topics", "Topics.", registry=REGISTRY)
 _PARTITIONS = Gauge("klamm_partitions", "Partitions.", registry=REGISTRY)
 _OFFLINE = Gauge("klamm_offline_partitions", "Partitions without a leader.", registry=REGISTRY)
+_LEADERS_AWAY = Gauge(
+    "klamm_preferred_replica_imbalance", "Partitions that their preferred leader does not lead.", registry=REGISTRY
+)
+_REASSIGNED = Gauge("klamm_reassigning_partitions", "Partitions that are being reassigned.", registry=REGISTRY)
 _BROKERS = Gauge("klamm_brokers", "Registered brokers.", ["state"], registry=REGISTRY)
 _COORDINATORS = Gauge("klamm_coordinators", "Registered coordinators.", ["state"], registry=REGISTRY)
 
@@ -31,22 +35,13 @@ def watch_controller(controller: Controller) -> None:
     _ACTIVE.set_function(lambda: controller.is_active)
     _END_INDEX.set_function(of_image(lambda image: image.end_index))
     _TOPICS.set_function(of_image(lambda image: len(image.topics_by_name)))
-    _PARTITIONS.set_function(of_image(partition_count))
-    _OFFLINE.set_function(of_image(offline_partition_count))
+    _PARTITIONS.set_function(of_image(lambda image: image.index.partition_count))
+    _OFFLINE.set_function(of_image(lambda image: image.index.tally(NO_LEADER).led))
+    _LEADERS_AWAY.set_function(of_image(lambda image: sum(tally.away for tally in image.index.tallies.values())))
+    _REASSIGNED.set_function(of_image(lambda image: len(image.index.reassigned)))
     _BROKERS.labels("live").set_function(of_image(lambda image: len(image.live_brokers())))
     _BROKERS.labels("fenced").set_function(of_image(lambda image: len(image.brokers) - len(image.live_brokers())))
     _COORDINATORS.labels("live").set_function(of_image(lambda image: len(image.live_coordinators())))
     _COORDINATORS.labels("fenced").set_function(
         of_image(lambda image: len(image.coordinators) - len(image.live_coordinators()))
     )
-
-
-def partition_count(image: MetadataImage) -> int:
-    """Partitions of all topics."""
-    return sum(len(topic.partitions) for topic in image.topics_by_id.values())
-
-
-def offline_partition_count(image: MetadataImage) -> int:
-    """Those that nobody leads."""
-    partitions = (partition for topic in image.topics_by_id.values() for partition in topic.partitions)
-    return sum(partition.leader == NO_LEADER for partition in partitions)

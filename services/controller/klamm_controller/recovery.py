@@ -25,7 +25,8 @@ class Recovered:
 
     data_dir: DataDir
     store: RaftStore
-    stored: StoredState
+    stored: StoredState | None
+    """None: the log has not begun."""
     image: MetadataImage
     """The stored snapshot."""
 
@@ -39,10 +40,11 @@ def recover(config: ControllerConfig) -> Recovered:
         data_dir.close()
         raise
     try:
-        stored = store.load(config.bootstrap_voters())
-        has_snapshot = stored.snapshot != START
-        image = image_of_snapshot(store.read_snapshot(stored.snapshot)) if has_snapshot else MetadataImage.empty()
-        cluster_id = image.cluster_id or _cluster_id_in(stored.entries)
+        stored = None if store.bootstrap_voters() is None else store.load()
+        image = MetadataImage.empty()
+        if stored is not None and stored.snapshot != START:
+            image = image_of_snapshot(store.read_snapshot(stored.snapshot))
+        cluster_id = image.cluster_id or _cluster_id_in(stored.entries if stored is not None else ())
         if cluster_id not in ("", data_dir.cluster_id):
             raise KlammError(
                 f"the metadata log in {data_dir.store_path} is of cluster {cluster_id},"

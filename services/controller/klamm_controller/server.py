@@ -2,7 +2,8 @@
 
 open      the data directory is locked, the log read, the snapshot replayed; no network yet
 register  Admin, Controller and Raft are added to an RPC server; they answer NOT_CONTROLLER until
-start     the controller takes part in the quorum, and the queue runs
+start     an empty log is begun, with the voters that all agree on (founding.py); the controller takes part in the
+          quorum, and the queue runs
 (active)  by the quorum's choice: sessions begin, decisions are taken; until the quorum chooses another
 stop      no more decisions; another takes over; what was appended is made durable; streams end
 """
@@ -14,26 +15,32 @@ import logging
 import random
 
 from klamm.wire.service import ADMIN, CONTROLLER, RAFT
-from klamm.wire.v1.common_pb2 import Endpoint, Node
 from klamm.wire.v1.metadata_pb2 import ClusterRecord, MetadataRecord
 from klamm_controller.committed_tail import CommittedTail
-from klamm_controller.config import ControllerConfig, address
+from klamm_controller.config import ControllerConfig
 from klamm_controller.controller import Controller
-from klamm_controller.io.peer_link import PeerLink
+from klamm_controller.founding import first_voters, former_directory
+from klamm_controller.io.address_book import AddressBook, enumerate_contacts
+from klamm_controller.io.introductions import Introductions
+from klamm_controller.io.peers import Peers
+from klamm_controller.leader_balance import LeaderBalance
 from klamm_controller.liveness import BROKERS, COORDINATORS, Liveness
 from klamm_controller.log.quorum import QuorumLog
 from klamm_controller.metrics import watch_controller
-from klamm_controller.raft.messages import Message, ReplicaKey
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import ReplicaKey, Voter
 from klamm_controller.recovery import Recovered, recover
 from klamm_controller.rpc.cluster import ClusterRpcs
 from klamm_controller.rpc.configs import ConfigsRpcs
 from klamm_controller.rpc.gateway import Gateway
 from klamm_controller.rpc.nodes import NodesRpcs
 from klamm_controller.rpc.quorum import QuorumRpcs
-from klamm_controller.rpc.raft import RaftRpcs
+from klamm_controller.rpc.raft import RaftRpcs, lost_directory
+from klamm_controller.rpc.replicas import LeadersAndReplicasRpcs, ReplicasRpcs
 from klamm_controller.rpc.servicer import servicer
 from klamm_controller.rpc.topics import TopicsRpcs
 from klamm_controller.rpc.watch import WatchRpcs
+from klamm_controller.sweeper import Sweeper
 from klamm_server.clock import Clock, SystemClock
 from klamm_server.event_queue import EventQueue
 from klamm_server.faults import fatal, watch
@@ -72,8 +79,10 @@ class ControllerServer:
         self._opened.register(rpc)
 
     async def start(self, host: str, port: int) -> None:
-        """Takes part in the quorum; `host` and `port` are where others reach it. Who is alone is active then."""
-        await self._opened.start(Endpoint(host=host, port=port))
+        """Takes part in the quorum; `host` and `port` are where others reach it. Who is alone is active then.
+
+        With an empty directory and other controllers in the configuration, waits for them."""
+        await self._opened.start(self._config.own_address(host, port))
         log.info("controller started node=%d endpoint=%s:%d", self._config.node_id, host, port)
 
     async def stop(self) -> None:
@@ -103,33 +112,50 @@ class _Node:
         watch_event_queue_length("controller", self._queue.__len__)
         cluster_id = recovered.data_dir.cluster_id
         rng = random.Random()
-        self._links = {
-            voter.node_id: PeerLink(address(voter), cluster_id=cluster_id, rng=rng)
-            for voter in config.voters()
-            if voter.node_id != config.node_id
-        }
-        metadata_log = QuorumLog(
+        self._me = ReplicaKey(config.node_id, recovered.store.directory_id)
+        contacts = config.contacts()
+        self._book = AddressBook(contacts, lambda: self._log.voters)
+        self._peers = Peers(self._me, self._book, cluster_id=cluster_id, rng=rng)
+        self._log = QuorumLog(
             recovered.store,
             recovered.stored,
-            me=ReplicaKey(config.node_id, ""),
+            me=self._me,
             end_index=recovered.image.end_index,
             settings=config.raft_settings(),
             snapshot_interval_bytes=config.snapshot_interval_bytes,
-            send=self._send,
+            send=self._peers.send,
+            address_of=self._book.address,
+            known_nodes=[node_id for node_id, _ in enumerate_contacts(contacts)],
             clock=clock,
             rng=rng,
             on_failure=fatal,
         )
-        self._raft = RaftRpcs(cluster_id, metadata_log.receive)
+        self._raft = RaftRpcs(
+            self._me,
+            cluster_id,
+            voter_ids=[voter.key.node_id for voter in config.listed_voters()],
+            receive=self._log.receive,
+            learn=self._learn,
+        )
         tail = CommittedTail(config.tail_max_bytes, recovered.image.end_index)
-        self._controller = Controller(log=metadata_log, queue=self._queue, image=recovered.image, tail=tail)
+        self._controller = Controller(log=self._log, queue=self._queue, image=recovered.image, tail=tail)
         watch_controller(self._controller)
+        self._sweeper = Sweeper(self._controller, self._queue, clock)
+        self._leader_balance = LeaderBalance(
+            self._controller,
+            self._queue,
+            clock,
+            interval_ms=1000 * config.leader_imbalance_check_interval_seconds,
+            percentage=config.leader_imbalance_per_broker_percentage,
+            sweep=self._sweeper.add,
+        )
         self._brokers = Liveness(
             BROKERS,
             self._controller,
             self._queue,
             clock,
             session_timeout_ms=config.broker_session_timeout_ms,
+            connection_loss_timeout_ms=config.connection_loss_timeout_ms,
         )
         self._coordinators = Liveness(
             COORDINATORS,
@@ -137,29 +163,45 @@ class _Node:
             self._queue,
             clock,
             session_timeout_ms=config.coordinator_session_timeout_ms,
+            connection_loss_timeout_ms=config.connection_loss_timeout_ms,
         )
         self._gateway = Gateway(self._controller, node_id=config.node_id, request_timeout_ms=config.request_timeout_ms)
         self._queue_task: asyncio.Task[None] | None = None
-        self._link_tasks: list[asyncio.Task[None]] = []
+        self._introducing: asyncio.Task[None] | None = None
 
     def register(self, rpc: RpcServer) -> None:
         gateway = self._gateway
         topics = TopicsRpcs(gateway, self._config.topic_policy(), random.Random())
-        rpc.add_service(ADMIN, servicer(topics, ConfigsRpcs(gateway), ClusterRpcs(gateway), QuorumRpcs(gateway)))
+        quorum = QuorumRpcs(gateway, self._brokers, self._coordinators)
+        rpc.add_service(
+            ADMIN,
+            servicer(topics, ConfigsRpcs(gateway), ClusterRpcs(gateway), LeadersAndReplicasRpcs(gateway), quorum),
+        )
         nodes = NodesRpcs(gateway, self._brokers, self._coordinators)
-        rpc.add_service(CONTROLLER, servicer(nodes, WatchRpcs(self._controller)))
+        rpc.add_service(CONTROLLER, servicer(nodes, ReplicasRpcs(gateway), WatchRpcs(self._controller)))
         rpc.add_service(RAFT, self._raft)
 
-    async def start(self, endpoint: Endpoint) -> None:
-        voters = self._config.voters()
-        self._gateway.quorum = voters or (Node(node_id=self._config.node_id, endpoint=endpoint),)
+    async def start(self, address: str) -> None:
+        self._book.learn(self._me, address)
+        introductions = Introductions(
+            self._me,
+            address,
+            cluster_id=self.recovered.data_dir.cluster_id,
+            contacts=self._config.contacts(),
+            voter_ids=[voter.key.node_id for voter in self._config.listed_voters()],
+            learn=self._learn,
+            rng=random.Random(),
+        )
+        self._introducing = watch(asyncio.create_task(introductions.run(), name="controller-introductions"))
+        stored = self.recovered.stored
+        if stored is None:
+            self._log.begin(await self._first_voters(address, introductions))
+        self._raft.bootstrap_voters = self.recovered.store.bootstrap_voters()
         self._queue_task = watch(asyncio.create_task(self._queue.run(), name="controller-queue"))
-        self._link_tasks = [
-            watch(asyncio.create_task(link.run(), name=f"controller-link-{node_id}"))
-            for node_id, link in self._links.items()
-        ]
-        self._controller.start(on_claimed=self._begin_to_decide, on_resigned=self._cease_to_decide)
-        if not self._links:
+        self._controller.start(
+            on_claimed=self._begin_to_decide, on_resigned=self._cease_to_decide, on_sweep=self._sweeper.add
+        )
+        if self._controller.decides_alone:
             await self._controller.wait_active()
             await self._controller.wait_beyond(0)
 
@@ -170,24 +212,45 @@ class _Node:
             await self._queue_task
         await self._controller.close()
         self._raft.stop()
-        for task in self._link_tasks:
-            task.cancel()
-        await asyncio.gather(*self._link_tasks, return_exceptions=True)
+        await self._peers.stop()
+        if self._introducing is not None:
+            self._introducing.cancel()
+            await asyncio.gather(self._introducing, return_exceptions=True)
         self.recovered.data_dir.close()
 
-    def _send(self, message: Message) -> None:
-        link = self._links.get(message.receiver.node_id)
-        if link is not None:
-            link.send(message)
+    async def _first_voters(self, address: str, introductions: Introductions) -> VoterSet:
+        """Those that the log begins with (founding.py). Waits for those who must be asked."""
+        me, listed = Voter(self._me, address), self._config.listed_voters() or self._alone()
+        while (voters := first_voters(me, listed, introductions.heard)) is None:
+            await introductions.wait_for_news()
+        log.info("the log begins with the voters %s", voters)
+        former = former_directory(self._me, voters)
+        if former is not None:
+            log.warning("%s", lost_directory(self._me, former))
+        return voters
+
+    def _alone(self) -> list[Voter]:
+        """Nobody is listed: this one is a quorum by itself, unless it is to join one."""
+        return [] if self._config.controller_quorum_bootstrap_servers else [Voter(self._me, "")]
+
+    def _learn(self, key: ReplicaKey, address: str) -> None:
+        self._book.learn(key, address)
+        self._log.update_voters(self._book.moved_voters())
 
     def _begin_to_decide(self) -> None:
         if not self._controller.appended.cluster_id:
             # Before any request: the first record of every log.
             identity = ClusterRecord(cluster_id=self.recovered.data_dir.cluster_id)
             self._controller.append([MetadataRecord(cluster=identity)])
+        self._log.update_voters(self._book.moved_voters())
         self._brokers.start()
         self._coordinators.start()
+        self._sweeper.start()
+        if self._config.auto_leader_rebalance_enable:
+            self._leader_balance.start()
 
     def _cease_to_decide(self) -> None:
         self._brokers.stop()
         self._coordinators.stop()
+        self._sweeper.stop()
+        self._leader_balance.stop()

@@ -10,20 +10,27 @@ import pytest
 from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from klamm.wire.v1.common_pb2 import Endpoint
 from klamm.wire.v1.controller_pb2 import (
+    AlteredPartition,
+    AlterPartitionRequest,
     BrokerHeartbeatRequest,
     CoordinatorHeartbeatRequest,
     CreatedTopic,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
+    IsrChange,
+    IsrMember,
     NewTopic,
     RegisterBrokerRequest,
     RegisterCoordinatorRequest,
+    ReplicaAssignment,
 )
 from klamm.wire.v1.metadata_pb2 import ClusterRecord, MetadataRecord
+from klamm_controller.metadata.alter_partition import handle_alter_partition
 from klamm_controller.metadata.brokers import handle_broker_heartbeat, handle_register_broker
 from klamm_controller.metadata.coordinators import handle_coordinator_heartbeat, handle_register_coordinator
 from klamm_controller.metadata.decision import Decision
 from klamm_controller.metadata.policy import InternalTopicPolicy, TopicPolicy
-from klamm_controller.metadata.topics import handle_create_topics
+from klamm_controller.metadata.topics import handle_create_topics, handle_delete_topics
 from klamm_server.metadata.image import MetadataImage, PartitionImage, TopicImage, replay
 
 T = TypeVar("T")
@@ -58,6 +65,8 @@ class Cluster:
 
     def apply(self, decision: Decision[T]) -> T:
         self.replay(decision.records)
+        while decision.sweep is not None and not decision.sweep.is_done:
+            self.replay(decision.sweep.next_changes(self.image))
         return decision.reply
 
     def broker_request(self, broker_id: int, /, life: int = 0, **changes: object) -> RegisterBrokerRequest:
@@ -132,6 +141,46 @@ class Cluster:
         (created,) = self.create(topic)
         assert not created.error_code, created
         return self.topic(name)
+
+    def create_by_hand(self, name: str, *replicas: tuple[int, ...], **configs: str) -> TopicImage:
+        """A topic with these replicas of each partition."""
+        dotted = {key.replace("_", "."): value for key, value in configs.items()}
+        assignments = [ReplicaAssignment(partition=number, broker_ids=ids) for number, ids in enumerate(replicas)]
+        (created,) = self.create(
+            NewTopic(name=name, partition_count=-1, replication_factor=-1, assignments=assignments, configs=dotted)
+        )
+        assert not created.error_code, created
+        return self.topic(name)
+
+    def bring_into_sync(self, broker_id: int, *names: str) -> AlteredPartition | None:
+        """The leaders let it join every in-sync set that it is not in, of these topics or all; the last answer."""
+        answer = None
+        for name in names or list(self.image.topics_by_name):
+            topic = self.topic(name)
+            for partition in topic.partitions:
+                if broker_id in partition.isr or broker_id not in partition.replicas or partition.leader < 0:
+                    continue
+                members = [
+                    IsrMember(broker_id=each, broker_epoch=self.image.brokers[each].broker_epoch)
+                    for each in (*partition.isr, broker_id)
+                ]
+                change = IsrChange(
+                    topic_id=topic.topic_id.bytes,
+                    partition=partition.partition,
+                    leader_epoch=partition.leader_epoch,
+                    partition_epoch=partition.partition_epoch,
+                    new_isr=members,
+                )
+                leader = self.image.brokers[partition.leader]
+                request = AlterPartitionRequest(
+                    broker_id=leader.broker_id, broker_epoch=leader.broker_epoch, partitions=[change]
+                )
+                (answer,) = self.apply(handle_alter_partition(request, self.image)).partitions
+        return answer
+
+    def remove(self, name: str) -> None:
+        """Deletes a topic."""
+        self.apply(handle_delete_topics(DeleteTopicsRequest(topics=[name]), self.image, self.policy))
 
     def topic(self, name: str) -> TopicImage:
         return self.image.topics_by_name[name]

@@ -4,6 +4,7 @@ import pytest
 
 from klamm.errors import ConfigError
 from klamm_controller.config import ControllerConfig, parse_voter
+from klamm_controller.raft.messages import ANY_DIRECTORY, ReplicaKey
 from klamm_server.config import load
 
 
@@ -43,19 +44,47 @@ def test_configurations_that_are_refused(properties, said):
 
 def test_a_quorum_of_this_controller_alone():
     voter = parse_voter("1@localhost:9093")
-    assert (voter.node_id, voter.endpoint.host, voter.endpoint.port) == (1, "localhost", 9_093)
+    assert voter == (ReplicaKey(1, ANY_DIRECTORY), "localhost:9093")
     assert load(ControllerConfig, {"node.id": "1", "controller.quorum.voters": "1@localhost:9093"}).node_id == 1
 
 
 def test_a_quorum_of_three():
     text = "1@a:1,2@b:2,3@c:3"
     made = load(ControllerConfig, {"node.id": "2", "controller.quorum.voters": text, "cluster.id": "c"})
-    assert [(voter.key.node_id, voter.endpoint) for voter in made.bootstrap_voters()] == [
+    assert [(voter.key.node_id, voter.endpoint) for voter in made.listed_voters()] == [
         (1, "a:1"),
         (2, "b:2"),
         (3, "c:3"),
     ]
     assert made.raft_settings().idle_no_op_interval_ms == 500
+    assert made.contacts() == ["a:1", "c:3"]
+    assert made.own_address("localhost", 9) == "b:2", "as the others know it"
     alone = load(ControllerConfig, {"node.id": "2"})
-    assert [voter.key.node_id for voter in alone.bootstrap_voters()] == [2]
-    assert alone.raft_settings().idle_no_op_interval_ms == 0
+    assert (alone.listed_voters(), alone.contacts()) == ([], [])
+    assert alone.own_address("localhost", 9) == "localhost:9"
+
+
+JOINS = {
+    "node.id": "4",
+    "cluster.id": "c",
+    "listeners": "GRPC://d:4",
+    "controller.quorum.bootstrap.servers": "a:1,b:2",
+}
+
+
+def test_one_that_joins_a_quorum():
+    made = load(ControllerConfig, JOINS)
+    assert (made.listed_voters(), made.contacts()) == ([], ["a:1", "b:2"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"controller.quorum.voters": "4@d:4"}, "are both set"),
+        ({"cluster.id": ""}, "cluster.id must be set"),
+        ({"controller.quorum.bootstrap.servers": "a"}, "expected host:port"),
+    ],
+)
+def test_joins_that_are_refused(changes, said):
+    with pytest.raises(ConfigError, match=said):
+        load(ControllerConfig, {**JOINS, **changes})

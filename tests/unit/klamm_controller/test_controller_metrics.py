@@ -23,6 +23,8 @@ def test_metrics_follow_the_image(three_brokers):
     assert REGISTRY.get_sample_value("klamm_topics") == 2
     assert REGISTRY.get_sample_value("klamm_partitions") == 6
     assert REGISTRY.get_sample_value("klamm_offline_partitions") == led_by_nobody
+    assert REGISTRY.get_sample_value("klamm_preferred_replica_imbalance") == led_by_nobody, "each has one replica"
+    assert REGISTRY.get_sample_value("klamm_reassigning_partitions") == 0
     assert REGISTRY.get_sample_value("klamm_brokers", {"state": "live"}) == 2
     assert REGISTRY.get_sample_value("klamm_brokers", {"state": "fenced"}) == 1
     assert REGISTRY.get_sample_value("klamm_coordinators", {"state": "live"}) == 1

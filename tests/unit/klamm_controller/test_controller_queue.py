@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -13,8 +14,7 @@ from klamm.wire.v1.metadata_pb2 import MetadataBatch
 from klamm_controller.committed_tail import CommittedTail
 from klamm_controller.controller import Controller
 from klamm_controller.metadata.decision import Decision
-from klamm_controller.metadata.topics import handle_create_topics
-from klamm_server.clock import SystemClock
+from klamm_controller.metadata.topics import PARTITIONS_PER_EVENT, TopicCreation, handle_create_topics
 from klamm_server.event_queue import EventQueue
 
 
@@ -68,10 +68,20 @@ class ManualLog:
         self.is_leader = False
 
 
+class StoppedClock:
+    """No event takes long, however busy the machine is: a turn handles all that waits."""
+
+    def wall_ms(self):
+        return 0
+
+    def monotonic_ms(self):
+        return 0
+
+
 class Fixture:
     def __init__(self, cluster) -> None:
         self.cluster = cluster
-        self.queue = EventQueue("controller", capacity=10, clock=SystemClock())
+        self.queue = EventQueue("controller", capacity=10, clock=StoppedClock())
         self.log = ManualLog(cluster.image.end_index)
         tail = CommittedTail(100_000, cluster.image.end_index)
         self.controller = Controller(log=self.log, queue=self.queue, image=cluster.image, tail=tail)
@@ -357,5 +367,79 @@ def test_a_new_leader_goes_on_from_what_it_followed(run):
         await f.turn()
         await settle()
         assert codes(again) == [ErrorCode.TOPIC_ALREADY_EXISTS]
+
+    run(body)
+
+
+def create_in_parts(f, *names):
+    """Topics so big that each is a part."""
+    topics = [NewTopic(name=name, partition_count=PARTITIONS_PER_EVENT, replication_factor=1) for name in names]
+    policy = replace(f.cluster.policy, partitions_per_request_max=10_000)
+    creation = TopicCreation(CreateTopicsRequest(topics=topics), policy, random.Random(1))
+    return asyncio.ensure_future(f.controller.submit_parts("create", creation.parts()))
+
+
+def test_between_the_parts_of_a_big_request_others_have_their_turn(run):
+    async def body(f):
+        order = []
+
+        def note(name):
+            return lambda image: order.append((name, len(image.topics_by_name))) or Decision(reply=name)
+
+        big = create_in_parts(f, "a", "b", "c")
+        await settle()
+        beat = asyncio.ensure_future(f.controller.submit("heartbeat", note("heartbeat"), urgent=True))
+        other = asyncio.ensure_future(f.controller.submit("other", note("other")))
+        for _ in range(4):
+            await f.turn()
+        assert order == [("heartbeat", 0), ("other", 1)]
+        assert not big.done()
+        f.log.commit()
+        await settle()
+        assert [topic.name for reply in big.result() for topic in reply.topics] == ["a", "b", "c"]
+        assert beat.result(), other.result()
+
+    run(body)
+
+
+def test_a_big_request_is_answered_when_its_last_part_has_committed(run):
+    async def body(f):
+        big = create_in_parts(f, "a", "b")
+        for _ in range(3):
+            await f.turn()
+        f.log.commit(1)
+        await settle()
+        assert not big.done()
+        f.log.commit()
+        await settle()
+        assert len(big.result()) == 2
+
+    run(body)
+
+
+def test_a_big_request_of_which_nothing_happened_may_be_repeated(run):
+    async def body(f):
+        big = create_in_parts(f, "a", "b")
+        for _ in range(3):
+            await f.turn()
+        f.log.resign()
+        f.controller.on_new_term()
+        await settle()
+        assert refusal(big) is ErrorCode.NOT_CONTROLLER
+
+    run(body)
+
+
+def test_of_a_big_request_that_was_stopped_half_way_nobody_knows_how_much_happened(run):
+    async def body(f):
+        committed, under_way = create_in_parts(f, "a", "b"), create_in_parts(f, "c", "d")
+        await f.turn()
+        f.log.commit(1)
+        f.log.resign()
+        await f.turn()
+        f.controller.on_new_term()
+        await settle()
+        assert refusal(committed) is ErrorCode.REQUEST_TIMED_OUT
+        assert refusal(under_way) is ErrorCode.REQUEST_TIMED_OUT
 
     run(body)

@@ -80,7 +80,7 @@ class CrashingStore(RaftStore):
     def image(self):
         """What is stored, replayed."""
         with self._lock:
-            stored = self.load(VOTERS)
+            stored = self.load()
             image = MetadataImage.empty()
             if stored.snapshot != START:
                 image = image_of_snapshot(self.read_snapshot(stored.snapshot))
@@ -120,7 +120,8 @@ class Node:
 
     def __init__(self, path: Path, clock: FakeClock, snapshot_interval_bytes: int) -> None:
         self.store = CrashingStore(path)
-        stored = self.store.load(VOTERS)
+        self.store.begin(VOTERS)
+        stored = self.store.load()
         image = MetadataImage.empty()
         if stored.snapshot != START:
             image = image_of_snapshot(self.store.read_snapshot(stored.snapshot))
@@ -140,7 +141,14 @@ class Node:
         )
         tail = CommittedTail(500, image.end_index)
         self.controller = Controller(log=self.log, queue=self.queue, image=image, tail=tail)
-        self.brokers = Liveness(BROKERS, self.controller, self.queue, clock, session_timeout_ms=SESSION_MS)
+        self.brokers = Liveness(
+            BROKERS,
+            self.controller,
+            self.queue,
+            clock,
+            session_timeout_ms=SESSION_MS,
+            connection_loss_timeout_ms=SESSION_MS,
+        )
         self.failure: BaseException | None = None
 
     def _fail(self, story, error):

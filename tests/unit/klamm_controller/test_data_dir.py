@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from klamm.errors import KlammError
-from klamm_controller.data_dir import open_data_dir, random_cluster_id
+from klamm_controller.data_dir import open_data_dir, random_uuid
 
 
 def opened(path, node_id=1, cluster_id=""):
@@ -16,8 +16,8 @@ def opened(path, node_id=1, cluster_id=""):
     return data_dir
 
 
-def test_a_cluster_id_is_a_uuid_in_kafkas_form():
-    ids = {random_cluster_id() for _ in range(500)}
+def test_an_id_is_a_uuid_in_kafkas_form():
+    ids = {random_uuid() for _ in range(500)}
     assert len(ids) == 500
     for cluster_id in ids:
         assert len(cluster_id) == 22

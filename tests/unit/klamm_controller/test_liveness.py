@@ -10,11 +10,16 @@ from klamm.errors import ErrorCode
 from klamm.wire.v1.metadata_pb2 import MetadataBatch
 from klamm_controller.committed_tail import CommittedTail
 from klamm_controller.controller import Controller
+from klamm_controller.leader_balance import LeaderBalance
 from klamm_controller.liveness import BROKERS, COORDINATORS, LATE_MS, Liveness
 from klamm_controller.log.port import MetadataLog
+from klamm_controller.metadata.brokers import handle_broker_session_end
+from klamm_controller.sweeper import Sweeper
 from klamm_server.event_queue import EventQueue
+from klamm_server.metrics import REGISTRY
 
 TIMEOUT_MS = 9_000
+LOSS_MS = 500
 
 
 class FakeClock:
@@ -38,6 +43,7 @@ class InstantLog:
         self.held = False
         self.refuses = False
         self.appended = 0
+        self.entries: list[MetadataBatch] = []
         self._end_index = end_index
 
     def start(self, listener):
@@ -57,6 +63,7 @@ class InstantLog:
         )
         self._end_index = entry.end_index
         self.appended += 1
+        self.entries.append(entry)
         if not self.held:
             asyncio.get_running_loop().call_soon(self.listener.on_committed, [entry])
         return entry
@@ -84,18 +91,32 @@ class World:
         self.controller = Controller(log=self.log, queue=self.queue, image=cluster.image, tail=tail)
         self.brokers = self._liveness(BROKERS)
         self.coordinators = self._liveness(COORDINATORS)
-        self.controller.start(on_claimed=self._start, on_resigned=self._stop)
+        self.sweeper = Sweeper(self.controller, self.queue, self.clock)
+        self.controller.start(on_claimed=self._start, on_resigned=self._stop, on_sweep=self.sweeper.add)
 
     def _start(self):
         self.brokers.start()
         self.coordinators.start()
+        self.sweeper.start()
 
     def _stop(self):
         self.brokers.stop()
         self.coordinators.stop()
+        self.sweeper.stop()
 
     def _liveness(self, kind):
-        return Liveness(kind, self.controller, self.queue, self.clock, session_timeout_ms=TIMEOUT_MS)
+        return Liveness(
+            kind,
+            self.controller,
+            self.queue,
+            self.clock,
+            session_timeout_ms=TIMEOUT_MS,
+            connection_loss_timeout_ms=LOSS_MS,
+        )
+
+    def hold(self, broker_id):
+        epoch = self.controller.committed.brokers[broker_id].broker_epoch
+        return asyncio.ensure_future(self.brokers.hold(broker_id, epoch))
 
     async def pass_ms(self, duration_ms, step_ms=500):
         for _ in range(duration_ms // step_ms):
@@ -147,6 +168,77 @@ def test_the_session_lasts_to_the_millisecond(one_broker):
         assert not world.fenced(1)
         await world.pass_ms(1, step_ms=1)
         assert world.fenced(1)
+
+    run(one_broker, body)
+
+
+def test_a_lost_connection_fences_soon(three_brokers):
+    async def body(world):
+        held = world.hold(1)
+        await world.settle()
+        held.cancel()
+        await world.settle()
+        await world.pass_ms(LOSS_MS - 1, step_ms=1)
+        assert not world.fenced(1)
+        await world.pass_ms(1, step_ms=1)
+        assert [world.fenced(i) for i in (1, 2, 3)] == [True, False, False]
+        await world.pass_ms(1_000)
+        assert not (await world.beat(1)).fenced
+
+    run(three_brokers, body)
+
+
+def test_a_heartbeat_after_a_lost_connection_keeps_the_session(one_broker):
+    async def body(world):
+        held = world.hold(1)
+        await world.settle()
+        held.cancel()
+        await world.settle()
+        await world.pass_ms(LOSS_MS - 1, step_ms=1)
+        await world.beat(1)
+        await world.pass_ms(LOSS_MS, step_ms=1)
+        assert not world.fenced(1)
+
+    run(one_broker, body)
+
+
+def test_a_connection_lost_while_the_process_stood_still_fences_nobody(one_broker):
+    async def body(world):
+        held = world.hold(1)
+        await world.settle()
+        held.cancel()
+        await world.settle()
+        world.clock.now_ms += LOSS_MS + LATE_MS + 1
+        await world.settle()
+        assert not world.fenced(1)
+
+    run(one_broker, body)
+
+
+def test_the_connection_of_an_earlier_registration_says_nothing(one_broker):
+    async def body(world):
+        epoch = world.controller.committed.brokers[1].broker_epoch
+        assert world.brokers.may_hold(1, epoch)
+        assert not world.brokers.may_hold(1, epoch - 1)
+        assert not world.brokers.may_hold(2, epoch)
+        held = asyncio.ensure_future(world.brokers.hold(1, epoch - 1))
+        await world.settle()
+        held.cancel()
+        await world.pass_ms(LOSS_MS)
+        assert not world.fenced(1)
+
+    run(one_broker, body)
+
+
+def test_a_controller_that_resigns_lets_go_of_its_sessions(one_broker):
+    async def body(world):
+        held = world.hold(1)
+        await world.settle()
+        assert not held.done()
+        world.log.resign()
+        await world.settle()
+        assert held.done()
+        assert held.exception() is None
 
     run(one_broker, body)
 
@@ -274,3 +366,75 @@ def test_a_fencing_that_the_log_does_not_take_is_tried_again(one_broker):
         assert world.fenced(1)
 
     run(one_broker, body)
+
+
+def test_the_loss_of_a_broker_with_many_partitions_is_dealt_with_in_several_events(three_brokers):
+    for number in range(6):
+        three_brokers.create_by_hand(f"t{number}", *[(1, 2)] * 45)
+
+    async def body(world):
+        decided = len(world.log.entries)
+        await world.pass_ms(2 * TIMEOUT_MS // 3)
+        for broker_id in (2, 3):
+            await world.beat(broker_id)
+        await world.pass_ms(TIMEOUT_MS // 2)
+        tally = three_brokers.image.index.tally(1)
+        assert (world.fenced(1), tally.led, tally.in_sync) == (True, 0, 0)
+        assert [len(entry.records) for entry in world.log.entries[decided:]] == [101, 100, 70]
+
+    run(three_brokers, body)
+
+
+def test_a_new_controller_does_what_the_one_before_left_undone(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2))
+    fence = handle_broker_session_end(1, three_brokers.image).records[:1]
+    three_brokers.replay(fence)
+    assert three_brokers.partition("a").leader == 1
+
+    async def body(world):
+        await world.settle()
+        assert (three_brokers.partition("a").leader, three_brokers.partition("a").isr) == (2, (2,))
+
+    run(three_brokers, body)
+
+
+def test_brokers_get_their_leaderships_back_in_time(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2), (2, 3))
+    three_brokers.apply(handle_broker_session_end(1, three_brokers.image))
+    three_brokers.beat(1)
+    three_brokers.bring_into_sync(1)
+    assert three_brokers.partition("a").leader == 2
+
+    async def body(world):
+        balance = LeaderBalance(
+            world.controller,
+            world.queue,
+            world.clock,
+            interval_ms=5_000,
+            percentage=10,
+            sweep=world.sweeper.add,
+        )
+        balance.start()
+        await world.pass_ms(4_500)
+        assert three_brokers.partition("a").leader == 2
+        await world.pass_ms(1_000)
+        assert three_brokers.partition("a").leader == 1
+        balance.stop()
+
+    run(three_brokers, body)
+
+
+def test_an_unclean_election_is_counted_and_logged(three_brokers, caplog):
+    three_brokers.create_by_hand("a", (1, 2), unclean_leader_election_enable="true")
+    for broker_id in (2, 1):
+        three_brokers.apply(handle_broker_session_end(broker_id, three_brokers.image))
+    counted = REGISTRY.get_sample_value("klamm_unclean_leader_elections_total")
+
+    async def body(world):
+        await world.settle()
+        await world.beat(2)
+        assert three_brokers.partition("a").leader == 2
+
+    run(three_brokers, body)
+    assert REGISTRY.get_sample_value("klamm_unclean_leader_elections_total") == counted + 1
+    assert "topic=a partition=0 leader=2 elected uncleanly, records may be lost" in caplog.text

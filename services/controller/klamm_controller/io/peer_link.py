@@ -1,4 +1,4 @@
-"""The way to one other controller: a stream of messages, opened again whenever it breaks.
+"""The way to one other controller: a stream of messages, opened again whenever it breaks, until nothing more is sent.
 
 Nothing is promised: what does not fit the queue, and what was under way when the stream broke, is dropped, and Raft
 sends again what still matters. So a controller that hangs costs no more than a full queue.
@@ -10,14 +10,15 @@ import asyncio
 import logging
 import random
 from collections import deque
+from collections.abc import Callable, Sequence
 
 import grpc
 from grpc import aio
 
 from klamm.retry import Backoff
 from klamm.wire.service import RAFT, Stub
-from klamm.wire.v1.raft_pb2 import RaftEnvelope, RaftMessage
-from klamm_controller.io.raft_codec import encode
+from klamm.wire.v1.raft_pb2 import RaftEnvelope
+from klamm_controller.io.joining import joined
 from klamm_controller.raft.messages import Message
 
 log = logging.getLogger(__name__)
@@ -26,10 +27,12 @@ QUEUED_MESSAGES_MAX = 1_000
 """More than Raft keeps in flight to one replica."""
 ENVELOPE_MESSAGES_MAX = 16
 """A message is 1 MiB at most (raft.settings.append_bytes_max, but for one big entry)."""
+IDLE_S = 60.0
+"""A link to which nothing was given for this long ends: its controller is none of the quorum any more."""
 RECONNECT = Backoff(initial_ms=20, max_ms=500)
 """Short: an election waits for it."""
 
-_OPTIONS = [
+CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", -1),
     # Channels to one address otherwise share a connection, and its back-off of up to two minutes.
     ("grpc.use_local_subchannel_pool", 1),
@@ -47,52 +50,72 @@ _OPTIONS = [
 class PeerLink:
     """Sends to the controller at `address`; `run` is a task of its own."""
 
-    def __init__(self, address: str, *, cluster_id: str, rng: random.Random) -> None:
+    def __init__(
+        self, address: str, *, make_envelope: Callable[[Sequence[Message]], RaftEnvelope], rng: random.Random
+    ) -> None:
         self._address = address
-        self._cluster_id = cluster_id
+        self._make_envelope = make_envelope
         self._rng = rng
         self._queue: deque[Message] = deque()
         self._wake = asyncio.Event()
+        self._given_s = asyncio.get_running_loop().time()
+        """When there was something to send last."""
         self._failures = 0
 
     def send(self, message: Message) -> None:
         """Queues the message, or drops it when the queue is full."""
+        self._given_s = asyncio.get_running_loop().time()
         if len(self._queue) < QUEUED_MESSAGES_MAX:
             self._queue.append(message)
             self._wake.set()
 
     async def run(self) -> None:
-        """Sends until cancelled."""
-        channel = aio.insecure_channel(self._address, options=_OPTIONS)
+        """Sends until cancelled, or until nothing was given for IDLE_S."""
+        channel = aio.insecure_channel(self._address, options=CHANNEL_OPTIONS)
         try:
             while True:
                 await self._run_stream(channel)
                 self._failures += 1
                 self._queue.clear()
                 await asyncio.sleep(RECONNECT.delay_ms(self._failures, self._rng) / 1000)
+        except TimeoutError:
+            log.info("controller at %s is not spoken to any more", self._address)
         finally:
             await channel.close()
 
     async def _run_stream(self, channel: aio.Channel) -> None:
-        """Returns when the stream broke."""
+        """Returns when the stream broke. Raises TimeoutError when there is nothing to send for too long."""
         call = Stub(channel, RAFT).exchange()
+        call.add_done_callback(lambda _: self._wake.set())
         try:
-            while True:
-                await self._wake.wait()
+            while await self._wait_for_messages(call):
                 await call.write(self._next_envelope())
                 if self._failures:
                     log.info("controller at %s is reached again", self._address)
                 self._failures = 0
         except (grpc.RpcError, asyncio.InvalidStateError):
-            if not self._failures:
-                log.warning("controller at %s is not reached: %s", self._address, await call.details())
+            pass
         finally:
             call.cancel()
+        if not self._failures:
+            log.warning("controller at %s is not reached: %s", self._address, await call.details())
+
+    async def _wait_for_messages(self, call: aio.StreamUnaryCall) -> bool:
+        """False when the stream breaks first: found out only by the next message, that one would be lost, and followers
+        seldom have more than one for each other, the question for a vote."""
+        async with asyncio.timeout_at(self._given_s + IDLE_S):
+            while not self._queue and not call.done():
+                self._wake.clear()
+                await self._wake.wait()
+        return not call.done()
 
     def _next_envelope(self) -> RaftEnvelope:
-        messages: list[RaftMessage] = []
+        messages: list[Message] = []
         while self._queue and len(messages) < ENVELOPE_MESSAGES_MAX:
-            messages.append(encode(self._queue.popleft()))
-        if not self._queue:
-            self._wake.clear()
-        return RaftEnvelope(cluster_id=self._cluster_id, messages=messages)
+            message = self._queue.popleft()
+            both = joined(messages[-1], message) if messages else None
+            if both is None:
+                messages.append(message)
+            else:
+                messages[-1] = both
+        return self._make_envelope(messages)

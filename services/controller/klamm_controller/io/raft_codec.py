@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
-from klamm.errors import KlammError
+from klamm.errors import ConfigError, KlammError
 from klamm.wire.v1 import raft_pb2 as pb
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import (
@@ -24,6 +24,7 @@ from klamm_controller.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from klamm_server.config import parse_server
 
 
 class MalformedMessageError(KlammError):
@@ -32,7 +33,9 @@ class MalformedMessageError(KlammError):
 
 def encode(message: Message) -> pb.RaftMessage:
     """The message to send."""
-    envelope = pb.RaftMessage(sender=_key(message.sender), receiver=_key(message.receiver), term=message.term)
+    envelope = pb.RaftMessage(
+        sender=encode_key(message.sender), receiver=encode_key(message.receiver), term=message.term
+    )
     match message:
         case VoteRequest():
             envelope.vote_request.CopyFrom(
@@ -81,11 +84,31 @@ def decode(envelope: pb.RaftMessage) -> Message:
     body = getattr(envelope, kind)
     _check_numbers(kind, body)
     head = {
-        "sender": _decode_key(envelope.sender),
-        "receiver": _decode_key(envelope.receiver),
+        "sender": decode_key(envelope.sender),
+        # Who is asked whom to follow may be known by address only, under an id that the sender made up.
+        "receiver": ReplicaKey(envelope.receiver.node_id, envelope.receiver.directory_id),
         "term": _at_least_zero(kind, "term", envelope.term),
     }
     return _DECODERS[kind](head, body)
+
+
+def encode_address(key: ReplicaKey, address: str) -> pb.ReplicaAddress:
+    """Where a replica is."""
+    return pb.ReplicaAddress(replica=encode_key(key), address=address)
+
+
+def decode_address(where: pb.ReplicaAddress) -> tuple[ReplicaKey, str]:
+    """A replica, and the host:port where it is. Raises MalformedMessageError."""
+    return decode_key(where.replica), check_address(where.address)
+
+
+def check_address(address: str) -> str:
+    """The address. Raises MalformedMessageError unless it is host:port."""
+    try:
+        parse_server("the address of a controller", address)
+    except ConfigError as error:
+        raise MalformedMessageError(str(error)) from error
+    return address
 
 
 def _append_request(message: AppendRequest) -> pb.AppendRequest:
@@ -109,12 +132,13 @@ def _chunk_request(message: SnapshotChunkRequest) -> pb.SnapshotChunkRequest:
     )
 
 
-def _key(key: ReplicaKey) -> pb.ReplicaKey:
+def encode_key(key: ReplicaKey) -> pb.ReplicaKey:
+    """A replica's name."""
     return pb.ReplicaKey(node_id=key.node_id, directory_id=key.directory_id)
 
 
 def _optional(key: ReplicaKey | None) -> pb.ReplicaKey | None:
-    return None if key is None else _key(key)
+    return None if key is None else encode_key(key)
 
 
 def _snapshot(snapshot: SnapshotId) -> pb.SnapshotId:
@@ -239,12 +263,13 @@ def _at_least_zero(kind: str, name: str, value: int) -> int:
     return value
 
 
-def _decode_key(key: pb.ReplicaKey) -> ReplicaKey:
+def decode_key(key: pb.ReplicaKey) -> ReplicaKey:
+    """Raises MalformedMessageError."""
     return ReplicaKey(_at_least_zero("replica", "node_id", key.node_id), key.directory_id)
 
 
 def _decode_optional(body: pb.VoteResponse | pb.AttachResponse) -> ReplicaKey | None:
-    return _decode_key(body.leader) if body.HasField("leader") else None
+    return decode_key(body.leader) if body.HasField("leader") else None
 
 
 def _decode_snapshot(snapshot: pb.SnapshotId) -> SnapshotId:

@@ -45,10 +45,21 @@ class ReplicaStatus:
     """How far a replica is. Indexes count Raft's entries."""
 
     node_id: int
+    directory_id: str
+    address: str
+    """host:port, or empty when it is not known."""
     is_voter: bool
     end_index: int
     silent_ms: int
     """How long ago it last answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerAddress:
+    """A voter, and where it is: host:port, or empty when that is not known."""
+
+    node_id: int
+    address: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +85,19 @@ class MetadataLog(Protocol):
         """The node.id of the leader, or -1 while there is none."""
 
     @property
+    def leader_address(self) -> str:
+        """Where the leader is (host:port), or empty."""
+
+    @property
     def term(self) -> int:
         """The current term."""
+
+    @property
+    def votes_alone(self) -> bool:
+        """Whether this node decides without asking anybody."""
+
+    def controllers(self) -> Sequence[ControllerAddress]:
+        """The voters, by node.id."""
 
     def start(self, listener: LogListener) -> None:
         """Begins to take part."""
@@ -93,6 +115,17 @@ class MetadataLog(Protocol):
     def save_snapshot(self, image: MetadataImage) -> None:
         """Begins to write a snapshot, and to drop the entries that it replaces. Only from `on_snapshot_due`: the image
         must be of exactly what has been told."""
+
+    async def add_voter(self, node_id: int, directory_id: str, address: str) -> None:
+        """Makes an observer a voter once it has caught up; returns when that is committed. Without `address`, it is
+        where it said itself.
+
+        Raises NotControllerError when it had no effect, RequestTimedOutError when another change is under way, when
+        it does not catch up, or when the outcome is not known; DuplicateVoterError, InvalidRequestError."""
+
+    async def remove_voter(self, node_id: int, directory_id: str) -> None:
+        """Takes a voter out of the set, this node too; returns when that is committed. Raises as `add_voter`,
+        VoterNotFoundError, InvalidRequestError for the last voter."""
 
     def status(self) -> QuorumStatus:
         """Whom this node leads, and how far they are. Raises NotControllerError."""

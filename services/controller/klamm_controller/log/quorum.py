@@ -20,23 +20,30 @@ from collections.abc import Callable, Sequence
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.wire.v1.metadata_pb2 import MetadataBatch, MetadataRecord
-from klamm_controller.log.port import LogListener, QuorumStatus, ReplicaStatus
+from klamm_controller.log.port import ControllerAddress, LogListener, QuorumStatus
+from klamm_controller.log.quorum_status import quorum_status
 from klamm_controller.log.raft_store import RaftStore
-from klamm_controller.log.snapshot import image_of_snapshot, snapshot_bytes
+from klamm_controller.log.snapshot import snapshot_bytes
+from klamm_controller.log.snapshot_receiving import SnapshotReceiving
 from klamm_controller.log.snapshot_saving import SnapshotSaving
 from klamm_controller.log.store_writer import OnFailure, StoreWriter
+from klamm_controller.log.voter_requests import VoterRequests
 from klamm_controller.raft.effects import Appended, LoadSnapshotChunk, ReadReady, Rejected, Reply
 from klamm_controller.raft.events import (
+    AddVoter,
     DeadlinePassed,
     Event,
     LogPersisted,
     Propose,
     Read,
+    RemoveVoter,
     SnapshotChunkLoaded,
     SnapshotSaved,
     TransferLeadership,
+    UpdateVoter,
 )
-from klamm_controller.raft.messages import EntryKind, LogEntry, Message, ReplicaKey, SnapshotId
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import EntryKind, LogEntry, Message, ReplicaKey, SnapshotId, Voter
 from klamm_controller.raft.node import RaftNode
 from klamm_controller.raft.raft_log import StoredState
 from klamm_controller.raft.settings import RaftSettings
@@ -46,6 +53,7 @@ from klamm_server.metadata.image import MetadataImage
 
 log = logging.getLogger(__name__)
 
+InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 NotControllerError = EXCEPTIONS[ErrorCode.NOT_CONTROLLER]
 
 NO_LEADER_ID = -1
@@ -54,19 +62,22 @@ NO_LEADER_ID = -1
 class QuorumLog:
     """One replica, from `start` to `stop`.
 
-    `stored` is what `store` holds; `end_index` the end of the records in its snapshot. `send` takes messages to other
-    controllers, and may drop them."""
+    `stored` is what `store` holds (None: its log has not begun); `end_index` the end of the records in its snapshot.
+    `send` takes messages to other controllers, and may drop them; `address_of` tells where they are, `known_nodes` are
+    those to ask who leads."""
 
     def __init__(
         self,
         store: RaftStore,
-        stored: StoredState,
+        stored: StoredState | None,
         *,
         me: ReplicaKey,
         end_index: int,
         settings: RaftSettings,
         snapshot_interval_bytes: int,
         send: Callable[[Message], None],
+        address_of: Callable[[ReplicaKey], str] = lambda key: "",
+        known_nodes: Sequence[int] = (),
         clock: Clock,
         rng: random.Random,
         on_failure: OnFailure,
@@ -80,9 +91,12 @@ class QuorumLog:
         self._writer = StoreWriter(
             store, on_persisted=self._on_persisted, on_full=self._on_full_disk, on_failure=on_failure
         )
-        # Who votes alone need not wait for a leader to be heard: the first time-out has passed already.
-        patience_ms = 2 * settings.election_timeout_ms if stored.snapshot_voters.keys == (me,) else 0
-        self._node = RaftNode(me, stored, settings, rng, now_ms=clock.monotonic_ms() - patience_ms)
+        self._me = me
+        self._known_nodes = known_nodes
+        self._rng = rng
+        self._address_of = address_of
+        stored = stored or StoredState.empty(VoterSet())
+        self._node = self._make_node(stored)
         self._listener: LogListener | None = None
         self._stopped = False
         self._handing_over = False
@@ -94,10 +108,12 @@ class QuorumLog:
         self._applied_term = stored.snapshot.term
         self._own: deque[tuple[int, MetadataBatch]] = deque()
         """What this node appended and was not told yet, with Raft's indexes: saves parsing it."""
+        self._receiving = SnapshotReceiving()
         self._bytes_since_snapshot = 0
         self._is_saving = False
         self._request_ids = itertools.count()
         self._reads: dict[int, asyncio.Future[None]] = {}
+        self._voter_requests = VoterRequests()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._leadership_changed = asyncio.Event()
@@ -114,6 +130,30 @@ class QuorumLog:
     @property
     def term(self) -> int:
         return self._node.term
+
+    @property
+    def voters(self) -> VoterSet:
+        """The set in force."""
+        return self._node.voters
+
+    @property
+    def votes_alone(self) -> bool:
+        return self._node.voters.keys == (self._me,)
+
+    @property
+    def leader_address(self) -> str:
+        leader = self._node.leader
+        return "" if leader is None or self._stopped else self._address_of(leader)
+
+    def controllers(self) -> list[ControllerAddress]:
+        keys = sorted(self._node.voters.keys)
+        return [ControllerAddress(node_id=key.node_id, address=self._address_of(key)) for key in keys]
+
+    def begin(self, voters: VoterSet) -> None:
+        """Writes with which voters a new log begins; before `start`."""
+        assert self._listener is None, "the log has been started"
+        self._store.begin(voters)
+        self._node = self._make_node(self._store.load())
 
     def start(self, listener: LogListener) -> None:
         self._listener = listener
@@ -150,6 +190,32 @@ class QuorumLog:
         finally:
             self._reads.pop(request_id, None)
 
+    async def add_voter(self, node_id: int, directory_id: str, address: str) -> None:
+        key = ReplicaKey(node_id, directory_id)
+        voter = Voter(key, address or self._address_of(key))
+        if not voter.endpoint:
+            raise InvalidRequestError(f"controller {key} has not said where it is, and the request does not either")
+        await self._change_voters(AddVoter(request_id=next(self._request_ids), voter=voter))
+
+    async def remove_voter(self, node_id: int, directory_id: str) -> None:
+        key = ReplicaKey(node_id, directory_id)
+        await self._change_voters(RemoveVoter(request_id=next(self._request_ids), key=key))
+
+    def update_voters(self, moved: Sequence[Voter]) -> None:
+        """Writes down where voters are, if this node decides; one at a time, so call again."""
+        if moved and self.is_leader:
+            self._step(UpdateVoter(request_id=next(self._request_ids), voter=moved[0]))
+
+    async def _change_voters(self, event: AddVoter | RemoveVoter) -> None:
+        if not self.is_leader:
+            raise NotControllerError
+        done = self._voter_requests.add(event.request_id)
+        self._step(event)
+        try:
+            await done
+        finally:
+            self._voter_requests.discard(event.request_id)
+
     def save_snapshot(self, image: MetadataImage) -> None:
         assert image.end_index == self._told_end_index, (image.end_index, self._told_end_index)
         snapshot, voters = self._node.snapshot_at(self._applied_index)
@@ -160,28 +226,7 @@ class QuorumLog:
     def status(self) -> QuorumStatus:
         if not self.is_leader:
             raise NotControllerError
-        node, now_ms = self._node, self._clock.monotonic_ms()
-        replicas = [
-            ReplicaStatus(
-                node_id=key.node_id,
-                is_voter=key in node.voters,
-                end_index=progress.match_end_index,
-                silent_ms=now_ms - progress.last_contact_ms,
-            )
-            for key, progress in node.replicas.items()
-        ]
-        replicas.append(
-            ReplicaStatus(
-                node_id=node.me.node_id, is_voter=node.me in node.voters, end_index=node.log_end_index, silent_ms=0
-            )
-        )
-        return QuorumStatus(
-            leader_id=node.me.node_id,
-            term=node.term,
-            high_watermark=node.high_watermark,
-            end_index=node.log_end_index,
-            replicas=tuple(sorted(replicas, key=lambda replica: (not replica.is_voter, replica.node_id))),
-        )
+        return quorum_status(self._node, self._address_of, self._clock.monotonic_ms())
 
     async def stop(self) -> None:
         if self._listener is not None:
@@ -195,6 +240,7 @@ class QuorumLog:
         for read in self._reads.values():
             if not read.done():
                 read.set_exception(NotControllerError())
+        self._voter_requests.give_up()
         # The last writes may have made new ones.
         await self._writer.drain()
         self._writer.close()
@@ -215,6 +261,12 @@ class QuorumLog:
         except TimeoutError:
             log.warning("leadership not handed over term=%d", self.term)
 
+    def _make_node(self, stored: StoredState) -> RaftNode:
+        # Who votes alone need not wait for a leader to be heard: the first time-out has passed already.
+        patience_ms = 2 * self._settings.election_timeout_ms if stored.snapshot_voters.keys == (self._me,) else 0
+        now_ms = self._clock.monotonic_ms() - patience_ms
+        return RaftNode(self._me, stored, self._settings, self._rng, now_ms=now_ms, known_nodes=self._known_nodes)
+
     def _step(self, event: Event) -> tuple[Reply, ...]:
         """One event, with all that comes of it. A failure leaves a state that cannot be trusted."""
         try:
@@ -227,6 +279,8 @@ class QuorumLog:
         effects = self._node.step(event, self._clock.monotonic_ms())
         if effects.persist is not None:
             self._writer.write(effects.persist)
+            if effects.persist.snapshot_chunk is not None:
+                self._receiving.feed(effects.persist.snapshot_chunk)
         for message in effects.messages:
             self._send(message)
         if not self._leads_on():
@@ -237,7 +291,7 @@ class QuorumLog:
         if effects.committed:
             self._deliver(effects.committed)
         for reply in effects.replies:
-            self._answer_read(reply)
+            self._answer(reply)
         for load in effects.load_chunks:
             self._load_chunk(load)
         if effects.leadership is not None:
@@ -267,11 +321,12 @@ class QuorumLog:
 
     def _restore(self, snapshot: SnapshotId) -> None:
         assert self._listener is not None
-        image = image_of_snapshot(self._store.read_snapshot(snapshot))
+        image = self._receiving.take(snapshot)
         log.info("snapshot of the leader installed %s", snapshot)
         self._told_end_index = self._end_index = image.end_index
         self._applied_index, self._applied_term = snapshot.end_index, snapshot.term
         self._bytes_since_snapshot = 0
+        self._voter_requests.give_up()
         self._listener.on_restored(image)
 
     def _deliver(self, entries: Sequence[LogEntry]) -> None:
@@ -286,10 +341,13 @@ class QuorumLog:
                 self._listener.on_new_term()
             if entry.kind is EntryKind.DATA:
                 batches.append(self._batch_of(entry))
+            self._voter_requests.on_committed(entry)
             self._applied_index = entry.index + 1
             self._bytes_since_snapshot += entry.size_bytes
         self._tell(batches)
-        if self._bytes_since_snapshot >= self._snapshot_interval_bytes and not self._is_saving:
+        # A snapshot as big as all of the log before it: writing them costs no more than writing the log does.
+        interval_bytes = max(self._snapshot_interval_bytes, self._store.snapshot_size_bytes)
+        if self._bytes_since_snapshot >= interval_bytes and not self._is_saving:
             self._listener.on_snapshot_due()
 
     def _tell(self, batches: Sequence[MetadataBatch]) -> None:
@@ -308,7 +366,9 @@ class QuorumLog:
             return batch
         return MetadataBatch.FromString(entry.payload)
 
-    def _answer_read(self, reply: Reply) -> None:
+    def _answer(self, reply: Reply) -> None:
+        if not isinstance(reply, ReadReady):
+            self._voter_requests.on_reply(reply)
         read = self._reads.get(reply.request_id)
         if read is None or read.done():
             return

@@ -1,12 +1,17 @@
 """A replica's log, hard state and snapshots in one RocksDB, with every call blocking.
 
-What is promised: when `write` or `name_snapshot` returns, what it wrote survives a crash of the machine; each of
-them happens wholly or not at all. The newest whole snapshot is the one that the `snapshot` key names; the parts of
-one that is being saved or received lie beside it until it is named.
+What is promised: when `write` or `name_snapshot` returns, what it wrote survives a crash of the machine; each of them
+happens wholly or not at all. The newest whole snapshot is the one that the `snapshot` key names; the parts of one that
+is being saved or received lie beside it until it is named.
 
 After a crash RocksDB drops the torn end of its write-ahead log: only what no caller was told to be durable can be
-there. Anything else that does not add up (a checksum, a gap between entries, a snapshot without an end) is damage
-to what was promised, and refuses to open.
+there. Anything else that does not add up (a checksum, a gap between entries, a snapshot without an end) is damage to
+what was promised, and refuses to open.
+
+The store has the directory id (KIP-853) that makes a node with an empty disk another replica. It is here and not in
+`meta.properties`, where Kafka has it, and appears with the format, in one write: whatever loses the log loses the id
+with it. A store of format 2 was made before there were ids: its id is empty, as in the voter sets of its time, and its
+successor on an empty disk gets one.
 
 RocksDB is kept small: this log is a few MiB in a process that should be small too.
 """
@@ -21,6 +26,7 @@ from pathlib import Path
 from rocksdict import BlockBasedOptions, Cache, DBRecoveryMode, Options, Rdict, WriteBatch
 
 from klamm.errors import KlammError
+from klamm_controller.data_dir import random_uuid
 from klamm_controller.log.entry_codec import (
     ENTRY,
     ENTRY_END,
@@ -44,7 +50,9 @@ from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import LogEntry, ReplicaKey, SnapshotId
 from klamm_controller.raft.raft_log import START, StoredState
 
-FORMAT_VERSION = b"2"
+FORMAT_VERSION = b"3"
+FORMAT_WITHOUT_DIRECTORY_ID = b"2"
+_DIRECTORY_ID_KEY = META + b"directory-id"
 _FORMAT_KEY = META + b"format"
 _HARD_STATE_KEY = META + b"hard-state"
 _BOOTSTRAP_KEY = META + b"bootstrap-voters"
@@ -88,7 +96,8 @@ class RaftStore:
         except Exception as error:
             raise _opening_error(path, error) from error
         try:
-            self._check_format()
+            self.directory_id = self._check_format()
+            """Random, made with the store; empty for one of format 2."""
             self._snapshot = self._read_snapshot_name()
             self._drop_unfinished_snapshots()
         except CorruptLogError as error:
@@ -102,13 +111,23 @@ class RaftStore:
         self._failed = False
         return Rdict(str(self._path), options=_options())
 
-    def load(self, bootstrap_voters: VoterSet) -> StoredState:
-        """Reads and checks everything.
+    def bootstrap_voters(self) -> VoterSet | None:
+        """The voters that the log begins with; None when it has not begun. Raises CorruptLogError."""
+        value = self._db.get(_BOOTSTRAP_KEY)
+        if value is None:
+            return None
+        return VoterSet.from_bytes(decode_meta(_BOOTSTRAP_KEY, value)["voters"].encode())
 
-        A new store keeps `bootstrap_voters` as the set its log begins with; raises KlammError when it began with
-        others. Raises CorruptLogError."""
+    def begin(self, bootstrap_voters: VoterSet) -> None:
+        """The log begins with these voters, unless it has begun."""
+        if self.bootstrap_voters() is None:
+            self._put(_BOOTSTRAP_KEY, encode_meta(_BOOTSTRAP_KEY, {"voters": bootstrap_voters.to_bytes().decode()}))
+
+    def load(self) -> StoredState:
+        """Reads and checks everything; the log must have begun. Raises CorruptLogError."""
         try:
-            self._check_bootstrap_voters(bootstrap_voters)
+            bootstrap_voters = self.bootstrap_voters()
+            assert bootstrap_voters is not None, f"the log in {self._path} has not begun"
             self._check_snapshot()
             snapshot = self._snapshot
             return StoredState(
@@ -119,6 +138,11 @@ class RaftStore:
             )
         except CorruptLogError as error:
             raise self._corrupt(str(error)) from error
+
+    @property
+    def snapshot_size_bytes(self) -> int:
+        """Of the newest whole snapshot."""
+        return self._snapshot.size_bytes if self._snapshot else 0
 
     def write(self, persists: Sequence[Persist]) -> None:
         """Makes the writes durable, in order, all or none."""
@@ -183,7 +207,7 @@ class RaftStore:
 
     def close(self) -> None:
         """Releases the database. Nothing durable depends on it."""
-        if not self._failed:
+        with contextlib.suppress(Exception) if self._failed else contextlib.nullcontext():
             self._db.close()
 
     def _write(self, batch: WriteBatch, *, sync: bool = True) -> None:
@@ -191,49 +215,53 @@ class RaftStore:
         disk and does not. A synchronous first call would stop the event loop for as long as the disk takes."""
         try:
             if self._failed:
-                self._db = self._open()
+                self._reopen()
             self._db.write(batch)
             if sync:
                 self._db.flush_wal(True)
         except Exception as error:
             if _NO_SPACE not in str(error):
                 raise
-            self._close_failed()
+            self._failed = True
             raise DiskFullError(f"the metadata log in {self._path} has no space: {error}") from error
 
-    def _close_failed(self) -> None:
-        """After a failed write RocksDB refuses every other until it is opened again, and complains once more now."""
-        self._failed = True
-        with contextlib.suppress(Exception):
-            self._db.close()
+    def _reopen(self) -> None:
+        """After a failed write RocksDB refuses every other until it is opened again.
+
+        Not done as soon as the write fails: closing may take RocksDB a second, in which nobody would know of the full
+        disk."""
+        self.close()
+        self._db = self._open()
 
     def _put(self, key: bytes, value: bytes) -> None:
         batch = WriteBatch(raw_mode=True)
         batch.put(key, value)
         self._write(batch)
 
-    def _check_format(self) -> None:
+    def _check_format(self) -> str:
+        """Formats a new store; returns the directory id."""
         version = self._db.get(_FORMAT_KEY)
         if version is None:
-            self._put(_FORMAT_KEY, FORMAT_VERSION)
-        elif version != FORMAT_VERSION:
+            return self._format()
+        if version == FORMAT_WITHOUT_DIRECTORY_ID:
+            return ""
+        if version != FORMAT_VERSION:
             raise KlammError(
                 f"the metadata log in {self._path} has format {version.decode(errors='replace')},"
-                f" this version reads {FORMAT_VERSION.decode()}"
+                f" this version reads {FORMAT_WITHOUT_DIRECTORY_ID.decode()} and {FORMAT_VERSION.decode()}"
             )
-
-    def _check_bootstrap_voters(self, voters: VoterSet) -> None:
-        """A log of some voters must not be taken up by others: their majorities need not overlap."""
-        value = self._db.get(_BOOTSTRAP_KEY)
+        value = self._db.get(_DIRECTORY_ID_KEY)
         if value is None:
-            self._put(_BOOTSTRAP_KEY, encode_meta(_BOOTSTRAP_KEY, {"voters": voters.to_bytes().decode()}))
-            return
-        stored = VoterSet.from_bytes(decode_meta(_BOOTSTRAP_KEY, value)["voters"].encode())
-        if stored.keys != voters.keys:
-            raise KlammError(
-                f"the metadata log in {self._path} is of the quorum {_ids(stored)},"
-                f" controller.quorum.voters says {_ids(voters)}"
-            )
+            raise CorruptLogError("the directory-id is missing")
+        return str(decode_meta(_DIRECTORY_ID_KEY, value)["directory_id"])
+
+    def _format(self) -> str:
+        directory_id = random_uuid()
+        batch = WriteBatch(raw_mode=True)
+        batch.put(_DIRECTORY_ID_KEY, encode_meta(_DIRECTORY_ID_KEY, {"directory_id": directory_id}))
+        batch.put(_FORMAT_KEY, FORMAT_VERSION)
+        self._write(batch)
+        return directory_id
 
     def _read_hard_state(self) -> HardState:
         value = self._db.get(_HARD_STATE_KEY)
@@ -328,10 +356,6 @@ def _put_name(batch: WriteBatch, snapshot: _Snapshot) -> None:
         "size_bytes": snapshot.size_bytes,
     }
     batch.put(_SNAPSHOT_KEY, encode_meta(_SNAPSHOT_KEY, fields))
-
-
-def _ids(voters: VoterSet) -> str:
-    return ",".join(map(str, voters.keys)) or "(nobody)"
 
 
 def _opening_error(path: Path, error: Exception) -> KlammError:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from klamm.errors import ErrorCode
 from klamm.wire.v1.controller_pb2 import ReplicaAssignment
 from klamm_controller.metadata.decision import Refusal
-from klamm_controller.metadata.leader_election import is_active
+from klamm_controller.metadata.electorate import is_active
 from klamm_server.metadata.image import BrokerImage, MetadataImage
 
 

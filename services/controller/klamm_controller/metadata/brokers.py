@@ -3,13 +3,15 @@
     (unknown) --register--> fenced <--unfence/fence--> active --want_shutdown--> shutting down --> fenced
 
 A broker registers fenced and is unfenced by the first heartbeat that has replayed its own registration: it knows then
-what it must host. It is fenced when its session ends. In a controlled shutdown it first loses its leaderships,
-and may stop, fenced, as soon as it leads nothing; only a new registration brings it back.
+what it must host. It is fenced when its session ends. In a controlled shutdown it first loses its leaderships, leaves
+all in-sync sets, and may stop, fenced, as soon as it is in none; only a new registration brings it back.
 
 The broker epoch is the index of the registration record, so it grows with every registration.
 """
 
 from __future__ import annotations
+
+import sys
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1.controller_pb2 import (
@@ -17,53 +19,103 @@ from klamm.wire.v1.controller_pb2 import (
     HeartbeatResponse,
     RegisterBrokerRequest,
     RegisterResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
 )
-from klamm.wire.v1.metadata_pb2 import BrokerChangeRecord, MetadataRecord, RegisterBrokerRecord
+from klamm.wire.v1.metadata_pb2 import (
+    BrokerChangeRecord,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from klamm_controller.metadata.decision import Decision, Refusal
-from klamm_controller.metadata.leader_election import changes_on_loss, changes_on_return, leads_any
+from klamm_controller.metadata.electorate import Electorate
+from klamm_controller.metadata.leader_election import after_loss, after_return, end_of_life
 from klamm_controller.metadata.registered import (
     UUID_BYTES,
     check_cluster_id,
     check_registration,
     registered_broker,
 )
+from klamm_controller.metadata.sweep import CHANGES_PER_EVENT, Sweep
 from klamm_server.metadata.image import BrokerImage, MetadataImage
+
+
+class BrokerRegistration:
+    """One request to register, worked off in parts: before a broker begins another life, it has left the in-sync sets,
+    and if it crashed the eligible replicas too.
+
+    In between it is fenced as one that shut down, which only a registration ends: nothing puts it back meanwhile, and a
+    registration that is begun anew, by another controller perhaps, starts from there."""
+
+    def __init__(self, request: RegisterBrokerRequest, *, changes_max: int = CHANGES_PER_EVENT) -> None:
+        self._request = request
+        self._changes_max = changes_max
+        self._ending: tuple[int, Sweep] | None = None
+        """(broker epoch of the life that ends, its partitions)"""
+
+    def next_part(self, image: MetadataImage, *, session_live: bool) -> Decision[RegisterResponse]:
+        """Goes on. `session_live`: the broker registered under this id has a session.
+
+        A repetition (same incarnation) is answered as the first time."""
+        request = self._request
+        known = image.brokers.get(request.broker_id)
+        try:
+            check_cluster_id(image, request.cluster_id)
+            check_registration("broker", request.broker_id, request.incarnation_id, request.endpoint)
+            _check_log_dirs(request)
+            if known is not None and known.incarnation_id == request.incarnation_id:
+                return Decision(reply=RegisterResponse(epoch=known.broker_epoch, cluster_id=image.cluster_id))
+            if known is not None and session_live:
+                _check_same_log_dirs(request, known)
+        except Refusal as refusal:
+            return Decision(reply=RegisterResponse(error_code=refusal.code, error_message=refusal.message))
+        changes, is_last = self._end_life(known, image)
+        reply = RegisterResponse(epoch=image.end_index, cluster_id=image.cluster_id)
+        if is_last:
+            return Decision(records=(self._register(image), *changes), reply=reply)
+        if known is not None and not (known.fenced and known.in_controlled_shutdown):
+            changes = (_change(known, fenced=True, in_controlled_shutdown=True), *changes)
+        return Decision(records=changes, reply=reply, is_last=False)
+
+    def _end_life(self, known: BrokerImage | None, image: MetadataImage) -> tuple[tuple[MetadataRecord, ...], bool]:
+        """What the next partitions lose by it, and whether these are the last."""
+        broker_id = self._request.broker_id
+        # Of one that was unregistered nobody knows any more how it stopped.
+        epoch = known.broker_epoch if known is not None else 0
+        if self._ending is None or self._ending[0] != epoch:
+            unclean = known is None or self._request.previous_broker_epoch != epoch
+            sweep = Sweep(
+                f"end of a life of broker {broker_id}",
+                image.index.hosted_by(broker_id),
+                end_of_life(broker_id, unclean=unclean),
+                changes_max=self._changes_max,
+            )
+            self._ending = (epoch, sweep)
+        _, sweep = self._ending
+        return sweep.next_changes(image, Electorate(image, lost=broker_id)), sweep.is_done
+
+    def _register(self, image: MetadataImage) -> MetadataRecord:
+        request = self._request
+        return MetadataRecord(
+            register_broker=RegisterBrokerRecord(
+                broker_id=request.broker_id,
+                incarnation_id=request.incarnation_id,
+                broker_epoch=image.end_index,
+                endpoint=request.endpoint,
+                rack=request.rack,
+                fenced=True,
+                log_dir_ids=request.log_dir_ids,
+                static_configs=dict(request.static_configs),
+            )
+        )
 
 
 def handle_register_broker(
     request: RegisterBrokerRequest, image: MetadataImage, *, session_live: bool
 ) -> Decision[RegisterResponse]:
-    """Accepts a registration. `session_live`: the broker registered under this id has a session.
-
-    A repetition (same incarnation) is answered as the first time."""
-    known = image.brokers.get(request.broker_id)
-    try:
-        check_cluster_id(image, request.cluster_id)
-        check_registration("broker", request.broker_id, request.incarnation_id, request.endpoint)
-        _check_log_dirs(request)
-        if known is not None and known.incarnation_id == request.incarnation_id:
-            return Decision(reply=RegisterResponse(epoch=known.broker_epoch, cluster_id=image.cluster_id))
-        if known is not None and session_live:
-            _check_same_log_dirs(request, known)
-    except Refusal as refusal:
-        return Decision(reply=RegisterResponse(error_code=refusal.code, error_message=refusal.message))
-    record = RegisterBrokerRecord(
-        broker_id=request.broker_id,
-        incarnation_id=request.incarnation_id,
-        broker_epoch=image.end_index,
-        endpoint=request.endpoint,
-        rack=request.rack,
-        fenced=True,
-        log_dir_ids=request.log_dir_ids,
-        static_configs=dict(request.static_configs),
-    )
-    return Decision(
-        records=(
-            MetadataRecord(register_broker=record),
-            *changes_on_loss(image, request.broker_id, leave_isr=True),
-        ),
-        reply=RegisterResponse(epoch=image.end_index, cluster_id=image.cluster_id),
-    )
+    """Accepts a registration, or refuses it, all at once."""
+    return BrokerRegistration(request, changes_max=sys.maxsize).next_part(image, session_live=session_live)
 
 
 def handle_broker_heartbeat(request: BrokerHeartbeatRequest, image: MetadataImage) -> Decision[HeartbeatResponse]:
@@ -76,9 +128,9 @@ def handle_broker_heartbeat(request: BrokerHeartbeatRequest, image: MetadataImag
         return _shut_down(image, broker)
     caught_up = request.metadata_end_index > broker.broker_epoch
     if broker.fenced and not broker.in_controlled_shutdown and caught_up:
+        changes, sweep = after_return(image, broker.broker_id)
         return Decision(
-            records=(_change(broker, fenced=False), *changes_on_return(image, broker.broker_id)),
-            reply=HeartbeatResponse(fenced=False),
+            records=(_change(broker, fenced=False), *changes), reply=HeartbeatResponse(fenced=False), sweep=sweep
         )
     return Decision(reply=HeartbeatResponse(fenced=broker.fenced))
 
@@ -88,24 +140,42 @@ def handle_broker_session_end(broker_id: int, image: MetadataImage) -> Decision[
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return Decision(reply=None)
-    return Decision(records=_fence(image, broker), reply=None)
+    changes, sweep = after_loss(image, broker_id)
+    fence = _change(broker, fenced=True, in_controlled_shutdown=broker.in_controlled_shutdown)
+    return Decision(records=(fence, *changes), reply=None, sweep=sweep)
+
+
+def handle_unregister_broker(
+    request: UnregisterBrokerRequest, image: MetadataImage
+) -> Decision[UnregisterBrokerResponse]:
+    """Forgets a broker. It leaves the in-sync and the eligible replicas, but stays assigned where it is."""
+    broker_id = request.broker_id
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        message = f"broker {broker_id} is not registered"
+        return Decision(
+            reply=UnregisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)
+        )
+    sweep = Sweep(f"end of broker {broker_id}", image.index.hosted_by(broker_id), end_of_life(broker_id, unclean=True))
+    changes = sweep.next_changes(image, Electorate(image, lost=broker_id))
+    gone = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
+    return Decision(
+        records=(*changes, MetadataRecord(unregister_broker=gone)), reply=UnregisterBrokerResponse(), sweep=sweep
+    )
 
 
 def _shut_down(image: MetadataImage, broker: BrokerImage) -> Decision[HeartbeatResponse]:
     if broker.fenced:
         return Decision(reply=HeartbeatResponse(fenced=True, should_shutdown=True))
     if not broker.in_controlled_shutdown:
+        changes, sweep = after_loss(image, broker.broker_id)
         start = _change(broker, fenced=False, in_controlled_shutdown=True)
-        moves = changes_on_loss(image, broker.broker_id, leave_isr=False)
-        return Decision(records=(start, *moves), reply=HeartbeatResponse(fenced=False))
-    if leads_any(image, broker.broker_id):
+        return Decision(records=(start, *changes), reply=HeartbeatResponse(fenced=False), sweep=sweep)
+    if image.index.tally(broker.broker_id).in_sync:
+        # Leaders are in sync too. The sweep is not done yet.
         return Decision(reply=HeartbeatResponse(fenced=False))
-    return Decision(records=_fence(image, broker), reply=HeartbeatResponse(fenced=True, should_shutdown=True))
-
-
-def _fence(image: MetadataImage, broker: BrokerImage) -> tuple[MetadataRecord, ...]:
-    change = _change(broker, fenced=True, in_controlled_shutdown=broker.in_controlled_shutdown)
-    return (change, *changes_on_loss(image, broker.broker_id, leave_isr=True))
+    fence = _change(broker, fenced=True, in_controlled_shutdown=True)
+    return Decision(records=(fence,), reply=HeartbeatResponse(fenced=True, should_shutdown=True))
 
 
 def _change(broker: BrokerImage, *, fenced: bool, in_controlled_shutdown: bool = False) -> MetadataRecord:

@@ -31,6 +31,7 @@ from klamm.wire.v1.metadata_pb2 import (
 )
 from klamm_controller.metadata.config_layers import broker_layers
 from klamm_controller.metadata.decision import Decision, Refusal
+from klamm_controller.metadata.leader_election import after_config_changes
 from klamm_server.config_defs import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
@@ -62,10 +63,11 @@ def handle_incremental_alter_configs(
         except Refusal as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
         results.append(result)
-    return Decision(
-        records=() if request.validate_only else tuple(records),
-        reply=IncrementalAlterConfigsResponse(results=results),
-    )
+    reply = IncrementalAlterConfigsResponse(results=results)
+    if request.validate_only:
+        return Decision(reply=reply)
+    changes, sweep = after_config_changes(image, records)
+    return Decision(records=(*changes, *records), reply=reply, sweep=sweep)
 
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1.metadata_pb2 import MetadataRecord
+from klamm_controller.metadata.sweep import Sweep
 
 ReplyT = TypeVar("ReplyT")
 
@@ -21,6 +22,10 @@ class Decision(Generic[ReplyT]):
 
     records: tuple[MetadataRecord, ...] = ()
     reply: ReplyT
+    sweep: Sweep | None = None
+    """What follows from it, on events of its own; the reply does not wait for that."""
+    is_last: bool = True
+    """Otherwise the handler wants another event, and the reply to that is the one that counts."""
 
 
 class Refusal(Exception):

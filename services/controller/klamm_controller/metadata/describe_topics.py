@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from klamm.errors import ErrorCode
 from klamm.model import INTERNAL_TOPICS
 from klamm.wire.v1.controller_pb2 import (
     DescribedPartition,
     DescribedTopic,
     DescribeTopicsRequest,
-    DescribeTopicsResponse,
 )
-from klamm_server.metadata.image import MetadataImage, TopicImage
+from klamm_server.metadata.image import MetadataImage, PartitionImage
 
 
-def describe_topics(request: DescribeTopicsRequest, image: MetadataImage) -> DescribeTopicsResponse:
-    """The topics asked for, in that order, or all of them by name."""
+def describe_topics(request: DescribeTopicsRequest, image: MetadataImage) -> Iterator[DescribedTopic]:
+    """The topics asked for, in that order, or all of them by name; lazily, because all may be many."""
     names = request.topics or sorted(image.topics_by_name)
-    return DescribeTopicsResponse(topics=[_describe(name, image.topic(name)) for name in names])
+    return (_describe(name, image) for name in names)
 
 
-def _describe(name: str, topic: TopicImage | None) -> DescribedTopic:
+def _describe(name: str, image: MetadataImage) -> DescribedTopic:
+    topic = image.topic(name)
     if topic is None:
         return DescribedTopic(
             name=name,
@@ -38,7 +40,17 @@ def _describe(name: str, topic: TopicImage | None) -> DescribedTopic:
                 partition_epoch=partition.partition_epoch,
                 replicas=partition.replicas,
                 isr=partition.isr,
+                elr=partition.elr,
+                last_known_elr=partition.last_known_elr,
+                adding_replicas=partition.adding_replicas,
+                removing_replicas=partition.removing_replicas,
+                offline_replicas=[each for each in partition.replicas if _is_offline(each, partition, image)],
             )
             for partition in topic.partitions
         ],
     )
+
+
+def _is_offline(broker_id: int, partition: PartitionImage, image: MetadataImage) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is None or broker.fenced or broker_id in partition.offline_replicas

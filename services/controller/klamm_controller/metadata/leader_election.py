@@ -1,76 +1,81 @@
-"""Who leads a partition when brokers come and go, for any replication factor.
+"""What follows for partitions when a broker comes, goes, or begins another life (Kafka's generateLeaderAndIsrUpdates).
 
-A leader is the first replica, in the order of preference, that is in sync and on an active broker (one that
-is neither fenced nor shutting down). A broker that is fenced leaves every in-sync set but those it is the last of:
-that one keeps its last member, so that no other replica can later pretend to have everything (KIP-841).
+The first changes are part of the decision, so that in a small cluster all is one batch; the rest is swept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 
-from klamm.wire.v1.metadata_pb2 import BrokerIds, MetadataRecord, PartitionChangeRecord
-from klamm_server.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage, TopicImage
+from klamm.wire.v1.metadata_pb2 import MetadataRecord
+from klamm_controller.metadata.electorate import MIN_ISR, UNCLEAN, Electorate
+from klamm_controller.metadata.partition_change import partition_change
+from klamm_controller.metadata.sweep import Change, Sweep, all_partitions
+from klamm_server.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage, replay
 
-
-def is_active(broker: BrokerImage | None) -> bool:
-    """Whether the broker may lead and join in-sync sets."""
-    return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
-
-
-def active_brokers(image: MetadataImage) -> frozenset[int]:
-    """The ids of the brokers that may lead."""
-    return frozenset(broker_id for broker_id, broker in image.brokers.items() if is_active(broker))
+Consequences = tuple[tuple[MetadataRecord, ...], Sweep | None]
 
 
-def elect(replicas: tuple[int, ...], isr: Container[int], active: Container[int]) -> int:
-    """The first replica in sync on an active broker, or NO_LEADER."""
-    return next((replica for replica in replicas if replica in isr and replica in active), NO_LEADER)
+def after_loss(image: MetadataImage, broker_id: int) -> Consequences:
+    """`broker_id` may not lead from now on: it leaves the in-sync sets."""
+    sweep = Sweep(f"loss of broker {broker_id}", image.index.hosted_by(broker_id))
+    return _begin(sweep, image, Electorate(image, lost=broker_id))
 
 
-def changes_on_loss(image: MetadataImage, broker_id: int, *, leave_isr: bool) -> Iterator[MetadataRecord]:
-    """What changes when `broker_id` may no longer lead; with `leave_isr` it also leaves the in-sync sets."""
-    active = active_brokers(image) - {broker_id}
-    for topic, partition in _partitions(image):
-        if broker_id not in partition.isr:
+def after_return(image: MetadataImage, broker_id: int) -> Consequences:
+    """`broker_id` is active from now on: it may lead what nobody leads."""
+    sweep = Sweep(f"return of broker {broker_id}", image.index.hosted_by(broker_id))
+    return _begin(sweep, image, Electorate(image, found=broker_id))
+
+
+def end_of_life(broker_id: int, *, unclean: bool) -> Change:
+    """What becomes of the partitions of a broker that registers anew: it leaves the in-sync sets, and as far as is
+    known it reaches all of its replicas again. If it stopped uncleanly it may have lost the tails of its logs."""
+    lost = (broker_id,) if unclean else ()
+
+    def change(topic: TopicImage, partition: PartitionImage, electorate: Electorate) -> MetadataRecord | None:
+        held = (*partition.isr, *partition.offline_replicas, *(partition.elr if unclean else ()))
+        if broker_id not in held:
+            return None
+        offline = tuple(other for other in partition.offline_replicas if other != broker_id)
+        return partition_change(topic, partition, electorate, offline=offline, lost=lost)
+
+    return change
+
+
+def after_config_changes(image: MetadataImage, configs: Sequence[MetadataRecord]) -> Consequences:
+    """`configs` change. With a smaller min.insync.replicas more is committed than eligible replicas have: who is not
+    eligible by it any more goes in the same batch, before anybody can know. Where unclean elections are allowed,
+    leaders are found for what nobody leads."""
+    names = {record.config.name for record in configs}
+    changes: list[MetadataRecord] = []
+    if MIN_ISR in names:
+        electorate = Electorate(replay(image, configs, image.end_index + len(configs)))
+        for topic_id, number in image.index.with_eligible:
+            topic = image.topics_by_id[topic_id]
+            record = partition_change(topic, topic.partitions[number], electorate)
+            if record is not None:
+                changes.append(record)
+    sweep = Sweep(f"change of {UNCLEAN}", all_partitions(image)) if UNCLEAN in names else None
+    return tuple(changes), sweep
+
+
+def unclean_elections(
+    image: MetadataImage, records: Iterable[MetadataRecord]
+) -> Iterator[tuple[TopicImage, PartitionImage, int]]:
+    """(topic, partition, leader) of each partition that `records` give a leader who may lack committed records. Of an
+    only replica that is not said: nobody has more."""
+    for record in records:
+        change = record.partition_change
+        if not change.HasField("leader") or change.leader == NO_LEADER:
             continue
-        isr = partition.isr
-        if leave_isr and len(isr) > 1:
-            isr = tuple(replica for replica in isr if replica != broker_id)
-        leader = partition.leader
-        if leader == broker_id:
-            leader = elect(partition.replicas, isr, active)
-        yield from partition_change(topic, partition, isr=isr, leader=leader)
+        topic = image.topics_by_id[uuid.UUID(bytes=change.topic_id)]
+        partition = topic.partitions[change.partition]
+        if change.leader not in (*partition.isr, *partition.elr) and len(partition.replicas) > 1:
+            yield topic, partition, change.leader
 
 
-def changes_on_return(image: MetadataImage, broker_id: int) -> Iterator[MetadataRecord]:
-    """What changes when `broker_id` becomes active: leaderless partitions that it is in sync with."""
-    active = active_brokers(image) | {broker_id}
-    for topic, partition in _partitions(image):
-        if partition.leader == NO_LEADER and broker_id in partition.isr:
-            leader = elect(partition.replicas, partition.isr, active)
-            yield from partition_change(topic, partition, isr=partition.isr, leader=leader)
-
-
-def partition_change(
-    topic: TopicImage, partition: PartitionImage, *, isr: tuple[int, ...], leader: int
-) -> Iterator[MetadataRecord]:
-    """The record of the difference, when there is one."""
-    record = PartitionChangeRecord(topic_id=topic.topic_id.bytes, partition=partition.partition)
-    if isr != partition.isr:
-        record.isr.CopyFrom(BrokerIds(broker_ids=isr))
-    if leader != partition.leader:
-        record.leader = leader
-    if record.HasField("isr") or record.HasField("leader"):
-        yield MetadataRecord(partition_change=record)
-
-
-def leads_any(image: MetadataImage, broker_id: int) -> bool:
-    """Whether some partition is led by `broker_id`."""
-    return any(partition.leader == broker_id for _, partition in _partitions(image))
-
-
-def _partitions(image: MetadataImage) -> Iterator[tuple[TopicImage, PartitionImage]]:
-    for topic in image.topics_by_id.values():
-        for partition in topic.partitions:
-            yield topic, partition
+def _begin(sweep: Sweep, image: MetadataImage, electorate: Electorate) -> Consequences:
+    changes = sweep.next_changes(image, electorate)
+    return changes, None if sweep.is_done else sweep

@@ -18,13 +18,13 @@ from klamm.wire.v1.controller_pb2 import (
     NamedResult,
     NewPartitions,
 )
-from klamm.wire.v1.metadata_pb2 import MetadataRecord, PartitionRecord
+from klamm.wire.v1.metadata_pb2 import MetadataRecord
 from klamm_controller.metadata.assignments import chosen_replicas
 from klamm_controller.metadata.decision import Decision, Refusal
-from klamm_controller.metadata.leader_election import active_brokers, elect
+from klamm_controller.metadata.electorate import active_brokers
 from klamm_controller.metadata.placement import place_replicas
 from klamm_controller.metadata.policy import TopicPolicy, check_budget
-from klamm_server.metadata.image import MetadataImage, TopicImage
+from klamm_server.metadata.image import NO_LEADER, MetadataImage, TopicImage
 
 
 def handle_create_partitions(
@@ -60,17 +60,14 @@ def partition_records(
     active = active_brokers(image)
     for number, chosen in enumerate(replicas, first_partition):
         isr = [replica for replica in chosen if replica in active]
-        yield MetadataRecord(
-            partition=PartitionRecord(
-                topic_id=topic_id.bytes,
-                partition=number,
-                replicas=chosen,
-                isr=isr,
-                leader=elect(chosen, isr, active),
-                leader_epoch=0,
-                partition_epoch=0,
-            )
-        )
+        record = MetadataRecord()
+        partition = record.partition
+        partition.topic_id = topic_id.bytes
+        partition.partition = number
+        partition.replicas.extend(chosen)
+        partition.isr.extend(isr)
+        partition.leader = isr[0] if isr else NO_LEADER
+        yield record
 
 
 def _growable(wanted: NewPartitions, image: MetadataImage) -> TopicImage:
@@ -94,7 +91,8 @@ def _new_replicas(
     wanted: NewPartitions, topic: TopicImage, image: MetadataImage, rng: random.Random
 ) -> list[tuple[int, ...]]:
     count = len(topic.partitions)
-    replication_factor = len(topic.partitions[0].replicas)
+    first = topic.partitions[0]
+    replication_factor = len(first.replicas) - len(first.adding_replicas)
     added = wanted.total_count - count
     if not wanted.assignments:
         return place_replicas(image.brokers, added, replication_factor, rng)

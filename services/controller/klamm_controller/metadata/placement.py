@@ -36,7 +36,18 @@ def place_replicas(
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"all {len(usable)} registered brokers are fenced")
     fenced = _rack_ring((broker for broker in usable if broker.fenced), rng)
     start = rng.randrange(len(live))
-    return [_replicas_of(start + number, live, fenced, replication_factor) for number in range(partition_count)]
+    followers = max(1, len(live) - 1)
+    # The same first broker and the same distance give the same replicas.
+    chosen: dict[tuple[int, int], tuple[int, ...]] = {}
+    placed = []
+    for step in range(start, start + partition_count):
+        turn, first = divmod(step, len(live))
+        shift = turn % followers
+        replicas = chosen.get((first, shift))
+        if replicas is None:
+            replicas = chosen[first, shift] = _replicas_of(first, shift, live, fenced, replication_factor)
+        placed.append(replicas)
+    return placed
 
 
 def _rack_ring(brokers: Iterable[BrokerImage], rng: random.Random) -> list[BrokerImage]:
@@ -53,13 +64,10 @@ def _rack_ring(brokers: Iterable[BrokerImage], rng: random.Random) -> list[Broke
 
 
 def _replicas_of(
-    step: int, live: Sequence[BrokerImage], fenced: Sequence[BrokerImage], replication_factor: int
+    first: int, shift: int, live: Sequence[BrokerImage], fenced: Sequence[BrokerImage], replication_factor: int
 ) -> tuple[int, ...]:
-    turn, first = divmod(step, len(live))
     followers = list(chain(live[first + 1 :], live[:first]))
-    if followers:
-        shift = turn % len(followers)
-        followers = followers[shift:] + followers[:shift]
+    followers = followers[shift:] + followers[:shift]
     chosen = [live[first]]
     for group in (followers, fenced):
         _extend(chosen, group, replication_factor)

@@ -6,7 +6,7 @@ from klamm.errors import ErrorCode
 from klamm.wire.v1.controller_pb2 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, ProducerIdsRecord
 from klamm_controller.metadata.decision import Decision, Refusal
-from klamm_controller.metadata.registered import registered_coordinator
+from klamm_controller.metadata.registered import registered_broker, registered_coordinator
 from klamm_server.metadata.image import MetadataImage
 
 BLOCK_SIZE = 1000
@@ -17,9 +17,12 @@ PRODUCER_ID_MAX = (1 << 63) - 1
 def handle_allocate_producer_ids(
     request: AllocateProducerIdsRequest, image: MetadataImage
 ) -> Decision[AllocateProducerIdsResponse]:
-    """A block for a registered coordinator; a stale epoch is refused."""
+    """A block for a registered coordinator or broker; a stale epoch is refused."""
     try:
-        registered_coordinator(image, request.coordinator_id, request.coordinator_epoch)
+        if request.broker_epoch:
+            registered_broker(image, request.broker_id, request.broker_epoch)
+        else:
+            registered_coordinator(image, request.coordinator_id, request.coordinator_epoch)
         record = reserve_producer_ids(image, BLOCK_SIZE)
     except Refusal as refusal:
         return Decision(reply=AllocateProducerIdsResponse(error_code=refusal.code, error_message=refusal.message))

@@ -39,6 +39,10 @@ class Sessions:
         """Whether the session has not run out."""
         return self._deadline_ms.get(node_id, now_ms) > now_ms
 
+    def deadline_ms(self, node_id: int) -> int | None:
+        """When the session runs out; each sign of life changes it."""
+        return self._deadline_ms.get(node_id)
+
     def renew(self, now_ms: int) -> None:
         """A new session for everybody who has one."""
         for node_id in self._deadline_ms:

@@ -10,9 +10,10 @@ whatever the request says, because the coordinators' sharding depends on them; d
 from __future__ import annotations
 
 import random
+import sys
 import uuid
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from klamm.errors import ErrorCode
@@ -40,7 +41,10 @@ from klamm_controller.metadata.partitions import partition_records
 from klamm_controller.metadata.placement import place_replicas
 from klamm_controller.metadata.policy import DEFAULT, TopicPolicy, check_budget
 from klamm_controller.metadata.shards import assignment_records
-from klamm_server.metadata.image import MetadataImage, replay
+from klamm_server.metadata.image import MetadataImage, can_collide, replay
+
+PARTITIONS_PER_EVENT = 100
+"""Some two milliseconds of the queue."""
 
 INTERNAL_TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
@@ -59,36 +63,67 @@ class _Plan:
     configs: Mapping[str, str]
 
 
-class _Names:
-    """The names that a new topic may not have, or not resemble."""
+class TopicCreation:
+    """A CreateTopics request, worked off in parts: between two of them the queue is free for others.
 
-    def __init__(self, image: MetadataImage, request: CreateTopicsRequest) -> None:
+    Each part is decided by the image of its own turn."""
+
+    def __init__(self, request: CreateTopicsRequest, policy: TopicPolicy, rng: random.Random) -> None:
+        self._request = request
+        self._policy = policy
+        self._rng = rng
         self._asked = Counter(topic.name for topic in request.topics)
-        self._taken = image.topics_by_name
-        self._by_collision_key: dict[str, str] | None = None
-        self._created: set[str] = set()
+        self._waiting = deque(request.topics)
+        self._budget = policy.partitions_per_request_max
+        self._created: dict[str, str] = {}
+        """By collision key."""
 
-    def check(self, name: str) -> None:
+    def parts(self) -> Iterator[Callable[[MetadataImage], Decision[CreateTopicsResponse]]]:
+        """The handlers to run, one after the other; at least one."""
+        yield self.next_part
+        while self._waiting:
+            yield self.next_part
+
+    def next_part(
+        self, image: MetadataImage, partitions_max: int = PARTITIONS_PER_EVENT
+    ) -> Decision[CreateTopicsResponse]:
+        """The next topics, of `partitions_max` partitions, or more when a single one has more."""
+        records: list[MetadataRecord] = []
+        results: list[CreatedTopic] = []
+        room = partitions_max
+        while self._waiting and (not results or room > 0):
+            topic = self._waiting.popleft()
+            room -= 1
+            try:
+                self._check_name(topic.name, image)
+                plan = _plan(topic, image, self._policy, self._budget, self._rng)
+            except Refusal as refusal:
+                results.append(CreatedTopic(name=topic.name, error_code=refusal.code, error_message=refusal.message))
+                continue
+            self._created[topic_collision_key(topic.name)] = topic.name
+            self._budget -= len(plan.replicas)
+            room -= len(plan.replicas)
+            records += _records(topic.name, plan, image)
+            results.append(_created(topic.name, plan))
+        reply = CreateTopicsResponse(topics=results)
+        if self._request.validate_only or not records:
+            return Decision(reply=reply)
+        if any(result.name in INTERNAL_TOPICS for result in results):
+            records += assignment_records(replay(image, records, image.end_index + len(records)))
+        return Decision(records=tuple(records), reply=reply)
+
+    def _check_name(self, name: str, image: MetadataImage) -> None:
         """Raises Refusal unless a topic of that name may be created now."""
         if problem := topic_name_problem(name):
             raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if self._asked[name] > 1:
             raise Refusal(ErrorCode.INVALID_REQUEST, f"topic {name} is named {self._asked[name]} times")
-        if name in self._taken:
+        if name in image.topics_by_name:
             raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
-        if "." in name or "_" in name:
-            self._check_collision(name)
-
-    def add(self, name: str) -> None:
-        self._created.add(name)
-        if self._by_collision_key is not None:
-            self._by_collision_key[topic_collision_key(name)] = name
-
-    def _check_collision(self, name: str) -> None:
-        if self._by_collision_key is None:
-            names = (*self._taken, *self._created)
-            self._by_collision_key = {topic_collision_key(taken): taken for taken in names}
-        if other := self._by_collision_key.get(topic_collision_key(name)):
+        if not can_collide(name):
+            return
+        key = topic_collision_key(name)
+        if other := image.names_by_collision_key.get(key) or self._created.get(key):
             raise Refusal(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"topic {name} collides with topic {other}: '.' and '_' are the same in metric names",
@@ -98,28 +133,8 @@ class _Names:
 def handle_create_topics(
     request: CreateTopicsRequest, image: MetadataImage, policy: TopicPolicy, rng: random.Random
 ) -> Decision[CreateTopicsResponse]:
-    """Creates topics, or with `validate_only` says what would happen."""
-    names = _Names(image, request)
-    budget = policy.partitions_per_request_max
-    records: list[MetadataRecord] = []
-    results = []
-    for topic in request.topics:
-        try:
-            names.check(topic.name)
-            plan = _plan(topic, image, policy, budget, rng)
-        except Refusal as refusal:
-            results.append(CreatedTopic(name=topic.name, error_code=refusal.code, error_message=refusal.message))
-            continue
-        names.add(topic.name)
-        budget -= len(plan.replicas)
-        records += _records(topic.name, plan, image)
-        results.append(_created(topic.name, plan))
-    reply = CreateTopicsResponse(topics=results)
-    if request.validate_only or not records:
-        return Decision(reply=reply)
-    if any(result.name in INTERNAL_TOPICS for result in results):
-        records += assignment_records(replay(image, records, image.end_index + len(records)))
-    return Decision(records=tuple(records), reply=reply)
+    """Creates topics, or with `validate_only` says what would happen, all at once."""
+    return TopicCreation(request, policy, rng).next_part(image, sys.maxsize)
 
 
 def handle_delete_topics(

@@ -66,8 +66,14 @@ class Candidate:
             state.outbox.promise(request)
 
     def on_deadline(self) -> None:
-        """Not won in time: asks first whether it still could be."""
-        self.next_role = RoleName.PROSPECTIVE
+        """Not won in time: asks first whether it still could be.
+
+        Unless its disk is what it waits for: nobody was asked yet, and one term after the other that leads to nothing
+        keeps those who hear of them from electing somebody else."""
+        if self._state.me in self._granted:
+            self.next_role = RoleName.PROSPECTIVE
+        else:
+            self.deadline_ms = self._state.now_ms + self._state.random_election_timeout_ms()
 
     def on_persisted(self, persist_id: int) -> None:
         """Its own vote counts once it cannot be forgotten."""

@@ -54,6 +54,14 @@ class RemoveVoter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateVoter:
+    """A voter is reached elsewhere. Answered at once: Appended or Rejected."""
+
+    request_id: int
+    voter: Voter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransferLeadership:
     """Hand over to `target`, or to the voter that is furthest; without answer: watch `Effects.leadership`.
 
@@ -80,15 +88,5 @@ class SnapshotChunkLoaded:
     is_last: bool
 
 
-Event = (
-    Message
-    | DeadlinePassed
-    | LogPersisted
-    | Propose
-    | Read
-    | AddVoter
-    | RemoveVoter
-    | TransferLeadership
-    | SnapshotSaved
-    | SnapshotChunkLoaded
-)
+Request = Propose | Read | AddVoter | RemoveVoter | UpdateVoter | TransferLeadership
+Event = Message | DeadlinePassed | LogPersisted | Request | SnapshotSaved | SnapshotChunkLoaded

@@ -17,7 +17,9 @@ from klamm_controller.raft.events import (
     RemoveVoter,
     SnapshotChunkLoaded,
     TransferLeadership,
+    UpdateVoter,
 )
+from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import (
     ENTRY_OVERHEAD_BYTES,
     AppendResponse,
@@ -118,10 +120,11 @@ class Leader:
 
     def on_remove_voter(self, event: RemoveVoter) -> None:
         """Takes effect with the append."""
-        remaining = self._changes.remove(event, may_change=self._may_change_voters())
-        if remaining is not None:
-            base_index = self._append(((EntryKind.VOTERS, remaining.to_bytes()),))
-            self._tell_appended(event.request_id, base_index)
+        self._append_voters(event.request_id, self._changes.remove(event, may_change=self._may_change_voters()))
+
+    def on_update_voter(self, event: UpdateVoter) -> None:
+        """Who votes stays the same."""
+        self._append_voters(event.request_id, self._changes.update(event, may_change=self._may_change_voters()))
 
     def on_transfer(self, event: TransferLeadership) -> None:
         """Begins to hand over; one at a time."""
@@ -240,7 +243,8 @@ class Leader:
         state = self._state
         interval_ms = state.settings.idle_no_op_interval_ms
         is_idle = state.high_watermark == state.log.end_index and self._transfer is None
-        if interval_ms and is_idle and state.now_ms - self._last_append_ms >= interval_ms:
+        # Who votes alone always sees whether it can commit.
+        if interval_ms and is_idle and len(state.voters) > 1 and state.now_ms - self._last_append_ms >= interval_ms:
             self._append(((EntryKind.NO_OP, b""),))
 
     def _begin_read_round(self) -> None:
@@ -272,7 +276,11 @@ class Leader:
     def _advance_voter_change(self) -> None:
         change = self._changes.next_voters(may_change=self._may_change_voters())
         if change is not None:
-            request_id, voters = change
+            self._append_voters(*change)
+
+    def _append_voters(self, request_id: int, voters: VoterSet | None) -> None:
+        """Unless the change was turned down."""
+        if voters is not None:
             self._tell_appended(request_id, self._append(((EntryKind.VOTERS, voters.to_bytes()),)))
 
     def _advance_transfer(self) -> None:

@@ -42,6 +42,10 @@ class VoterSet:
         """One more."""
         return VoterSet([*self._voters.values(), voter])
 
+    def with_endpoint_of(self, voter: Voter) -> VoterSet:
+        """The same, one of them reached elsewhere."""
+        return self.without(voter.key).with_voter(voter)
+
     def without(self, key: ReplicaKey) -> VoterSet:
         """One less."""
         return VoterSet(voter for voter in self._voters.values() if voter.key != key)

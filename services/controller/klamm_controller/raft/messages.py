@@ -38,7 +38,8 @@ class ReplicaKey(NamedTuple):
 
 
 ANY_DIRECTORY = ""
-"""As receiver of an AttachRequest: whichever directory that node has, because the sender cannot know yet."""
+"""As receiver of an AttachRequest: whichever directory that node has, because the sender cannot know yet. A negative
+node id, as Kafka's for bootstrap servers, is a server of which only the address is known."""
 
 
 class Voter(NamedTuple):

@@ -28,15 +28,16 @@ from klamm_controller.raft.events import (
     Propose,
     Read,
     RemoveVoter,
+    Request,
     SnapshotChunkLoaded,
     SnapshotSaved,
     TransferLeadership,
+    UpdateVoter,
 )
 from klamm_controller.raft.follower import Follower
 from klamm_controller.raft.leader import Leader
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import (
-    ANY_DIRECTORY,
     AppendRequest,
     AppendResponse,
     AttachRequest,
@@ -79,7 +80,7 @@ class RaftNode:
         now_ms: int,
         known_nodes: Sequence[int] = (),
     ) -> None:
-        """`known_nodes`: node ids that one who knows no voters asks for the leader."""
+        """`known_nodes`: node ids to ask for the leader, beside the voters (`messages.ANY_DIRECTORY`)."""
         settings.validate()
         self._state = NodeState(me, stored, settings, rng)
         self._state.now_ms = now_ms
@@ -174,7 +175,7 @@ class RaftNode:
             case SnapshotChunkLoaded():
                 if isinstance(self._role, Leader):
                     self._role.on_chunk_loaded(event)
-            case Propose() | Read() | AddVoter() | RemoveVoter() | TransferLeadership():
+            case Propose() | Read() | AddVoter() | RemoveVoter() | UpdateVoter() | TransferLeadership():
                 self._on_request(event)
             case _:
                 self._on_message(event)
@@ -197,7 +198,7 @@ class RaftNode:
             case Follower() | Prospective():
                 pass
 
-    def _on_request(self, event: Propose | Read | AddVoter | RemoveVoter | TransferLeadership) -> None:
+    def _on_request(self, event: Request) -> None:
         role = self._role
         if not isinstance(role, Leader):
             if not isinstance(event, TransferLeadership):
@@ -212,13 +213,15 @@ class RaftNode:
                 role.on_add_voter(event)
             case RemoveVoter():
                 role.on_remove_voter(event)
+            case UpdateVoter():
+                role.on_update_voter(event)
             case TransferLeadership():
                 role.on_transfer(event)
             case _:
                 assert_never(event)
 
     def _on_message(self, message: Message) -> None:
-        if not self._is_for_me(message.receiver):
+        if not self._is_for_me(message):
             return
         if isinstance(message, VoteRequest) and message.pre_vote:
             has_live_leader = isinstance(self._role, Leader) or (
@@ -232,9 +235,10 @@ class RaftNode:
                 self._adopt_term(message.term)
             self._on_current_term(message)
 
-    def _is_for_me(self, receiver: ReplicaKey) -> bool:
-        """A message to another directory of this node is for a replica that is gone."""
-        return receiver == self.me or receiver == (self.me.node_id, ANY_DIRECTORY)
+    def _is_for_me(self, message: Message) -> bool:
+        """A message to another directory of this node is for a replica that is gone; whom one may follow, anybody can
+        be asked."""
+        return message.receiver == self.me or isinstance(message, AttachRequest)
 
     def _on_old_term(self, message: Message) -> None:
         """Leaders and candidates of the past learn the present term; everything else is too late."""

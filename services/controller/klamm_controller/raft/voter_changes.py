@@ -2,7 +2,8 @@
 
 To add: the replica follows as an observer; when its log reaches where the leader's was at the request, it becomes a
 voter with the append of the new set. So the quorum never waits for somebody who is far behind. To remove: the set
-without it is appended; a leader that removes itself goes on, without counting itself, until that is committed.
+without it is appended; a leader that removes itself goes on, without counting itself, until that is committed. To
+change where a voter is reached (KIP-853's UpdateVoter), the same set is appended with another endpoint.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klamm.errors import ErrorCode
-from klamm_controller.raft.events import AddVoter, RemoveVoter
+from klamm_controller.raft.events import AddVoter, RemoveVoter, UpdateVoter
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import Voter
 from klamm_controller.raft.replication import Replication
@@ -64,6 +65,17 @@ class VoterChanges:
             state.reject(event.request_id, ErrorCode.REQUEST_TIMED_OUT)
         else:
             return state.voters.without(event.key)
+        return None
+
+    def update(self, event: UpdateVoter, *, may_change: bool) -> VoterSet | None:
+        """The set to append; None when it was rejected."""
+        state = self._state
+        if event.voter.key not in state.voters:
+            state.reject(event.request_id, ErrorCode.VOTER_NOT_FOUND)
+        elif self._pending is not None or not may_change:
+            state.reject(event.request_id, ErrorCode.REQUEST_TIMED_OUT)
+        else:
+            return state.voters.with_endpoint_of(event.voter)
         return None
 
     def next_voters(self, *, may_change: bool) -> tuple[int, VoterSet] | None:

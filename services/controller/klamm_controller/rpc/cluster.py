@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from klamm.wire.v1.common_pb2 import Endpoint, Node
-from klamm.wire.v1.controller_pb2 import DescribeClusterRequest, DescribeClusterResponse
+from klamm.wire.v1.controller_pb2 import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from klamm_controller.metadata.brokers import handle_unregister_broker
 from klamm_controller.rpc.gateway import Gateway
 from klamm_server.metadata.image import BrokerImage, CoordinatorImage
 
 
 class ClusterRpcs:
-    """DescribeCluster."""
+    """DescribeCluster, UnregisterBroker."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -22,13 +28,19 @@ class ClusterRpcs:
         return DescribeClusterResponse(
             cluster_id=image.cluster_id,
             controller_id=controller.leader_id,
-            controllers=self._gateway.quorum,
+            controllers=self._gateway.quorum(),
             brokers=[_broker_node(image.brokers[broker_id]) for broker_id in sorted(image.brokers)],
             coordinators=[
                 _coordinator_node(image.coordinators[coordinator_id]) for coordinator_id in sorted(image.coordinators)
             ],
             metadata_end_index=image.end_index,
         )
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest, context: Any) -> UnregisterBrokerResponse:
+        decided = self._gateway.controller.submit(
+            "UnregisterBroker", lambda image: handle_unregister_broker(request, image)
+        )
+        return await self._gateway.answer(context, decided, UnregisterBrokerResponse)
 
 
 def _broker_node(broker: BrokerImage) -> Node:

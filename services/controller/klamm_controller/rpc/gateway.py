@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -28,8 +28,6 @@ class Gateway:
     def __init__(self, controller: Controller, *, node_id: int, request_timeout_ms: int) -> None:
         self.controller = controller
         self._node_id = node_id
-        self.quorum: Sequence[Node] = ()
-        """The controllers and where they are; known from the start of the service on."""
         self._request_timeout_ms = request_timeout_ms
 
     async def answer(
@@ -65,7 +63,18 @@ class Gateway:
     def active_endpoint(self) -> Endpoint | None:
         """Where the active controller is, if that is known; None as well when it is this one, but not yet or not any
         more."""
-        leader_id = self.controller.leader_id
-        if leader_id == self._node_id:
+        if self.controller.leader_id == self._node_id:
             return None
-        return next((node.endpoint for node in self.quorum if node.node_id == leader_id), None)
+        return endpoint_of(self.controller.leader_address)
+
+    def quorum(self) -> list[Node]:
+        """The voters of the quorum, and where they are."""
+        return [
+            Node(node_id=each.node_id, endpoint=endpoint_of(each.address)) for each in self.controller.controllers()
+        ]
+
+
+def endpoint_of(address: str) -> Endpoint | None:
+    """The endpoint of host:port; None of nothing."""
+    host, _, port = address.rpartition(":")
+    return Endpoint(host=host, port=int(port)) if host else None

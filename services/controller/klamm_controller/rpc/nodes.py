@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
 
 from klamm.wire.v1.controller_pb2 import (
     AllocateProducerIdsRequest,
@@ -10,6 +11,8 @@ from klamm.wire.v1.controller_pb2 import (
     BrokerHeartbeatRequest,
     CoordinatorHeartbeatRequest,
     HeartbeatResponse,
+    HoldSessionRequest,
+    HoldSessionResponse,
     RegisterBrokerRequest,
     RegisterCoordinatorRequest,
     RegisterResponse,
@@ -18,9 +21,11 @@ from klamm_controller.liveness import Liveness
 from klamm_controller.metadata.producer_ids import handle_allocate_producer_ids
 from klamm_controller.rpc.gateway import Gateway
 
+ResponseT = TypeVar("ResponseT", RegisterResponse, HeartbeatResponse)
+
 
 class NodesRpcs:
-    """RegisterBroker, BrokerHeartbeat, RegisterCoordinator, CoordinatorHeartbeat, AllocateProducerIds."""
+    """RegisterBroker, BrokerHeartbeat, RegisterCoordinator, CoordinatorHeartbeat, HoldSession, AllocateProducerIds."""
 
     def __init__(
         self,
@@ -33,16 +38,32 @@ class NodesRpcs:
         self._coordinators = coordinators
 
     async def register_broker(self, request: RegisterBrokerRequest, context: Any) -> RegisterResponse:
-        return await self._gateway.answer(context, self._brokers.register(request), RegisterResponse)
+        return self._with_controllers(
+            await self._gateway.answer(context, self._brokers.register(request), RegisterResponse)
+        )
 
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest, context: Any) -> HeartbeatResponse:
-        return await self._gateway.answer(context, self._brokers.heartbeat(request), HeartbeatResponse)
+        return self._with_controllers(
+            await self._gateway.answer(context, self._brokers.heartbeat(request), HeartbeatResponse)
+        )
 
     async def register_coordinator(self, request: RegisterCoordinatorRequest, context: Any) -> RegisterResponse:
-        return await self._gateway.answer(context, self._coordinators.register(request), RegisterResponse)
+        return self._with_controllers(
+            await self._gateway.answer(context, self._coordinators.register(request), RegisterResponse)
+        )
 
     async def coordinator_heartbeat(self, request: CoordinatorHeartbeatRequest, context: Any) -> HeartbeatResponse:
-        return await self._gateway.answer(context, self._coordinators.heartbeat(request), HeartbeatResponse)
+        return self._with_controllers(
+            await self._gateway.answer(context, self._coordinators.heartbeat(request), HeartbeatResponse)
+        )
+
+    async def hold_session(self, request: HoldSessionRequest, context: Any) -> AsyncIterator[HoldSessionResponse]:
+        is_broker = request.HasField("broker_id")
+        nodes: Liveness[Any, Any] = self._brokers if is_broker else self._coordinators
+        node_id = request.broker_id if is_broker else request.coordinator_id
+        if nodes.may_hold(node_id, request.epoch):
+            yield HoldSessionResponse()
+            await nodes.hold(node_id, request.epoch)
 
     async def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, context: Any
@@ -51,3 +72,8 @@ class NodesRpcs:
             "AllocateProducerIds", lambda image: handle_allocate_producer_ids(request, image)
         )
         return await self._gateway.answer(context, decided, AllocateProducerIdsResponse)
+
+    def _with_controllers(self, response: ResponseT) -> ResponseT:
+        """The answer, and where the controllers are now: those of the server's configuration may all be gone."""
+        response.controllers.extend(node.endpoint for node in self._gateway.quorum() if node.endpoint.host)
+        return response

@@ -3,48 +3,118 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from klamm.errors import ErrorCode
-from klamm.wire.v1.raft_pb2 import RaftEnvelope, RaftExchangeResponse
-from klamm_controller.io.raft_codec import decode
-from klamm_controller.raft.messages import Message
+from klamm.wire.v1.raft_pb2 import IntroduceRequest, IntroduceResponse, RaftEnvelope, RaftExchangeResponse
+from klamm_controller.io.raft_codec import check_address, decode, decode_address, decode_key, encode_key
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import AttachRequest, Message, ReplicaKey
+
+log = logging.getLogger(__name__)
 
 
 class RaftRpcs:
-    """Exchange. `receive` gets every message, in the order of each sender."""
+    """Exchange and Introduce. `receive` gets every message, in the order of each sender; `learn` where replicas are.
 
-    def __init__(self, cluster_id: str, receive: Callable[[Message], None]) -> None:
+    `voter_ids` are those of controller.quorum.voters."""
+
+    def __init__(
+        self,
+        me: ReplicaKey,
+        cluster_id: str,
+        *,
+        voter_ids: Sequence[int],
+        receive: Callable[[Message], None],
+        learn: Callable[[ReplicaKey, str], None],
+    ) -> None:
+        self.bootstrap_voters: VoterSet | None = None
+        """With which the log begins; None: it has not begun."""
+        self._me = me
         self._cluster_id = cluster_id
+        self._voter_ids = sorted(voter_ids)
         self._receive = receive
-        self._streams: set[asyncio.Task[Any]] = set()
+        self._learn = learn
+        self._streams: set[asyncio.Task[None]] = set()
+        self._strangers: set[ReplicaKey] = set()
         self._stopped = False
 
     async def exchange(self, envelopes: AsyncIterator[RaftEnvelope], context: Any) -> RaftExchangeResponse:
         """Raises InconsistentClusterIdError, MalformedMessageError."""
         if self._stopped:
             return RaftExchangeResponse()
-        stream = asyncio.current_task()
-        assert stream is not None
-        self._streams.add(stream)
+        reading = asyncio.create_task(self._read(envelopes), name="raft-exchange")
+        self._streams.add(reading)
         try:
-            async for envelope in envelopes:
-                self._take(envelope)
+            await reading
+        except asyncio.CancelledError:
+            # `stop` ends the reading only: a handler that is cancelled itself leaves the call open.
+            if not self._stopped:
+                raise
         finally:
-            self._streams.discard(stream)
+            self._streams.discard(reading)
         return RaftExchangeResponse()
+
+    async def introduce(self, request: IntroduceRequest, context: Any) -> IntroduceResponse:
+        """Raises MalformedMessageError."""
+        if request.cluster_id != self._cluster_id:
+            return _refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, self._other_cluster(request.cluster_id))
+        has_begun = self.bootstrap_voters is not None
+        if not has_begun and request.voter_ids and sorted(request.voter_ids) != self._voter_ids:
+            return _refusal(
+                ErrorCode.INCONSISTENT_VOTER_SET,
+                f"controller.quorum.voters names {self._voter_ids} here, the asker's {sorted(request.voter_ids)}",
+            )
+        key = decode_key(request.replica)
+        if request.address and key != self._me:
+            self._learn(key, check_address(request.address))
+        voters = b"" if self.bootstrap_voters is None else self.bootstrap_voters.to_bytes()
+        return IntroduceResponse(replica=encode_key(self._me), voters=voters)
 
     def stop(self) -> None:
         """Ends the streams under way, and those that come: their senders would keep them open for ever."""
         self._stopped = True
-        for stream in self._streams:
-            stream.cancel()
+        for reading in self._streams:
+            reading.cancel()
+
+    async def _read(self, envelopes: AsyncIterator[RaftEnvelope]) -> None:
+        async for envelope in envelopes:
+            self._take(envelope)
 
     def _take(self, envelope: RaftEnvelope) -> None:
         if envelope.cluster_id != self._cluster_id:
-            raise ErrorCode.INCONSISTENT_CLUSTER_ID.exception(
-                f"this is cluster {self._cluster_id}, the sender's is {envelope.cluster_id}"
-            )
-        for message in envelope.messages:
-            self._receive(decode(message))
+            raise ErrorCode.INCONSISTENT_CLUSTER_ID.exception(self._other_cluster(envelope.cluster_id))
+        for where in envelope.addresses:
+            key, address = decode_address(where)
+            if key != self._me:
+                self._learn(key, address)
+        for encoded in envelope.messages:
+            message = decode(encoded)
+            self._receive(message)
+            self._note_stranger(message)
+
+    def _note_stranger(self, message: Message) -> None:
+        """Once for each: a message to this node with another directory, which the sender takes for a voter."""
+        key = message.receiver
+        is_former = key != self._me and key.node_id == self._me.node_id and not isinstance(message, AttachRequest)
+        if is_former and key not in self._strangers:
+            self._strangers.add(key)
+            log.warning("%s", lost_directory(self._me, key))
+
+    def _other_cluster(self, cluster_id: str) -> str:
+        return f"this is cluster {self._cluster_id}, the sender's is {cluster_id}"
+
+
+def lost_directory(me: ReplicaKey, former: ReplicaKey) -> str:
+    """What to say to an operator whose controller lost its directory."""
+    return (
+        f"controller {me.node_id} votes with the directory {former.directory_id or '(without id)'}, this one is"
+        f" {me.directory_id}: it follows as an observer. If the other one is lost, run 'klamm cluster remove-controller"
+        f" --controller-id {me.node_id}', then 'klamm cluster add-controller --controller-id {me.node_id}'"
+    )
+
+
+def _refusal(code: ErrorCode, message: str) -> IntroduceResponse:
+    return IntroduceResponse(error_code=code, error_message=message)

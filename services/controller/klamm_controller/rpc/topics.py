@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from itertools import islice
 from typing import Any
 
 from klamm.wire.v1.controller_pb2 import (
@@ -18,8 +20,11 @@ from klamm.wire.v1.controller_pb2 import (
 from klamm_controller.metadata.describe_topics import describe_topics
 from klamm_controller.metadata.partitions import handle_create_partitions
 from klamm_controller.metadata.policy import TopicPolicy
-from klamm_controller.metadata.topics import handle_create_topics, handle_delete_topics
+from klamm_controller.metadata.topics import TopicCreation, handle_delete_topics
 from klamm_controller.rpc.gateway import Gateway
+
+TOPICS_PER_TURN = 100
+"""Described between two turns of the event loop."""
 
 
 class TopicsRpcs:
@@ -31,10 +36,12 @@ class TopicsRpcs:
         self._rng = rng
 
     async def create_topics(self, request: CreateTopicsRequest, context: Any) -> CreateTopicsResponse:
-        decided = self._gateway.controller.submit(
-            "CreateTopics", lambda image: handle_create_topics(request, image, self._policy, self._rng)
-        )
-        return await self._gateway.answer(context, decided, CreateTopicsResponse, timeout_ms=request.timeout_ms)
+        async def decided() -> CreateTopicsResponse:
+            creation = TopicCreation(request, self._policy, self._rng)
+            replies = await self._gateway.controller.submit_parts("CreateTopics", creation.parts())
+            return CreateTopicsResponse(topics=[topic for reply in replies for topic in reply.topics])
+
+        return await self._gateway.answer(context, decided(), CreateTopicsResponse, timeout_ms=request.timeout_ms)
 
     async def delete_topics(self, request: DeleteTopicsRequest, context: Any) -> DeleteTopicsResponse:
         decided = self._gateway.controller.submit(
@@ -50,4 +57,12 @@ class TopicsRpcs:
         return await self._gateway.answer(context, decided, CreatePartitionsResponse, timeout_ms=request.timeout_ms)
 
     async def describe_topics(self, request: DescribeTopicsRequest, context: Any) -> DescribeTopicsResponse:
-        return await self._gateway.read(context, lambda image: describe_topics(request, image), DescribeTopicsResponse)
+        async def decided() -> DescribeTopicsResponse:
+            topics = describe_topics(request, await self._gateway.controller.confirm())
+            response = DescribeTopicsResponse()
+            while some := list(islice(topics, TOPICS_PER_TURN)):
+                response.topics.extend(some)
+                await asyncio.sleep(0)
+            return response
+
+        return await self._gateway.answer(context, decided(), DescribeTopicsResponse)

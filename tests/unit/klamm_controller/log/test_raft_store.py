@@ -48,17 +48,18 @@ def path(tmp_path):
     return tmp_path / "db"
 
 
-def load(path, voters=VOTERS) -> StoredState:
+def load(path) -> StoredState:
     store = RaftStore(path)
     try:
-        return store.load(voters)
+        store.begin(VOTERS)
+        return store.load()
     finally:
         store.close()
 
 
 def write(path, *persists) -> None:
     store = RaftStore(path)
-    store.load(VOTERS)
+    store.begin(VOTERS)
     for each in persists:
         store.write([each])
     store.close()
@@ -123,7 +124,7 @@ def test_the_fields_of_a_write_are_applied_in_order(path):
 
 def test_several_writes_share_one_sync(path):
     store = RaftStore(path)
-    store.load(VOTERS)
+    store.begin(VOTERS)
     store.write(
         [
             persist(entries=entries(0, 2)),
@@ -139,7 +140,7 @@ def test_several_writes_share_one_sync(path):
 
 def test_what_was_written_survives_a_kill(path, tmp_path):
     store = RaftStore(path)
-    store.load(VOTERS)
+    store.begin(VOTERS)
     for index in range(50):
         store.write([persist(entries=entries(index, 1))])
     stored = load(crash_copy(path, tmp_path / "crashed"))
@@ -154,7 +155,7 @@ def wal_of(path):
 
 def test_a_torn_tail_is_cut(path, tmp_path):
     store = RaftStore(path)
-    store.load(VOTERS)
+    store.begin(VOTERS)
     for index in range(20):
         store.write([persist(entries=entries(index, 1))])
     crashed = crash_copy(path, tmp_path / "crashed")
@@ -167,7 +168,7 @@ def test_a_torn_tail_is_cut(path, tmp_path):
 @pytest.mark.parametrize("where", [0.3, 0.6, 0.9])
 def test_a_damaged_middle_of_the_write_ahead_log_refuses_to_open(path, tmp_path, where):
     store = RaftStore(path)
-    store.load(VOTERS)
+    store.begin(VOTERS)
     for index in range(200):
         store.write([persist(entries=entries(index, 1))])
     crashed = crash_copy(path, tmp_path / "crashed")
@@ -207,17 +208,50 @@ def test_a_damaged_vote_refuses_to_open(path):
 def test_a_store_of_another_format_is_refused(path):
     write(path, persist(entries=entries(0, 1)))
     tamper(path, b"mformat", b"9")
-    with pytest.raises(KlammError, match="has format 9, this version reads 2"):
+    with pytest.raises(KlammError, match="has format 9, this version reads 2 and 3"):
         RaftStore(path)
 
 
-def test_a_store_of_other_voters_is_refused(path):
+def test_a_log_begins_once(path):
+    store = RaftStore(path)
+    assert store.bootstrap_voters() is None
+    store.begin(VOTERS)
+    store.begin(VoterSet([*VOTERS, Voter(ReplicaKey(2, ""), "b:1")]))
+    assert store.bootstrap_voters() == VOTERS
+    store.close()
+    assert load(path).snapshot_voters == VOTERS
+
+
+def directory_id(path) -> str:
+    store = RaftStore(path)
+    store.close()
+    return store.directory_id
+
+
+def test_every_new_store_has_an_id_of_its_own_and_keeps_it(path, tmp_path):
+    first = directory_id(path)
+    assert len(first) == 22
+    write(path, persist(entries=entries(0, 1)))
+    assert directory_id(path) == first
+    assert directory_id(tmp_path / "other") != first
+    shutil.rmtree(path)
+    assert directory_id(path) != first, "an empty disk is another replica"
+
+
+def test_a_store_without_its_id_is_damaged(path):
     write(path)
-    others = VoterSet([*VOTERS, Voter(ReplicaKey(2, ""), "b:1")])
-    with pytest.raises(KlammError, match=r"is of the quorum 1, controller.quorum.voters says 1,2"):
-        load(path, others)
-    moved = VoterSet([Voter(ME, "elsewhere:7")])
-    assert load(path, moved).snapshot_voters == moved
+    tamper(path, b"mdirectory-id", None)
+    with pytest.raises(CorruptLogError, match="the directory-id is missing"):
+        RaftStore(path)
+
+
+def test_a_store_of_the_format_without_ids_goes_on_with_an_empty_one(path):
+    write(path, persist(entries=entries(0, 3), hard_state=HardState(term=1, voted_for=ME)))
+    tamper(path, b"mformat", b"2")
+    tamper(path, b"mdirectory-id", None)
+    assert directory_id(path) == ""
+    stored = load(path)
+    assert (stored.entries, stored.hard_state.voted_for, stored.snapshot_voters) == (entries(0, 3), ME, VOTERS)
 
 
 def test_an_open_store_cannot_be_opened_again(path):
@@ -234,7 +268,7 @@ SIX = SnapshotId(end_index=6, term=2)
 
 def test_a_snapshot_replaces_the_one_before_and_never_a_newer_one(path):
     store = RaftStore(path)
-    store.load(VOTERS)
+    store.begin(VOTERS)
     store.write([persist(entries=entries(0, 8))])
     save(store, FOUR, VOTERS, [b"old"])
     save(store, SIX, VOTERS, [b"ne", b"w"])
@@ -272,7 +306,7 @@ def test_a_snapshot_that_was_not_finished_is_no_snapshot(path):
 
 def test_a_part_that_found_no_space_is_written_again(path, monkeypatch):
     store = RaftStore(path)
-    store.load(VOTERS)
+    store.begin(VOTERS)
     store.write([persist(entries=entries(0, 6))])
     saving = SnapshotSaving(store, SIX, VOTERS, iter([b"01", b"23"]))
     assert not saving.advance()
@@ -362,7 +396,7 @@ def test_a_crash_at_any_write_leaves_what_was_promised(seed, tmp_path):
     model = Model()
     path = tmp_path / "0"
     store = RaftStore(path)
-    store.load(VOTERS)
+    store.begin(VOTERS)
     for life in range(1, 6):
         for _ in range(rng.randrange(1, 15)):
             writes = [model.random_persist(rng)]
@@ -379,5 +413,6 @@ def test_a_crash_at_any_write_leaves_what_was_promised(seed, tmp_path):
         path = crash_copy(path, tmp_path / str(life))
         store.close()
         store = RaftStore(path)
-        model.check(store.load(VOTERS))
+        store.begin(VOTERS)
+        model.check(store.load())
     store.close()

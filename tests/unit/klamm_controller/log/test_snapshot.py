@@ -5,6 +5,8 @@ import pytest
 from klamm_controller.log.entry_codec import CorruptLogError
 from klamm_controller.log.snapshot import RECORDS_PER_BATCH, image_of_snapshot, snapshot_batches, snapshot_bytes
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.partition_index import PartitionIndex
+from klamm_server.metadata.persistent_map import PersistentMap
 
 
 def big_image(end_index: int) -> MetadataImage:
@@ -14,11 +16,13 @@ def big_image(end_index: int) -> MetadataImage:
         end_index=end_index,
         brokers={},
         coordinators={},
-        topics_by_name={},
-        topics_by_id={},
+        topics_by_name=PersistentMap(),
+        topics_by_id=PersistentMap(),
+        names_by_collision_key=PersistentMap(),
         configs={(4, ""): settings},
         shards={},
         next_producer_id=3,
+        index=PartitionIndex(),
     )
 
 

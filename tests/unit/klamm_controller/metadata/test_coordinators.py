@@ -76,9 +76,10 @@ def test_producer_ids_are_handed_out_once(one_broker):
     one_broker.add_coordinator(1)
     one_broker.create(INTERNAL)
     epoch = one_broker.image.coordinators[1].coordinator_epoch
+    of_coordinator = AllocateProducerIdsRequest(coordinator_id=1, coordinator_epoch=epoch)
+    of_broker = AllocateProducerIdsRequest(broker_id=1, broker_epoch=one_broker.image.brokers[1].broker_epoch)
     blocks = []
-    for _ in range(3):
-        request = AllocateProducerIdsRequest(coordinator_id=1, coordinator_epoch=epoch)
+    for request in (of_coordinator, of_broker, of_coordinator):
         reply = one_broker.apply(handle_allocate_producer_ids(request, one_broker.image))
         blocks.append(range(reply.first_producer_id, reply.first_producer_id + reply.count))
     used = {shard.producer_id for shard in one_broker.image.shards.values()}
@@ -94,4 +95,12 @@ def test_producer_ids_are_for_registered_coordinators(cluster, coordinator_id, e
         coordinator_epoch=cluster.image.coordinators[1].coordinator_epoch + epoch_change,
     )
     decision = handle_allocate_producer_ids(request, cluster.image)
+    assert (decision.reply.error_code, decision.records) == (code, ())
+
+
+@pytest.mark.parametrize(("broker_id", "epoch_change", "code"), [(1, 1, 77), (2, 0, 102)])
+def test_producer_ids_are_for_registered_brokers(one_broker, broker_id, epoch_change, code):
+    epoch = one_broker.image.brokers[1].broker_epoch + epoch_change
+    request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch)
+    decision = handle_allocate_producer_ids(request, one_broker.image)
     assert (decision.reply.error_code, decision.records) == (code, ())

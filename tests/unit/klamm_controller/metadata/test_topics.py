@@ -15,7 +15,7 @@ from klamm.wire.v1.controller_pb2 import (
 )
 from klamm_controller.metadata.describe_topics import describe_topics
 from klamm_controller.metadata.policy import InternalTopicPolicy, TopicPolicy
-from klamm_controller.metadata.topics import handle_create_topics, handle_delete_topics
+from klamm_controller.metadata.topics import TopicCreation, handle_create_topics, handle_delete_topics
 
 
 def new(name: str, partitions: int = 1, replicas: int = 1, **more: object) -> NewTopic:
@@ -243,12 +243,48 @@ def test_describe_all_is_by_name_and_by_name_is_in_order(one_broker):
     one_broker.create_one("a")
     one_broker.create(new(GROUP_METADATA_TOPIC, -1, -1))
 
-    everything = describe_topics(DescribeTopicsRequest(), one_broker.image).topics
+    everything = list(describe_topics(DescribeTopicsRequest(), one_broker.image))
     assert [(t.name, t.internal) for t in everything] == [(GROUP_METADATA_TOPIC, True), ("a", False), ("b", False)]
-    some = describe_topics(DescribeTopicsRequest(topics=["b", "nope", "a"]), one_broker.image).topics
+    some = list(describe_topics(DescribeTopicsRequest(topics=["b", "nope", "a"]), one_broker.image))
     assert [(t.name, t.error_code) for t in some] == [("b", 0), ("nope", 3), ("a", 0)]
     assert some[0].topic_id == one_broker.topic("b").topic_id.bytes
     assert [(p.partition, p.leader, list(p.replicas), list(p.isr)) for p in some[0].partitions] == [
         (0, 1, [1], [1]),
         (1, 1, [1], [1]),
     ]
+
+
+def test_a_request_in_parts_refuses_what_the_whole_would_have(three_brokers):
+    topics = [new("a", 40), new("b.c", 40), new("d"), new("b_c"), new("d"), new("e", 21)]
+    creation = TopicCreation(CreateTopicsRequest(topics=topics), three_brokers.policy, random.Random(1))
+    parts = []
+    for _ in creation.parts():
+        parts.append(three_brokers.apply(creation.next_part(three_brokers.image, partitions_max=40)))
+    assert [[topic.name for topic in part.topics] for part in parts] == [["a"], ["b.c"], ["d", "b_c", "d", "e"]]
+    assert [topic.error_code for part in parts for topic in part.topics] == [
+        0,
+        0,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.POLICY_VIOLATION,
+    ]
+
+
+def test_a_validation_in_parts_sees_the_names_of_the_parts_before(three_brokers):
+    request = CreateTopicsRequest(topics=[new("b.c"), new("b_c")], validate_only=True)
+    creation = TopicCreation(request, three_brokers.policy, random.Random(1))
+    parts = [creation.next_part(three_brokers.image, partitions_max=1) for _ in creation.parts()]
+    assert [topic.error_code for part in parts for topic in part.reply.topics] == [
+        0,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+    assert not any(part.records for part in parts)
+
+
+def test_a_name_that_another_resembled_is_free_when_that_one_is_gone(one_broker):
+    assert [topic.error_code for topic in one_broker.create(new("a.b"))] == [0]
+    (refused,) = one_broker.create(new("a_b"))
+    assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    one_broker.apply(handle_delete_topics(DeleteTopicsRequest(topics=["a.b"]), one_broker.image, one_broker.policy))
+    assert [topic.error_code for topic in one_broker.create(new("a_b"))] == [0]

@@ -258,6 +258,21 @@ class TestCandidates:
         single.receive(vote_granted(3, 1))
         assert single.node.role is RoleName.LEADER
 
+    def test_it_begins_no_other_term_while_its_own_vote_is_not_durable(self, single: Single) -> None:
+        """With a full disk it would go from term to term, and the others, who hear of them, would follow it without
+        ever electing anybody."""
+        single.time_out()
+        single.receive(pre_vote_granted(2, 0))
+        for _ in range(3):
+            single.time_out()
+            single.receive(pre_vote_granted(2, 1))
+        assert (single.node.role, single.node.term) == (RoleName.CANDIDATE, 1)
+        single.script.sync(1)
+        asked = [message for message in single.script.under_way if isinstance(message, VoteRequest)]
+        assert [(message.term, message.pre_vote) for message in asked] == [(1, False), (1, False)]
+        single.time_out()
+        assert (single.node.role, single.node.term) == (RoleName.PROSPECTIVE, 1)
+
     def test_votes_of_another_term_or_for_the_pre_vote_do_not_count(self, single: Single) -> None:
         single.stand()
         single.receive(vote_granted(2, 0))

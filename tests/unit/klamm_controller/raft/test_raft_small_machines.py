@@ -131,6 +131,12 @@ class TestVoterSet:
         assert both.endpoint(two.key) == "h:2"
         assert both.endpoint(ReplicaKey(2, "b")) is None, "the same node with another disk is somebody else"
 
+    @pytest.mark.parametrize("endpoint", ["a:1", "z:1"])
+    def test_one_that_moved(self, endpoint: str) -> None:
+        one, two = Voter(ReplicaKey(1, "a"), "h:1"), Voter(ReplicaKey(2, "a"), "h:2")
+        moved = VoterSet([one, two]).with_endpoint_of(Voter(one.key, endpoint))
+        assert list(moved) == [Voter(one.key, endpoint), two]
+
 
 class TestVoterHistory:
     def test_entries_that_are_cut_off_give_the_voters_back(self) -> None:

@@ -1,0 +1,49 @@
+"""Messages that wait for one controller, as fewer that say the same.
+
+Requests with entries that follow one another are the one request that the leader would have sent had the entries come
+together; the last of several acceptances holds what the others did. So under load a round trip carries what waits,
+and is handled, written and answered as one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from klamm_controller.raft.messages import AppendRequest, AppendResponse, Message
+
+JOINED_BYTES_MAX: Final = 1 << 20
+"""Of entries, as in RaftSettings.append_bytes_max."""
+
+
+def joined(first: Message, second: Message) -> Message | None:
+    """One message in the place of two to the same receiver; None when both are needed."""
+    if (first.sender, first.receiver, first.term) != (second.sender, second.receiver, second.term):
+        return None
+    match first, second:
+        case AppendRequest(), AppendRequest():
+            return _joined_requests(first, second)
+        case AppendResponse(), AppendResponse():
+            return _joined_responses(first, second)
+    return None
+
+
+def _joined_requests(first: AppendRequest, second: AppendRequest) -> AppendRequest | None:
+    last_term = first.entries[-1].term if first.entries else first.prev_term
+    if (second.base_index, second.prev_term) != (first.base_index + len(first.entries), last_term):
+        return None
+    entries = first.entries + second.entries
+    if first.entries and second.entries and sum(entry.size_bytes for entry in entries) > JOINED_BYTES_MAX:
+        return None
+    return replace(
+        first,
+        entries=entries,
+        high_watermark=max(first.high_watermark, second.high_watermark),
+        read_round=max(first.read_round, second.read_round),
+    )
+
+
+def _joined_responses(first: AppendResponse, second: AppendResponse) -> AppendResponse | None:
+    if first.rejected or second.rejected or second.end_index < first.end_index:
+        return None
+    return replace(second, read_round=max(first.read_round, second.read_round))

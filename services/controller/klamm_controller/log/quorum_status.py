@@ -1,0 +1,33 @@
+"""What a leader says of its quorum, from what its Raft node knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from klamm_controller.log.port import QuorumStatus, ReplicaStatus
+from klamm_controller.raft.messages import ReplicaKey
+from klamm_controller.raft.node import RaftNode
+
+
+def quorum_status(node: RaftNode, address_of: Callable[[ReplicaKey], str], now_ms: int) -> QuorumStatus:
+    """The voters by id, then the observers."""
+    known = {key: (peer.match_end_index, now_ms - peer.last_contact_ms) for key, peer in node.replicas.items()}
+    known[node.me] = (node.log_end_index, 0)
+    replicas = [
+        ReplicaStatus(
+            node_id=key.node_id,
+            directory_id=key.directory_id,
+            address=address_of(key),
+            is_voter=key in node.voters,
+            end_index=end_index,
+            silent_ms=silent_ms,
+        )
+        for key, (end_index, silent_ms) in known.items()
+    ]
+    return QuorumStatus(
+        leader_id=node.me.node_id,
+        term=node.term,
+        high_watermark=node.high_watermark,
+        end_index=node.log_end_index,
+        replicas=tuple(sorted(replicas, key=lambda replica: (not replica.is_voter, replica.node_id))),
+    )

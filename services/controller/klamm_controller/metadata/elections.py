@@ -1,0 +1,115 @@
+"""Elections on demand (ElectLeaders, KIP-183 and 460), and the balance of preferred leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from klamm.errors import ErrorCode
+from klamm.wire.v1.controller_pb2 import (
+    ELECTION_TYPE_PREFERRED,
+    ELECTION_TYPE_UNCLEAN,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    NamedPartitionResult,
+)
+from klamm.wire.v1.metadata_pb2 import MetadataRecord
+from klamm_controller.metadata.decision import Decision, Refusal
+from klamm_controller.metadata.electorate import Electorate
+from klamm_controller.metadata.partition_change import Election, partition_change
+from klamm_controller.metadata.sweep import CHANGES_PER_EVENT, PARTITIONS_PER_EVENT, Change, Sweep, all_partitions
+from klamm_server.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+
+_ELECTIONS = {ELECTION_TYPE_PREFERRED: Election.PREFERRED, ELECTION_TYPE_UNCLEAN: Election.UNCLEAN}
+
+
+class LeaderElections:
+    """One ElectLeaders request, worked off in parts."""
+
+    def __init__(self, request: ElectLeadersRequest) -> None:
+        self._request = request
+        self._partitions: Iterator[tuple[str, int]] | None = None
+        self._is_done = False
+
+    def parts(self) -> Iterator[Callable[[MetadataImage], Decision[ElectLeadersResponse]]]:
+        """The handlers to run, one after the other; at least one."""
+        while not self._is_done:
+            yield self.next_part
+
+    def next_part(self, image: MetadataImage, changes_max: int = CHANGES_PER_EVENT) -> Decision[ElectLeadersResponse]:
+        """The next partitions."""
+        election = _ELECTIONS.get(self._request.election_type)
+        if election is None:
+            self._is_done = True
+            return Decision(reply=ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
+        if self._partitions is None:
+            self._partitions = self._asked_for(image)
+        electorate = Electorate(image)
+        records: list[MetadataRecord] = []
+        results = []
+        looked_at = 0
+        for topic, number in islice(self._partitions, max(PARTITIONS_PER_EVENT, changes_max)):
+            looked_at += 1
+            result = NamedPartitionResult(topic=topic, partition=number)
+            try:
+                records.append(_elect(topic, number, election, image, electorate))
+            except Refusal as refusal:
+                if refusal.code is ErrorCode.ELECTION_NOT_NEEDED and not self._request.partitions:
+                    continue
+                result.error_code, result.error_message = refusal.code, refusal.message
+            results.append(result)
+            if len(records) == changes_max:
+                break
+        else:
+            self._is_done = looked_at < max(PARTITIONS_PER_EVENT, changes_max)
+        return Decision(records=tuple(records), reply=ElectLeadersResponse(results=results))
+
+    def _asked_for(self, image: MetadataImage) -> Iterator[tuple[str, int]]:
+        """By name, each once."""
+        if self._request.partitions:
+            return iter(dict.fromkeys((each.topic, each.partition) for each in self._request.partitions))
+        return ((image.topics_by_id[topic_id].name, number) for topic_id, number in all_partitions(image))
+
+
+def unbalanced_brokers(image: MetadataImage, *, percentage: int) -> list[int]:
+    """The active brokers that do not lead more than `percentage` of the partitions whose preferred leader they are."""
+    active = Electorate(image).active
+    tallies = ((broker_id, image.index.tally(broker_id)) for broker_id in sorted(active))
+    return [broker_id for broker_id, tally in tallies if 100 * tally.away > percentage * tally.preferred]
+
+
+def leaders_home(image: MetadataImage, broker_id: int) -> Sweep:
+    """Gives a broker the leadership of the partitions whose preferred leader it is, where it is in sync."""
+    return Sweep(f"leaders back to broker {broker_id}", image.index.hosted_by(broker_id), _to_preferred(broker_id))
+
+
+def _to_preferred(broker_id: int) -> Change:
+    def change(topic: TopicImage, partition: PartitionImage, electorate: Electorate) -> MetadataRecord | None:
+        if partition.replicas[0] != broker_id or partition.leader == broker_id or broker_id not in partition.isr:
+            return None
+        return partition_change(topic, partition, electorate, election=Election.PREFERRED)
+
+    return change
+
+
+def _elect(name: str, number: int, election: Election, image: MetadataImage, electorate: Electorate) -> MetadataRecord:
+    topic, partition = image.topic(name), image.partition(name, number)
+    if topic is None or partition is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {name}-{number} does not exist")
+    preferred = partition.replicas[0]
+    if election is Election.PREFERRED:
+        not_needed, code = partition.leader == preferred, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    else:
+        not_needed, code = partition.leader != NO_LEADER, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    if not_needed:
+        raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"partition {name}-{number} is led by broker {partition.leader}")
+    record = partition_change(topic, partition, electorate, election=election)
+    elected = record.partition_change.leader if record is not None else NO_LEADER
+    led = record is not None and record.partition_change.HasField("leader") and elected != NO_LEADER
+    if record is None or not led or (election is Election.PREFERRED and elected != preferred):
+        raise Refusal(
+            code,
+            f"partition {name}-{number}: of the replicas {list(partition.replicas)} {list(partition.isr)} are in sync,"
+            f" the active brokers are {sorted(electorate.active)}",
+        )
+    return record

@@ -1,0 +1,192 @@
+"""The one place where a partition's next state is worked out (Kafka's PartitionChangeBuilder; KIP-455, 841, 966).
+
+Given who shall be in sync and what is reassigned, `partition_change` completes a reassignment that is complete, keeps
+the eligible leader replicas, elects a leader, and says what is different.
+
+- A replica that leaves the in-sync set is *eligible* (ELR) while that set is below min.insync.replicas: nothing is
+  committed then, so it still has every committed record. Once the set is large enough, nobody is eligible.
+- The leader is in sync, or with an empty in-sync set eligible. With both empty, only the last leader there was may lead
+  again, or with unclean elections anybody: records may be lost then.
+- Who stopped uncleanly, or cannot reach its log, may have lost its tail: it is neither in sync nor eligible any more.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Container, Iterable
+
+from klamm.wire.v1.metadata_pb2 import BrokerIds, MetadataRecord, PartitionChangeRecord
+from klamm_controller.metadata.electorate import Electorate
+from klamm_server.metadata.image import NO_LEADER, PartitionImage, TopicImage
+
+Brokers = tuple[int, ...]
+
+
+class Election(enum.Enum):
+    """What a change may do about the leader, besides replacing one that cannot lead."""
+
+    ONLINE = enum.auto()
+    """Nothing; and nobody who may lack records is elected."""
+    PREFERRED = enum.auto()
+    """Elect the first replica, if it can lead."""
+    UNCLEAN = enum.auto()
+    """Elect anybody active rather than nobody."""
+
+
+def partition_change(
+    topic: TopicImage,
+    before: PartitionImage,
+    electorate: Electorate,
+    *,
+    election: Election | None = None,
+    isr: Brokers | None = None,
+    replicas: Brokers | None = None,
+    adding: Brokers | None = None,
+    removing: Brokers | None = None,
+    offline: Brokers | None = None,
+    lost: Container[int] = (),
+    min_isr: int | None = None,
+) -> MetadataRecord | None:
+    """The record that brings the partition to these sets, or None when nothing changes.
+
+    What is None stays as it is; an `election` of None is UNCLEAN where the topic's configs allow that. `lost` names
+    replicas that may have lost their tail; `min_isr` is the leader's own minimum, if it is known to go by another."""
+    if election is None:
+        election = Election.UNCLEAN if electorate.unclean(topic.name) else Election.ONLINE
+    target = _Target(before, electorate)
+    target.assign(replicas, adding, removing, offline)
+    target.set_isr(before.isr if isr is None else isr, lost)
+    target.complete_reassignment()
+    in_force = electorate.min_isr(topic.name, len(target.replicas))
+    target.set_elr(in_force if min_isr is None else min(min_isr, in_force), lost)
+    target.elect(election, in_force)
+    return target.record(topic)
+
+
+class _Target:
+    """A partition on its way to its next state. The methods are called once each, in order."""
+
+    def __init__(self, before: PartitionImage, electorate: Electorate) -> None:
+        self._before = before
+        self._active = electorate.active
+        self.replicas = before.replicas
+        self._isr: Brokers = before.isr
+        self._elr: Brokers = before.elr
+        self._leader = before.leader
+        self._adding = before.adding_replicas
+        self._removing = before.removing_replicas
+        self._offline = before.offline_replicas
+
+    def assign(
+        self, replicas: Brokers | None, adding: Brokers | None, removing: Brokers | None, offline: Brokers | None
+    ) -> None:
+        if replicas is not None:
+            self.replicas = replicas
+        if adding is not None:
+            self._adding = adding
+        if removing is not None:
+            self._removing = removing
+        if offline is not None:
+            self._offline = offline
+
+    def set_isr(self, isr: Brokers, lost: Container[int]) -> None:
+        """Whoever may not lead is not in sync either (KIP-841)."""
+        self._isr = tuple(broker_id for broker_id in isr if self._may_lead(broker_id) and broker_id not in lost)
+
+    def complete_reassignment(self) -> None:
+        """Once everybody who stays is in sync, the others go."""
+        if not self._adding and not self._removing:
+            return
+        staying = _without(self.replicas, self._removing)
+        if staying and set(staying) <= set(self._isr):
+            self.replicas = staying
+            self._isr = _without(self._isr, self._removing)
+            self._adding = self._removing = ()
+
+    def set_elr(self, min_isr: int, lost: Container[int]) -> None:
+        self._offline = tuple(broker_id for broker_id in self._offline if broker_id in self.replicas)
+        if len(self._isr) >= min_isr:
+            self._elr = ()
+            return
+        candidates = dict.fromkeys((*self._before.elr, *self._before.isr))
+        self._elr = tuple(
+            broker_id
+            for broker_id in candidates
+            if broker_id in self.replicas
+            and broker_id not in self._isr
+            and broker_id not in lost
+            and broker_id not in self._offline
+        )
+
+    def elect(self, election: Election, min_isr: int) -> None:
+        self._leader = self._elected(election)
+        if self._leader == NO_LEADER or self._leader in self._isr:
+            return
+        if self._leader in self._elr and min_isr > 1:
+            self._elr = _without(self._elr, (self._leader,))
+        else:
+            # Alone it is enough; or it may lack what the others have, who then must not lead with that any more.
+            self._elr = ()
+        self._isr = (self._leader,)
+
+    def _elected(self, election: Election) -> int:
+        preferred = self.replicas[:1] if election is Election.PREFERRED else ()
+        clean = self._isr or self._elr
+        for broker_id in (*preferred, self._before.leader, *self.replicas):
+            if broker_id in clean and self._may_lead(broker_id):
+                return broker_id
+        if not clean:
+            for broker_id in self._before.last_known_elr:
+                if self._may_lead(broker_id):
+                    return broker_id
+        if election is Election.UNCLEAN:
+            return next(filter(self._may_lead, self.replicas), NO_LEADER)
+        return NO_LEADER
+
+    def _may_lead(self, broker_id: int) -> bool:
+        return broker_id in self._active and broker_id in self.replicas and broker_id not in self._offline
+
+    def _last_known(self) -> Brokers:
+        """The leader there was, from when the in-sync set is empty until there is a leader again."""
+        if self._leader != NO_LEADER or self._isr:
+            return ()
+        if self._before.leader != NO_LEADER:
+            return (self._before.leader,)
+        return self._before.last_known_elr or self._before.isr[:1]
+
+    def record(self, topic: TopicImage) -> MetadataRecord | None:
+        before = self._before
+        change = PartitionChangeRecord(topic_id=topic.topic_id.bytes, partition=before.partition)
+        # Whoever leaves the replicas must not follow the leader under the same epoch.
+        if self._leader != before.leader or not set(before.replicas) <= set(self.replicas):
+            change.leader = self._leader
+        _set(change.replicas, before.replicas, self.replicas)
+        _set(change.isr, before.isr, self._isr)
+        _set(change.elr, before.elr, self._elr)
+        _set(change.last_known_elr, before.last_known_elr, self._last_known())
+        _set(change.adding_replicas, before.adding_replicas, self._adding)
+        _set(change.removing_replicas, before.removing_replicas, self._removing)
+        _set(change.offline_replicas, before.offline_replicas, self._offline)
+        return MetadataRecord(partition_change=change) if any(map(change.HasField, _CHANGEABLE)) else None
+
+
+_CHANGEABLE = (
+    "leader",
+    "replicas",
+    "isr",
+    "elr",
+    "last_known_elr",
+    "adding_replicas",
+    "removing_replicas",
+    "offline_replicas",
+)
+
+
+def _without(brokers: Brokers, gone: Iterable[int]) -> Brokers:
+    return tuple(broker_id for broker_id in brokers if broker_id not in gone)
+
+
+def _set(field: BrokerIds, before: Brokers, after: Brokers) -> None:
+    if before != after:
+        field.SetInParent()
+        field.broker_ids.extend(after)

@@ -1,0 +1,94 @@
+"""Controller: what brokers say about the replicas of partitions. Admin: where they shall be, and who leads."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from klamm.wire.v1.controller_pb2 import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ReportOfflineReplicasRequest,
+    ReportOfflineReplicasResponse,
+)
+from klamm_controller.metadata.alter_partition import (
+    alter_partition_parts,
+    handle_alter_partition,
+    handle_report_offline_replicas,
+    joined_answers,
+    offline_replicas_parts,
+)
+from klamm_controller.metadata.elections import LeaderElections
+from klamm_controller.metadata.reassignment import (
+    handle_alter_partition_reassignments,
+    list_partition_reassignments,
+    reassignment_parts,
+)
+from klamm_controller.rpc.gateway import Gateway
+
+
+class ReplicasRpcs:
+    """AlterPartition, ReportOfflineReplicas."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def alter_partition(self, request: AlterPartitionRequest, context: Any) -> AlterPartitionResponse:
+        async def decided() -> AlterPartitionResponse:
+            parts = (partial(handle_alter_partition, part) for part in alter_partition_parts(request))
+            return joined_answers(await self._gateway.controller.submit_parts("AlterPartition", parts))
+
+        return await self._gateway.answer(context, decided(), AlterPartitionResponse)
+
+    async def report_offline_replicas(
+        self, request: ReportOfflineReplicasRequest, context: Any
+    ) -> ReportOfflineReplicasResponse:
+        async def decided() -> ReportOfflineReplicasResponse:
+            parts = (partial(handle_report_offline_replicas, part) for part in offline_replicas_parts(request))
+            replies = await self._gateway.controller.submit_parts("ReportOfflineReplicas", parts)
+            return next((reply for reply in replies if reply.error_code), replies[-1])
+
+        return await self._gateway.answer(context, decided(), ReportOfflineReplicasResponse)
+
+
+class LeadersAndReplicasRpcs:
+    """ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def elect_leaders(self, request: ElectLeadersRequest, context: Any) -> ElectLeadersResponse:
+        async def decided() -> ElectLeadersResponse:
+            replies = await self._gateway.controller.submit_parts("ElectLeaders", LeaderElections(request).parts())
+            return ElectLeadersResponse(
+                error_code=replies[0].error_code, results=[result for reply in replies for result in reply.results]
+            )
+
+        return await self._gateway.answer(context, decided(), ElectLeadersResponse, timeout_ms=request.timeout_ms)
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest, context: Any
+    ) -> AlterPartitionReassignmentsResponse:
+        async def decided() -> AlterPartitionReassignmentsResponse:
+            parts = (partial(handle_alter_partition_reassignments, part) for part in reassignment_parts(request))
+            replies = await self._gateway.controller.submit_parts("AlterPartitionReassignments", parts)
+            return AlterPartitionReassignmentsResponse(
+                results=[result for reply in replies for result in reply.results]
+            )
+
+        return await self._gateway.answer(
+            context, decided(), AlterPartitionReassignmentsResponse, timeout_ms=request.timeout_ms
+        )
+
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest, context: Any
+    ) -> ListPartitionReassignmentsResponse:
+        return await self._gateway.read(
+            context, lambda image: list_partition_reassignments(request, image), ListPartitionReassignmentsResponse
+        )

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from klamm_controller.io import address_book
+from klamm_controller.io.address_book import AddressBook, enumerate_contacts
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import ReplicaKey, Voter
+
+ONE, TWO, OBSERVER = ReplicaKey(1, "a"), ReplicaKey(2, "b"), ReplicaKey(3, "c")
+VOTERS = VoterSet([Voter(ONE, "one:1"), Voter(TWO, "two:2")])
+
+
+def book(*contacts: str) -> AddressBook:
+    return AddressBook(contacts, lambda: VOTERS)
+
+
+def test_what_a_replica_said_counts_more_than_the_voter_set():
+    made = book()
+    assert [made.address(ONE), made.address(OBSERVER)] == ["one:1", ""]
+    assert made.moved_voters() == []
+    made.learn(ONE, "elsewhere:1")
+    made.learn(TWO, "two:2")
+    made.learn(OBSERVER, "three:3")
+    assert [made.address(key) for key in (ONE, TWO, OBSERVER)] == ["elsewhere:1", "two:2", "three:3"]
+    assert made.moved_voters() == [Voter(ONE, "elsewhere:1")]
+
+
+def test_another_directory_of_a_node_is_somebody_else():
+    made = book()
+    made.learn(ReplicaKey(1, "new"), "new:1")
+    assert made.address(ONE) == "one:1"
+    assert made.moved_voters() == []
+
+
+def test_contacts_have_ids_that_no_node_has():
+    made = book("x:1", "y:2")
+    ids = enumerate_contacts(["x:1", "y:2"])
+    assert all(node_id < 0 for node_id, _ in ids)
+    assert [made.address(ReplicaKey(node_id, "")) for node_id, _ in ids] == ["x:1", "y:2"]
+    assert made.address(ReplicaKey(-99, "")) == ""
+
+
+def test_it_is_bounded_and_forgets_whom_it_has_not_heard_of_for_longest(monkeypatch):
+    monkeypatch.setattr(address_book, "ADDRESSES_MAX", 2)
+    made = book()
+    for key in (OBSERVER, ONE, OBSERVER, TWO):
+        made.learn(key, f"h{key.node_id}:1")
+    assert [made.address(key) for key in (OBSERVER, ONE, TWO)] == ["h3:1", "one:1", "h2:1"]

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import pytest
+
+from klamm.errors import ErrorCode
+from klamm.wire.v1.controller_pb2 import (
+    CONFIG_OPERATION_DELETE,
+    CONFIG_OPERATION_SET,
+    ELECTION_TYPE_PREFERRED,
+    ELECTION_TYPE_UNCLEAN,
+    AlterConfigsResource,
+    ConfigChange,
+    ConfigResource,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+    NamedPartition,
+    UnregisterBrokerRequest,
+)
+from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC
+from klamm_controller.metadata.brokers import handle_broker_session_end, handle_unregister_broker
+from klamm_controller.metadata.configs import handle_incremental_alter_configs
+from klamm_controller.metadata.elections import LeaderElections, leaders_home, unbalanced_brokers
+from klamm_controller.metadata.leader_election import unclean_elections
+from klamm_controller.metadata.sweep import CHANGES_PER_EVENT
+from klamm_server.metadata.image import NO_LEADER
+
+
+def elect(cluster, kind, *partitions):
+    """{(topic, number): ErrorCode}"""
+    request = ElectLeadersRequest(
+        election_type=kind, partitions=[NamedPartition(topic=topic, partition=number) for topic, number in partitions]
+    )
+    results = {}
+    for part in LeaderElections(request).parts():
+        reply = cluster.apply(part(cluster.image))
+        results.update({(each.topic, each.partition): ErrorCode.of(each.error_code) for each in reply.results})
+    return results
+
+
+def end_session(cluster, broker_id):
+    cluster.apply(handle_broker_session_end(broker_id, cluster.image))
+
+
+def move_away(cluster, broker_id):
+    """It comes back, and is in sync again, but leads nothing any more."""
+    end_session(cluster, broker_id)
+    cluster.beat(broker_id)
+    cluster.bring_into_sync(broker_id)
+
+
+def test_the_preferred_leader_leads_again_with_a_new_epoch(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2), (2, 1))
+    move_away(three_brokers, 1)
+    assert [p.leader for p in three_brokers.topic("a").partitions] == [2, 2]
+    assert elect(three_brokers, ELECTION_TYPE_PREFERRED) == {("a", 0): ErrorCode.NONE}
+    partition = three_brokers.partition("a")
+    assert (partition.leader, partition.leader_epoch, set(partition.isr)) == (1, 2, {1, 2})
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "code"),
+    [
+        (ELECTION_TYPE_PREFERRED, ("a", 1), ErrorCode.ELECTION_NOT_NEEDED),
+        (ELECTION_TYPE_UNCLEAN, ("a", 0), ErrorCode.ELECTION_NOT_NEEDED),
+        (ELECTION_TYPE_PREFERRED, ("a", 0), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (ELECTION_TYPE_PREFERRED, ("a", 2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (ELECTION_TYPE_PREFERRED, ("b", 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_elections_that_are_refused_change_nothing(three_brokers, kind, asked, code):
+    three_brokers.create_by_hand("a", (1, 2), (2, 3))
+    end_session(three_brokers, 1)
+    end_index = three_brokers.image.end_index
+    assert elect(three_brokers, kind, asked) == {asked: code}
+    assert three_brokers.image.end_index == end_index
+
+
+def test_an_unclean_election_takes_whoever_is_active_and_is_told_of(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2))
+    end_session(three_brokers, 2)
+    end_session(three_brokers, 1)
+    three_brokers.beat(2)
+    assert three_brokers.partition("a").leader == NO_LEADER
+    before = three_brokers.image
+    request = ElectLeadersRequest(election_type=ELECTION_TYPE_UNCLEAN)
+    decision = LeaderElections(request).next_part(before)
+    assert [(t.name, p.partition, leader) for t, p, leader in unclean_elections(before, decision.records)] == [
+        ("a", 0, 2)
+    ]
+    three_brokers.apply(decision)
+    partition = three_brokers.partition("a")
+    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (2, (2,), (), ())
+
+
+def test_an_unclean_election_without_anybody_is_refused(three_brokers):
+    three_brokers.create_by_hand("a", (1,))
+    end_session(three_brokers, 1)
+    assert elect(three_brokers, ELECTION_TYPE_UNCLEAN) == {("a", 0): ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
+
+
+def test_a_clean_election_is_not_told_of(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2))
+    decision = handle_broker_session_end(1, three_brokers.image)
+    assert list(unclean_elections(three_brokers.image, decision.records)) == []
+
+
+def test_many_elections_take_several_events(three_brokers):
+    three_brokers.create_by_hand("a", *[(1, 2)] * 100)
+    three_brokers.create_by_hand("b", *[(1, 2)] * 50)
+    move_away(three_brokers, 1)
+    elections = LeaderElections(ElectLeadersRequest())
+    counts = []
+    for part in elections.parts():
+        decision = part(three_brokers.image)
+        three_brokers.apply(decision)
+        counts.append(len(decision.records))
+    assert counts == [CHANGES_PER_EVENT, 150 - CHANGES_PER_EVENT]
+    assert three_brokers.image.index.tally(1).away == 0
+
+
+def test_an_unknown_kind_of_election_is_refused(three_brokers):
+    elections = LeaderElections(ElectLeadersRequest(election_type=7))
+    (reply,) = [part(three_brokers.image).reply for part in elections.parts()]
+    assert reply.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_leaders_go_home_when_too_many_are_away(three_brokers):
+    three_brokers.create_by_hand("a", *[(1, 2)] * 9, (2, 1))
+    move_away(three_brokers, 1)
+    assert unbalanced_brokers(three_brokers.image, percentage=100) == []
+    assert unbalanced_brokers(three_brokers.image, percentage=10) == [1]
+    sweep = leaders_home(three_brokers.image, 1)
+    while not sweep.is_done:
+        three_brokers.replay(sweep.next_changes(three_brokers.image))
+    assert [p.leader for p in three_brokers.topic("a").partitions] == [1] * 9 + [2]
+    assert unbalanced_brokers(three_brokers.image, percentage=10) == []
+
+
+def test_a_broker_that_is_away_or_not_in_sync_is_given_nothing(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2))
+    end_session(three_brokers, 1)
+    assert unbalanced_brokers(three_brokers.image, percentage=10) == []
+    three_brokers.beat(1)
+    assert unbalanced_brokers(three_brokers.image, percentage=10) == [1]
+    assert leaders_home(three_brokers.image, 1).next_changes(three_brokers.image) == ()
+
+
+def configure(cluster, name, value, topic="a"):
+    kind = CONFIG_RESOURCE_TYPE_TOPIC if topic else CONFIG_RESOURCE_TYPE_BROKER
+    operation = CONFIG_OPERATION_DELETE if value is None else CONFIG_OPERATION_SET
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource=ConfigResource(type=kind, name=topic),
+                changes=[ConfigChange(name=name, operation=operation, value=value or "")],
+            )
+        ]
+    )
+    reply = cluster.apply(handle_incremental_alter_configs(request, cluster.image))
+    assert not reply.results[0].error_code, reply
+
+
+@pytest.mark.parametrize("topic", ["a", ""])
+def test_to_allow_unclean_elections_elects(three_brokers, topic):
+    three_brokers.create_by_hand("a", (1, 2))
+    end_session(three_brokers, 2)
+    end_session(three_brokers, 1)
+    three_brokers.beat(2)
+    configure(three_brokers, "unclean.leader.election.enable", "true", topic)
+    assert three_brokers.partition("a").leader == 2
+
+
+@pytest.mark.parametrize("topic", ["a", ""])
+def test_with_a_smaller_minimum_nobody_stays_eligible_who_may_lack_records(three_brokers, topic):
+    configure(three_brokers, "min.insync.replicas", "2", "")
+    three_brokers.create_by_hand("a", (1, 2), **({"min_insync_replicas": "2"} if topic else {}))
+    end_session(three_brokers, 2)
+    assert three_brokers.partition("a").elr == (2,)
+    configure(three_brokers, "min.insync.replicas", "1", topic)
+    partition = three_brokers.partition("a")
+    assert (partition.leader, partition.isr, partition.elr) == (1, (1,), ())
+
+
+def test_with_a_smaller_minimum_the_eligible_of_a_partition_that_nobody_leads_stay(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2), min_insync_replicas="2")
+    end_session(three_brokers, 2)
+    end_session(three_brokers, 1)
+    configure(three_brokers, "min.insync.replicas", "1")
+    assert three_brokers.partition("a").elr == (2, 1)
+    three_brokers.beat(2)
+    partition = three_brokers.partition("a")
+    assert (partition.leader, partition.isr, partition.elr) == (2, (2,), ())
+
+
+def test_where_brokers_files_differ_the_smallest_minimum_counts(cluster):
+    cluster.add_broker(1, static_configs={"min.insync.replicas": "2"})
+    cluster.add_broker(2, static_configs={"min.insync.replicas": "1"})
+    cluster.create_by_hand("a", (1, 2))
+    end_session(cluster, 2)
+    assert cluster.partition("a").elr == ()
+
+
+def unregister(cluster, broker_id):
+    request = UnregisterBrokerRequest(broker_id=broker_id)
+    return cluster.apply(handle_unregister_broker(request, cluster.image))
+
+
+def test_an_unregistered_broker_is_neither_in_sync_nor_eligible_and_stays_assigned(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2), (2, 1), min_insync_replicas="2")
+    end_session(three_brokers, 1)
+    assert three_brokers.partition("a").elr == (1,)
+    assert not unregister(three_brokers, 1).error_code
+    assert 1 not in three_brokers.image.brokers
+    assert {(p.leader, p.isr, p.elr) for p in three_brokers.topic("a").partitions} == {(2, (2,), ())}
+    assert three_brokers.partition("a").replicas == (1, 2)
+
+    three_brokers.add_broker(1, life=1)
+    three_brokers.bring_into_sync(1)
+    assert elect(three_brokers, ELECTION_TYPE_PREFERRED) == {("a", 0): ErrorCode.NONE}
+
+
+def test_an_unknown_broker_cannot_be_unregistered(three_brokers):
+    reply = unregister(three_brokers, 9)
+    assert (reply.error_code, reply.error_message) == (
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+        "broker 9 is not registered",
+    )

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from klamm.errors import EXCEPTIONS, ErrorCode, KlammError
+from klamm.wire.v1 import raft_pb2 as pb
+from klamm_controller.io.raft_codec import encode, encode_address, encode_key
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import AttachRequest, ReplicaKey, TimeoutNowRequest, Voter
+from klamm_controller.rpc.raft import RaftRpcs
+
+ME, OTHER = ReplicaKey(1, "mine"), ReplicaKey(2, "other")
+VOTERS = VoterSet([Voter(ME, "a:1"), Voter(OTHER, "b:2")])
+
+
+class Node:
+    def __init__(self) -> None:
+        self.received = []
+        self.learnt = []
+        self.rpcs = RaftRpcs(
+            ME,
+            "cluster",
+            voter_ids=[2, 1],
+            receive=self.received.append,
+            learn=lambda key, address: self.learnt.append((key, address)),
+        )
+
+    def introduce(self, **changes) -> pb.IntroduceResponse:
+        fields = {"cluster_id": "cluster", "replica": encode_key(OTHER), "address": "b:2", "voter_ids": [1, 2]}
+        request = pb.IntroduceRequest(**{**fields, **changes})
+        return asyncio.run(self.rpcs.introduce(request, None))
+
+    def exchange(self, *messages, addresses=(), cluster_id="cluster") -> None:
+        envelope = pb.RaftEnvelope(
+            cluster_id=cluster_id,
+            messages=[encode(message) for message in messages],
+            addresses=[encode_address(*each) for each in addresses],
+        )
+
+        async def stream():
+            yield envelope
+
+        asyncio.run(self.rpcs.exchange(stream(), None))
+
+
+def test_an_empty_directory_tells_its_name_and_no_voters():
+    node = Node()
+    answer = node.introduce()
+    assert (answer.error_code, answer.replica.directory_id, answer.voters) == (0, "mine", b"")
+    assert node.learnt == [(OTHER, "b:2")]
+
+
+def test_one_whose_log_has_begun_tells_with_which_voters_to_whoever_asks():
+    node = Node()
+    node.rpcs.bootstrap_voters = VOTERS
+    assert VoterSet.from_bytes(node.introduce(voter_ids=[]).voters) == VOTERS
+    assert VoterSet.from_bytes(node.introduce(voter_ids=[7, 8, 9]).voters) == VOTERS
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({"cluster_id": "x"}, ErrorCode.INCONSISTENT_CLUSTER_ID, "this is cluster cluster, the sender's is x"),
+        ({"voter_ids": [1, 2, 3]}, ErrorCode.INCONSISTENT_VOTER_SET, r"\[1, 2\] here, the asker's \[1, 2, 3\]"),
+    ],
+)
+def test_introductions_that_are_refused(changes, code, said):
+    node = Node()
+    answer = node.introduce(**changes)
+    assert answer.error_code == code
+    with pytest.raises(AssertionError, match=said):
+        raise AssertionError(answer.error_message)
+    assert node.learnt == []
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:0", "host:99999", ":1"])
+def test_an_address_that_is_none_is_refused(address):
+    with pytest.raises(KlammError, match="the address of a controller"):
+        Node().introduce(address=address)
+
+
+def test_messages_and_addresses_are_taken_and_those_of_another_cluster_refused():
+    node = Node()
+    message = TimeoutNowRequest(sender=OTHER, receiver=ME, term=3)
+    node.exchange(message, addresses=[(OTHER, "b:2"), (ME, "spoofed:1")])
+    assert node.received == [message]
+    assert node.learnt == [(OTHER, "b:2")], "where this one is it knows best"
+    with pytest.raises(EXCEPTIONS[ErrorCode.INCONSISTENT_CLUSTER_ID]):
+        node.exchange(message, cluster_id="another")
+    assert node.received == [message]
+
+
+def test_an_operator_is_told_once_of_a_voter_that_this_node_was(caplog):
+    caplog.set_level(logging.WARNING)
+    node = Node()
+    for _ in range(2):
+        node.exchange(TimeoutNowRequest(sender=OTHER, receiver=ReplicaKey(1, "lost"), term=3))
+    node.exchange(AttachRequest(sender=OTHER, receiver=ReplicaKey(1, ""), term=3, end_index=0))
+    (told,) = caplog.messages
+    assert "controller 1 votes with the directory lost, this one is mine" in told
+    assert "remove-controller --controller-id 1" in told
+
+
+def test_a_stop_ends_the_streams_at_once_and_in_order():
+    async def run() -> None:
+        node = Node()
+
+        async def silent():
+            await asyncio.Event().wait()
+            yield pb.RaftEnvelope()
+
+        call = asyncio.create_task(node.rpcs.exchange(silent(), None))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        node.rpcs.stop()
+        assert await call == pb.RaftExchangeResponse()
+        assert await node.rpcs.exchange(silent(), None) == pb.RaftExchangeResponse()
+
+    asyncio.run(run())
