@@ -6,6 +6,7 @@ The public names below are loaded on first use, so that `import klamm` costs nex
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.version import __version__
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from klamm.model import TopicPartition
     from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from klamm.producer import AsyncProducer, Producer, ProducerRecord, RecordMetadata
+
+# gRPC reads it when it is imported. Its fork handlers start threads in a child that is about to become another
+# program; closing their files under them kills it, now and then, before it does (Spark's JVM is such a child).
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 _MODULES: Final = {
     "Admin": "klamm.admin",

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from klamm.cluster import ClusterView, Node, node_of, server_address
 from klamm.config import ClientConfig
-from klamm.connection import Connection, RemoteStub, require_usable_grpc
+from klamm.connection import Connection, RemoteStub, is_cancelled, require_usable_grpc
 from klamm.errors import (
     EXCEPTIONS,
     ErrorCode,
@@ -89,7 +89,7 @@ class KlammClient:
         try:
             await asyncio.shield(refresh.task)
         except asyncio.CancelledError:
-            if refresh.task.cancelled():
+            if refresh.task.cancelled() and not is_cancelled():
                 self._require_open()  # Cancelled by `close`, not by the caller's own canceller.
             raise
         return self.cluster

@@ -118,6 +118,7 @@ def _remote_call(multicallable: Any, target: str, default_timeout_ms: int) -> Ca
         try:
             return await multicallable(request, timeout=timeout_ms / 1000)
         except aio.AioRpcError as error:
+            _raise_if_cancelled()
             raise _translate(error, target) from error
         except asyncio.CancelledError:
             _raise_unless_cancelled(target)
@@ -133,6 +134,7 @@ def _remote_stream(multicallable: Any, target: str) -> Callable[..., AsyncIterat
             async for answer in call:
                 yield answer
         except aio.AioRpcError as error:
+            _raise_if_cancelled()
             raise _translate(error, target) from error
         except asyncio.CancelledError:
             _raise_unless_cancelled(target)
@@ -143,10 +145,21 @@ def _remote_stream(multicallable: Any, target: str) -> Callable[..., AsyncIterat
     return stream
 
 
+def is_cancelled() -> bool:
+    """Whether somebody wants the current task to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _raise_if_cancelled() -> None:
+    """A cancellation that meets the end of a call comes out as a status: who retries would go on for ever."""
+    if is_cancelled():
+        raise asyncio.CancelledError
+
+
 def _raise_unless_cancelled(target: str) -> None:
     """A channel closed under a call ends it like a cancellation of the caller, which it is not."""
-    task = asyncio.current_task()
-    if task is None or not task.cancelling():
+    if not is_cancelled():
         raise EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION](f"{target}: the connection was closed")
 
 

@@ -69,6 +69,8 @@ class ErrorCode(enum.IntEnum):
     text: str
     retriable: bool
     refresh_metadata: bool
+    """Who asks elsewhere may be better off. As in Kafka, but for REQUEST_TIMED_OUT: its clients close the connection
+    then, and ask for that reason."""
 
     def __new__(cls, value: int, text: str, retriable: bool = False, refresh_metadata: bool = False) -> ErrorCode:
         member = int.__new__(cls, value)
@@ -86,7 +88,7 @@ class ErrorCode(enum.IntEnum):
     INVALID_FETCH_SIZE = 4, "The fetch size is invalid."
     LEADER_NOT_AVAILABLE = 5, "The partition has no leader at the moment.", True, True
     NOT_LEADER_OR_FOLLOWER = 6, "This broker does not lead the partition.", True, True
-    REQUEST_TIMED_OUT = 7, "The request timed out.", True
+    REQUEST_TIMED_OUT = 7, "The request timed out.", True, True
     BROKER_NOT_AVAILABLE = 8, "The broker is not available."
     REPLICA_NOT_AVAILABLE = 9, "The replica is not available for the topic-partition.", True, True
     MESSAGE_TOO_LARGE = 10, "The batch is larger than the topic accepts (max.message.bytes)."

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from klamm.errors import IllegalStateError
+from klamm.loop_call import LoopCall
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -44,24 +45,23 @@ class LoopThread:
         """Whether the caller runs on this loop (where blocking on it would never end)."""
         return threading.current_thread() is self._thread
 
-    def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Runs `coroutine` on the loop and returns its result or raises its error.
+    def run(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls `function` on the loop and returns the result, or raises the error, of the coroutine that it makes.
 
-        After `timeout_s` it is cancelled and TimeoutError raised; so it is when the wait is interrupted.
+        When the wait is interrupted (Ctrl-C), the coroutine is cancelled and has ended before this raises.
         Raises IllegalStateError on the loop's own thread (inside a callback)."""
-        if self.is_current():
-            coroutine.close()
-            raise IllegalStateError("a blocking call was made inside a callback; it would never return")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        self.refuse_to_wait_here()
+        call = LoopCall(self.loop, function, *args, **kwargs)
         try:
-            return future.result(timeout_s)
-        except concurrent.futures.TimeoutError:
-            if not future.done():
-                future.cancel()
-            raise
-        except BaseException:
-            future.cancel()
-            raise
+            call.begin()
+            return call.outcome.result()
+        finally:
+            call.end()
+
+    def refuse_to_wait_here(self) -> None:
+        """Raises IllegalStateError on the loop's own thread."""
+        if self.is_current():
+            raise IllegalStateError("a blocking call was made inside a callback; it would never return")
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Calls `function` on the loop's thread; does not wait."""

@@ -1,4 +1,4 @@
-"""The Admin for asyncio: topics, configs, groups and their offsets, records, log directories."""
+"""The Admin for asyncio: topics, replicas, configs, groups and their offsets, records, log directories."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from klamm.admin import decode
+from klamm.admin.async_replicas import ReplicaOperations
 from klamm.admin.calls import AdminCalls, raise_first_error
 from klamm.admin.types import (
     ClusterDescription,
@@ -26,14 +27,14 @@ from klamm.admin.types import (
 from klamm.client import KlammClient
 from klamm.config import ClientConfig
 from klamm.consumer.offset_store import OUTSIDE_THE_GROUP, OffsetStore, group_by_topic
-from klamm.errors import CommitFailedError, ErrorCode, raise_for
+from klamm.errors import EXCEPTIONS, CommitFailedError, ErrorCode, raise_for
 from klamm.model import TopicPartition
 from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, OffsetFinder, missing_leader_error
 from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
-from klamm.wire.v1 import broker_pb2, controller_pb2, coordinator_pb2
+from klamm.wire.v1 import broker_pb2, common_pb2, controller_pb2, coordinator_pb2
 
 
-class AsyncAdmin:
+class AsyncAdmin(ReplicaOperations):
     """Create and use it on one running event loop; close it, or use it as a context manager.
 
     `config` has Kafka's dotted names, keyword arguments the same with underscores. Every method takes
@@ -172,9 +173,65 @@ class AsyncAdmin:
         return decode.cluster_description(await self._calls.controller("describe_cluster", request, timeout_ms))
 
     async def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
-        """The controllers, as their leader sees them (Kafka's describeMetadataQuorum)."""
+        """The controllers, and who follows their log, as their leader sees it (Kafka's describeMetadataQuorum)."""
         request = controller_pb2.DescribeQuorumRequest()
         return decode.quorum_description(await self._calls.controller("describe_quorum", request, timeout_ms))
+
+    async def add_raft_voter(
+        self,
+        voter_id: int,
+        voter_directory_id: str,
+        *,
+        endpoint: tuple[str, int] | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Makes a controller that follows as an observer a voter, once it has caught up (KIP-853).
+
+        `endpoint` is where the other controllers reach it; without, where it says itself. Raises DuplicateVoterError
+        when a voter has that id, RequestTimedOutError when it did not catch up, or other changes were under way."""
+        host, port = endpoint or ("", 0)
+        request = controller_pb2.AddRaftVoterRequest(
+            node_id=voter_id,
+            directory_id=voter_directory_id,
+            endpoint=common_pb2.Endpoint(host=host, port=port),
+            timeout_ms=self._calls.timeout_ms(timeout_ms),
+        )
+        await self._change_voters("add_raft_voter", request, True, timeout_ms)
+
+    async def remove_raft_voter(self, voter_id: int, voter_directory_id: str, *, timeout_ms: int | None = None) -> None:
+        """Takes a controller out of the quorum, also the one that leads it (KIP-853). It goes on as an observer.
+
+        Raises VoterNotFoundError, InvalidRequestError for the last voter, RequestTimedOutError."""
+        request = controller_pb2.RemoveRaftVoterRequest(
+            node_id=voter_id, directory_id=voter_directory_id, timeout_ms=self._calls.timeout_ms(timeout_ms)
+        )
+        await self._change_voters("remove_raft_voter", request, False, timeout_ms)
+
+    async def _change_voters(
+        self,
+        method: str,
+        request: controller_pb2.AddRaftVoterRequest | controller_pb2.RemoveRaftVoterRequest,
+        is_voter_then: bool,
+        timeout_ms: int | None,
+    ) -> None:
+        """A refusal after an attempt of unknown outcome may mean that that one succeeded."""
+        key = (request.node_id, request.directory_id)
+        attempts = 0
+
+        async def attempt() -> None:
+            nonlocal attempts
+            attempts += 1
+            try:
+                await self._calls.ask_controller(method, request)
+            except (EXCEPTIONS[ErrorCode.DUPLICATE_VOTER], EXCEPTIONS[ErrorCode.VOTER_NOT_FOUND]):
+                if attempts == 1 or (key in await self._voter_keys()) is not is_voter_then:
+                    raise
+
+        await self._calls.retrying(attempt, timeout_ms)
+
+    async def _voter_keys(self) -> set[tuple[int, str]]:
+        response = await self._calls.ask_controller("describe_quorum", controller_pb2.DescribeQuorumRequest())
+        return {(each.node_id, each.directory_id) for each in response.replicas if each.is_voter}
 
     # --- groups
 

@@ -37,22 +37,22 @@ class AdminCalls:
 
     async def controller(self, method: str, request: Any, timeout_ms: int | None = None) -> Any:
         """To the active controller, wherever it moves."""
+        return await self.retrying(lambda: self.ask_controller(method, request), timeout_ms)
 
-        async def attempt() -> Any:
-            if not self.client.cluster.controllers:
+    async def ask_controller(self, method: str, request: Any) -> Any:
+        """One attempt; after a passing failure the next one goes elsewhere."""
+        if not self.client.cluster.controllers:
+            await self.client.refresh_metadata([])
+        response = None
+        try:
+            response = await getattr(self.client.admin(), method)(request)
+            raise_for(getattr(response, "error_code", 0), getattr(response, "error_message", ""))
+        except KlammError as error:
+            if error.retriable:
+                self.client.leave_controller(getattr(response, "controller", None))
                 await self.client.refresh_metadata([])
-            response = None
-            try:
-                response = await getattr(self.client.admin(), method)(request)
-                raise_for(getattr(response, "error_code", 0))
-            except KlammError as error:
-                if error.retriable:
-                    self.client.leave_controller(getattr(response, "controller", None))
-                    await self.client.refresh_metadata([])
-                raise
-            return response
-
-        return await self.retrying(attempt, timeout_ms)
+            raise
+        return response
 
     async def coordinator(self, group_id: str, method: str, request: Any, timeout_ms: int | None = None) -> Any:
         """To the group's coordinator; an error of the whole answer, or of its only part, is raised here."""

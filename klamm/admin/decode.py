@@ -14,7 +14,9 @@ from klamm.admin.types import (
     LogDirDescription,
     MemberDescription,
     PartitionDescription,
+    PartitionReassignment,
     QuorumDescription,
+    QuorumReplicaKind,
     ReplicaDescription,
     ReplicaOfQuorum,
     ServerDescription,
@@ -47,9 +49,23 @@ def topic_description(message: controller_pb2.DescribedTopic) -> TopicDescriptio
                 partition_epoch=each.partition_epoch,
                 replicas=tuple(each.replicas),
                 isr=tuple(each.isr),
+                elr=tuple(each.elr),
+                last_known_elr=tuple(each.last_known_elr),
+                adding_replicas=tuple(each.adding_replicas),
+                removing_replicas=tuple(each.removing_replicas),
+                offline_replicas=tuple(each.offline_replicas),
             )
             for each in message.partitions
         ),
+    )
+
+
+def partition_reassignment(message: controller_pb2.OngoingReassignment) -> PartitionReassignment:
+    return PartitionReassignment(
+        replicas=tuple(message.replicas),
+        adding_replicas=tuple(message.adding_replicas),
+        removing_replicas=tuple(message.removing_replicas),
+        isr=tuple(message.isr),
     )
 
 
@@ -91,6 +107,8 @@ def quorum_description(message: controller_pb2.DescribeQuorumResponse) -> Quorum
                 end_index=each.end_index,
                 lag=each.lag,
                 silent_ms=each.silent_ms,
+                kind=QuorumReplicaKind(each.kind),
+                directory_id=each.directory_id,
             )
             for each in message.replicas
         ),

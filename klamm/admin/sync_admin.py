@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,13 +13,16 @@ from klamm.admin.types import (
     ConfigEntry,
     ConfigResource,
     CreatedTopic,
+    ElectionType,
     GroupDescription,
     GroupListing,
     LogDirDescription,
     NewTopic,
+    PartitionReassignment,
     QuorumDescription,
     TopicDescription,
 )
+from klamm.errors import BrokerError
 from klamm.facade import documented_by
 from klamm.loop_thread import LoopThread
 from klamm.model import TopicPartition
@@ -32,15 +35,15 @@ class Admin:
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **overrides: Any) -> None:
         self._run = LoopThread.shared().run
-        self._async = self._run(_create(config, overrides))
+        self._async = self._run(_create, config, overrides)
 
     def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> dict[str, CreatedTopic]:
-        return self._run(self._async.create_topics(topics, validate_only=validate_only, timeout_ms=timeout_ms))
+        return self._run(self._async.create_topics, topics, validate_only=validate_only, timeout_ms=timeout_ms)
 
     def delete_topics(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> None:
-        self._run(self._async.delete_topics(topics, timeout_ms=timeout_ms))
+        self._run(self._async.delete_topics, topics, timeout_ms=timeout_ms)
 
     def create_partitions(
         self,
@@ -51,18 +54,54 @@ class Admin:
         timeout_ms: int | None = None,
     ) -> None:
         self._run(
-            self._async.create_partitions(
-                total_counts, assignments=assignments, validate_only=validate_only, timeout_ms=timeout_ms
-            )
+            self._async.create_partitions,
+            total_counts,
+            assignments=assignments,
+            validate_only=validate_only,
+            timeout_ms=timeout_ms,
         )
 
     def describe_topics(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> dict[str, TopicDescription]:
-        return self._run(self._async.describe_topics(topics, timeout_ms=timeout_ms))
+        return self._run(self._async.describe_topics, topics, timeout_ms=timeout_ms)
 
     def list_topics(
         self, *, include_internal: bool = False, timeout_ms: int | None = None
     ) -> dict[str, TopicDescription]:
-        return self._run(self._async.list_topics(include_internal=include_internal, timeout_ms=timeout_ms))
+        return self._run(self._async.list_topics, include_internal=include_internal, timeout_ms=timeout_ms)
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, BrokerError | None]:
+        return self._run(self._async.elect_leaders, election_type, partitions, timeout_ms=timeout_ms)
+
+    def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        keep_replication_factor: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        self._run(
+            self._async.alter_partition_reassignments,
+            reassignments,
+            keep_replication_factor=keep_replication_factor,
+            timeout_ms=timeout_ms,
+        )
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        return self._run(self._async.list_partition_reassignments, partitions, timeout_ms=timeout_ms)
+
+    def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
+        self._run(self._async.unregister_broker, broker_id, timeout_ms=timeout_ms)
+
+    def decommission_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> int:
+        return self._run(self._async.decommission_broker, broker_id, timeout_ms=timeout_ms)
 
     def describe_configs(
         self,
@@ -73,9 +112,11 @@ class Admin:
         timeout_ms: int | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         return self._run(
-            self._async.describe_configs(
-                resources, names=names, include_documentation=include_documentation, timeout_ms=timeout_ms
-            )
+            self._async.describe_configs,
+            resources,
+            names=names,
+            include_documentation=include_documentation,
+            timeout_ms=timeout_ms,
         )
 
     def incremental_alter_configs(
@@ -85,24 +126,37 @@ class Admin:
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        self._run(self._async.incremental_alter_configs(changes, validate_only=validate_only, timeout_ms=timeout_ms))
+        self._run(self._async.incremental_alter_configs, changes, validate_only=validate_only, timeout_ms=timeout_ms)
 
     def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
-        return self._run(self._async.describe_cluster(timeout_ms=timeout_ms))
+        return self._run(self._async.describe_cluster, timeout_ms=timeout_ms)
 
     def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
-        return self._run(self._async.describe_quorum(timeout_ms=timeout_ms))
+        return self._run(self._async.describe_quorum, timeout_ms=timeout_ms)
+
+    def add_raft_voter(
+        self,
+        voter_id: int,
+        voter_directory_id: str,
+        *,
+        endpoint: tuple[str, int] | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
+        self._run(self._async.add_raft_voter, voter_id, voter_directory_id, endpoint=endpoint, timeout_ms=timeout_ms)
+
+    def remove_raft_voter(self, voter_id: int, voter_directory_id: str, *, timeout_ms: int | None = None) -> None:
+        self._run(self._async.remove_raft_voter, voter_id, voter_directory_id, timeout_ms=timeout_ms)
 
     def list_groups(self, *, states: Iterable[str] = (), timeout_ms: int | None = None) -> dict[str, GroupListing]:
-        return self._run(self._async.list_groups(states=states, timeout_ms=timeout_ms))
+        return self._run(self._async.list_groups, states=states, timeout_ms=timeout_ms)
 
     def describe_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, GroupDescription]:
-        return self._run(self._async.describe_groups(group_ids, timeout_ms=timeout_ms))
+        return self._run(self._async.describe_groups, group_ids, timeout_ms=timeout_ms)
 
     def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> None:
-        self._run(self._async.delete_groups(group_ids, timeout_ms=timeout_ms))
+        self._run(self._async.delete_groups, group_ids, timeout_ms=timeout_ms)
 
     def list_group_offsets(
         self,
@@ -111,7 +165,7 @@ class Admin:
         *,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        return self._run(self._async.list_group_offsets(group_id, partitions, timeout_ms=timeout_ms))
+        return self._run(self._async.list_group_offsets, group_id, partitions, timeout_ms=timeout_ms)
 
     def alter_group_offsets(
         self,
@@ -120,12 +174,12 @@ class Admin:
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        self._run(self._async.alter_group_offsets(group_id, offsets, timeout_ms=timeout_ms))
+        self._run(self._async.alter_group_offsets, group_id, offsets, timeout_ms=timeout_ms)
 
     def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> None:
-        self._run(self._async.delete_group_offsets(group_id, partitions, timeout_ms=timeout_ms))
+        self._run(self._async.delete_group_offsets, group_id, partitions, timeout_ms=timeout_ms)
 
     def list_offsets(
         self,
@@ -134,20 +188,20 @@ class Admin:
         read_committed: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        return self._run(self._async.list_offsets(timestamps, read_committed=read_committed, timeout_ms=timeout_ms))
+        return self._run(self._async.list_offsets, timestamps, read_committed=read_committed, timeout_ms=timeout_ms)
 
     def delete_records(
         self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        return self._run(self._async.delete_records(before_offsets, timeout_ms=timeout_ms))
+        return self._run(self._async.delete_records, before_offsets, timeout_ms=timeout_ms)
 
     def describe_log_dirs(
         self, broker_ids: Iterable[int] | None = None, *, timeout_ms: int | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        return self._run(self._async.describe_log_dirs(broker_ids, timeout_ms=timeout_ms))
+        return self._run(self._async.describe_log_dirs, broker_ids, timeout_ms=timeout_ms)
 
     def close(self) -> None:
-        self._run(self._async.close())
+        self._run(self._async.close)
 
     def __enter__(self) -> Self:
         return self

@@ -48,6 +48,43 @@ class PartitionDescription:
     replicas: tuple[int, ...]
     """The preferred leader first."""
     isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    """Out of sync, with every acknowledged record nevertheless (KIP-966)."""
+    last_known_elr: tuple[int, ...] = ()
+    """The last leader, when there is none."""
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+    """Those that cannot be reached."""
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """The replicas when the reassignment under way is complete."""
+        return tuple(each for each in self.replicas if each not in self.removing_replicas)
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether fewer are in sync than there should be; what a reassignment adds does not count."""
+        return len(self.isr) < len(self.replicas) - len(self.adding_replicas)
+
+
+class ElectionType(enum.IntEnum):
+    """Kafka's numbers."""
+
+    PREFERRED = 0
+    """The first replica, if it is in sync."""
+    UNCLEAN = 1
+    """For partitions without a leader: anybody, even if acknowledged records are lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReassignment:
+    """One that is under way; complete when all replicas that stay are in sync."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    isr: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,20 +174,31 @@ class ClusterDescription:
     metadata_end_index: int
 
 
+class QuorumReplicaKind(enum.IntEnum):
+    """What follows the controllers' log. Only controllers can vote."""
+
+    CONTROLLER = 0
+    BROKER = 1
+    COORDINATOR = 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaOfQuorum:
-    """A controller, as the leader of their quorum sees it."""
+    """A controller, or a server that follows them, as the leader of their quorum sees it."""
 
     node_id: int
     host: str
     port: int
     is_voter: bool
     end_index: int
-    """The end of its log, as far as the leader knows."""
+    """The end of its log, as far as the leader knows; of a broker or coordinator, of the records it has replayed."""
     lag: int
-    """Entries that it does not have yet."""
+    """Entries (or records) that it does not have yet."""
     silent_ms: int
     """How long ago the leader heard of it."""
+    kind: QuorumReplicaKind = QuorumReplicaKind.CONTROLLER
+    directory_id: str = ""
+    """Of a controller: the id of its metadata log, which names the voter together with `node_id` (KIP-853)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +209,7 @@ class QuorumDescription:
     term: int
     high_watermark: int
     replicas: tuple[ReplicaOfQuorum, ...]
-    """The voters by id, then the observers."""
+    """The voters by id, then the observers: controllers, brokers, coordinators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

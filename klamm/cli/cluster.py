@@ -1,21 +1,25 @@
-"""`klamm cluster`: its id, its servers, their disks; `klamm cluster quorum`: the controllers' log."""
+"""`klamm cluster`: its id, its servers, their disks; `klamm cluster quorum`: the controllers' log, and
+`add-controller` and `remove-controller`: who of them votes (Kafka's `kafka-metadata-quorum`, KIP-853);
+`decommission` and `unregister`: brokers that go."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from klamm.cli.connect import connected
 from klamm.cli.output import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Json, Timeout, print_json, print_rows, say
+from klamm.errors import KlammError
 
 if TYPE_CHECKING:
-    from klamm.admin import ClusterDescription, QuorumDescription, ReplicaOfQuorum, ServerDescription
+    from klamm.admin import Admin, ClusterDescription, QuorumDescription, ReplicaOfQuorum, ServerDescription
 
 _MIB = 1024 * 1024
 
 
-app = typer.Typer(help="Show the cluster's servers, their disks, and the quorum of its controllers.")
+app = typer.Typer(help="Show the cluster's servers, their disks, and the quorum of its controllers; let brokers go.")
 
 
 @app.callback(invoke_without_command=True)
@@ -75,21 +79,23 @@ def cluster(
 
 @app.command("quorum")
 def quorum(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
-    """Shows the controllers of the quorum: who leads, and how far the others are behind."""
+    """Shows the controllers of the quorum: who leads, and how far the others, brokers and coordinators, are behind."""
     with connected(bootstrap, timeout) as admin:
         description = admin.describe_quorum()
     rows = [
         (
             each.node_id,
-            f"{each.host}:{each.port}",
+            each.kind.name.lower(),
+            f"{each.host}:{each.port}" if each.host else None,
             _role(each, description),
             each.end_index,
             each.lag,
             each.silent_ms,
+            each.directory_id or None,
         )
         for each in description.replicas
     ]
-    columns = ("id", "address", "role", "end_index", "lag", "silent_ms")
+    columns = ("id", "kind", "address", "role", "end_index", "lag", "silent_ms", "directory_id")
     if as_json:
         print_json(
             {
@@ -104,8 +110,105 @@ def quorum(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
     print_rows(columns, rows, as_json=False)
 
 
+BrokerId = Annotated[int, typer.Argument(help="The broker's node.id.", min=0, metavar="BROKER")]
+_LOOK_EVERY_S = 1.0
+
+
+@app.command("decommission")
+def decommission(
+    broker_id: BrokerId,
+    wait: Annotated[bool, typer.Option(help="Wait until the broker holds nothing any more.")] = True,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Moves everything off a broker: balanced, to other racks where there are.
+
+    It can be interrupted and begun again. Then stop the broker, and klamm cluster unregister it."""
+    with connected(bootstrap, timeout) as admin:
+        before = None
+        # Again each time: a topic may have been created there meanwhile.
+        while left := admin.decommission_broker(broker_id):
+            if left != before:
+                say(f"broker {broker_id} still has replicas of {left} partitions")
+            if not wait:
+                say("klamm reassign list shows them until they are moved")
+                return
+            before = left
+            time.sleep(_LOOK_EVERY_S)
+    say(f"broker {broker_id} holds nothing: it can be stopped, and unregistered")
+
+
+@app.command("unregister")
+def unregister(
+    broker_id: BrokerId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
+) -> None:
+    """Forgets a broker that is stopped for good; one that runs would register again."""
+    with connected(bootstrap, timeout) as admin:
+        admin.unregister_broker(broker_id)
+    say(f"broker {broker_id} is forgotten")
+
+
+ControllerId = Annotated[int, typer.Option("--controller-id", help="The controller's node.id.", min=0)]
+DirectoryId = Annotated[
+    str | None,
+    typer.Option(
+        "--controller-directory-id",
+        help="The directory id of its metadata log; without, of an observer the one that was heard last.",
+    ),
+]
+
+
+@app.command("add-controller")
+def add_controller(
+    controller_id: ControllerId,
+    directory_id: DirectoryId = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Makes a controller that follows the quorum a voter, once it has caught up.
+
+    Start it first, with controller.quorum.bootstrap.servers: it shows as an observer in klamm cluster quorum."""
+    with connected(bootstrap, timeout) as admin:
+        replica = _find_controller(admin, controller_id, directory_id, is_voter=False)
+        admin.add_raft_voter(replica.node_id, replica.directory_id)
+    say(f"controller {controller_id} votes, directory {replica.directory_id}")
+
+
+@app.command("remove-controller")
+def remove_controller(
+    controller_id: ControllerId,
+    directory_id: DirectoryId = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Takes a controller out of the quorum, also one that is gone, or leads.
+
+    One that runs goes on as an observer until it is stopped."""
+    with connected(bootstrap, timeout) as admin:
+        replica = _find_controller(admin, controller_id, directory_id, is_voter=True)
+        admin.remove_raft_voter(replica.node_id, replica.directory_id)
+    say(f"controller {controller_id} votes no more, directory {replica.directory_id}")
+
+
+def _find_controller(admin: Admin, controller_id: int, directory_id: str | None, *, is_voter: bool) -> ReplicaOfQuorum:
+    """The voter, or the observer, with that id. Raises KlammError when there is none.
+
+    Beside an observer there may be the directory that the same node had before: it is silent."""
+    found = [
+        each
+        for each in admin.describe_quorum().replicas
+        if each.kind == 0
+        and (each.node_id, each.is_voter) == (controller_id, is_voter)
+        and directory_id in (None, each.directory_id)
+    ]
+    if not found:
+        what = "a voter" if is_voter else "an observer"
+        raise KlammError(f"controller {controller_id} is not {what} of the quorum: klamm cluster quorum shows them all")
+    return min(found, key=lambda each: each.silent_ms)
+
+
 def _role(replica: ReplicaOfQuorum, description: QuorumDescription) -> str:
-    if replica.node_id == description.leader_id:
+    if replica.is_voter and replica.node_id == description.leader_id:
         return "leader"
     return "follower" if replica.is_voter else "observer"
 

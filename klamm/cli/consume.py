@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klamm.cli.connect import connected
+from klamm.cli.interrupt import interrupt_calls
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT,
@@ -21,6 +22,7 @@ from klamm.cli.output import (
     parse_assignments,
 )
 from klamm.cli.times import parse_time_ms
+from klamm.errors import WakeupError
 from klamm.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -87,7 +89,12 @@ def consume(
             consumer.assign(tps)
             _seek(consumer, tps, start)
             end.on_partitions_assigned(tps)
-        _copy(consumer, write, count, end.reached if exit_at_end else _never)
+        try:
+            # Ctrl-C comes between polls: a group commits what was polled, so all of it must have been printed.
+            with interrupt_calls(consumer.wakeup):
+                _copy(consumer, write, count, end.reached if exit_at_end else _never)
+        except WakeupError:
+            raise typer.Exit(ExitStatus.INTERRUPTED) from None
 
 
 def _partitions(topic: str, partition_count: int, wanted: list[int] | None) -> list[TopicPartition]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
@@ -14,8 +12,10 @@ from klamm.cli.cluster import app as cluster
 from klamm.cli.configs import app as configs
 from klamm.cli.consume import consume
 from klamm.cli.groups import app as groups
+from klamm.cli.interrupt import handle_interrupts, let_interrupts_kill
 from klamm.cli.output import ExitStatus, say
 from klamm.cli.produce import produce
+from klamm.cli.reassign import app as reassign
 from klamm.cli.topics import app as topics
 from klamm.cli.up import up
 from klamm.version import __version__
@@ -37,6 +37,7 @@ app.add_typer(configs, name="configs")
 app.add_typer(groups, name="groups")
 app.command()(produce)
 app.command()(consume)
+app.add_typer(reassign, name="reassign")
 app.add_typer(cluster, name="cluster")
 
 
@@ -57,25 +58,28 @@ def _root(
 
 def main() -> None:
     """The entry point: however a command ends, there is an exit status and no traceback."""
-    signal.signal(signal.SIGINT, _on_interrupt)
+    handle_interrupts()
     try:
-        status = app(standalone_mode=False) or 0
-        sys.stdout.flush()
-    except _UsageError as error:
-        status = _say_usage(error)
+        status = _run()
+        let_interrupts_kill()
     except KeyboardInterrupt:
         status = ExitStatus.INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read the output left (`| head`): nobody is there to tell, not even of what Python has yet to write.
-        status = ExitStatus.FAILED
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(int(status))
 
 
-def _on_interrupt(number: int, frame: FrameType | None) -> None:
-    """The first Ctrl-C ends the command in good order, a second one at once."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    raise KeyboardInterrupt
+def _run() -> int:
+    """The exit status."""
+    try:
+        # Typer makes an exit status of KeyboardInterrupt, too.
+        status: int = app(standalone_mode=False) or 0
+        sys.stdout.flush()
+    except _UsageError as error:
+        return _say_usage(error)
+    except BrokenPipeError:
+        # Whoever read the output left (`| head`): nobody is there to tell, not even of what Python has yet to write.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitStatus.FAILED
+    return status
 
 
 def _say_usage(error: Any) -> ExitStatus:

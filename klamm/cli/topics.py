@@ -1,4 +1,4 @@
-"""`klamm topics`: create, list, describe, add partitions, delete."""
+"""`klamm topics`: create, list, describe, add partitions, elect leaders, delete."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT,
     Bootstrap,
+    ExitStatus,
     Json,
     Timeout,
+    fail,
     parse_assignments,
     print_json,
     print_rows,
 )
 
-app = typer.Typer(help="Create, list, describe, grow and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, grow and delete topics; elect leaders.", no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(help="One or more topics.")]
 _FROM_CLUSTER = -1
@@ -72,32 +74,98 @@ def list_(
 
 @app.command("describe")
 def describe(
-    names: Names, as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
+    names: Annotated[list[str] | None, typer.Argument(help="Topics; none: every one.")] = None,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated-partitions", help="Only those with a replica that is not in sync.")
+    ] = False,
+    unavailable: Annotated[bool, typer.Option("--unavailable-partitions", help="Only those without a leader.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Shows each partition's leader, replicas and offsets."""
+    """Shows each partition's leader, replicas and offsets.
+
+    ELR are replicas out of sync that have every acknowledged record, ADDING and REMOVING what a reassignment does,
+    OFFLINE what cannot be reached; the table shows those columns when there is something in them."""
     from klamm import TopicPartition
     from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
     with connected(bootstrap, timeout) as admin:
-        topics = admin.describe_topics(names)
-        # A partition without a leader cannot say its offsets; it is shown without them.
-        led = [
-            TopicPartition(topic.name, each.partition)
-            for topic in topics.values()
+        topics = admin.describe_topics(names) if names else admin.list_topics(include_internal=True)
+        shown = [
+            (TopicPartition(name, each.partition), each)
+            for name, topic in sorted(topics.items())
             for each in topic.partitions
-            if each.leader >= 0
+            if not (under_replicated and not each.is_under_replicated) and not (unavailable and each.leader >= 0)
         ]
+        # A partition without a leader cannot say its offsets; it is shown without them.
+        led = [tp for tp, each in shown if each.leader >= 0]
         starts = admin.list_offsets(dict.fromkeys(led, EARLIEST_TIMESTAMP))
         ends = admin.list_offsets(dict.fromkeys(led, LATEST_TIMESTAMP))
     rows = []
-    for topic in topics.values():
-        for each in topic.partitions:
-            tp = TopicPartition(topic.name, each.partition)
-            start, end = starts.get(tp), ends.get(tp)
-            offsets = (start and start.offset, end and end.offset)
-            rows.append((*tp, each.leader, each.leader_epoch, each.replicas, each.isr, *offsets))
-    columns = ("topic", "partition", "leader", "leader_epoch", "replicas", "isr", "start_offset", "end_offset")
-    print_rows(columns, rows, as_json=as_json, json_only={"leader_epoch"})
+    for tp, each in shown:
+        start, end = starts.get(tp), ends.get(tp)
+        offsets = (start and start.offset, end and end.offset)
+        special = (each.elr, each.last_known_elr, each.adding_replicas, each.removing_replicas, each.offline_replicas)
+        rows.append((*tp, each.leader, each.leader_epoch, each.replicas, each.isr, *special, *offsets))
+    columns = (
+        *("topic", "partition", "leader", "leader_epoch", "replicas", "isr"),
+        *("elr", "last_known_elr", "adding", "removing", "offline"),
+        *("start_offset", "end_offset"),
+    )
+    empty = {column for index, column in enumerate(columns) if all(row[index] == () for row in rows)}
+    print_rows(columns, rows, as_json=as_json, json_only={"leader_epoch", "last_known_elr", *empty} - {"replicas"})
+
+
+@app.command("elect-leaders")
+def elect_leaders(
+    names: Annotated[list[str] | None, typer.Argument(help="Topics; with --partition just one.")] = None,
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", help="Only this partition of the topic; repeatable.")
+    ] = None,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean",
+            help="For partitions without a leader: elect any replica, even if acknowledged records are lost.",
+        ),
+    ] = False,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="Every partition of the cluster.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Gives partitions back to their preferred leaders, the first of their replicas (Kafka's kafka-leader-election).
+
+    Shows the partitions for which a leader was elected, or could not be; those that need no election are left out."""
+    from klamm.admin import ElectionType
+    from klamm.errors import EXCEPTIONS, ErrorCode
+    from klamm.model import TopicPartition
+
+    if bool(names) == all_topics:
+        fail("expected topics, or --all-topics", ExitStatus.USAGE)
+    if partitions and len(names or ()) != 1:
+        fail("--partition: expected one topic", ExitStatus.USAGE)
+    with connected(bootstrap, timeout) as admin:
+        wanted = None
+        if names:
+            described = admin.describe_topics(names)
+            wanted = [
+                TopicPartition(name, number)
+                for name in names
+                for number in partitions or range(len(described[name].partitions))
+            ]
+        kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+        results = admin.elect_leaders(kind, wanted)
+    not_needed = EXCEPTIONS[ErrorCode.ELECTION_NOT_NEEDED]
+    rows = [
+        (*tp, "elected" if error is None else str(error))
+        for tp, error in sorted(results.items())
+        if not isinstance(error, not_needed)
+    ]
+    print_rows(("topic", "partition", "result"), rows, as_json=as_json)
+    if any(result != "elected" for _, _, result in rows):
+        raise typer.Exit(int(ExitStatus.FAILED))
 
 
 @app.command("add-partitions")

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from klamm.errors import IllegalStateError
+from klamm.loop_call import LoopCall
 from klamm.loop_thread import LoopThread
 
+P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A")
 
@@ -26,32 +27,28 @@ class CallerThread:
 
     def __init__(self, loop_thread: LoopThread) -> None:
         self._loop_thread = loop_thread
-        self._inboxes: list[_Inbox] = []
+        self._inbox: _Inbox | None = None
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs `coroutine` on the loop; meanwhile calls here what it passes to `invoke`.
-
-        Raises IllegalStateError on the loop's own thread, where it would never return."""
-        if self._loop_thread.is_current():
-            coroutine.close()
-            raise IllegalStateError("a blocking call was made inside a callback; it would never return")
-        inbox: _Inbox = SimpleQueue()
-        self._inboxes.append(inbox)
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop_thread.loop)
+    def run(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `LoopThread.run`; meanwhile calls here what the coroutine passes to `invoke`."""
+        self._loop_thread.refuse_to_wait_here()
+        outer, inbox = self._inbox, _Inbox()
+        call = LoopCall(self._loop_thread.loop, function, *args, **kwargs)
+        call.outcome.add_done_callback(lambda _: inbox.put(None))
         try:
-            future.add_done_callback(lambda _: inbox.put(None))
-            while (function := inbox.get()) is not None:
-                function()
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+            self._inbox = inbox
+            call.begin()
+            while (invoked := inbox.get()) is not None:
+                invoked()
+            return call.outcome.result()
         finally:
-            self._inboxes.remove(inbox)
+            call.end()
+            self._inbox = outer
 
     async def invoke(self, function: Callable[[A], object], argument: A) -> None:
         """From a coroutine that `run` waits for: calls `function` in the waiting thread; raises what it raises."""
-        assert self._inboxes, "nobody waits"
+        inbox = self._inbox
+        assert inbox is not None, "nobody waits"
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 
@@ -64,7 +61,7 @@ class CallerThread:
                 outcome = error
             loop.call_soon_threadsafe(_settle, done, outcome)
 
-        self._inboxes[-1].put(call)
+        inbox.put(call)
         await done
 
 

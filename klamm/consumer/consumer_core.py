@@ -133,18 +133,18 @@ class ConsumerCore:
                 raise TimeoutError(f"{what} took longer than {timeout_ms} ms")
 
     async def interruptible(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Awaits it; `wakeup` cancels it and raises WakeupError."""
+        """Awaits it; `wakeup` cancels it and raises WakeupError. It has ended in any case."""
         task = self._loop.create_task(coroutine)
+        task.add_done_callback(lambda _: self.notify())
         try:
             while not task.done():
                 self._signal.clear()
                 self.raise_if_woken()
-                signalled = self._loop.create_task(self._signal.wait())
-                await asyncio.wait((task, signalled), return_when=asyncio.FIRST_COMPLETED)
-                signalled.cancel()
+                await self._signal.wait()
         finally:
             task.cancel()
-        return await task
+            await asyncio.wait((task,))
+        return task.result()
 
     def notify(self) -> None:
         """Lets what waits look again."""

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from klamm.consumer.async_consumer import CLOSE_TIMEOUT_MS, AsyncConsumer, limit_of
 from klamm.consumer.caller_thread import CallerThread
@@ -29,6 +29,7 @@ from klamm.loop_thread import LoopThread
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _LONGEST_WAIT_S = 1e6
 
@@ -46,7 +47,7 @@ class Consumer:
         self._due_callbacks: deque[Callable[[], object]] = deque()
         self._loop_thread = LoopThread.shared()
         self._caller = CallerThread(self._loop_thread)
-        self._async = self._loop_thread.run(self._create(parsed))
+        self._async = self._loop_thread.run(self._create, parsed)
         self._core = self._async.core
         self._iteration = self._async.iteration
 
@@ -68,7 +69,7 @@ class Consumer:
         self._call(lambda: self._async.assign(partitions))
 
     def unsubscribe(self) -> None:
-        self._run(self._async.unsubscribe())
+        self._run(self._async.unsubscribe)
 
     def subscription(self) -> frozenset[str]:
         return self._call(self._async.subscription)
@@ -90,7 +91,7 @@ class Consumer:
             while True:
                 records = core.read(limit) if core.quiet() else {}
                 if not records:
-                    self._run(core.fill(deadline_s))
+                    self._run(core.fill, deadline_s)
                     records = core.read(limit)
                 if records or time.monotonic() >= deadline_s:
                     return core.intercept(records)
@@ -117,7 +118,7 @@ class Consumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        self._run(self._async.commit(offsets, timeout_ms))
+        self._run(self._async.commit, offsets, timeout_ms)
         self._run_callbacks()
 
     def commit_async(
@@ -130,12 +131,12 @@ class Consumer:
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        return self._run(self._async.committed(partitions, timeout_ms))
+        return self._run(self._async.committed, partitions, timeout_ms)
 
     # --- positions
 
     def position(self, tp: TopicPartition, timeout_ms: int | None = None) -> int:
-        return self._run(self._async.position(tp, timeout_ms))
+        return self._run(self._async.position, tp, timeout_ms)
 
     def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         self._call(lambda: self._async.seek(tp, offset))
@@ -152,17 +153,17 @@ class Consumer:
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        return self._run(self._async.offsets_for_times(timestamps, timeout_ms))
+        return self._run(self._async.offsets_for_times, timestamps, timeout_ms)
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        return self._run(self._async.beginning_offsets(partitions, timeout_ms))
+        return self._run(self._async.beginning_offsets, partitions, timeout_ms)
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        return self._run(self._async.end_offsets(partitions, timeout_ms))
+        return self._run(self._async.end_offsets, partitions, timeout_ms)
 
     def pause(self, *partitions: TopicPartition) -> None:
         self._call(lambda: self._async.pause(*partitions))
@@ -179,7 +180,7 @@ class Consumer:
     # --- the rest
 
     def partitions_for(self, topic: str) -> frozenset[int] | None:
-        return self._run(self._async.partitions_for(topic))
+        return self._run(self._async.partitions_for, topic)
 
     def wakeup(self) -> None:
         self._async.wakeup()
@@ -188,7 +189,7 @@ class Consumer:
         return self._call(self._async.metrics)
 
     def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS, *, leave: bool | None = None) -> None:
-        self._run(self._async.close(timeout_ms, leave=leave))
+        self._run(self._async.close, timeout_ms, leave=leave)
         self._run_callbacks()
 
     def __enter__(self) -> Self:
@@ -211,13 +212,9 @@ class Consumer:
         finally:
             self._turn.release()
 
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        try:
-            with self._access():
-                return self._caller.run(coroutine)
-        except ConcurrentAccessError:
-            coroutine.close()
-            raise
+    def _run(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._access():
+            return self._caller.run(function, *args, **kwargs)
 
     def _call(self, function: Callable[[], T]) -> T:
         """On the loop, which owns the state."""
@@ -225,7 +222,7 @@ class Consumer:
         async def call() -> T:
             return function()
 
-        return self._run(call())
+        return self._run(call)
 
     def _run_callbacks(self) -> None:
         while self._due_callbacks:

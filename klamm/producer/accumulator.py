@@ -56,16 +56,19 @@ class PartitionQueue:
 class TopicQueues:
     """One topic: its partitions' queues and the choice between them."""
 
-    def __init__(self, name: str, partitioner: Partitioner) -> None:
+    def __init__(
+        self, name: str, partitioner: Partitioner, queue_of: Callable[[TopicPartition], PartitionQueue] = PartitionQueue
+    ) -> None:
         self.name = name
         self.queues: list[PartitionQueue] = []
         self._partitioner = partitioner
+        self._queue_of = queue_of
 
     def update(self, partition_count: int, preferred: Sequence[int]) -> None:
         """The topic's partitions changed (fewer after it was created anew), or which have a live leader."""
         del self.queues[partition_count:]
         for number in range(len(self.queues), partition_count):
-            self.queues.append(PartitionQueue(TopicPartition(self.name, number)))
+            self.queues.append(self._queue_of(TopicPartition(self.name, number)))
         self._partitioner.update(partition_count, preferred)
 
     def queue_for(self, partition: int | None, key: bytes | None, size_bytes: int) -> PartitionQueue | None:
@@ -116,6 +119,12 @@ class Accumulator:
         """Senders that wait for memory; while there are any, every batch is due."""
 
     # Filling
+
+    def queue_of(self, tp: TopicPartition) -> PartitionQueue:
+        """The queue of that partition; an old one as long as there is something in it, to keep the order.
+
+        That matters when a topic disappears from the metadata and is there again."""
+        return next((queue for queue in self._active if queue.tp == tp), None) or PartitionQueue(tp)
 
     def append(
         self, queue: PartitionQueue, record: RawRecord, size_bytes: int, on_delivery: DeliveryCallback | None

@@ -7,17 +7,25 @@ the BatchResult of its records' futures; after a split several batches do, each 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.model import TopicPartition
 from klamm.producer.record import RecordMetadata
 from klamm.producer.result import BatchResult, Outcome
-from klamm.records import HEADER_SIZE_BYTES, RawRecord, estimate_size_bytes
+from klamm.records import HEADER_SIZE_BYTES, RawRecord, estimate_size_bytes, increment_sequence
 
 DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], object]
 """Called with the record's metadata or with what went wrong."""
 
 RECORD_OVERHEAD_BYTES: Final = estimate_size_bytes(None, None)
+
+
+class Stamp(NamedTuple):
+    """By what a broker recognises a batch (`sequences.py`)."""
+
+    producer_id: int
+    epoch: int
+    base_sequence: int
 
 
 class Batch:
@@ -35,6 +43,7 @@ class Batch:
         "reserved_bytes",
         "result",
         "size_bytes",
+        "stamp",
         "start",
         "tp",
     )
@@ -54,6 +63,8 @@ class Batch:
         self.attempts = 0
         self.last_error: Exception | None = None
         """Why the last attempt failed."""
+        self.stamp: Stamp | None = None
+        """Of an idempotent producer, from the first attempt on."""
         self.encoded: bytes | None = None
         self.is_expired = False
         """Its time was over while it was in flight."""
@@ -79,6 +90,9 @@ class Batch:
         part.size_bytes += sum(estimate_size_bytes(key, value, headers) for _, key, value, headers in records)
         part.reserved_bytes = part.size_bytes
         part.attempts = self.attempts
+        if self.stamp is not None:
+            sequence = increment_sequence(self.stamp.base_sequence, begin)
+            part.stamp = self.stamp._replace(base_sequence=sequence)
         return part
 
     def outcome(self, base_offset: int, log_append_time_ms: int, error: Exception | None) -> Outcome:

@@ -14,6 +14,7 @@ from klamm.records import CompressionType
 from klamm.serializers import Serializer, parse_serializer
 
 INT32_MAX = (1 << 31) - 1
+IDEMPOTENT_IN_FLIGHT_MAX = 5
 PARTITIONERS = ("default", "round_robin", "random")
 
 
@@ -38,12 +39,6 @@ def _parse_interceptors(value: Any) -> tuple[ProducerInterceptor, ...]:
     if not all(isinstance(each, ProducerInterceptor) for each in interceptors):
         raise ValueError("a list of ProducerInterceptor objects")
     return interceptors
-
-
-def _parse_idempotence(value: Any) -> bool:
-    if value is False or str(value).lower() == "false":
-        return False
-    raise ValueError("false: producers are not idempotent yet, a retry may write a record twice")
 
 
 def _parse_transactional_id(value: Any) -> None:
@@ -86,8 +81,9 @@ class ProducerConfig(ClientConfig):
     """Attempts after the first; usually it is `delivery.timeout.ms` that ends them."""
     max_in_flight_requests_per_connection: int = integer(5, at_least=1)
     """Requests under way to one broker. A partition is in at most one of them, so order always holds."""
-    enable_idempotence: bool = custom(False, _parse_idempotence)
-    """Kafka's default is true; here only false can be kept so far, and true is refused."""
+    enable_idempotence: bool | None = custom(None, boolean(True).metadata["parse"])
+    """Each record is written once and in order, whatever has to be sent again. True unless `acks` is not all or
+    `retries` is 0; to ask for it then is a ConfigError."""
     transactional_id: None = custom(None, _parse_transactional_id)
     partitioner_class: str | PartitionFunction = custom("default", _parse_partitioner)
     """`default` (hash of the key, else sticky), `round_robin`, `random`, or a function
@@ -114,8 +110,14 @@ class ProducerConfig(ClientConfig):
             case _:
                 return None
 
+    def __post_init__(self) -> None:
+        if self.enable_idempotence is None:
+            object.__setattr__(self, "enable_idempotence", self.acks == -1 and self.retries > 0)
+
     def validate(self) -> None:
         ClientConfig.validate(self)
+        if self.enable_idempotence:
+            self._validate_idempotence()
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
             raise ConfigError(
                 f"delivery.timeout.ms={self.delivery_timeout_ms} must be at least linger.ms={self.linger_ms}"
@@ -123,3 +125,15 @@ class ProducerConfig(ClientConfig):
             )
         if self.partitioner_rack_aware and not self.client_rack:
             raise ConfigError("partitioner.rack.aware=True needs client.rack")
+
+    def _validate_idempotence(self) -> None:
+        conflict = "enable.idempotence=True needs"
+        if self.acks != -1:
+            raise ConfigError(f"{conflict} acks=all; it is {self.acks}")
+        if not self.retries:
+            raise ConfigError(f"{conflict} retries; there are to be none")
+        if self.max_in_flight_requests_per_connection > IDEMPOTENT_IN_FLIGHT_MAX:
+            raise ConfigError(
+                f"{conflict} max.in.flight.requests.per.connection of at most {IDEMPOTENT_IN_FLIGHT_MAX}; it is"
+                f" {self.max_in_flight_requests_per_connection}"
+            )

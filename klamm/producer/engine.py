@@ -160,7 +160,7 @@ class ProducerEngine:
     def _update_topic(self, view: ClusterView, name: str) -> TopicQueues:
         topic = self.topics.get(name)
         if topic is None:
-            topic = self.topics[name] = TopicQueues(name, self._partitioner())
+            topic = self.topics[name] = TopicQueues(name, self._partitioner(), self.accumulator.queue_of)
         topic.update(len(view.partitions_of(name)), self._preferred(view, name))
         return topic
 

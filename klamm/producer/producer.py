@@ -115,14 +115,14 @@ class Producer:
         if self._process_id != os.getpid():
             return
         self._refuse_in_callback("close")
-        self._loop.run(self._engine.close(timeout))
+        self._loop.run(self._engine.close, timeout)
 
     def partitions_for(self, topic: str) -> set[int]:
         """The topic's partition numbers; waits for metadata as `send` does."""
         self._require_own_process()
         queues = self._topics.get(topic)
         if queues is None:
-            queues = self._loop.run(self._engine.topic(topic, timeout_ms=self._config.max_block_ms))
+            queues = self._loop.run(self._engine.topic, topic, timeout_ms=self._config.max_block_ms)
         return set(range(len(queues.queues)))
 
     def metrics(self) -> dict[str, float]:
@@ -153,7 +153,7 @@ class Producer:
         self._require_own_process()
         deadline_ms = monotonic_ms() + self._config.max_block_ms
         if queue is None:
-            queue = self._loop.run(self._engine.queue(topic, partition, record[1], size_bytes))
+            queue = self._loop.run(self._engine.queue, topic, partition, record[1], size_bytes)
         with self._lock:
             while True:
                 entry = self._engine.place(queue, record, size_bytes, on_delivery)

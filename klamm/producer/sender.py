@@ -4,10 +4,14 @@ The planning task sleeps until something is due. A request holds what is due for
 `max.request.size`; at most `max.in.flight.requests.per.connection` are under way to it. Outcomes are handled per
 partition:
 
-    no error                                  settled with its offset
+    no error, or DUPLICATE_SEQUENCE_NUMBER    settled with its offset, or without one
     MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE  sent again in smaller parts, until a single record is at fault
+    OUT_OF_ORDER_SEQUENCE_NUMBER,             batch by batch: a new leader may have the first ones only; the one that is
+    UNKNOWN_PRODUCER_ID                       at fault under new numbers, like all after it (`sequences.py`)
     retriable                                 sent again after retry.backoff.ms; at once with news of a new leader
     any other, or `retries` are used up       settled with the error
+
+With `enable.idempotence` nothing is sent before a broker has given a producer id.
 
 Callbacks run before the futures of their batch are done, so that they have all run when `flush` returns.
 """
@@ -24,20 +28,25 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, NamedTuple
 
 from klamm.client import KlammClient
-from klamm.errors import BrokerError, ErrorCode, IllegalStateError, KlammError, NoBrokerError
+from klamm.errors import BrokerError, ErrorCode, IllegalStateError, KlammError, NoBrokerError, raise_for
 from klamm.model import TopicPartition
 from klamm.producer.accumulator import NEVER_MS, Accumulator, PartitionQueue, PendingRequest
-from klamm.producer.batch import Batch
+from klamm.producer.batch import Batch, Stamp
 from klamm.producer.config import ProducerConfig
 from klamm.producer.interceptors import InterceptorChain
 from klamm.producer.metrics import ProducerMetrics
+from klamm.producer.sequences import ProducerId, Sequences
 from klamm.records import encode_batch
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1 import broker_pb2
 
 log = logging.getLogger(__name__)
 
+_NOT_IN_SEQUENCE: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+_NO_STAMP: Final = Stamp(producer_id=-1, epoch=-1, base_sequence=-1)
 
 
 def monotonic_ms() -> int:
@@ -83,6 +92,8 @@ class Sender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stale_topics: set[str] = set()
         self._refreshing = False
+        self._sequences = Sequences() if config.enable_idempotence else None
+        self._asking_for_id = False
 
     def start(self) -> None:
         """Begins to plan and send."""
@@ -125,8 +136,8 @@ class Sender:
 
     def _send_due(self) -> float:
         """Sends everything that may be sent now; returns when the next will be due."""
-        limit = self._config.max_in_flight_requests_per_connection
         while True:
+            limit = 0 if self._lacks_id() else self._config.max_in_flight_requests_per_connection
             now_ms = monotonic_ms()
             with self._lock:
                 expired = self._accumulator.expire(now_ms)
@@ -137,10 +148,45 @@ class Sender:
                 self._on_settled()
             self._refresh_metadata(drained.leaderless)
             for request in drained.requests:
+                self._stamp(request)
                 self._in_flight[request.node_id] += 1
                 self._spawn(self._send(request), f"klamm-produce-{request.node_id}")
             if not drained.requests:
                 return drained.next_due_ms
+
+    def _lacks_id(self) -> bool:
+        """Whether a producer id has to be there first; then it is being asked for."""
+        if self._sequences is None or not self._sequences.needs_id:
+            return False
+        if not self._asking_for_id and not self._accumulator.is_empty:
+            self._asking_for_id = True
+            self._spawn(self._obtain_id(self._sequences), "klamm-producer-id")
+        return True
+
+    async def _obtain_id(self, sequences: Sequences) -> None:
+        """Asks one broker after the other, for as long as it takes; records meanwhile expire by delivery.timeout.ms."""
+        failures = 0
+        while sequences.needs_id:
+            request = broker_pb2.InitProducerIdRequest(client_id=self._config.client_id)
+            try:
+                response = await self._client.any_broker().init_producer_id(request)
+                raise_for(response.error_code, response.error_message)
+                sequences.begin(ProducerId(response.producer_id, response.producer_epoch))
+                log.info("producer_id=%d epoch=%d", response.producer_id, response.producer_epoch)
+            except KlammError as error:
+                failures += 1
+                log.log(logging.WARNING if failures % 10 == 5 else logging.INFO, "no producer id yet: %s", error)
+                if not error.retriable:
+                    self._abort(error)
+                    return
+                await asyncio.sleep(self._client.backoff.delay_ms(failures, self._client.rng) / 1000)
+        self._asking_for_id = False
+        self._due.set()
+
+    def _stamp(self, request: PendingRequest) -> None:
+        if self._sequences is not None:
+            for queue, batches in request.parts:
+                self._sequences.stamp(queue.tp, batches)
 
     async def _sleep_until(self, due_ms: float) -> None:
         if due_ms == NEVER_MS:
@@ -222,10 +268,14 @@ class Sender:
 
     def _encode(self, batch: Batch) -> bytes:
         if batch.encoded is None:
+            producer_id, epoch, base_sequence = batch.stamp or _NO_STAMP
             batch.encoded = encode_batch(
                 batch.records,
                 compression=self._config.compression_type,
                 compression_level=self._config.compression_level,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=base_sequence,
             )
         return batch.encoded
 
@@ -233,6 +283,10 @@ class Sender:
         error = outcome.error
         if error is None:
             self._complete(queue, outcome)
+        elif isinstance(error, BrokerError) and error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            self._complete(queue, outcome._replace(error=None, base_offset=-1))
+        elif isinstance(error, BrokerError) and error.code in _NOT_IN_SEQUENCE and self._sequences is not None:
+            self._put_in_sequence(queue, outcome, error, self._sequences)
         elif isinstance(error, BrokerError) and error.code in _TOO_LARGE:
             with self._lock:
                 is_split = self._accumulator.split(queue)
@@ -243,6 +297,17 @@ class Sender:
             self._retry(queue, outcome, error)
         else:
             self._complete(queue, outcome)
+
+    def _put_in_sequence(
+        self, queue: PartitionQueue, outcome: _Outcome, error: BrokerError, sequences: Sequences
+    ) -> None:
+        with self._lock:
+            if len(queue.in_flight) > 1:
+                self._accumulator.split(queue)
+                return
+            sequences.restart(queue.tp, [*queue.in_flight, *queue.batches])
+        log.warning("partition=%s goes on in a new epoch reason=%s", queue.tp, error)
+        self._retry(queue, outcome, error)
 
     def _retry(self, queue: PartitionQueue, outcome: _Outcome, error: KlammError) -> None:
         moved = self._client.update_leader(queue.tp, outcome.leader, outcome.leader_epoch)
@@ -263,6 +328,8 @@ class Sender:
         """Settles the request's batches of one partition: their offsets follow one another."""
         with self._lock:
             batches = self._accumulator.complete(queue)
+        if outcome.error is None and self._sequences is not None:
+            self._sequences.on_written(queue.tp)
         for batch in batches:
             self._settle(batch, outcome)
             if outcome.base_offset >= 0:
@@ -276,6 +343,8 @@ class Sender:
             self._metrics.records_acknowledged += len(batch.records)
         else:
             self._metrics.records_failed += len(batch.records)
+            if self._sequences is not None:
+                self._sequences.on_failed(batch)
         part = batch.outcome(outcome.base_offset, outcome.log_append_time_ms, outcome.error)
         if self._interceptors:
             for index in range(batch.start, batch.start + len(batch.records)):

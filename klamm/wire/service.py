@@ -1,6 +1,6 @@
 """gRPC methods, described by the contracts themselves: what a stub calls and what a server registers.
 
-Both sides are built from the service descriptors in proto/, so there is no generated service code. The two
+Both sides are built from the service descriptors in proto/, so there is no generated service code. The three
 framed messages (klamm/wire/framed.py) travel as plain bytes; all others as protobuf objects.
 """
 
@@ -19,10 +19,11 @@ from klamm.wire.v1 import broker_pb2, controller_pb2, coordinator_pb2, raft_pb2
 BROKER: ServiceDescriptor = broker_pb2.DESCRIPTOR.services_by_name["Broker"]
 ADMIN: ServiceDescriptor = controller_pb2.DESCRIPTOR.services_by_name["Admin"]
 CONTROLLER: ServiceDescriptor = controller_pb2.DESCRIPTOR.services_by_name["Controller"]
+REPLICATION: ServiceDescriptor = broker_pb2.DESCRIPTOR.services_by_name["Replication"]
 COORDINATOR: ServiceDescriptor = coordinator_pb2.DESCRIPTOR.services_by_name["Coordinator"]
 RAFT: ServiceDescriptor = raft_pb2.DESCRIPTOR.services_by_name["Raft"]
 
-_FRAMED = frozenset({"klamm.v1.ProduceRequest", "klamm.v1.FetchResponse"})
+_FRAMED = frozenset({"klamm.v1.ProduceRequest", "klamm.v1.FetchResponse", "klamm.v1.ReplicaFetchResponse"})
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 

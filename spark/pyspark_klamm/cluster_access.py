@@ -62,24 +62,24 @@ class ClusterAccess:
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.config = AccessConfig.parse(settings)
         self._loop = LoopThread.shared()
-        self._client = self._loop.run(self._connect())
+        self._client = self._loop.run(self._connect)
 
     async def _connect(self) -> KlammClient:
         return KlammClient(self.config)
 
     def describe(self, topics: Collection[str]) -> ClusterView:
         """A fresh view of `topics`. Raises UnknownTopicOrPartitionError for one that is not there."""
-        return self._loop.run(self._client.retrying(lambda: self._describe(topics), timeout_ms=TOPIC_WAIT_MS))
+        return self._loop.run(self._client.retrying, lambda: self._describe(topics), timeout_ms=TOPIC_WAIT_MS)
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The offsets of timestamps (or LATEST, EARLIEST) by partition, with the configured isolation level."""
         finder = OffsetFinder(self._client, self._isolation_level)
-        found = self._loop.run(finder.find(wanted, timeout_ms=self._timeout_ms))
+        found = self._loop.run(finder.find, wanted, timeout_ms=self._timeout_ms)
         return {tp: each.offset for tp, each in found.items()}
 
     def wait_for_records(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
         """Returns when some partition has a record at its offset, or after `timeout_ms`."""
-        self._loop.run(self._wait_for_records(offsets, timeout_ms))
+        self._loop.run(self._wait_for_records, offsets, timeout_ms)
 
     def fetch(self, wanted: OffsetRange) -> Iterator[FetchedBatches]:
         """The batches that hold `wanted`, the next fetch always under way while the caller works on the last.

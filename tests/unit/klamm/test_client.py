@@ -80,6 +80,23 @@ def test_callers_at_the_same_time_share_one_request() -> None:
     with_client(body)
 
 
+def test_who_is_cancelled_while_the_client_closes_is_cancelled() -> None:
+    """Told that the client is closed instead, a task that goes on after errors would never end, nor would `close`."""
+
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        await client._refreshing.acquire()  # the refresh waits for another one
+        asking = asyncio.create_task(client.refresh_metadata(["t"]))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(client.close())
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait({asking, closing}, timeout=30)
+        assert closing.done()
+        assert asking.cancelled()
+
+    with_client(body)
+
+
 def test_listeners_hear_of_changes_only() -> None:
     heard: list[tuple[ClusterView, ClusterView]] = []
 

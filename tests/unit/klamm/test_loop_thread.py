@@ -18,7 +18,7 @@ async def _name_of_thread() -> str:
 def test_coroutines_run_on_one_shared_thread() -> None:
     shared = LoopThread.shared()
 
-    assert shared.run(_name_of_thread()) == "klamm-loop"
+    assert shared.run(_name_of_thread) == "klamm-loop"
     assert LoopThread.shared() is shared
 
 
@@ -27,30 +27,15 @@ def test_error_reaches_the_caller() -> None:
         raise LookupError("x")
 
     with pytest.raises(LookupError, match="x"):
-        LoopThread.shared().run(fail())
-
-
-def test_timeout_cancels_the_coroutine() -> None:
-    cancelled = threading.Event()
-
-    async def wait_for_ever() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    with pytest.raises(TimeoutError):
-        LoopThread.shared().run(wait_for_ever(), timeout_s=0.001)
-
-    assert cancelled.wait(5)
+        LoopThread.shared().run(fail)
 
 
 def test_blocking_on_the_loop_from_the_loop_is_refused() -> None:
     async def nested() -> None:
-        LoopThread.shared().run(_name_of_thread())
+        LoopThread.shared().run(_name_of_thread)
 
     with pytest.raises(IllegalStateError, match="inside a callback"):
-        LoopThread.shared().run(nested())
+        LoopThread.shared().run(nested)
 
 
 def test_call_soon_does_not_wait() -> None:
@@ -58,7 +43,7 @@ def test_call_soon_does_not_wait() -> None:
 
     LoopThread.shared().call_soon(called.set)
 
-    assert called.wait(5)
+    assert called.wait(30)
 
 
 def test_stop_cancels_what_still_runs() -> None:
@@ -74,7 +59,7 @@ def test_stop_cancels_what_still_runs() -> None:
             raise
 
     asyncio.run_coroutine_threadsafe(wait_for_ever(), thread.loop)
-    assert started.wait(5)
+    assert started.wait(30)
     thread.stop()
 
     assert cancelled.is_set()
@@ -89,13 +74,13 @@ def test_forked_child_gets_a_loop_of_its_own() -> None:
         status = 1
         try:
             child = LoopThread.shared()
-            status = 0 if child is not parent and child.run(_name_of_thread(), timeout_s=5) else 1
+            status = 0 if child is not parent and child.run(_name_of_thread) else 1
         finally:
             os._exit(status)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child_pid, 0)[1]) == 0
     assert LoopThread.shared() is parent
-    assert parent.run(_name_of_thread(), timeout_s=5)
+    assert parent.run(_name_of_thread)
 
 
 class PollerCompletionQueue:

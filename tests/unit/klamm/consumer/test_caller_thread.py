@@ -24,9 +24,9 @@ def test_a_result_and_an_error_come_back(caller):
             raise ValueError("negative")
         return 2 * number
 
-    assert caller.run(double(4)) == 8
+    assert caller.run(double, 4) == 8
     with pytest.raises(ValueError, match="negative"):
-        caller.run(double(-1))
+        caller.run(double, -1)
 
 
 def test_functions_are_called_in_the_waiting_thread_and_may_wait_themselves(caller):
@@ -36,14 +36,14 @@ def test_functions_are_called_in_the_waiting_thread_and_may_wait_themselves(call
         return threading.current_thread().name
 
     def listen(argument: str) -> None:
-        heard.append((argument, threading.current_thread(), caller.run(name())))
+        heard.append((argument, threading.current_thread(), caller.run(name)))
 
     async def work() -> str:
         await caller.invoke(listen, "once")
         await caller.invoke(listen, "twice")
         return "done"
 
-    assert caller.run(work()) == "done"
+    assert caller.run(work) == "done"
     me = threading.current_thread()
     assert heard == [("once", me, "klamm-loop"), ("twice", me, "klamm-loop")]
 
@@ -59,12 +59,12 @@ def test_what_a_function_raises_is_raised_where_it_was_invoked(caller):
             return f"caught {error}"
         return "nothing came"
 
-    assert caller.run(work()) == "caught 3"
+    assert caller.run(work) == "caught 3"
 
 
 def test_waiting_on_the_loops_own_thread_is_refused(caller):
     async def nested() -> None:
-        caller.run(asyncio.sleep(0))
+        caller.run(asyncio.sleep, 0)
 
     with pytest.raises(IllegalStateError, match="would never return"):
-        caller.run(nested())
+        caller.run(nested)

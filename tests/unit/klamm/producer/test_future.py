@@ -80,7 +80,7 @@ def test_waiting_inside_a_callback_is_refused() -> None:
         RecordFuture(result(), 0).result()
 
     with pytest.raises(IllegalStateError, match="callback"):
-        LoopThread.shared().run(wait())
+        LoopThread.shared().run(wait)
 
 
 def test_callbacks_run_once_in_order_and_at_once_when_done() -> None:

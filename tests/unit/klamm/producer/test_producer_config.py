@@ -37,8 +37,10 @@ def test_acks_as_users_write_it(given: object, acks: int) -> None:
         ({"partitioner.rack.aware": True}, r"needs client\.rack"),
         ({"delivery.timeout.ms": 30_004}, r"delivery\.timeout\.ms=30004 must be at least linger\.ms=5"),
         ({"enable.auto.commit": True}, "unknown configuration 'enable.auto.commit'"),
-        ({"enable.idempotence": True}, "enable.idempotence=True .*a retry may write a record twice"),
-        ({"enable.idempotence": "true"}, "expected false"),
+        ({"enable.idempotence": True, "acks": 1}, "enable.idempotence=True needs acks=all; it is 1"),
+        ({"enable.idempotence": "true", "retries": 0}, "needs retries"),
+        ({"max.in.flight.requests.per.connection": 6}, "at most 5; it is 6"),
+        ({"enable.idempotence": "yes"}, "expected true or false"),
         ({"transactional.id": "a"}, "transactional.id='a' .*no transactions"),
     ],
 )
@@ -48,11 +50,23 @@ def test_what_cannot_work_is_refused_by_name(settings: dict[str, Any], message: 
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"enable.idempotence": False}, {"enable.idempotence": "False"}, {"transactional.id": None}],
+    ("settings", "idempotent"),
+    [
+        ({}, True),
+        ({"enable.idempotence": "true"}, True),
+        ({"enable.idempotence": False}, False),
+        ({"enable.idempotence": False, "max.in.flight.requests.per.connection": 6}, False),
+        ({"acks": 1}, False),
+        ({"acks": 0, "max.in.flight.requests.per.connection": 6}, False),
+        ({"retries": 0}, False),
+    ],
 )
-def test_a_guarantee_that_is_not_wanted_may_be_declined(settings: dict[str, Any]) -> None:
-    assert ProducerConfig.parse(settings) == ProducerConfig.parse()
+def test_a_producer_is_idempotent_unless_it_says_otherwise(settings: dict[str, Any], idempotent: bool) -> None:
+    assert ProducerConfig.parse(settings).enable_idempotence is idempotent
+
+
+def test_transactions_may_be_declined() -> None:
+    assert ProducerConfig.parse({"transactional.id": None}) == ProducerConfig.parse()
 
 
 @pytest.mark.parametrize(

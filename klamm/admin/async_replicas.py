@@ -1,0 +1,125 @@
+"""The Admin's part about who leads partitions, and which brokers hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from klamm.admin import decode
+from klamm.admin.calls import AdminCalls, raise_first_error
+from klamm.admin.placement_plan import plan_reassignment
+from klamm.admin.types import ElectionType, PartitionReassignment
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicPartition
+from klamm.wire.v1 import controller_pb2, metadata_pb2
+
+
+class ReplicaOperations:
+    """Elections, reassignments, and brokers that go."""
+
+    _calls: AdminCalls
+
+    async def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, BrokerError | None]:
+        """Elects leaders of `partitions`; None: of all, and those that need none are left out (Kafka's electLeaders).
+
+        The value says why a partition's election failed: ElectionNotNeededError, PreferredLeaderNotAvailableError,
+        EligibleLeadersNotAvailableError ..."""
+        wanted = None if partitions is None else list(partitions)
+        if wanted is not None and not wanted:
+            return {}
+        request = controller_pb2.ElectLeadersRequest(
+            election_type=int(election_type),  # type: ignore[arg-type]
+            partitions=_named(wanted or ()),
+            timeout_ms=self._calls.timeout_ms(timeout_ms),
+        )
+        response = await self._calls.controller("elect_leaders", request, timeout_ms)
+        return {
+            TopicPartition(each.topic, each.partition): (
+                ErrorCode.of(each.error_code).exception(each.error_message) if each.error_code else None
+            )
+            for each in response.results
+        }
+
+    async def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        keep_replication_factor: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Begins to move each partition to these brokers, the preferred leader first; None cancels that (KIP-455).
+
+        Raises InvalidReplicaAssignmentError, NoReassignmentInProgressError, UnknownTopicOrPartitionError ..."""
+        request = controller_pb2.AlterPartitionReassignmentsRequest(
+            partitions=[
+                controller_pb2.PartitionReassignment(
+                    topic=topic,
+                    partition=partition,
+                    replicas=None if replicas is None else metadata_pb2.BrokerIds(broker_ids=list(replicas)),
+                )
+                for (topic, partition), replicas in reassignments.items()
+            ],
+            keep_replication_factor=keep_replication_factor,
+            timeout_ms=self._calls.timeout_ms(timeout_ms),
+        )
+        response = await self._calls.controller("alter_partition_reassignments", request, timeout_ms)
+        raise_first_error((f"{each.topic}-{each.partition}", each) for each in response.results)
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """The reassignments under way, of `partitions` or of all."""
+        wanted = None if partitions is None else list(partitions)
+        if wanted is not None and not wanted:
+            return {}
+        request = controller_pb2.ListPartitionReassignmentsRequest(partitions=_named(wanted or ()))
+        response = await self._calls.controller("list_partition_reassignments", request, timeout_ms)
+        return {
+            TopicPartition(each.topic, each.partition): decode.partition_reassignment(each)
+            for each in response.reassignments
+        }
+
+    async def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
+        """Forgets a broker that is stopped for good. What it had replicas of still names it, until it is reassigned.
+
+        Raises BrokerIdNotRegisteredError."""
+        request = controller_pb2.UnregisterBrokerRequest(broker_id=broker_id)
+        await self._calls.controller("unregister_broker", request, timeout_ms)
+
+    async def decommission_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> int:
+        """Begins to move everything off a broker, to those that are alive; returns how many partitions still have to.
+
+        Call it again until that is 0: topics may have been created meanwhile. Raises InvalidReplicationFactorError when
+        the others are too few."""
+        cluster = decode.cluster_description(
+            await self._calls.controller("describe_cluster", controller_pb2.DescribeClusterRequest(), timeout_ms)
+        )
+        described = await self._calls.controller("describe_topics", controller_pb2.DescribeTopicsRequest(), timeout_ms)
+        topics = [decode.topic_description(each) for each in described.topics]
+        target = {
+            TopicPartition(topic.name, each.partition): each.target_replicas
+            for topic in topics
+            for each in topic.partitions
+        }
+        hosted = sum(broker_id in each.replicas for topic in topics for each in topic.partitions)
+        others = [each for each in cluster.brokers if each.node_id != broker_id]
+        plan = plan_reassignment(
+            target,
+            {each.node_id: each.rack for each in others},
+            targets=[each.node_id for each in others if not each.fenced],
+            # Who is fenced may come back, and then need not copy everything.
+            stay=[each.node_id for each in others],
+            moving=[tp for tp, replicas in target.items() if broker_id in replicas],
+        )
+        if plan:
+            await self.alter_partition_reassignments(plan, timeout_ms=timeout_ms)
+        return hosted
+
+
+def _named(partitions: Iterable[TopicPartition]) -> list[controller_pb2.NamedPartition]:
+    return [controller_pb2.NamedPartition(topic=topic, partition=partition) for topic, partition in partitions]

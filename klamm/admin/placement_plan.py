@@ -1,0 +1,92 @@
+"""Where replicas should go when they leave some brokers, or when there shall be more or fewer of them.
+
+As little as possible moves. What has to goes where its partition has no replica yet: to another rack than the others'
+while there is one, then to the broker with the fewest leaders (for a first replica) and the fewest replicas.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+
+Replicas = tuple[int, ...]
+
+
+def plan_reassignment(
+    partitions: Mapping[TopicPartition, Sequence[int]],
+    racks: Mapping[int, str],
+    *,
+    targets: Collection[int],
+    stay: Collection[int],
+    replication_factor: int | None = None,
+    moving: Collection[TopicPartition] | None = None,
+) -> dict[TopicPartition, Replicas]:
+    """The new replicas of each partition that has to change, the preferred leader first.
+
+    `partitions` are all of the cluster, or those that count for the balance, of which `moving` may be changed (None:
+    all). `racks` has the racks of all brokers; replicas on those of `stay` need not move, and those that must go to
+    `targets`. Raises InvalidReplicationFactorError when these are too few."""
+    planner = _Planner(partitions, racks, sorted(targets), frozenset(stay))
+    return planner.plan(sorted(partitions if moving is None else moving), replication_factor)
+
+
+class _Planner:
+    """Counts what each broker has while partitions find their places, one after the other."""
+
+    def __init__(
+        self,
+        partitions: Mapping[TopicPartition, Sequence[int]],
+        racks: Mapping[int, str],
+        targets: Sequence[int],
+        stay: Collection[int],
+    ) -> None:
+        self._partitions = partitions
+        self._racks = racks
+        self._targets = targets
+        self._stay = stay
+        self._hosted = Counter(broker_id for replicas in partitions.values() for broker_id in replicas)
+        self._led = Counter(replicas[0] for replicas in partitions.values())
+
+    def plan(self, moving: Sequence[TopicPartition], replication_factor: int | None) -> dict[TopicPartition, Replicas]:
+        planned = {}
+        for tp in moving:
+            before = tuple(self._partitions[tp])
+            after = self._place(tp, before, replication_factor or len(before))
+            if after != before:
+                planned[tp] = after
+                self._hosted.subtract(before)
+                self._hosted.update(after)
+                self._led[before[0]] -= 1
+                self._led[after[0]] += 1
+        return planned
+
+    def _place(self, tp: TopicPartition, before: Replicas, size: int) -> Replicas:
+        # A place whose broker has to go is filled anew: the order says who is preferred as leader.
+        places: list[int | None] = [each if each in self._stay else None for each in before[:size]]
+        places += [None] * (size - len(places))
+        for index, place in enumerate(places):
+            if place is None:
+                others = [each for each in places if each is not None]
+                choices = [each for each in self._targets if each not in others]
+                if not choices:
+                    raise ErrorCode.INVALID_REPLICATION_FACTOR.exception(
+                        f"partition {tp.topic}-{tp.partition} needs {size} brokers: beside {others} only"
+                        f" {list(self._targets)} can be used"
+                    )
+                places[index] = self._best(choices, others, leads=index == 0)
+        return tuple(each for each in places if each is not None)
+
+    def _best(self, choices: Sequence[int], others: Sequence[int], *, leads: bool) -> int:
+        used_racks = {self._racks.get(each) for each in others}
+        return min(
+            choices,
+            key=lambda each: (
+                self._racks.get(each) in used_racks,
+                self._led[each] if leads else 0,
+                self._hosted[each],
+                each,
+            ),
+        )

@@ -1,0 +1,68 @@
+"""One call of a coroutine function on an event loop, from another thread, which may be interrupted.
+
+A signal may arrive between any two instructions of the calling thread. So the coroutine is made on the loop
+(in the caller's thread it could be left behind, never awaited), what the caller holds exists before the loop hears of
+it, and `end` returns only when nothing of the call runs any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LoopCall(Generic[T]):
+    """`begin`, wait for `outcome`, and `end` in a finally clause whose try clause has both."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        function: Callable[P, Coroutine[Any, Any, T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        self.outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+        """What the coroutine returned or raised; concurrent.futures.CancelledError if it was cancelled."""
+        self._loop = loop
+        self._make: Callable[[], Coroutine[Any, Any, T]] = functools.partial(function, *args, **kwargs)
+        self._task: asyncio.Task[T] | None = None
+
+    def begin(self) -> None:
+        """Has it called soon."""
+        self._loop.call_soon_threadsafe(self._start)
+
+    def end(self) -> None:
+        """Cancels what still runs and waits for its end."""
+        if self.outcome.done():
+            return
+        self._loop.call_soon_threadsafe(self._cancel)
+        with contextlib.suppress(concurrent.futures.CancelledError):
+            self.outcome.exception()
+
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._run())
+        self._task.add_done_callback(self._settle)
+
+    async def _run(self) -> T:
+        return await self._make()
+
+    def _cancel(self) -> None:
+        if self._task is None:
+            self.outcome.cancel()  # The signal came before the loop heard of it.
+        else:
+            self._task.cancel()
+
+    def _settle(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.outcome.cancel()
+        elif (error := task.exception()) is not None:
+            self.outcome.set_exception(error)
+        else:
+            self.outcome.set_result(task.result())

@@ -1,0 +1,97 @@
+"""Which records a broker has already: producer id, epoch and sequence numbers (KIP-98, KIP-360).
+
+A batch gets its numbers when it is sent for the first time and keeps them through every retry, so that a broker
+writes it once however often it arrives. A partition has at most one request under way, so its batches arrive in order.
+
+A batch that fails after it was sent (expired, refused, out of retries) may be in the log or not, and may even arrive
+later. What was sent after it is sent again under its old numbers: if that is in order, so was the failed one. Once
+there is nothing such, or the broker says OUT_OF_ORDER_SEQUENCE_NUMBER or UNKNOWN_PRODUCER_ID, the partition goes on in
+the next epoch from 0; whatever of the one before is still on its way is fenced by it. Kafka's `TransactionManager`
+bumps one epoch for all partitions and brings them to it one by one; brokers compare epochs per partition, so that each
+has its own here. At the last epoch a new producer id is needed.
+
+Pure; used on the producer's loop only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from klamm.model import TopicPartition
+from klamm.producer.batch import Batch, Stamp
+from klamm.records import increment_sequence
+
+EPOCH_MAX: Final = 2**15 - 1
+
+
+class ProducerId(NamedTuple):
+    """What InitProducerId gave."""
+
+    producer_id: int
+    epoch: int
+
+
+class _Partition:
+    __slots__ = ("epoch", "is_broken", "next_sequence", "producer_id")
+
+    def __init__(self, given: ProducerId) -> None:
+        self.producer_id, self.epoch = given
+        self.next_sequence = 0
+        self.is_broken = False
+        """A batch that was sent has failed, and none after it was written since."""
+
+
+class Sequences:
+    """The numbers of one idempotent producer."""
+
+    def __init__(self) -> None:
+        self._given: ProducerId | None = None
+        self.needs_id = True
+        """Whether `begin` must be called before anything else is sent."""
+        self._partitions: dict[TopicPartition, _Partition] = {}
+
+    def begin(self, given: ProducerId) -> None:
+        """Partitions take up this producer id when they first need one, or a new epoch."""
+        self._given = given
+        self.needs_id = False
+
+    def stamp(self, tp: TopicPartition, batches: Sequence[Batch]) -> None:
+        """Numbers those of `batches`, which are about to be sent, that have none: the last ones."""
+        assert self._given is not None, "no producer id yet"
+        state = self._partitions.get(tp)
+        if state is None:
+            state = self._partitions[tp] = _Partition(self._given)
+        if state.is_broken and batches[0].stamp is None:
+            self._next_epoch(state)
+        for batch in batches:
+            if batch.stamp is None:
+                batch.stamp = Stamp(state.producer_id, state.epoch, state.next_sequence)
+                state.next_sequence = increment_sequence(state.next_sequence, len(batch.records))
+
+    def on_written(self, tp: TopicPartition) -> None:
+        """A request is acknowledged: all that was sent before it is in the log as well."""
+        self._partitions[tp].is_broken = False
+
+    def on_failed(self, batch: Batch) -> None:
+        """The batch will not be sent again."""
+        if batch.stamp is not None:
+            self._partitions[batch.tp].is_broken = True
+
+    def restart(self, tp: TopicPartition, batches: Iterable[Batch]) -> None:
+        """The broker does not go on with these numbers: all `batches` that wait get new ones, in the next epoch."""
+        self._partitions[tp].is_broken = True
+        for batch in batches:
+            batch.stamp = None
+            batch.encoded = None
+
+    def _next_epoch(self, state: _Partition) -> None:
+        assert self._given is not None
+        if state.producer_id != self._given.producer_id:
+            state.producer_id, state.epoch = self._given
+        else:
+            assert state.epoch < EPOCH_MAX, state.producer_id
+            state.epoch += 1
+        state.next_sequence = 0
+        state.is_broken = False
+        self.needs_id |= state.epoch == EPOCH_MAX

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from klamm.admin.placement_plan import plan_reassignment
+from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.model import TopicPartition
+
+RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
+
+
+def partitions(*replicas):
+    return {TopicPartition("t", number): each for number, each in enumerate(replicas)}
+
+
+def off(broker_id, current, racks=RACKS, **options):
+    others = [each for each in racks if each != broker_id]
+    return plan_reassignment(current, racks, **{"targets": others, "stay": others, **options})
+
+
+def test_only_what_has_to_moves_and_keeps_its_place():
+    current = partitions((1, 2, 3), (2, 3, 4), (2, 1, 3))
+    assert off(1, current) == {TopicPartition("t", 0): (4, 2, 3), TopicPartition("t", 2): (2, 4, 3)}
+
+
+def test_replicas_go_to_racks_that_their_partition_does_not_use_while_there_are():
+    planned = off(3, partitions(*[(1, 2, 3)] * 10))
+    assert set(planned.values()) == {(1, 2, 6)}
+    without_6 = {each: rack for each, rack in RACKS.items() if each != 6}
+    planned = off(3, partitions(*[(1, 2, 3)] * 10), without_6)
+    assert Counter(planned.values()) == {(1, 2, 4): 5, (1, 2, 5): 5}
+
+
+def test_what_moves_is_spread_evenly_leaders_too():
+    racks = dict.fromkeys(range(1, 6), "")
+    current = partitions(*[(1, 2), (1, 3), (1, 4), (1, 5)] * 10)
+    planned = off(1, current, racks)
+    after = {**current, **planned}
+    hosted = Counter(each for replicas in after.values() for each in replicas)
+    led = Counter(replicas[0] for replicas in after.values())
+    assert set(hosted) == {2, 3, 4, 5}
+    assert max(led.values()) - min(led.values()) <= 1
+    assert max(hosted.values()) - min(hosted.values()) <= 2
+    assert all(len(set(replicas)) == 2 for replicas in after.values())
+
+
+def test_a_replica_on_a_broker_that_is_down_need_not_move_and_nothing_is_sent_there():
+    current = partitions((1, 4), (4, 1))
+    planned = plan_reassignment(current, RACKS, targets=[2], stay=[2, 4])
+    assert planned == {TopicPartition("t", 0): (2, 4), TopicPartition("t", 1): (4, 2)}
+
+
+def test_more_or_fewer_replicas():
+    current = partitions((1, 2, 3), (2,))
+    everybody = list(RACKS)
+    fewer = plan_reassignment(current, RACKS, targets=everybody, stay=everybody, replication_factor=1)
+    assert fewer == {TopicPartition("t", 0): (1,)}
+    more = plan_reassignment(current, RACKS, targets=everybody, stay=everybody, replication_factor=3)
+    ((tp, replicas),) = more.items()
+    assert (tp.partition, replicas[0], {RACKS[each] for each in replicas}) == (1, 2, {"a", "b", "c"})
+
+
+def test_only_what_may_move_does():
+    current = partitions((1,), (1,))
+    assert off(1, current, moving=[TopicPartition("t", 1)]) == {TopicPartition("t", 1): (2,)}
+
+
+def test_too_few_brokers_are_said_to_be_too_few():
+    with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_REPLICATION_FACTOR], match="t-0 needs 3 brokers"):
+        off(1, partitions((1, 2, 3)), {1: "", 2: "", 3: ""})

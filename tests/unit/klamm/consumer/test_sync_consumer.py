@@ -1,0 +1,27 @@
+"""The Consumer for threads, as far as it needs no server."""
+
+from __future__ import annotations
+
+from interrupts import interrupted_everywhere
+
+from klamm import Consumer, TopicPartition, loop_call
+from klamm.consumer import caller_thread, sync_consumer
+
+NOBODY = "127.0.0.1:1"
+
+
+def test_an_interrupt_leaves_the_consumer_as_usable_as_before_wherever_it_comes() -> None:
+    partition = TopicPartition("t", 0)
+    with Consumer(bootstrap_servers=NOBODY) as consumer:
+
+        def run() -> None:
+            assert consumer.poll(timeout_ms=0) == {}
+            consumer.assign([partition])
+
+        def check() -> None:
+            assert consumer.assignment() <= {partition}
+
+        interrupts = interrupted_everywhere(run, sync_consumer, caller_thread, loop_call, check=check)
+
+        assert interrupts > 1
+        assert consumer.assignment() == {partition}

@@ -1,0 +1,268 @@
+"""The sender against brokers that lose requests, answers and leaderships: once, in order, or said to have failed.
+
+A partition here is a real `ProducerStates` over a list of records. A request may get lost before the append or after,
+arrive once more later, be refused, be stuck until its batches expire, or find that the leadership moved, to a
+replica that has all acknowledged batches and any number of those after them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+
+import pytest
+
+from klamm.client import KlammClient
+from klamm.cluster import ClusterView, Node
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
+from klamm.model import TopicPartition
+from klamm.producer.accumulator import Accumulator, PartitionQueue
+from klamm.producer.config import ProducerConfig
+from klamm.producer.interceptors import InterceptorChain
+from klamm.producer.metrics import ProducerMetrics
+from klamm.producer.sender import Sender, monotonic_ms
+from klamm.records import BatchHeader, decode_batch, iter_headers
+from klamm.retry import Backoff
+from klamm.wire.framed import decode_framed, split_records
+from klamm.wire.v1 import broker_pb2
+from klamm_broker.log.producer_state import ProducerStates
+
+RECORDS = 150
+PARTITIONS = 2
+SEEDS = range(40)
+NetworkError = EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]
+
+
+class Log:
+    """A partition: batches in order, what is known of producers, and what all replicas have."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[BatchHeader, bytes]] = []
+        self.producers = ProducerStates()
+        self.end_offset = 0
+        self.high_watermark = 0
+
+    def append(self, part: bytes) -> int:
+        headers = [header for _, header in iter_headers(part)]
+        if headers[0].producer_id >= 0 and (duplicate := self.producers.check(headers)) is not None:
+            return duplicate.base_offset
+        base_offset = self.end_offset
+        for position, header in iter_headers(part):
+            self._add(header, part[position : position + header.size_bytes])
+        return base_offset
+
+    def _add(self, header: BatchHeader, batch: bytes) -> None:
+        self.producers.note(header, base_offset=self.end_offset, now_ms=0)
+        self.batches.append((header, batch))
+        self.end_offset += header.last_offset_delta + 1
+
+    def move_leader(self, rng: random.Random) -> None:
+        """The new leader has what is committed and some of the rest."""
+        committed = count = 0
+        for header, _ in self.batches:
+            committed += header.last_offset_delta + 1
+            count += committed <= self.high_watermark
+        kept = self.batches[: rng.randint(count, len(self.batches))]
+        self.batches, self.producers, self.end_offset = [], ProducerStates(), 0
+        for header, batch in kept:
+            self._add(header, batch)
+
+    def values(self) -> list[int]:
+        return [int(record.value or b"") for _, batch in self.batches for record in decode_batch(batch)]
+
+
+class Brokers:
+    """One broker that stands for all of them; `produce` is what its stub does."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self.logs = [Log() for _ in range(PARTITIONS)]
+        self.late: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        self.works = False
+
+    async def init_producer_id(self, request: broker_pb2.InitProducerIdRequest) -> broker_pb2.InitProducerIdResponse:
+        code = self._rng.choice([ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+        return broker_pb2.InitProducerIdResponse(error_code=code, producer_id=7)
+
+    async def produce(self, message: bytes) -> broker_pb2.ProduceResponse:
+        header, records = decode_framed(message, broker_pb2.ProduceHeader)
+        sizes = [each.records_bytes for each in header.partitions]
+        parts = [bytes(part) for part in split_records(records, sizes)]
+        response = broker_pb2.ProduceResponse()
+        is_lost = False
+        for asked, part in zip(header.partitions, parts, strict=True):
+            await asyncio.sleep(0)
+            fate = "written" if self.works else self._rng.choices(FATES, WEIGHTS)[0]
+            is_lost |= fate.startswith("lost")
+            answer = self._answer(asked.partition, part, fate)
+            response.partitions.add(
+                topic=asked.topic, partition=asked.partition, error_code=answer[0], base_offset=answer[1]
+            )
+            if fate == "lost and stuck":
+                await asyncio.sleep(0.012)
+        if is_lost:
+            raise NetworkError("lost")
+        return response
+
+    def _answer(self, partition: int, part: bytes, fate: str) -> tuple[int, int]:
+        log, late = self.logs[partition], self.late[partition]
+        if self._rng.random() < 0.3 and late:
+            self._append_late(log, late.pop(0))
+        if fate == "moved":
+            log.move_leader(self._rng)
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+        if fate == "refused":
+            return ErrorCode.NOT_ENOUGH_REPLICAS, -1
+        if fate == "invalid":
+            return ErrorCode.INVALID_RECORD, -1
+        if fate == "lost, comes later":
+            late.append(part)
+        if fate in ("lost before", "lost, comes later"):
+            return ErrorCode.NONE, -1
+        try:
+            base_offset = log.append(part)
+        except BrokerError as error:
+            # What comes later must not come between this answer and the next epoch: there Kafka has no remedy either.
+            late.clear()
+            return error.code, -1
+        if fate == "written":
+            log.high_watermark = log.end_offset
+        return (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if fate == "not committed" else ErrorCode.NONE), base_offset
+
+    def _append_late(self, log: Log, part: bytes) -> None:
+        try:
+            log.append(part)
+        except BrokerError:
+            return
+
+
+FATES = (
+    "written",
+    "lost before",
+    "lost after",
+    "lost, comes later",
+    "lost and stuck",
+    "refused",
+    "invalid",
+    "not committed",
+    "moved",
+)
+WEIGHTS = (6, 1, 2, 1, 1, 1, 0.3, 1, 2)
+
+
+class Client(KlammClient):
+    """Knows one broker and dials nobody."""
+
+    def __init__(self, brokers: Brokers, rng: random.Random) -> None:
+        self.cluster = ClusterView(brokers={0: Node(node_id=0, host="h", port=1)})
+        self.backoff = Backoff(initial_ms=0, max_ms=1)
+        self.rng = rng
+        self._brokers = brokers
+
+    def broker(self, node_id: int) -> Brokers:  # type: ignore[override]
+        return self._brokers
+
+    def any_broker(self) -> Brokers:  # type: ignore[override]
+        return self._brokers
+
+    async def refresh_metadata(self, topics: object = None) -> ClusterView:
+        return self.cluster
+
+
+class Outcomes:
+    """What the application was told of each value."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[tuple[int, int], int] = {}
+        self.failed: dict[tuple[int, int], Exception] = {}
+
+
+async def run(seed: int, *, idempotent: bool) -> tuple[Brokers, Outcomes]:
+    rng = random.Random(seed)
+    config = ProducerConfig.parse(
+        enable_idempotence=idempotent,
+        batch_size=rng.choice([100, 200, 1_000]),
+        linger_ms=0,
+        request_timeout_ms=5,
+        delivery_timeout_ms=rng.choice([8, 60_000]),
+        max_request_size=rng.choice([300, 100_000]),
+        retries=rng.choice([2, 1 << 30]),
+    )
+    brokers, outcomes = Brokers(rng), Outcomes()
+    loop = asyncio.get_running_loop()
+    lock = threading.Lock()
+    accumulator = Accumulator(config, lambda: loop.call_soon(sender.wake))
+    sender = Sender(
+        config,
+        Client(brokers, rng),
+        accumulator,
+        lock,
+        interceptors=InterceptorChain(()),
+        metrics=ProducerMetrics(),
+        on_settled=lambda: None,
+    )
+    sender._leader_of = lambda tp: 0  # type: ignore[method-assign]
+    sender.start()
+    queues = [PartitionQueue(TopicPartition("t", number)) for number in range(PARTITIONS)]
+    for number in range(RECORDS):
+        send(accumulator, rng.choice(queues), number, outcomes)
+        if rng.random() < 0.2:
+            await asyncio.sleep(rng.choice([0, 0, 0.001]))
+    brokers.works = rng.random() < 0.5
+    results = accumulator.flush()
+    for _ in range(20_000):
+        if all(result.done for result in results):
+            break
+        await asyncio.sleep(0.001)
+    assert all(result.done for result in results)
+    await sender.stop(RuntimeError("the end"))
+    return brokers, outcomes
+
+
+def send(accumulator: Accumulator, queue: PartitionQueue, number: int, outcomes: Outcomes) -> None:
+    value = b"%d" % number
+    entry = accumulator.append(queue, (1, None, value, ()), 20, None)
+    if entry is None:
+        assert accumulator.open_batch(queue, 20, monotonic_ms())
+        entry = accumulator.append(queue, (1, None, value, ()), 20, None)
+    assert entry is not None
+    result, index = entry
+    key = (queue.tp.partition, number)
+
+    def note() -> None:
+        outcome = result.outcome_of(index)
+        if outcome.error is not None:
+            outcomes.failed[key] = outcome.error
+        else:
+            outcomes.offsets[key] = result.metadata(index, outcome).offset
+
+    result.add_done_callback(note)
+
+
+def violations(brokers: Brokers, outcomes: Outcomes) -> list[str]:
+    found = []
+    for partition, log in enumerate(brokers.logs):
+        values = log.values()
+        if len(set(values)) != len(values):
+            found.append(f"duplicates: {values}")
+        if list(dict.fromkeys(values)) != sorted(set(values)):
+            found.append(f"out of order: {values}")
+        for (number, value), offset in outcomes.offsets.items():
+            if number == partition and value not in values:
+                found.append(f"{value} is acknowledged and lost: {values}")
+            elif number == partition and offset >= 0 and values[offset] != value:
+                found.append(f"{value} is not at offset {offset}: {values}")
+    return found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_record_is_written_once_and_in_order_or_has_failed(seed: int) -> None:
+    brokers, outcomes = asyncio.run(run(seed, idempotent=True))
+    assert not violations(brokers, outcomes), f"seed {seed}"
+    assert len(outcomes.offsets) + len(outcomes.failed) == RECORDS
+
+
+def test_without_idempotence_the_same_faults_do_harm() -> None:
+    found = [violation for seed in SEEDS for violation in violations(*asyncio.run(run(seed, idempotent=False)))]
+    assert any(text.startswith("duplicates") for text in found)

@@ -1,0 +1,49 @@
+"""What a data directory says about the cluster in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.errors import KlammError
+from klamm_embedded.data_dir import check_embedded, claim
+from klamm_embedded.layout import ClusterSize
+
+THREE = ClusterSize(controllers=3, brokers=3)
+
+
+def test_a_cluster_keeps_its_id_and_may_get_more_brokers(tmp_path):
+    data_dir = tmp_path / "new"
+    cluster_id = claim(data_dir, THREE)
+    assert claim(data_dir, ClusterSize(controllers=3, brokers=5, coordinators=2)) == cluster_id
+    assert claim(tmp_path / "another", THREE) != cluster_id
+
+
+def test_the_number_of_controllers_stays(tmp_path):
+    claim(tmp_path, THREE)
+    with pytest.raises(KlammError, match="a cluster of 3 controllers: --controllers 1"):
+        claim(tmp_path, ClusterSize(brokers=3))
+
+
+def test_a_cluster_of_processes_is_not_started_in_one(tmp_path):
+    claim(tmp_path, THREE)
+    with pytest.raises(KlammError, match="start it with --controllers 3"):
+        check_embedded(tmp_path)
+
+
+def test_a_cluster_in_one_process_is_not_started_as_several(tmp_path):
+    (tmp_path / "controller").mkdir()
+    check_embedded(tmp_path)
+    with pytest.raises(KlammError, match="holds a cluster in one process"):
+        claim(tmp_path, THREE)
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(KlammError, match="file/data cannot be used: Not a directory"):
+        claim(tmp_path / "file" / "data", THREE)
+
+
+def test_a_file_without_the_id_is_named(tmp_path):
+    (tmp_path / "cluster.properties").write_text("controllers=3\n")
+    with pytest.raises(KlammError, match=r"cluster\.properties: cluster\.id is missing"):
+        claim(tmp_path, THREE)
