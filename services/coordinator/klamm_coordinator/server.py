@@ -25,6 +25,7 @@ from klamm_coordinator.rpc.servicer import CoordinatorServicer
 from klamm_coordinator.shard_host import ShardHost
 from klamm_coordinator.shards import Shards
 from klamm_server.clock import Clock, SystemClock
+from klamm_server.controllers import Controllers
 from klamm_server.faults import watch
 from klamm_server.metadata.image import MetadataImage, ShardImage
 from klamm_server.metadata_link import MetadataLink
@@ -46,7 +47,8 @@ class CoordinatorServer:
         self._tasks: list[asyncio.Task[None]] = []
         self._registration: Registration | None = None
         self._shards = Shards(config.node_id, self._epoch, self._open_shard)
-        self._link = MetadataLink(config.controllers, cluster_id="", on_image=self._on_image, clock=self._clock)
+        self._controllers = Controllers(config.controllers)
+        self._link = MetadataLink(self._controllers, cluster_id="", on_image=self._on_image, clock=self._clock)
         self._channels = BrokerChannels(lambda: self._link.image)
         self._servicer = CoordinatorServicer(
             GroupsRpc(self._shards, config.groups),
@@ -101,7 +103,7 @@ class CoordinatorServer:
         )
         return Registration(
             member,
-            config.controllers,
+            self._controllers,
             link=self._link,
             cluster_id="",
             clock=self._clock,

@@ -7,30 +7,28 @@ is RocksDB, the broker's are segment files, and a kill -9 loses what it would lo
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import difflib
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from klamm.errors import ConfigError, KlammError
+from klamm.errors import KlammError
 from klamm_broker.config import BrokerConfig
 from klamm_broker.server import BrokerServer
 from klamm_controller.config import ControllerConfig
 from klamm_controller.server import ControllerServer
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_coordinator.server import CoordinatorServer
-from klamm_server.config import ServiceConfig, known_configs, load
+from klamm_embedded.data_dir import check_embedded
+from klamm_embedded.layout import check_settings, known_settings
+from klamm_embedded.ports import usable_ports
+from klamm_server.config import load
 from klamm_server.main import EXIT_CANNOT_START, Server, run_service
 from klamm_server.rpc_server import RpcServer
 
 SERVER_ID: Final = "1"
 """Each kind of server has ids of its own, so one number does for all three."""
-
-_SERVICES: Final[tuple[type[ServiceConfig], ...]] = (ControllerConfig, BrokerConfig, CoordinatorConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +42,7 @@ class EmbeddedConfig:
     @classmethod
     def make(cls, *, data_dir: Path, host: str, port: int, settings: Mapping[str, str]) -> EmbeddedConfig:
         """Each of `settings` goes to the services that know it. Raises ConfigError for one that none knows."""
-        for name in settings:
-            if not any(name in known_configs(service) for service in _SERVICES):
-                raise ConfigError(_unknown(name))
+        check_settings(settings)
         common = {"node.id": SERVER_ID, "listeners": f"GRPC://{host}:{port}"}
         controllers = {"controller.quorum.bootstrap.servers": f"{host}:{port}"}
         directories = {"log.dirs": str(data_dir / "broker"), "metadata.log.dir": str(data_dir / "controller")}
@@ -58,24 +54,13 @@ class EmbeddedConfig:
             "group.initial.rebalance.delay.ms": "0",
         }
         wanted = {**defaults, **settings}
+        # Brokers and coordinators know that setting too, but to a controller it means to join another one's quorum.
+        own = {name: value for name, value in wanted.items() if name in settings or name not in controllers}
         return cls(
-            controller=load(ControllerConfig, _known(ControllerConfig, wanted)),
-            broker=load(BrokerConfig, _known(BrokerConfig, wanted)),
-            coordinator=load(CoordinatorConfig, _known(CoordinatorConfig, wanted)),
+            controller=load(ControllerConfig, known_settings(ControllerConfig, own)),
+            broker=load(BrokerConfig, known_settings(BrokerConfig, wanted)),
+            coordinator=load(CoordinatorConfig, known_settings(CoordinatorConfig, wanted)),
         )
-
-
-def _unknown(name: str) -> str:
-    nearest = difflib.get_close_matches(
-        name, sorted({each for service in _SERVICES for each in known_configs(service)})
-    )
-    hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
-    return f"no service has a setting {name!r}{hint}"
-
-
-def _known(service: type[ServiceConfig], wanted: Mapping[str, str]) -> dict[str, str]:
-    known = known_configs(service)
-    return {name: value for name, value in wanted.items() if name in known}
 
 
 class EmbeddedCluster:
@@ -128,27 +113,10 @@ def run(*, data_dir: Path, host: str, port: int, settings: Mapping[str, str]) ->
         print(f"klamm is ready at {host}:{port}, data in {data_dir}", flush=True)  # noqa: T201 - what `klamm up` promises
 
     try:
-        port = _usable_port(host, port)
+        check_embedded(data_dir)
+        (port,) = usable_ports(host, port, 1)
         config = EmbeddedConfig.make(data_dir=data_dir, host=host, port=port, settings=settings)
     except KlammError as error:
         print(f"klamm: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_CANNOT_START
     return run_service(lambda _: EmbeddedCluster(config, on_ready), config.broker)
-
-
-def _usable_port(host: str, port: int) -> int:
-    """`port`, or a free one for 0; the services are told theirs before they listen.
-
-    Raises KlammError in words that gRPC does not find when it cannot listen."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with contextlib.closing(socket.socket(family, kind, protocol)) as probe:
-            # As gRPC will do: connections of a process that has just ended are no obstacle.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            found: int = probe.getsockname()[1]
-            return found
-    except OSError as error:
-        raise KlammError(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port or --host"
-        ) from error

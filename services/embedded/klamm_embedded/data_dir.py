@@ -1,0 +1,60 @@
+"""What the data directory of a cluster of several processes says about it: `cluster.properties`.
+
+It keeps a cluster from being started in another shape than the one it was made in: a quorum of three whose log is
+read by one controller alone, or the other way round, would be two clusters that both believe to be this one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from klamm.errors import KlammError
+from klamm_controller.data_dir import random_uuid
+from klamm_embedded.layout import ClusterSize
+from klamm_server.config import read_properties
+
+_FILE = "cluster.properties"
+_EMBEDDED_CONTROLLER = "controller"
+"""Where `klamm up` with one process of each kind keeps its metadata."""
+
+
+def check_embedded(data_dir: Path) -> None:
+    """Raises KlammError when the directory is of a cluster of several processes."""
+    path = data_dir / _FILE
+    if path.exists():
+        controllers = read_properties(path).get("controllers", "several")
+        raise KlammError(f"{data_dir} holds a cluster of several processes: start it with --controllers {controllers}")
+
+
+def claim(data_dir: Path, size: ClusterSize) -> str:
+    """The id of the cluster in the directory, which becomes one of `size` when it is new.
+
+    Raises KlammError when it cannot be used, or not for this many controllers. The number of brokers and coordinators
+    may change from start to start."""
+    path = data_dir / _FILE
+    if (data_dir / _EMBEDDED_CONTROLLER).exists():
+        raise KlammError(f"{data_dir} holds a cluster in one process: start it without --controllers and --brokers")
+    try:
+        if not path.exists():
+            _write(path, {"cluster.id": random_uuid(), "controllers": str(size.controllers)})
+    except OSError as error:
+        raise KlammError(f"the data directory {data_dir} cannot be used: {error.strerror}") from error
+    properties = read_properties(path)
+    controllers = properties.get("controllers")
+    if controllers != str(size.controllers):
+        raise KlammError(f"{data_dir} holds a cluster of {controllers} controllers: --controllers {size.controllers}")
+    if not properties.get("cluster.id"):
+        raise KlammError(f"{path}: cluster.id is missing")
+    return properties["cluster.id"]
+
+
+def _write(path: Path, properties: dict[str, str]) -> None:
+    """Whole or not at all: it appears by a rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".tmp")
+    with partial.open("w", encoding="utf-8") as file:
+        file.writelines(f"{name}={value}\n" for name, value in properties.items())
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)

@@ -1,0 +1,180 @@
+"""A cluster of several processes on one machine: `klamm up --brokers 3 --controllers 3 --coordinators 2`.
+
+Starts them, says when all of them serve, starts again what dies (as a container's restart policy would), and stops
+them in the order in which each can still take leave of the others. They live no longer than this process: their
+standard input is a pipe from it, and when that ends they die, as one process would that is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from klamm.errors import KlammError
+from klamm_embedded.data_dir import claim
+from klamm_embedded.layout import ClusterSize, ProcessSpec, lay_out
+from klamm_embedded.ports import usable_ports
+from klamm_server.logs import set_up_logging
+from klamm_server.main import EXIT_CANNOT_START, EXIT_GRACEFUL
+
+log = logging.getLogger(__name__)
+
+STOP_TIMEOUT_S: Final = 30.0
+"""A process that has not stopped by then is killed."""
+RESTART_BACKOFF_S: Final = 1.0
+RESTART_BACKOFF_MAX_S: Final = 30.0
+STEADY_S: Final = 60.0
+"""Whoever ran this long begins with the shortest back-off again."""
+
+
+class NotStartedError(KlammError):
+    """A process ended before it served; it has said why on stderr."""
+
+
+class _Child:
+    """One process, over all its lives."""
+
+    def __init__(self, spec: ProcessSpec) -> None:
+        self.spec = spec
+        self._process: Process | None = None
+
+    async def start(self) -> None:
+        arguments = [f"--set={name}={value}" for name, value in self.spec.settings.items()]
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            self.spec.package,
+            "--die-with-parent",
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            # Ctrl-C is for this process, which stops the others in their order.
+            start_new_session=True,
+        )
+
+    async def wait(self) -> int:
+        """Until it ends; its exit status, or minus the signal."""
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def wait_serving(self) -> None:
+        """Raises NotStartedError when it ends first."""
+        serving = asyncio.create_task(_serving(self.spec.address), name=f"health of {self.spec.name}")
+        ended = asyncio.create_task(self.wait(), name=f"end of {self.spec.name}")
+        try:
+            await asyncio.wait({serving, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if not serving.done():
+                raise NotStartedError(f"{self.spec.name} ended before it served")
+            await serving
+        finally:
+            serving.cancel()
+            ended.cancel()
+
+    async def keep_running(self) -> None:
+        """Starts it again whenever it ends."""
+        clock = asyncio.get_running_loop().time
+        backoff_s = RESTART_BACKOFF_S
+        while True:
+            started_s = clock()
+            status = await self.wait()
+            backoff_s = RESTART_BACKOFF_S if clock() - started_s > STEADY_S else backoff_s
+            log.warning("%s ended status=%d; it is started again in %.0f s", self.spec.name, status, backoff_s)
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, RESTART_BACKOFF_MAX_S)
+            await self.start()
+
+    async def stop(self) -> None:
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+        except TimeoutError:
+            log.warning("%s did not stop within %.0f s and is killed", self.spec.name, STOP_TIMEOUT_S)
+            process.kill()
+            await process.wait()
+
+
+async def _serving(address: str) -> None:
+    """Returns when the server's health says SERVING, however long it takes."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        while True:
+            try:
+                async for answer in stub.Watch(health_pb2.HealthCheckRequest(), wait_for_ready=True):
+                    if answer.status == health_pb2.HealthCheckResponse.SERVING:
+                        return
+            except grpc.RpcError as error:
+                log.debug("health of %s: %s", address, error)
+
+
+async def supervise(specs: Sequence[ProcessSpec], on_ready: Callable[[], None]) -> None:
+    """Runs the processes until SIGTERM or SIGINT. `specs`: those that start first, and stop last, come first.
+
+    Raises NotStartedError when one does not start."""
+    stop_requested = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
+    children = [_Child(spec) for spec in specs]
+    running = asyncio.create_task(_run(children, on_ready), name="run")
+    stopping = asyncio.create_task(stop_requested.wait(), name="stop-requested")
+    try:
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            await running
+    finally:
+        stopping.cancel()
+        running.cancel()
+        await asyncio.wait({running})
+        for _, group in groupby(reversed(children), key=lambda child: child.spec.package):
+            await asyncio.gather(*(child.stop() for child in group))
+
+
+async def _run(children: Sequence[_Child], on_ready: Callable[[], None]) -> None:
+    """For ever, unless one does not start."""
+    # The others would only complain that no controller answers.
+    controllers = [child for child in children if child.spec.package == "klamm_controller"]
+    for group in (controllers, [child for child in children if child not in controllers]):
+        await asyncio.gather(*(child.start() for child in group))
+        await asyncio.gather(*(child.wait_serving() for child in group))
+    on_ready()
+    async with asyncio.TaskGroup() as keepers:
+        for child in children:
+            keepers.create_task(child.keep_running(), name=f"keep {child.spec.name}")
+
+
+def run(size: ClusterSize, *, data_dir: Path, host: str, port: int, settings: Mapping[str, str]) -> int:
+    """Runs the cluster until SIGTERM or SIGINT; returns the exit status.
+
+    Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
+    set_up_logging(settings["log.level"])
+    try:
+        specs = _specs(size, data_dir, host, port, settings)
+        brokers = ",".join(spec.address for spec in specs if spec.package == "klamm_broker")
+
+        def on_ready() -> None:
+            print(f"klamm is ready at {brokers}, data in {data_dir}", flush=True)  # noqa: T201 - what `klamm up` promises
+
+        asyncio.run(supervise(specs, on_ready))
+    except KlammError as error:
+        print(f"klamm: {error}", file=sys.stderr)  # noqa: T201
+        return EXIT_CANNOT_START
+    return EXIT_GRACEFUL
+
+
+def _specs(size: ClusterSize, data_dir: Path, host: str, port: int, settings: Mapping[str, str]) -> list[ProcessSpec]:
+    ports = usable_ports(host, port, size.total)
+    # Settings that are refused leave no trace in the directory.
+    lay_out(size, data_dir=data_dir, host=host, ports=ports, cluster_id="unclaimed", settings=settings)
+    cluster_id = claim(data_dir, size)
+    return lay_out(size, data_dir=data_dir, host=host, ports=ports, cluster_id=cluster_id, settings=settings)

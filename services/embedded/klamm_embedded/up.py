@@ -1,0 +1,28 @@
+"""What `klamm up` runs: everything in this process, or several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from klamm_embedded import cluster, processes
+from klamm_embedded.layout import ClusterSize
+
+
+def run(
+    *,
+    controllers: int,
+    brokers: int,
+    coordinators: int,
+    data_dir: Path,
+    host: str,
+    port: int,
+    settings: Mapping[str, str],
+) -> int:
+    """Runs a cluster until SIGTERM or SIGINT; returns the exit status.
+
+    Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
+    size = ClusterSize(controllers=controllers, brokers=brokers, coordinators=coordinators)
+    if size == ClusterSize():
+        return cluster.run(data_dir=data_dir, host=host, port=port, settings=settings)
+    return processes.run(size, data_dir=data_dir, host=host, port=port, settings=settings)
