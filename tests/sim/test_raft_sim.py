@@ -6,7 +6,6 @@ import random
 import time
 
 import pytest
-from raft_sim import rerun_command
 from raftsim.decisions import Decision
 from raftsim.disk import Disk, Image
 from raftsim.mutations import MUTATIONS
@@ -15,6 +14,7 @@ from raftsim.options import Options
 from raftsim.run import run_seed
 from raftsim.shrink import kind_of, replay, shrink
 from raftsim.world import MS, World
+from sim_runner import rerun_command
 
 from klamm_controller.raft.effects import HardState, Persist, WriteSnapshotChunk
 from klamm_controller.raft.membership import VoterSet
@@ -33,7 +33,7 @@ def test_fresh_seeds_violate_nothing() -> None:
         try:
             event_count += run_seed(seed).event_count
         except BaseException:
-            print(f"again: {rerun_command(seed, None)}")
+            print(f"again: {rerun_command('tests/sim/raft_sim.py', seed)}")
             raise
         seed += 1
     print(f"{seed - start} seeds, {event_count} events; again: python tests/sim/raft_sim.py --start {start}")

@@ -25,6 +25,7 @@ from klamm_server.rpc_server import RpcServer
 
 CLUSTER_ID = "c0ffeec0ffeec0ffeec0ff"
 MESSAGE_BYTES_MAX = 8 * 1024**2
+DEADLINE_S = 60
 
 
 class ScriptedController:
@@ -36,6 +37,11 @@ class ScriptedController:
         self.heartbeats: list[c.BrokerHeartbeatRequest] = []
         self.registrations: list[c.RegisterBrokerRequest] = []
         self.created: list[c.NewTopic] = []
+        self.isr_changes: list[c.IsrChange] = []
+        self.offline_replicas: set[tuple[bytes, int]] = set()
+        self.producer_id_errors: list[int] = []
+        """Answered to the next requests for producer ids; after that each block has two, from 10, 20 ... on."""
+        self.producer_id_blocks = 0
         self._grown = asyncio.Condition()
         self._cluster_id = cluster_id
         self._unfenced: set[int] = set()
@@ -108,6 +114,10 @@ class ScriptedController:
             await self.add(m.MetadataRecord(broker_change=change))
         return c.HeartbeatResponse(should_shutdown=request.want_shutdown)
 
+    async def hold_session(self, request: c.HoldSessionRequest, context: Any) -> AsyncIterator[c.HoldSessionResponse]:
+        yield c.HoldSessionResponse()
+        await asyncio.Event().wait()
+
     async def watch_metadata(self, request: c.WatchMetadataRequest, context: Any) -> AsyncIterator[m.MetadataBatch]:
         sent = request.start_index
         while True:
@@ -118,14 +128,40 @@ class ScriptedController:
             yield m.MetadataBatch(base_index=sent, end_index=sent + len(records), records=records)
             sent += len(records)
 
+    async def alter_partition(self, request: c.AlterPartitionRequest, context: Any) -> c.AlterPartitionResponse:
+        """Grants everything, and tells nobody else."""
+        self.isr_changes += request.partitions
+        granted = [
+            c.AlteredPartition(
+                topic_id=change.topic_id,
+                partition=change.partition,
+                leader=request.broker_id,
+                leader_epoch=change.leader_epoch,
+                isr=[member.broker_id for member in change.new_isr],
+                partition_epoch=change.partition_epoch + 1,
+            )
+            for change in request.partitions
+        ]
+        return c.AlterPartitionResponse(partitions=granted)
+
+    async def report_offline_replicas(
+        self, request: c.ReportOfflineReplicasRequest, context: Any
+    ) -> c.ReportOfflineReplicasResponse:
+        self.offline_replicas |= {(topic.topic_id, number) for topic in request.topics for number in topic.partitions}
+        return c.ReportOfflineReplicasResponse()
+
     async def register_coordinator(self, request: Any, context: Any) -> Any:
         raise NotImplementedError
 
     async def coordinator_heartbeat(self, request: Any, context: Any) -> Any:
         raise NotImplementedError
 
-    async def allocate_producer_ids(self, request: Any, context: Any) -> Any:
-        raise NotImplementedError
+    async def allocate_producer_ids(self, request: Any, context: Any) -> c.AllocateProducerIdsResponse:
+        assert request.broker_epoch > 0, request
+        if self.producer_id_errors:
+            return c.AllocateProducerIdsResponse(error_code=self.producer_id_errors.pop(0))
+        self.producer_id_blocks += 1
+        return c.AllocateProducerIdsResponse(first_producer_id=10 * self.producer_id_blocks, count=2)
 
     # Admin
 
@@ -207,7 +243,7 @@ class RunningBroker:
 
     async def wait_for_topic(self, name: str, partitions: int = 1) -> None:
         """Until the broker has heard of it."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             while True:
                 response = await self.stub.metadata(b.MetadataRequest(topics=[name]))
                 if len(response.topics[0].partitions) >= partitions:
@@ -217,7 +253,7 @@ class RunningBroker:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Until something inside the broker is so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         while True:
             if condition():
                 return

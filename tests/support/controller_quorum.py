@@ -2,97 +2,36 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import signal
-import subprocess
-import sys
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import grpc
 from klamm_process import free_port
+from server_process import DEADLINE_S, ServerProcess
 
 from klamm.wire.service import ADMIN, methods
 from klamm.wire.v1.controller_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
 
 HOST = "127.0.0.1"
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-DEADLINE_S = 60
-
-
-class ServerProcess:
-    """`python -m <package>` with settings; keeps port and directory over restarts."""
-
-    def __init__(self, package: str, node_id: int, directory: pathlib.Path, settings: Mapping[str, str]) -> None:
-        self.node_id = node_id
-        self.port = int(settings["listeners"].rpartition(":")[2])
-        self.log_path = directory / f"{package}-{node_id}.log"
-        self._command = [sys.executable, "-m", package]
-        for name, text in {"node.id": str(node_id), **settings}.items():
-            self._command += ["--set", f"{name}={text}"]
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def address(self) -> str:
-        return f"{HOST}:{self.port}"
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def start(self) -> None:
-        assert not self.running
-        with self.log_path.open("a") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-
-    def end(self, number: signal.Signals) -> int:
-        """Sends the signal; returns the exit status."""
-        assert self._process is not None
-        process, self._process = self._process, None
-        assert process.poll() is None, f"it had ended: {self.log_path.read_text()}"
-        process.send_signal(number)
-        return process.wait(DEADLINE_S)
-
-    def freeze(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
-
-    def abandon(self) -> None:
-        """Whatever became of it, it does not outlive the test."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(DEADLINE_S)
 
 
 class Quorum:
     """`controllers` by node.id; `broker` and `coordinator` are made, but started by whoever needs them."""
 
-    def __init__(self, directory: pathlib.Path, controller_settings: Mapping[str, str] | None = None) -> None:
-        ports = {node_id: free_port() for node_id in (1, 2, 3)}
+    def __init__(
+        self, directory: pathlib.Path, controller_settings: Mapping[str, str] | None = None, size: int = 3
+    ) -> None:
+        self.directory = directory
+        self._controller_settings = dict(controller_settings or {})
+        ports = {node_id: free_port() for node_id in range(1, size + 1)}
         voters = ",".join(f"{node_id}@{HOST}:{port}" for node_id, port in ports.items())
         servers = ",".join(f"{HOST}:{port}" for port in ports.values())
         self.controllers = {
-            node_id: ServerProcess(
-                "klamm_controller",
-                node_id,
-                directory,
-                {
-                    "listeners": f"GRPC://{HOST}:{port}",
-                    "metadata.log.dir": str(directory / f"controller-{node_id}"),
-                    "cluster.id": CLUSTER_ID,
-                    "controller.quorum.voters": voters,
-                    **(controller_settings or {}),
-                },
-            )
+            node_id: self._controller(node_id, port, {"controller.quorum.voters": voters})
             for node_id, port in ports.items()
         }
         follows = {"controller.quorum.bootstrap.servers": servers}
@@ -104,7 +43,44 @@ class Quorum:
         self.coordinator = ServerProcess(
             "klamm_coordinator", 1, directory, {**listens, **follows, "group.initial.rebalance.delay.ms": "0"}
         )
-        self._channels: dict[int, grpc.Channel] = {}
+
+    def addresses(self) -> list[str]:
+        """Of the controllers there are."""
+        return [each.address for each in self.controllers.values()]
+
+    def joining(self, node_id: int) -> ServerProcess:
+        """A controller more, not started: one that asks those there are, and follows them."""
+        servers = ",".join(each.address for each in self.controllers.values())
+        settings = {"controller.quorum.bootstrap.servers": servers}
+        self.controllers[node_id] = self._controller(node_id, free_port(), settings)
+        return self.controllers[node_id]
+
+    def moved(self, node_id: int) -> ServerProcess:
+        """The same controller at another port, not started; the others' configuration still has the old one."""
+        assert not self.controllers[node_id].running
+        port = free_port()
+        addresses = {each: process.address for each, process in self.controllers.items()}
+        voters = ",".join(f"{each}@{at}" for each, at in {**addresses, node_id: f"{HOST}:{port}"}.items())
+        self.controllers[node_id] = self._controller(node_id, port, {"controller.quorum.voters": voters})
+        return self.controllers[node_id]
+
+    def wipe(self, node_id: int) -> None:
+        """Its disk is lost; it must not run."""
+        assert not self.controllers[node_id].running
+        shutil.rmtree(self._data_dir(node_id))
+
+    def _data_dir(self, node_id: int) -> pathlib.Path:
+        return self.directory / f"controller-{node_id}"
+
+    def _controller(self, node_id: int, port: int, quorum: Mapping[str, str]) -> ServerProcess:
+        settings = {
+            "listeners": f"GRPC://{HOST}:{port}",
+            "metadata.log.dir": str(self._data_dir(node_id)),
+            "cluster.id": CLUSTER_ID,
+            **quorum,
+            **self._controller_settings,
+        }
+        return ServerProcess("klamm_controller", node_id, self.directory, settings)
 
     @property
     def processes(self) -> list[ServerProcess]:
@@ -145,9 +121,9 @@ class Quorum:
 
 
 @contextmanager
-def quorum_processes(directory: pathlib.Path, **settings: str) -> Iterator[Quorum]:
+def quorum_processes(directory: pathlib.Path, *, size: int = 3, **settings: str) -> Iterator[Quorum]:
     """Nothing runs yet; at the end nothing does any more."""
-    quorum = Quorum(directory, {name.replace("_", "."): text for name, text in settings.items()})
+    quorum = Quorum(directory, {name.replace("_", "."): text for name, text in settings.items()}, size)
     try:
         yield quorum
     finally:

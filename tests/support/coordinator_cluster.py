@@ -182,7 +182,7 @@ def error_of(response: Any) -> int:
     return int(getattr(response, "error_code", 0))
 
 
-async def eventually(find: Callable[[], Any], timeout_s: float = 20) -> Any:
+async def eventually(find: Callable[[], Any], timeout_s: float = 60) -> Any:
     """What `find` gives once it gives something; a connection that is refused is nothing."""
     async with asyncio.timeout(timeout_s):
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import random
 import signal
 import socket
 import subprocess
@@ -13,12 +14,20 @@ from collections.abc import Iterator, Mapping
 START_TIMEOUT_S = 60
 
 
+_PORTS = range(10_000, 30_000)
+"""Below those that systems give to outgoing connections, which might take one before its server does, or while that
+is down (Linux: from 32,768 on)."""
+_random = random.Random()  # not seeded by the test run: what runs beside it draws other ports
+
+
 def free_port() -> int:
     """A port nobody listens on now."""
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        port = _random.choice(_PORTS)
+        with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class KlammProcess:
@@ -78,9 +87,11 @@ class KlammProcess:
 
 
 @contextlib.contextmanager
-def running_cluster(directory: pathlib.Path, settings: Mapping[str, str] | None = None) -> Iterator[KlammProcess]:
+def running_cluster(
+    directory: pathlib.Path, settings: Mapping[str, str] | None = None, *, port: int | None = None
+) -> Iterator[KlammProcess]:
     """A started cluster; stopped (or killed, if it was not running any more) at the end."""
-    cluster = KlammProcess(directory, settings)
+    cluster = KlammProcess(directory, settings, port=port)
     cluster.start()
     try:
         yield cluster

@@ -18,9 +18,12 @@ it. So a script is a story that a reader can follow, and its trace is the same o
 | `propose 1 a b`             | entries with these payloads                                                          |
 | `read 1`, `transfer 1 2`    | as the events                                                                        |
 | `add 1 4`, `remove 1 3`     | replica 1 is asked to make 4 a voter, not to keep 3 one                              |
+| `add 1 3 b`                 | of another directory than the first                                                  |
+| `move 1 2 there`            | replica 1 is asked to write down that 2 is there                                     |
 | `snapshot 1`                | of everything it delivered                                                           |
 | `cut 1 2`, `cut 1`, `heal`  | links are cut (all of a node's), or mended                                           |
 | `crash 1`, `restart 1`      | what is not durable is lost                                                          |
+| `wipe 3 b`                  | all is lost; it comes back as the directory b, empty, knowing the first voters       |
 | `quietly settle`            | as `settle` (or any command), without writing down what happens                      |
 | `status`                    | one line per replica                                                                 |
 """
@@ -47,6 +50,7 @@ from klamm_controller.raft.events import (
     SnapshotChunkLoaded,
     SnapshotSaved,
     TransferLeadership,
+    UpdateVoter,
 )
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import LogEntry, Message, ReplicaKey, Voter
@@ -64,9 +68,9 @@ SETTINGS = RaftSettings(
 STEPS_MAX = 2_000
 
 
-def key(node_id: int) -> ReplicaKey:
-    """Node n with its only directory."""
-    return ReplicaKey(node_id, "")
+def key(node_id: int, directory_id: str = "") -> ReplicaKey:
+    """Node n with its first directory, or another."""
+    return ReplicaKey(node_id, directory_id)
 
 
 class Scripted:
@@ -74,6 +78,8 @@ class Scripted:
 
     def __init__(self, node_id: int, voters: VoterSet) -> None:
         self.node_id = node_id
+        self.directory_id = ""
+        self.first_voters = voters
         self.node: RaftNode | None = None
         self.durable = Image(voters)
         self.unsynced: list[Persist | StateSnapshot] = []
@@ -113,7 +119,9 @@ class Script:
             "propose": lambda at, *texts: self.propose(int(at), *texts),
             "read": lambda at: self.read(int(at)),
             "transfer": lambda at, to: self.step(int(at), TransferLeadership(target=key(int(to)))),
-            "add": lambda at, new: self.add(int(at), int(new)),
+            "add": lambda at, new, directory_id="": self.add(int(at), int(new), directory_id),
+            "move": lambda at, voter, endpoint: self.move(int(at), int(voter), endpoint),
+            "wipe": lambda at, directory_id: self.wipe(int(at), directory_id),
             "remove": lambda at, old: self.remove(int(at), int(old)),
             "snapshot": lambda at: self.snapshot(int(at)),
             "cut": lambda *ids: self.cut(*map(int, ids)),
@@ -189,8 +197,13 @@ class Script:
     def read(self, node_id: int) -> None:
         self.step(node_id, Read(request_id=self._next_request()))
 
-    def add(self, node_id: int, new: int) -> None:
-        self.step(node_id, AddVoter(request_id=self._next_request(), voter=Voter(key(new), f"node-{new}")))
+    def add(self, node_id: int, new: int, directory_id: str = "") -> None:
+        voter = Voter(key(new, directory_id), f"node-{new}")
+        self.step(node_id, AddVoter(request_id=self._next_request(), voter=voter))
+
+    def move(self, node_id: int, voter_id: int, endpoint: str) -> None:
+        voter = Voter(key(voter_id), endpoint)
+        self.step(node_id, UpdateVoter(request_id=self._next_request(), voter=voter))
 
     def remove(self, node_id: int, old: int) -> None:
         self.step(node_id, RemoveVoter(request_id=self._next_request(), key=key(old)))
@@ -213,12 +226,23 @@ class Script:
         replica.unsynced.clear()
         replica.delivered.clear()
 
+    def wipe(self, node_id: int, directory_id: str) -> None:
+        replica = Scripted(node_id, self.replicas[node_id].first_voters)
+        replica.directory_id = directory_id
+        self.replicas[node_id] = replica
+        self.restart(node_id)
+
     def restart(self, node_id: int) -> None:
         replica = self.replicas[node_id]
         known_nodes = [other for other in self.replicas if other != node_id]
         rng = random.Random(node_id)
         replica.node = RaftNode(
-            key(node_id), replica.durable.stored(), self.settings, rng, now_ms=self.now_ms, known_nodes=known_nodes
+            key(node_id, replica.directory_id),
+            replica.durable.stored(),
+            self.settings,
+            rng,
+            now_ms=self.now_ms,
+            known_nodes=known_nodes,
         )
 
     def status(self) -> None:

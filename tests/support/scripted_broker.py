@@ -11,18 +11,19 @@ import contextlib
 import threading
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 
-from klamm.errors import ErrorCode
+from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
-from klamm.records import Record, decode_batch, iter_headers
+from klamm.records import Record, decode_batch, iter_headers, read_header
 from klamm.wire.framed import decode_framed, split_records
 from klamm.wire.service import BROKER
 from klamm.wire.v1 import broker_pb2, common_pb2
+from klamm_broker.log.producer_state import ProducerStates
 from klamm_server.rpc_server import RpcServer
 
 
@@ -51,6 +52,7 @@ class Partition:
     leader_epoch: int = 0
     batches: list[bytes] = field(default_factory=list)
     end_offset: int = 0
+    producers: ProducerStates = field(default_factory=ProducerStates)
 
 
 @dataclass
@@ -77,9 +79,13 @@ class ScriptedCluster:
         self.usual_answer = Answer()
         self.metadata_errors: deque[ErrorCode] = deque()
         self.coordinator_errors: deque[ErrorCode] = deque()
+        self.producer_id_errors: deque[ErrorCode] = deque()
+        self.producer_id_count = 0
         self.produced: list[ProduceSeen] = []
         self.in_flight_max = 0
         self.metadata_count = 0
+        self.on_drop: Callable[[], None] = lambda: None
+        """Called when an answer is dropped."""
         self.ports: list[int] = []
         self._in_flight = 0
 
@@ -213,6 +219,7 @@ class ScriptedCluster:
         finally:
             self._in_flight -= 1
         if answer.drop:
+            self.on_drop()
             await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")
         return broker_pb2.ProduceResponse(partitions=outcomes if header.acks else [])
 
@@ -237,11 +244,25 @@ class ScriptedCluster:
             error = ErrorCode.MESSAGE_TOO_LARGE
         outcome.error_code = error
         if answer.append if answer.append is not None else not (error or answer.drop):
-            outcome.base_offset = partition.end_offset
-            for batch in batches:
-                partition.batches.append(batch)
-                partition.end_offset += len(decode_batch(batch))
+            try:
+                outcome.base_offset = store(partition, batches)
+            except BrokerError as refusal:
+                outcome.error_code = refusal.code
         return outcome
+
+
+def store(partition: Partition, batches: list[bytes]) -> int:
+    """Appends as a broker would, duplicates not at all; returns the offset."""
+    headers = [read_header(batch) for batch in batches]
+    is_idempotent = headers[0].producer_id >= 0
+    if is_idempotent and (duplicate := partition.producers.check(headers)) is not None:
+        return duplicate.base_offset
+    base_offset = partition.end_offset
+    for header, batch in zip(headers, batches, strict=True):
+        partition.producers.note(header, base_offset=partition.end_offset, now_ms=0)
+        partition.batches.append(batch)
+        partition.end_offset += header.last_offset_delta + 1
+    return base_offset
 
 
 def _split_batches(part: bytes) -> list[bytes]:
@@ -268,6 +289,13 @@ class _ScriptedBroker:
                 for key in request.keys
             ]
         )
+
+    async def init_producer_id(self, request: Any, context: Any) -> broker_pb2.InitProducerIdResponse:
+        errors = self._cluster.producer_id_errors
+        if errors:
+            return broker_pb2.InitProducerIdResponse(error_code=errors.popleft(), producer_id=-1)
+        self._cluster.producer_id_count += 1
+        return broker_pb2.InitProducerIdResponse(producer_id=self._cluster.producer_id_count)
 
     async def produce(self, request: bytes, context: Any) -> broker_pb2.ProduceResponse:
         return await self._cluster.produce(self._broker_id, request, context)

@@ -60,8 +60,14 @@ class Cluster:
         self.settings = options.settings()
         self.network = Network(world, options, self._deliver)
         self.first_voter_ids = tuple(range(1, options.voter_count + 1))
+        node_ids = range(1, options.voter_count + options.spare_count + 1)
+        self.configured_ids = self.first_voter_ids if options.voter_count > 1 else tuple(node_ids)
+        """Whom everybody may ask. Who began alone and lost its disk would have nobody but itself to ask: where there is
+        more than one, all are configured with the others' addresses."""
         voters = VoterSet(voter(first_key(node_id)) for node_id in self.first_voter_ids)
         self.history = History(voters)
+        self._first_voters = voters
+        """With which every log begins."""
         self.on_down: Callable[[Replica], None] = lambda replica: None
         """Told of every crash."""
         self.acknowledged_count = 0
@@ -81,7 +87,8 @@ class Cluster:
         self.replicas: dict[int, Replica] = {}
         """By node id; the present directory of each."""
         self.by_key: dict[ReplicaKey, Replica] = {}
-        for node_id in range(1, options.voter_count + options.spare_count + 1):
+        """With those that were wiped."""
+        for node_id in node_ids:
             self._add(first_key(node_id), voters if node_id in self.first_voter_ids else VoterSet())
 
     def start(self) -> None:
@@ -95,9 +102,12 @@ class Cluster:
         old.crash()
         if self.decisions is not None:
             self.decisions.append(Wiped(now_us=self.world.now_us, node_id=node_id))
-        del self.by_key[old.key]
-        replica = self._add(ReplicaKey(node_id, chr(ord(old.key.directory_id) + 1)), VoterSet())
+        # The lost disk stays in `by_key`, as it was: what it held counted when it was acknowledged.
+        replica = self._add(self._new_key(old.key), self._first_voters)
         self.on_down(replica)
+
+    def _new_key(self, old: ReplicaKey) -> ReplicaKey:
+        return ReplicaKey(old.node_id, chr(ord(old.directory_id) + 1))
 
     def leaders(self) -> list[Replica]:
         """Those that believe they lead."""

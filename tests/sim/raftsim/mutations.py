@@ -21,6 +21,7 @@ from klamm_controller.raft.messages import (
     AppendResponse,
     LogEntry,
     Message,
+    ReplicaKey,
     SnapshotId,
     VoteRequest,
     VoteResponse,
@@ -31,6 +32,7 @@ from klamm_controller.raft.raft_log import RaftLog
 from klamm_controller.raft.replication import Replication
 from klamm_controller.raft.state import NodeState
 from klamm_controller.raft.voting import answer_pre_vote, answer_vote
+from raftsim.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,10 @@ def _accept_what_was_sent(self: Replication, response: AppendResponse) -> None:
     self.on_accepted(response.sender, response.base_index)
 
 
+def _same_key(self: Cluster, old: ReplicaKey) -> ReplicaKey:
+    return old
+
+
 def _always(value: bool) -> Callable[..., bool]:
     return lambda *args, **kwargs: value
 
@@ -163,7 +169,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "pre-vote-against-live-leader": Mutation(
         what="a pre-vote is granted although a leader was just heard",
-        known_seed=3,
+        known_seed=5,
         changes=((node_module, "answer_pre_vote", _ignore_live_leader),),
     ),
     "commit-old-term-by-count": Mutation(
@@ -230,6 +236,11 @@ MUTATIONS: dict[str, Mutation] = {
         what="a leader begins a change of voters while another is not committed",
         known_seed=8,
         changes=((Leader, "_may_change_voters", _always(True)),),
+    ),
+    "directory-id-kept": Mutation(
+        what="a voter that lost its disk is the same voter again, and may vote twice in a term",
+        known_seed=3,
+        changes=((Cluster, "_new_key", _same_key),),
     ),
     "removed-voter-counts": Mutation(
         what="removed voters and observers count toward commit",

@@ -53,6 +53,10 @@ class Options:
     wipe_mean_ms: int
     crash_leader_probability: float
     """Of a crash, to hit a leader: then terms are short, and their entries half replicated."""
+    voter_move_mean_ms: int
+    """A voter is reached elsewhere from now on."""
+    voter_wipe_mean_ms: int
+    """A voter loses its disk; never more of them than every set that may be in force can bear."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> Options:
@@ -97,6 +101,8 @@ class Options:
             membership_mean_ms=sometimes(0.6, 50, 800),
             wipe_mean_ms=sometimes(0.3, 300, 2_000),
             crash_leader_probability=rng.choice((0.0, 0.0, 0.5, 1.0)),
+            voter_move_mean_ms=sometimes(0.2, 100, 1_500),
+            voter_wipe_mean_ms=sometimes(0.3, 200, 2_000),
         )
 
     def settings(self) -> RaftSettings:

@@ -78,7 +78,7 @@ class Replica:
             self._cluster.settings,
             random.Random(rng_seed),
             now_ms=self.local_ms(),
-            known_nodes=self._cluster.first_voter_ids,
+            known_nodes=self._cluster.configured_ids,
         )
         self.term, self.high_watermark = self.node.term, self.node.high_watermark
         self.voters = self.node.voters

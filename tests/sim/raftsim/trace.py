@@ -14,6 +14,7 @@ from klamm_controller.raft.events import (
     SnapshotChunkLoaded,
     SnapshotSaved,
     TransferLeadership,
+    UpdateVoter,
 )
 from klamm_controller.raft.messages import EntryKind, LogEntry
 
@@ -50,7 +51,7 @@ def describe_event(event: Event) -> str:
             return f"loaded {event.snapshot} at {event.position}"
         case SnapshotSaved():
             return f"saved {event.snapshot}"
-        case DeadlinePassed() | Read() | AddVoter() | RemoveVoter() | TransferLeadership():
+        case DeadlinePassed() | Read() | AddVoter() | RemoveVoter() | UpdateVoter() | TransferLeadership():
             return type(event).__name__
         case _:
             return f"<- {event.sender} term={event.term} {event.describe()}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from klamm_controller.raft.events import AddVoter, Propose, Read, RemoveVoter, TransferLeadership
-from klamm_controller.raft.messages import ReplicaKey
+from klamm_controller.raft.events import AddVoter, Propose, Read, RemoveVoter, TransferLeadership, UpdateVoter
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import ReplicaKey, Voter
 from raftsim.cluster import Cluster, voter
 from raftsim.replica import Replica
 from raftsim.world import MS
@@ -35,6 +36,8 @@ class Workload:
         self._repeat(options.transfer_mean_ms, self._transfer)
         self._repeat(options.membership_mean_ms, self._change_voters)
         self._repeat(options.wipe_mean_ms, self._wipe)
+        self._repeat(options.voter_move_mean_ms, self._move_voter)
+        self._repeat(options.voter_wipe_mean_ms, self._wipe_voter)
 
     def stop(self) -> None:
         """Ends all requests and faults, and brings everybody back."""
@@ -83,13 +86,17 @@ class Workload:
         self._target().step(TransferLeadership(target=target))
 
     def _change_voters(self) -> None:
-        """Adds a spare or removes a voter, as far as the asked one knows which is which."""
+        """Adds a spare or removes a voter, as far as the asked one knows which is which; while a voter's disk is lost,
+        only that one is removed, as an operator should."""
         leader = self._target()
         if leader.node is None:
             return
         key = self._rng.choice(list(self._cluster.replicas.values())).key
         request_id = next(self._requests)
-        if key in leader.node.voters:
+        lost = self._lost(leader.node.voters)
+        if lost and (key in leader.node.voters or self._rng.random() < 0.5):
+            leader.step(RemoveVoter(request_id=request_id, key=lost[0]))
+        elif key in leader.node.voters:
             leader.step(RemoveVoter(request_id=request_id, key=key))
         else:
             self._asked_to_add.add(key)
@@ -133,6 +140,35 @@ class Workload:
         ever_voters = {key for position in self._cluster.history.positions.values() for key in position.voters.keys}
         if replica.key not in ever_voters and replica.key not in self._asked_to_add:
             self._cluster.wipe(replica.key.node_id)
+
+    def _move_voter(self) -> None:
+        leader = self._target()
+        if leader.node is None or not leader.node.voters:
+            return
+        key = self._rng.choice(leader.node.voters.keys)
+        request_id = next(self._requests)
+        moved = Voter(key, f"node-{key.node_id}:{request_id}")
+        leader.step(UpdateVoter(request_id=request_id, voter=moved))
+
+    def _wipe_voter(self) -> None:
+        """Replaces the disk of a voter, if all the sets that are, or may come to be, in force keep a majority."""
+        self._world.event_count += 1
+        key = self._rng.choice(list(self._cluster.replicas.values())).key
+        history = self._cluster.history
+        sets = {
+            position.voters
+            for (end_index, _), position in history.positions.items()
+            if end_index >= history.committed_end_index
+        }
+        if key in self._asked_to_add or not any(key in voters for voters in sets):
+            return
+        lost = {voters: {*self._lost(voters), key} & set(voters.keys) for voters in sets}
+        if all(2 * len(lost[voters]) < len(voters) for voters in sets):
+            self._cluster.wipe(key.node_id)
+
+    def _lost(self, voters: VoterSet) -> list[ReplicaKey]:
+        """Those whose directory is gone."""
+        return [key for key in voters.keys if self._cluster.replicas[key.node_id].key != key]
 
     def _restart_later(self, replica: Replica) -> None:
         delay_us = self._interval_us(self._options.downtime_mean_ms) if self._is_running else 0

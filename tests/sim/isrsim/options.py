@@ -1,0 +1,82 @@
+"""What one seed's world is like; each draws anew which faults there are (swarm testing)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Times in ms unless the name says otherwise; a mean of 0 turns a fault off."""
+
+    replica_count: int
+    min_isr: int
+    duration_ms: int
+    lag_time_max_ms: int
+    session_timeout_ms: int
+    heartbeat_ms: int
+    request_timeout_ms: int
+    """Of fetches and AlterPartitions: when the sender gives up and begins another stream or tries again."""
+    fetch_wait_ms: int
+    fetch_records_max: int
+    backoff_ms: int
+    delay_mean_us: int
+    slow_message_probability: float
+    slow_message_factor: int
+    loss_probability: float
+    metadata_delay_mean_us: int
+    """What the metadata stream takes longer than other messages."""
+    produce_mean_ms: int
+    read_mean_ms: int
+    crash_mean_ms: int
+    """Of kill -9: the log is whole, the checkpoint of the high watermark is old."""
+    lossy_crash_probability: float
+    """Of a crash, to lose the tail of the log too (a power failure), as often as min.insync.replicas bears it."""
+    shutdown_probability: float
+    """Of a crash, to be a controlled shutdown instead."""
+    downtime_mean_ms: int
+    partition_mean_ms: int
+    """Of links that are cut, one way or both."""
+    pause_mean_ms: int
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Options:
+        """A world of faults."""
+
+        def sometimes(probability: float, low: int, high: int) -> int:
+            return rng.randint(low, high) if rng.random() < probability else 0
+
+        replica_count = rng.choice((2, 3, 3, 3, 4, 5))
+        min_isr = rng.randint(1, replica_count)
+        session_timeout_ms = rng.randint(100, 1_500)
+        delay_mean_us = rng.choice((200, 1_000, 5_000))
+        return cls(
+            replica_count=replica_count,
+            min_isr=min_isr,
+            duration_ms=rng.randint(5_000, 15_000),
+            lag_time_max_ms=rng.randint(50, 2_000),
+            session_timeout_ms=session_timeout_ms,
+            heartbeat_ms=max(10, session_timeout_ms // rng.randint(3, 6)),
+            request_timeout_ms=rng.randint(30, 800),
+            fetch_wait_ms=rng.randint(5, 300),
+            fetch_records_max=rng.choice((1, 2, 10, 1_000)),
+            backoff_ms=rng.randint(2, 100),
+            delay_mean_us=delay_mean_us,
+            slow_message_probability=rng.choice((0.0, 0.01, 0.1)),
+            slow_message_factor=rng.choice((5, 50)),
+            loss_probability=rng.choice((0.0, 0.0, 0.01, 0.05)),
+            metadata_delay_mean_us=rng.choice((0, 2_000, 50_000)),
+            produce_mean_ms=rng.randint(3, 40),
+            read_mean_ms=rng.randint(5, 50),
+            crash_mean_ms=sometimes(0.8, 200, 3_000),
+            lossy_crash_probability=rng.choice((0.0, 0.3, 0.9)),
+            shutdown_probability=rng.choice((0.0, 0.2, 0.8)),
+            downtime_mean_ms=rng.randint(10, 1_500),
+            partition_mean_ms=sometimes(0.6, 200, 3_000),
+            pause_mean_ms=sometimes(0.4, 200, 3_000),
+        )
+
+    def describe(self) -> str:
+        """One line."""
+        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))

@@ -1,0 +1,214 @@
+"""Runs seeds of a simulation on every core, reports what was found, and plants bugs to prove that they would be.
+
+A simulation is a `Model`; raft_sim.py and isr_sim.py are the commands. Ends with status 1 if any seed violated anything
+(with --mutation: if none did).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import multiprocessing
+import os
+import random
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+CHUNK_SEEDS = 5
+PROGRESS_SEEDS = 500
+FAILURES_MAX = 10
+"""More of them say nothing new: the run ends."""
+
+
+class Outcome(Protocol):
+    """What a seed came to."""
+
+    @property
+    def event_count(self) -> int: ...
+
+    @property
+    def committed_count(self) -> int: ...
+
+
+class Mutation(Protocol):
+    """A planted bug."""
+
+    @property
+    def what(self) -> str: ...
+
+    @property
+    def known_seed(self) -> int:
+        """A seed that finds it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A simulation. Its functions are called in other processes: they have to be a module's."""
+
+    script: str
+    """The command, from the project's root."""
+    description: str
+    mutations: dict[str, Mutation]
+    planted: Callable[[str | None], AbstractContextManager[object]]
+    """With that bug in the code, or none."""
+    run_seed: Callable[[int, deque[str] | None], Outcome]
+    """Raises whatever is wrong."""
+    describe: Callable[[int], str]
+    """A seed's options, in one line."""
+    minimise: Callable[[int, str | None], None] | None = None
+    """Prints a short story of a failing seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One seed to run."""
+
+    run_seed: Callable[[int, deque[str] | None], Outcome]
+    planted: Callable[[str | None], AbstractContextManager[object]]
+    seed: int
+    mutation: str | None
+    trace_lines: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One seed."""
+
+    seed: int
+    event_count: int
+    committed_count: int
+    cpu_s: float
+    failure: str | None
+
+
+def rerun_command(script: str, seed: int, mutation: str | None = None) -> str:
+    """What to type to see that seed again."""
+    bug = f" --mutation {mutation}" if mutation else ""
+    return f"python {script} --start {seed} --seeds 1{bug}"
+
+
+def run_one(task: Task) -> Result:
+    """One seed in this process; failures come back as text, for they have to cross to the parent."""
+    trace: deque[str] | None = deque(maxlen=task.trace_lines) if task.trace_lines else None
+    begin_s = time.process_time()
+    event_count, committed_count, failure = 0, 0, None
+    with task.planted(task.mutation):
+        try:
+            outcome = task.run_seed(task.seed, trace)
+            event_count, committed_count = outcome.event_count, outcome.committed_count
+        except Exception as error:  # noqa: BLE001 - mutated code may break anywhere; all of it counts as found
+            failure = "\n".join([*(trace or ()), describe_failure(error)])
+    return Result(
+        seed=task.seed,
+        event_count=event_count,
+        committed_count=committed_count,
+        cpu_s=time.process_time() - begin_s,
+        failure=failure,
+    )
+
+
+def describe_failure(error: Exception) -> str:
+    """The message, and where it was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {os.path.basename(frame.filename)}:{frame.lineno} {frame.name}: {error}"
+
+
+def main(model: Model) -> int:
+    """The command; returns its exit status."""
+    arguments = _parse_arguments(model)
+    if arguments.mutations:
+        return _list_mutations(model)
+    rerun = f"python {model.script} --start {arguments.start} --seeds {arguments.seeds or 'N'}"
+    print(f"seeds from {arguments.start} on {arguments.processes} processes; again: {rerun}", flush=True)
+    if arguments.seeds == 1:
+        print(model.describe(arguments.start), flush=True)
+    results, failures = _run_all(model, arguments)
+    _report(results, failures)
+    if failures and model.minimise is not None:
+        model.minimise(failures[0].seed, arguments.mutation)
+    for failure in failures:
+        print(f"again: {rerun_command(model.script, failure.seed, arguments.mutation)}")
+    if not failures:
+        print(f"again: {rerun}")
+    return int(bool(failures) != bool(arguments.mutation))
+
+
+def _parse_arguments(model: Model) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=model.description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, help="how many (default 200, or as many as --minutes allow)")
+    parser.add_argument("--start", type=int, help="the first one (default: random)")
+    parser.add_argument("--minutes", type=float, help="stop after this time")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--trace", type=int, default=0, help="lines to print of what led to a failure")
+    parser.add_argument("--mutation", choices=sorted(model.mutations), help="plant this bug; stop when it is found")
+    parser.add_argument("--mutations", action="store_true", help="list the planted bugs, and what finds each")
+    arguments = parser.parse_args()
+    if arguments.seeds is None and arguments.minutes is None:
+        arguments.seeds = 200
+    if arguments.start is None:
+        arguments.start = random.SystemRandom().randrange(1_000_000_000)
+    return arguments
+
+
+def _tasks(model: Model, arguments: argparse.Namespace) -> Iterator[Task]:
+    """Seeds until there are enough, or the time is up."""
+    end_s = time.monotonic() + 60 * arguments.minutes if arguments.minutes else float("inf")
+    end_seed = arguments.start + arguments.seeds if arguments.seeds else None
+    for seed in itertools.count(arguments.start):
+        if seed == end_seed or time.monotonic() >= end_s:
+            return
+        yield _task(model, seed, arguments.mutation, arguments.trace)
+
+
+def _task(model: Model, seed: int, mutation: str | None, trace_lines: int = 0) -> Task:
+    return Task(run_seed=model.run_seed, planted=model.planted, seed=seed, mutation=mutation, trace_lines=trace_lines)
+
+
+def _list_mutations(model: Model) -> int:
+    """Every planted bug, the seed that finds it, and as what."""
+    missed = 0
+    for name, mutation in model.mutations.items():
+        result = run_one(_task(model, mutation.known_seed, name))
+        missed += result.failure is None
+        print(f"{name}: {mutation.what}\n    seed {result.seed}: {result.failure or 'NOT FOUND'}", flush=True)
+    print(f"{len(model.mutations)} planted bugs, {missed} not found")
+    return int(missed > 0)
+
+
+def _run_all(model: Model, arguments: argparse.Namespace) -> tuple[list[Result], list[Result]]:
+    """All results, and the failures among them; a planted bug needs to be found only once."""
+    results: list[Result] = []
+    failures: list[Result] = []
+    with multiprocessing.Pool(arguments.processes) as pool:
+        work = _tasks(model, arguments)
+        for batch in iter(lambda: list(itertools.islice(work, arguments.processes * CHUNK_SEEDS)), []):
+            for result in pool.imap_unordered(run_one, batch):
+                results.append(result)
+                if len(results) % PROGRESS_SEEDS == 0:
+                    _report(results, failures)
+                if result.failure is not None:
+                    failures.append(result)
+                    print(f"seed {result.seed}: {result.failure}", flush=True)
+            if len(failures) >= (1 if arguments.mutation else FAILURES_MAX):
+                break
+    return results, failures
+
+
+def _report(results: list[Result], failures: list[Result]) -> None:
+    """The figures. CPU seconds, so that a busy machine does not look like a slow simulation."""
+    event_count = sum(result.event_count for result in results)
+    cpu_s = sum(result.cpu_s for result in results if result.failure is None)
+    committed_count = sum(result.committed_count for result in results)
+    rate = round(60 * event_count / cpu_s) if cpu_s else 0
+    print(
+        f"{len(results)} seeds, {event_count} events, {committed_count} entries committed,"
+        f" {rate} events per minute and core, {len(failures)} violations",
+        flush=True,
+    )

@@ -1,0 +1,120 @@
+"""One controller and several brokers as processes, for tests of what survives the death of some of them."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from controller_quorum import HOST, ServerProcess
+from klamm_process import free_port
+
+from klamm import Admin
+from klamm.admin import TopicDescription
+
+DEADLINE_S = 60
+# Nobody waits for the field's time-outs here; what a busy machine needs is still there.
+SESSION = {"broker.heartbeat.interval.ms": "200", "broker.session.timeout.ms": "3000"}
+
+
+class BrokerCluster:
+    """Brokers 1 to `brokers`, by their ids."""
+
+    def __init__(self, directory: pathlib.Path, brokers: int, settings: Mapping[str, str]) -> None:
+        self.directory = directory
+        port = free_port()
+        self.controller = ServerProcess(
+            "klamm_controller",
+            1,
+            directory,
+            {
+                "listeners": f"GRPC://{HOST}:{port}",
+                "metadata.log.dir": str(directory / "controller"),
+                **SESSION,
+            },
+        )
+        self.brokers = {
+            broker_id: ServerProcess(
+                "klamm_broker",
+                broker_id,
+                directory,
+                {
+                    "listeners": f"GRPC://{HOST}:{free_port()}",
+                    "controller.quorum.bootstrap.servers": f"{HOST}:{port}",
+                    "log.dirs": str(self.log_dir(broker_id)),
+                    **SESSION,
+                    **settings,
+                },
+            )
+            for broker_id in range(1, brokers + 1)
+        }
+
+    def log_dir(self, broker_id: int) -> pathlib.Path:
+        return self.directory / f"broker-{broker_id}"
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    def start(self) -> None:
+        """Returns when every broker serves."""
+        self.controller.start()
+        for broker in self.brokers.values():
+            broker.start()
+        with self.admin() as admin:
+            until(lambda: len(live_brokers(admin)) == len(self.brokers), self.logs)
+
+    def admin(self) -> Admin:
+        return Admin(bootstrap_servers=self.bootstrap)
+
+    def kill(self, broker_id: int) -> None:
+        self.brokers[broker_id].end(signal.SIGKILL)
+
+    def restore(self, admin: Admin) -> None:
+        """Returns when every broker is alive, whatever was done to it."""
+        for broker in self.brokers.values():
+            if broker.running:
+                broker.thaw()
+            else:
+                broker.start()
+        until(lambda: len(live_brokers(admin)) == len(self.brokers), self.logs)
+
+    def logs(self) -> str:
+        """The last words of everybody."""
+        processes = [self.controller, *self.brokers.values()]
+        return "\n".join(f"== {one.log_path.name}\n{one.log_path.read_text()[-4000:]}" for one in processes)
+
+    def records(self, broker_id: int, topic: str, partition: int = 0) -> bytes:
+        """All that the replica's log has on disk."""
+        segments = sorted((self.log_dir(broker_id) / f"{topic}-{partition}").glob("*.log"))
+        return b"".join(segment.read_bytes() for segment in segments)
+
+
+def live_brokers(admin: Admin) -> list[int]:
+    return [broker.node_id for broker in admin.describe_cluster().brokers if not broker.fenced]
+
+
+def until(condition: Callable[[], bool], story: Callable[[], str], deadline_s: float = DEADLINE_S) -> None:
+    """Waits for something of other processes; fails with `story`."""
+    until_s = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < until_s, story()
+        time.sleep(0.02)
+
+
+def describe(admin: Admin, topic: str) -> TopicDescription:
+    return admin.describe_topics([topic])[topic]
+
+
+@contextmanager
+def broker_cluster(directory: pathlib.Path, brokers: int = 3, **settings: str) -> Iterator[BrokerCluster]:
+    """A started cluster; at the end nothing of it runs any more."""
+    cluster = BrokerCluster(directory, brokers, {name.replace("_", "."): text for name, text in settings.items()})
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        for process in [cluster.controller, *cluster.brokers.values()]:
+            process.abandon()

@@ -1,0 +1,45 @@
+"""Compacting a log from the first step to the last, for tests that need no event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from klamm_broker.log.disk import Disk
+from klamm_broker.log.log_cleaning import CleaningStats, LogCleaning
+from klamm_broker.log.partition_log import PartitionLog
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def compact(
+    log: PartitionLog,
+    *,
+    disk: Disk | None = None,
+    now_ms: int = 1_000,
+    last_stable_offset: int | None = None,
+    dedupe_buffer_bytes: int = 10**6,
+    io_buffer_bytes: int = 4096,
+    pace: Callable[[int], None] = lambda _: None,
+) -> CleaningStats:
+    """One cleaning, whatever the dirty ratio. What was replaced is removed at once."""
+    disk = disk or Disk()
+    stable = log.log_end_offset if last_stable_offset is None else last_stable_offset
+    plan = log.plan_cleaning(log.to_clean(last_stable_offset=stable, now_ms=now_ms))
+    cleaning = LogCleaning(
+        disk,
+        plan,
+        dedupe_buffer_bytes=dedupe_buffer_bytes,
+        io_buffer_bytes=io_buffer_bytes,
+        producer_id_expiration_ms=DAY_MS,
+        pace=pace,
+        now_ms=now_ms,
+    )
+    cleaning.build_offset_map()
+    for group in cleaning.groups():
+        cleaned = cleaning.clean(group)
+        if cleaned is not None:
+            assert log.has_planned(plan, group)
+            disk.remove(log.replace_segments(group, cleaned, now_ms=now_ms).paths)
+    log.cleaned_to_offset = cleaning.end_offset
+    cleaning.close()
+    return cleaning.stats

@@ -1,0 +1,201 @@
+"""Judges what producers and consumers saw of partitions, in the manner of Jepsen's Kafka workload.
+
+A history is what each client knows by itself: sends with their outcome, and records that polls returned. `final` is
+what a new consumer reads of every partition, from its start to its end, when all faults are healed. Values are unique
+within a partition. Every check costs O(n log n) at most, n being the number of records sent and read.
+
+| anomaly                | what it means                                                                          |
+|------------------------|----------------------------------------------------------------------------------------|
+| `inconsistent-offset`  | one offset held two values                                                             |
+| `duplicate`            | one value is at two offsets                                                            |
+| `lost-write`           | an acknowledged value is not in the final log                                          |
+| `failed-write`         | a value that was certainly not written is in the log                                   |
+| `foreign-value`        | the log holds a value that nobody sent                                                 |
+| `reordered-send`       | a producer's values are not in the order in which it sent them                         |
+| `realtime-order`       | a value acknowledged before another was sent has the greater offset                    |
+| `vanished`             | a polled record is not in the final log: it was shown before it was safe               |
+| `nonmonotonic-poll`    | a consumer went back without having been told to                                       |
+| `poll-skip`            | a consumer passed over a record that it should have had                                |
+
+Source: jepsen/tests/kafka.clj, and the definitions in jepsen-io/redpanda's README.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from typing import NamedTuple
+
+Partition = int
+Value = tuple[int, int]
+"""(producer, its how-manieth)."""
+
+
+class Outcome(Enum):
+    """What a producer knows of a send."""
+
+    OK = "ok"
+    FAILED = "failed"
+    """It was certainly not written."""
+    UNKNOWN = "unknown"
+
+
+class Send(NamedTuple):
+    """One record sent. Times are of one clock for all; `offset` is None unless it was acknowledged."""
+
+    partition: Partition
+    value: Value
+    outcome: Outcome
+    offset: int | None
+    began_s: float
+    ended_s: float
+
+
+class Read(NamedTuple):
+    """One record read."""
+
+    partition: Partition
+    offset: int
+    value: Value
+
+
+class Anomaly(NamedTuple):
+    """Something that must never happen."""
+
+    kind: str
+    partition: Partition
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """`polls`: per consumer and assignment, the records in the order in which it had them; a new list begins wherever
+    the consumer was told to begin anew."""
+
+    sends: Sequence[Send]
+    polls: Sequence[Sequence[Read]]
+    final: Mapping[Partition, Sequence[Read]]
+
+
+def check(history: History) -> list[Anomaly]:
+    """Every anomaly of a history; none is expected."""
+    return [
+        *_offsets_and_values(history),
+        *_lost_and_failed(history),
+        *_sends_in_order(history),
+        *_real_time_order(history),
+        *_polls(history),
+    ]
+
+
+def _offsets_and_values(history: History) -> Iterator[Anomaly]:
+    values: dict[tuple[Partition, int], Value] = {}
+    offsets: dict[tuple[Partition, Value], int] = {}
+    for partition, offset, value in _seen(history):
+        other_value = values.setdefault((partition, offset), value)
+        if other_value != value:
+            yield Anomaly("inconsistent-offset", partition, f"offset {offset} held {other_value} and {value}")
+        other_offset = offsets.setdefault((partition, value), offset)
+        if other_offset != offset:
+            yield Anomaly("duplicate", partition, f"{value} is at offsets {other_offset} and {offset}")
+
+
+def _seen(history: History) -> Iterator[Read]:
+    """Everything that anybody learnt of offsets."""
+    for records in history.final.values():
+        yield from records
+    for records in history.polls:
+        yield from records
+    for send in history.sends:
+        if send.offset is not None:
+            yield Read(send.partition, send.offset, send.value)
+
+
+def _lost_and_failed(history: History) -> Iterator[Anomaly]:
+    final = {(read.partition, read.value) for records in history.final.values() for read in records}
+    sent = set()
+    for send in history.sends:
+        name = (send.partition, send.value)
+        sent.add(name)
+        if send.outcome is Outcome.OK and name not in final:
+            yield Anomaly("lost-write", send.partition, f"{send.value} was acknowledged at offset {send.offset}")
+        if send.outcome is Outcome.FAILED and name in final:
+            yield Anomaly("failed-write", send.partition, f"{send.value} was reported as not written")
+    for partition, value in final - sent:
+        yield Anomaly("foreign-value", partition, f"nobody sent {value}")
+
+
+def _sends_in_order(history: History) -> Iterator[Anomaly]:
+    for partition, records in history.final.items():
+        last: dict[int, int] = {}
+        for read in records:
+            producer, number = read.value
+            if number < last.get(producer, -1):
+                yield Anomaly(
+                    "reordered-send", partition, f"{read.value} comes after number {last[producer]}, at {read.offset}"
+                )
+            last[producer] = number
+
+
+def _real_time_order(history: History) -> Iterator[Anomaly]:
+    """Going through the log backwards: nothing may have been acknowledged before anything in front of it was sent."""
+    by_partition: dict[Partition, list[Send]] = defaultdict(list)
+    for send in history.sends:
+        if send.offset is not None:
+            by_partition[send.partition].append(send)
+    for partition, sends in by_partition.items():
+        sends.sort(key=lambda send: send.offset if send.offset is not None else -1)
+        first_end: Send | None = None
+        for send in reversed(sends):
+            if first_end is not None and first_end.ended_s < send.began_s:
+                yield Anomaly(
+                    "realtime-order",
+                    partition,
+                    f"{send.value} at {send.offset} was sent after {first_end.value} at {first_end.offset} was"
+                    " acknowledged",
+                )
+            if first_end is None or send.ended_s < first_end.ended_s:
+                first_end = send
+
+
+def _polls(history: History) -> Iterator[Anomaly]:
+    offsets = {partition: [read.offset for read in records] for partition, records in history.final.items()}
+    final = {read for records in history.final.values() for read in records}
+    for records in history.polls:
+        by_partition: dict[Partition, list[Read]] = defaultdict(list)
+        for read in records:
+            by_partition[read.partition].append(read)
+            if read not in final:
+                yield Anomaly("vanished", read.partition, f"{read.value} was polled at offset {read.offset}")
+        for partition, reads in by_partition.items():
+            yield from _one_consumer(partition, reads, offsets.get(partition, []))
+
+
+def _one_consumer(partition: Partition, reads: Sequence[Read], offsets: Sequence[int]) -> Iterator[Anomaly]:
+    for before, after in pairwise(reads):
+        if after.offset <= before.offset:
+            yield Anomaly("nonmonotonic-poll", partition, f"offset {after.offset} was polled after {before.offset}")
+        skipped = offsets[bisect_right(offsets, before.offset) : bisect_left(offsets, after.offset)]
+        if skipped:
+            yield Anomaly(
+                "poll-skip", partition, f"{len(skipped)} records from {skipped[0]} on lie between two polled records"
+            )
+
+
+def summary(anomalies: Iterable[Anomaly], *, examples_max: int = 3) -> str:
+    """How many of each kind, with examples; "no anomalies" for none."""
+    by_kind: dict[str, list[Anomaly]] = defaultdict(list)
+    for anomaly in anomalies:
+        by_kind[anomaly.kind].append(anomaly)
+    if not by_kind:
+        return "no anomalies"
+    counts = Counter({kind: len(found) for kind, found in by_kind.items()})
+    lines = []
+    for kind, count in counts.most_common():
+        lines.append(f"{kind}: {count}")
+        lines += [f"    partition {one.partition}: {one.detail}" for one in by_kind[kind][:examples_max]]
+    return "\n".join(lines)

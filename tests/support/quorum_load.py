@@ -1,0 +1,127 @@
+"""Topics created, read and deleted all the time, and what was acknowledged of it.
+
+The history is checked by name: each topic belongs to one worker, is created once and deleted once. An acknowledged
+creation is seen by every later read until its deletion is asked for, an acknowledged deletion by every later read.
+An operation whose outcome is not known (the controller was killed, or did not answer in time) takes its topic out of
+the check: it may happen at any later time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+import time
+
+from controller_quorum import Quorum
+from quorum_client import UNKNOWN, QuorumClient
+
+from klamm.wire.v1 import controller_pb2 as pb
+
+
+class History:
+    """What was acknowledged, and when."""
+
+    def __init__(self) -> None:
+        self.alive: set[str] = set()
+        self.dead: set[str] = set()
+        self.unknown: set[str] = set()
+        self.acknowledged_s: list[float] = []
+        self._acknowledged = asyncio.Event()
+
+    def acknowledge(self) -> None:
+        self.acknowledged_s.append(time.monotonic())
+        self._acknowledged.set()
+
+    async def wait_for_acknowledgement(self, since_s: float) -> None:
+        """Until there is one later than that moment; raises TimeoutError after a minute."""
+        async with asyncio.timeout(60):
+            while not self.acknowledged_s or self.acknowledged_s[-1] <= since_s:
+                self._acknowledged.clear()
+                await self._acknowledged.wait()
+
+    def check(self, seen: set[str]) -> None:
+        assert self.alive <= seen, f"lost: {sorted(self.alive - seen)}"
+        assert not self.dead & seen, f"back from the dead: {sorted(self.dead & seen)}"
+
+    def outage_s(self, since_s: float) -> float:
+        """The longest time without an acknowledgement from that moment on."""
+        times_s = [since_s, *(at for at in self.acknowledged_s if at > since_s)]
+        return max(later - before for before, later in itertools.pairwise(times_s))
+
+
+async def administer(client: QuorumClient, history: History, prefix: str) -> None:
+    """Creates, reads and deletes topics of its own until cancelled."""
+    rng = random.Random(prefix)
+    mine: list[str] = []
+    for number in itertools.count():
+        await asyncio.sleep(0.005)
+        if mine and rng.random() < 0.4:
+            await _delete(client, history, mine.pop(rng.randrange(len(mine))))
+            continue
+        name = f"{prefix}-{number}"
+        if await _create(client, history, name):
+            mine.append(name)
+            await _read(client, history, name)
+
+
+async def _create(client: QuorumClient, history: History, name: str) -> bool:
+    topic = pb.NewTopic(name=name, partition_count=1, replication_factor=1)
+    history.unknown.add(name)
+    response = await client.call("create_topics", pb.CreateTopicsRequest(topics=[topic], timeout_ms=900))
+    if response is UNKNOWN:
+        return False
+    assert response.topics[0].error_code == 0, response
+    history.unknown.discard(name)
+    history.alive.add(name)
+    history.acknowledge()
+    return True
+
+
+async def _delete(client: QuorumClient, history: History, name: str) -> None:
+    history.alive.discard(name)
+    history.unknown.add(name)
+    response = await client.call("delete_topics", pb.DeleteTopicsRequest(topics=[name], timeout_ms=900))
+    if response is not UNKNOWN:
+        assert response.results[0].error_code == 0, response
+        history.unknown.discard(name)
+        history.dead.add(name)
+        history.acknowledge()
+
+
+async def _read(client: QuorumClient, history: History, name: str) -> None:
+    response = await client.call("describe_topics", pb.DescribeTopicsRequest(topics=[name]))
+    if response is not UNKNOWN:
+        assert response.topics[0].error_code == 0, f"{name} was acknowledged, then not seen"
+
+
+async def seen_topics(client: QuorumClient) -> set[str]:
+    while (response := await client.call("describe_topics", pb.DescribeTopicsRequest())) is UNKNOWN:
+        pass
+    return {topic.name for topic in response.topics}
+
+
+@contextlib.asynccontextmanager
+async def load(quorum: Quorum, history: History, worker_count: int = 3, *, prefix: str = "w"):
+    """Administers meanwhile; at the end everything acknowledged is checked, at every controller.
+
+    Topics begin with `prefix`: another one for each load of one history."""
+    clients = [QuorumClient(quorum.addresses) for _ in range(worker_count + 1)]
+    workers = [
+        asyncio.create_task(administer(client, history, f"{prefix}{number}"))
+        for number, client in enumerate(clients[1:])
+    ]
+    try:
+        yield
+        for worker in workers:
+            assert not worker.done(), worker.exception()
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        history.check(await seen_topics(clients[0]))
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        for client in clients:
+            await client.close()

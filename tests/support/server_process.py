@@ -1,0 +1,77 @@
+"""A service as a process, for tests that kill, stop and freeze it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+DEADLINE_S = 60
+
+
+class ServerProcess:
+    """`python -m <package>` with settings; keeps port and directory over restarts. `prefix` is a command that runs the
+    rest of its command line in its own place."""
+
+    def __init__(
+        self,
+        package: str,
+        node_id: int,
+        directory: pathlib.Path,
+        settings: Mapping[str, str],
+        prefix: Sequence[str] = (),
+    ) -> None:
+        self.node_id = node_id
+        self.address = settings["listeners"].removeprefix("GRPC://")
+        self.port = int(self.address.rpartition(":")[2])
+        self.log_path = directory / f"{package}-{node_id}.log"
+        self.settings = {"node.id": str(node_id), **settings}
+        self._command = [*prefix, sys.executable, "-m", package]
+        for name, text in self.settings.items():
+            self._command += ["--set", f"{name}={text}"]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        assert not self.running
+        with self.log_path.open("a") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+
+    def end(self, number: signal.Signals) -> int:
+        """Sends the signal; returns the exit status."""
+        self.signal(number)
+        return self.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        assert self._process.poll() is None, f"it had ended: {self.log_path.read_text()}"
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Until it has ended; returns the exit status."""
+        assert self._process is not None
+        process, self._process = self._process, None
+        return process.wait(DEADLINE_S)
+
+    def freeze(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def abandon(self) -> None:
+        """Whatever became of it, it does not outlive the test."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(DEADLINE_S)
