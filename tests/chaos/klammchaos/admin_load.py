@@ -1,0 +1,148 @@
+"""Clients that administer topics, and the history of what they were told.
+
+Every name is a history of its own. Most topics belong to one client, which creates, changes and reads them and deletes
+most of them later; a few contended names are everybody's for some seconds, then they are left as they are. Everything
+that was ever named is read again now and then, and at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from quorum_client import NOT_DONE, UNKNOWN, QuorumClient
+
+from klamm.errors import ErrorCode
+from klamm.wire.v1 import controller_pb2 as pb
+from klammchaos.history import History
+from klammchaos.topic_calls import answer_of, request_of, topic_resource
+from klammchaos.topic_model import CONFIG, Call, Create, Delete, Grow, ReadConfig, ReadTopic, SetConfig
+
+CALL_TIMEOUT_S: Final = 0.5
+"""A client that hears nothing for this long asks another controller; what it had asked for is unknown."""
+PAUSE_S: Final = 0.02
+"""Of each client between operations: leaves the controllers some CPU on two cores."""
+STRAY_PROBABILITY: Final = 0.1
+"""That an operation is asked of any controller first: who does not lead must not answer."""
+CONTENDED_NAMES: Final = 2
+CONTENDED_FOR_S: Final = 3.0
+OWN_TOPICS_MAX: Final = 25
+PARTITIONS_MAX: Final = 8
+
+
+class AdminClient:
+    """One client of the load. `run` goes on until it is cancelled, or was told something that makes no sense."""
+
+    def __init__(self, name: str, addresses: Callable[[], Sequence[str]], history: History, rng: random.Random) -> None:
+        self._name = name
+        self._addresses = addresses
+        self._client = QuorumClient(addresses, call_timeout_s=CALL_TIMEOUT_S)
+        self._history = history
+        self._rng = rng
+        self._numbers = itertools.count()
+        self._values = itertools.count(rng.randrange(1_000_000) * 1_000 + 1)
+        self._own: list[str] = []
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._rng.uniform(0, 2 * PAUSE_S))
+            if self._rng.random() < STRAY_PROBABILITY:
+                self._client.turn_to(self._rng.choice(self._addresses()))
+            await self._act()
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def perform(self, name: str, call: Call) -> None:
+        """One operation, recorded; tried again only for as long as it certainly had no effect."""
+        request = request_of(name, call, round(CALL_TIMEOUT_S * 1000))
+        while True:
+            invoked_s = time.monotonic()
+            try:
+                response = await self._client.attempt(*request)
+            except asyncio.CancelledError:
+                self._history.record(name, self._name, call, None, invoked_s)
+                raise
+            if response is not NOT_DONE:
+                break
+            await asyncio.sleep(0.01)
+        answer = None if response is UNKNOWN else answer_of(call, response)
+        self._history.record(name, self._name, call, answer, invoked_s)
+
+    async def read_everything(self) -> None:
+        """The state of every name that anybody ever used, as operations of their histories."""
+        begin_s = time.monotonic()
+        listed = await self._read("describe_topics", pb.DescribeTopicsRequest())
+        topics = {topic.name: topic for topic in listed.topics}
+        unasked = topics.keys() - self._history.operations.keys()
+        assert not unasked, f"topics that nobody asked for: {sorted(unasked)}"
+        request = pb.DescribeConfigsRequest(
+            resources=[
+                pb.DescribeConfigsResource(resource=topic_resource(name), names=[CONFIG])
+                for name in self._history.operations
+            ]
+        )
+        described = await self._read("describe_configs", request)
+        configs = {each.resource.name: each for each in described.results}
+        for name in list(self._history.operations):
+            missing = pb.DescribedTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            topic = pb.DescribeTopicsResponse(topics=[topics.get(name, missing)])
+            self._history.record(name, self._name, ReadTopic(), answer_of(ReadTopic(), topic), begin_s)
+            config = pb.DescribeConfigsResponse(results=[configs[name]])
+            self._history.record(name, self._name, ReadConfig(), answer_of(ReadConfig(), config), begin_s)
+
+    async def _read(self, method: str, request: Any) -> Any:
+        while (response := await self._client.call(method, request)) is UNKNOWN:
+            pass
+        return response
+
+    async def _act(self) -> None:
+        chance = self._rng.random()
+        if chance < 0.3:
+            await self.perform(self._contended_name(), self._any_call())
+        elif chance < 0.4 and self._history.operations:
+            name = self._rng.choice(list(self._history.operations))
+            await self.perform(name, self._rng.choice((ReadTopic(), ReadConfig())))
+        elif chance < 0.6 or not self._own:
+            await self._create_own()
+        else:
+            await self._change_own()
+
+    def _contended_name(self) -> str:
+        return f"contended-{int(time.monotonic() / CONTENDED_FOR_S)}-{self._rng.randrange(CONTENDED_NAMES)}"
+
+    async def _create_own(self) -> None:
+        name = f"{self._name}-{next(self._numbers)}"
+        self._own.append(name)
+        await self.perform(name, self._create())
+        if len(self._own) > OWN_TOPICS_MAX:
+            await self.perform(self._own.pop(self._rng.randrange(len(self._own))), Delete())
+
+    async def _change_own(self) -> None:
+        name = self._rng.choice(self._own)
+        call = self._change()
+        if isinstance(call, Delete):
+            # Most of the time it would be gone for the rest of its changes.
+            self._own.remove(name)
+        await self.perform(name, call)
+
+    def _any_call(self) -> Call:
+        return self._create() if self._rng.random() < 0.2 else self._change()
+
+    def _change(self) -> Call:
+        calls = (Delete(), self._grow(), self._set_config(), ReadTopic(), ReadConfig())
+        return self._rng.choices(calls, weights=(1, 2, 3, 3, 3))[0]
+
+    def _create(self) -> Create:
+        return Create(self._rng.randint(1, PARTITIONS_MAX // 2))
+
+    def _grow(self) -> Grow:
+        return Grow(self._rng.randint(2, PARTITIONS_MAX))
+
+    def _set_config(self) -> SetConfig:
+        """A value that was never there before: who reads it says which operation it saw."""
+        return SetConfig(None if self._rng.random() < 0.2 else str(next(self._values)))

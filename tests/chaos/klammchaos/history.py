@@ -1,0 +1,56 @@
+"""What clients called and were told, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import defaultdict
+
+from linearizability import NEVER, Operation
+
+from klamm.errors import ErrorCode
+from klammchaos.topic_model import Answer, Call, ReadConfig, ReadTopic
+
+
+class History:
+    """What was called, by name of the topic, and when answers came."""
+
+    def __init__(self) -> None:
+        self.operations: dict[str, list[Operation]] = defaultdict(list)
+        self.answered_s: list[float] = []
+        """In the order of time."""
+        self._answered = asyncio.Event()
+
+    def record(self, name: str, client: str, call: Call, answer: Answer | None, invoked_s: float) -> None:
+        """An operation ends now; without an answer its outcome is unknown. Reads without one say nothing."""
+        returned_s = NEVER if answer is None else time.monotonic()
+        if answer is not None or not isinstance(call, ReadTopic | ReadConfig):
+            self.operations[name].append(
+                Operation(client=client, call=call, result=answer, invoked_s=invoked_s, returned_s=returned_s)
+            )
+        if answer is not None:
+            self.answered_s.append(returned_s)
+            self._answered.set()
+
+    async def wait_for_answer(self, since_s: float, timeout_s: float) -> None:
+        """Until there is one later than that moment. Raises TimeoutError."""
+        async with asyncio.timeout(timeout_s):
+            while not self.answered_s or self.answered_s[-1] <= since_s:
+                self._answered.clear()
+                await self._answered.wait()
+
+    def outage_s(self, since_s: float, until_s: float) -> float:
+        """The longest time in which nobody got an answer."""
+        times_s = [since_s, *(at_s for at_s in self.answered_s if since_s < at_s <= until_s), until_s]
+        return max(later_s - before_s for before_s, later_s in itertools.pairwise(times_s))
+
+    def count(self) -> dict[str, int]:
+        """Operations by outcome."""
+        counts = {"ok": 0, "refused": 0, "unknown": 0}
+        for operation in itertools.chain.from_iterable(self.operations.values()):
+            if not isinstance(operation.result, Answer):
+                counts["unknown"] += 1
+            else:
+                counts["ok" if operation.result.code is ErrorCode.NONE else "refused"] += 1
+        return counts

@@ -1,0 +1,52 @@
+"""A broker that is registered and alive as far as controllers know, so that topics can be placed; no process is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from klamm.errors import ErrorCode
+from klamm.wire.service import CONTROLLER, Stub
+from klamm.wire.v1.common_pb2 import Endpoint
+from klamm.wire.v1.controller_pb2 import BrokerHeartbeatRequest, RegisterBrokerRequest
+
+BROKER_ID: Final = 1
+_INCARNATION: Final = bytes(15) + b"\x01"
+_TIMEOUT_S: Final = 60
+
+
+async def register(address: str) -> None:
+    """With the controller there, which must be active, or about to be. Raises AssertionError."""
+    async with aio.insecure_channel(address) as channel:
+        stub = Stub(channel, CONTROLLER)
+        registration = RegisterBrokerRequest(
+            broker_id=BROKER_ID,
+            incarnation_id=_INCARNATION,
+            endpoint=Endpoint(host="127.0.0.1", port=9),
+            log_dir_ids=[_INCARNATION],
+        )
+        registered = await _call(stub.register_broker, registration)
+        heartbeat = BrokerHeartbeatRequest(
+            broker_id=BROKER_ID, broker_epoch=registered.epoch, metadata_end_index=registered.epoch + 1
+        )
+        answer = await _call(stub.broker_heartbeat, heartbeat)
+        assert not answer.fenced, answer
+
+
+async def _call(method: Any, request: Any) -> Any:
+    until_s = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            response = await method(request, timeout=_TIMEOUT_S)
+        except grpc.RpcError as error:
+            story = error.details()
+        else:
+            if not response.error_code:
+                return response
+            story = ErrorCode.of(response.error_code).name
+        assert time.monotonic() < until_s, story
+        await asyncio.sleep(0.05)

@@ -1,0 +1,53 @@
+"""A mount and a network namespace for a whole run: its small disks and cables are its own, and vanish with it.
+
+Linux's, by util-linux' `unshare`: with the right to administer, or else in a user namespace where those are allowed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+_MARK: Final = "KLAMM_CHAOS_NAMESPACES"
+_UNSHARE: Final = ("unshare", "--mount", "--net", "--propagation", "private")
+_AS_USER: Final = ("--user", "--map-root-user")
+
+
+class NotPossibleError(Exception):
+    """This machine, or this user, cannot have it; says why."""
+
+
+def enter() -> None:
+    """Runs this program again in namespaces of its own, unless it is; returns where that is not possible."""
+    if _MARK in os.environ:
+        return
+    for options in ((), _AS_USER):
+        command = [*_UNSHARE, *options]
+        refusal = _refusal([*command, "true"])
+        if not refusal:
+            os.execvpe(command[0], [*command, *sys.orig_argv], {**os.environ, _MARK: "1"})
+    print(f"no namespaces: {refusal}", flush=True)
+
+
+def require_own() -> None:
+    """Raises NotPossibleError unless `enter` has succeeded."""
+    if _MARK not in os.environ:
+        raise NotPossibleError("it needs namespaces")
+
+
+def run(*command: str) -> None:
+    """Raises NotPossibleError with what the command says when it fails."""
+    if refusal := _refusal(command):
+        raise NotPossibleError(refusal)
+
+
+def _refusal(command: Sequence[str]) -> str:
+    """Why the command fails; empty when it does not."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return f"{command[0]}: {error.strerror}"
+    return (done.stderr.strip() or f"{command[0]} ended with {done.returncode}") if done.returncode else ""

@@ -1,0 +1,102 @@
+"""Chooses faults at random and has them happen, one after the other, until the time is up.
+
+They are drawn from a shuffled deck, so that a run of any length sees as many kinds as it has time for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from klammchaos.history import History
+from klammchaos.quorum_cluster import DEADLINE_S, QuorumCluster
+from klammchaos.quorum_faults import Fault, Strike
+
+PAUSE_S: Final = (0.3, 2.0)
+"""Between faults."""
+HASTE_PROBABILITY: Final = 0.2
+"""That the next fault does not wait until everybody has recovered from the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Struck:
+    """A fault that has been."""
+
+    fault: Fault
+    is_fail_over: bool
+    """The leader of a whole quorum was lost, and another took over while it was."""
+    outage_s: float
+    """The longest time without an answer to any client, until it had healed and somebody had one."""
+    recovery_s: float
+    """From the healing to the first answer."""
+
+
+class Nemesis:
+    """`tell` gets a line for each fault."""
+
+    def __init__(
+        self,
+        cluster: QuorumCluster,
+        history: History,
+        faults: Sequence[Fault],
+        rng: random.Random,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.struck: list[Struck] = []
+        self._cluster = cluster
+        self._history = history
+        self._deck = deal(faults, rng)
+        self._rng = rng
+        self._tell = tell
+
+    async def run(self, until_s: float) -> None:
+        """Ends healed. Raises AssertionError when the cluster does not recover, or somebody ended by itself."""
+        begin_s = time.monotonic()
+        while time.monotonic() < until_s:
+            fault = next(self._deck)
+            struck_s = time.monotonic()
+            struck = await self._strike(fault)
+            self.struck.append(struck)
+            self._tell(
+                f"{struck_s - begin_s:7.2f} s  {fault.name}: outage {struck.outage_s:.3f} s"
+                f"{' (fail-over)' if struck.is_fail_over else ''}, recovered in {struck.recovery_s:.3f} s"
+            )
+            await asyncio.sleep(self._rng.uniform(*PAUSE_S))
+            if self._rng.random() >= HASTE_PROBABILITY:
+                await self._cluster.wait_whole()
+
+    async def _strike(self, fault: Fault) -> Struck:
+        leader = (await self._cluster.leader()).node_id
+        followers = [node_id for node_id in self._cluster.controllers if node_id != leader]
+        self._rng.shuffle(followers)
+        before = await self._cluster.describe()
+        was_whole = await self._cluster.is_whole()
+        strike = Strike(cluster=self._cluster, leader=leader, followers=(followers[0], followers[1]), rng=self._rng)
+        begin_s = time.monotonic()
+        await fault.strike(strike)
+        self._cluster.expect_up()
+        healed_s = time.monotonic()
+        await self._history.wait_for_answer(healed_s, DEADLINE_S)
+        answered_s = time.monotonic()
+        await self._cluster.leader()
+        self._cluster.check_running()
+        after = await self._cluster.describe()
+        has_changed = before is not None and after is not None and before.term < after.term
+        return Struck(
+            fault=fault,
+            is_fail_over=fault.fails_over and was_whole and has_changed,
+            outage_s=self._history.outage_s(begin_s, answered_s),
+            recovery_s=answered_s - healed_s,
+        )
+
+
+def deal(faults: Sequence[Fault], rng: random.Random) -> Iterator[Fault]:
+    """Each fault as often as it weighs, in random order, again and again."""
+    while True:
+        deck = [fault for fault in faults for _ in range(fault.weight)]
+        rng.shuffle(deck)
+        yield from deck

@@ -1,0 +1,210 @@
+"""The workload "partitions": brokers and controllers under faults; idempotent producers with acks=all, and consumers.
+
+What must hold: nothing acknowledged is lost, doubled or out of order, no consumer sees what is taken back or is led
+back or past records (tests/support/log_checker.py); when all is healed every replica is in sync, and the replicas are
+equal to the byte; nobody ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import pathlib
+import random
+import time
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from log_checker import History, Outcome, check, summary
+
+from klammchaos.figures import quantile
+from klammchaos.partition_cluster import BROKERS, DEADLINE_S, PARTITIONS, TOPIC, PartitionCluster
+from klammchaos.partition_faults import PARTITION_FAULTS, PartitionFault, PartitionStrike
+from klammchaos.partition_load import ConsumerClient, ProducerClient, read_everything
+
+PRODUCERS: Final = 3
+CONSUMERS: Final = 2
+MIN_INSYNC_REPLICAS: Final = 2
+PAUSE_S: Final = (0.3, 2.0)
+HASTE_PROBABILITY: Final = 0.2
+"""That the next fault does not wait until everybody has recovered from the last one."""
+
+
+class PartitionStruck(NamedTuple):
+    """A fault that has been."""
+
+    fault: PartitionFault
+    is_fail_over: bool
+    outage_s: float
+    """The longest time without an acknowledgement of a partition that the struck broker led."""
+
+
+def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
+    """Prints what happens; `only` is in the names of the faults that strike.
+
+    Raises AssertionError when something happens that must not."""
+    asyncio.run(_Run(PartitionCluster(directory), seed, only).run(duration_s))
+
+
+class _Run:
+    def __init__(self, cluster: PartitionCluster, seed: int, only: str) -> None:
+        self._cluster = cluster
+        self._rng = random.Random(seed)
+        self._stop = asyncio.Event()
+        self._faults = [
+            fault
+            for fault in PARTITION_FAULTS
+            if only in fault.name and (cluster.network is not None or not fault.needs_network)
+        ]
+        assert self._faults, f"no fault that is possible here has {only!r} in its name"
+        self._producers = [
+            ProducerClient(number, cluster.bootstrap, random.Random(f"{seed}-{number}")) for number in range(PRODUCERS)
+        ]
+        self._consumers = [ConsumerClient(cluster.bootstrap) for _ in range(CONSUMERS)]
+        self._struck: list[PartitionStruck] = []
+
+    async def run(self, duration_s: float) -> None:
+        for reason in self._cluster.missing:
+            print(f"left out: {reason}", flush=True)
+        try:
+            await self._cluster.begin(MIN_INSYNC_REPLICAS)
+            await self._cluster.wait_whole()
+            await self._load_and_strike(duration_s)
+            await self._cluster.wait_whole()
+            final = await read_everything(self._cluster.bootstrap)
+            history = History(
+                sends=[send for producer in self._producers for send in producer.sends],
+                polls=[consumer.polled for consumer in self._consumers],
+                final=final,
+            )
+            self._report(history, duration_s)
+            anomalies = check(history)
+            assert not anomalies, summary(anomalies)
+            print("no anomalies", flush=True)
+            await self._check_replicas()
+        finally:
+            await self._cluster.end()
+
+    async def _load_and_strike(self, duration_s: float) -> None:
+        load = [asyncio.create_task(client.run(self._stop)) for client in (*self._producers, *self._consumers)]
+        strikes = asyncio.create_task(self._strike_until(time.monotonic() + duration_s))
+        tasks = [*load, strikes]
+        try:
+            # Somebody of the load who ends before it is told to has failed.
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if strikes.done() and not strikes.exception():
+                await self._cluster.wait_whole()
+                self._stop.set()
+                await asyncio.wait(load, timeout=2 * DEADLINE_S)
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for failure in ended:
+            if isinstance(failure, Exception):
+                raise failure
+
+    # Faults
+
+    async def _strike_until(self, until_s: float) -> None:
+        begin_s = time.monotonic()
+        await self._wait_for_acknowledgements(range(PARTITIONS), begin_s)
+        for fault in _deal(self._faults, self._rng):
+            if time.monotonic() >= until_s:
+                return
+            struck_s = time.monotonic()
+            struck = await self._strike(fault)
+            self._struck.append(struck)
+            print(
+                f"{struck_s - begin_s:7.2f} s  {fault.name}: outage {struck.outage_s:.3f} s"
+                f"{' (fail-over)' if struck.is_fail_over else ''}",
+                flush=True,
+            )
+            await asyncio.sleep(self._rng.uniform(*PAUSE_S))
+            if self._rng.random() >= HASTE_PROBABILITY:
+                await self._cluster.wait_whole()
+
+    async def _strike(self, fault: PartitionFault) -> PartitionStruck:
+        leaders = await self._cluster.leaders()
+        was_whole = len(leaders) == PARTITIONS
+        leader = self._rng.choice(sorted(set(leaders.values()))) if leaders else self._rng.choice(BROKERS)
+        others = [broker for broker in BROKERS if broker != leader]
+        self._rng.shuffle(others)
+        led = [partition for partition, broker in leaders.items() if broker == leader]
+        strike = PartitionStrike(cluster=self._cluster, leader=leader, others=(others[0], others[1]), rng=self._rng)
+        begin_s = time.monotonic()
+        await fault.strike(strike)
+        self._cluster.expect_up()
+        healed_s = time.monotonic()
+        await self._wait_for_acknowledgements(range(PARTITIONS), healed_s)
+        self._cluster.check_running()
+        return PartitionStruck(
+            fault, fault.fails_over and was_whole, max((self._outage_s(one, begin_s) for one in led), default=0.0)
+        )
+
+    async def _wait_for_acknowledgements(self, partitions: Sequence[int], since_s: float) -> None:
+        """Until every partition took something that was sent later. Raises AssertionError after DEADLINE_S."""
+        until_s = time.monotonic() + DEADLINE_S
+        while missing := [one for one in partitions if self._last_acknowledged_s(one) <= since_s]:
+            self._cluster.check_running()
+            assert time.monotonic() < until_s, f"partitions {missing} take nothing: {await self._cluster.partitions()}"
+            await asyncio.sleep(0.02)
+
+    def _last_acknowledged_s(self, partition: int) -> float:
+        return max(
+            (one.acknowledged_s[partition][-1] for one in self._producers if one.acknowledged_s[partition]), default=0
+        )
+
+    def _outage_s(self, partition: int, since_s: float) -> float:
+        times_s = sorted(at_s for one in self._producers for at_s in one.acknowledged_s[partition] if at_s > since_s)
+        return max(after_s - before_s for before_s, after_s in itertools.pairwise([since_s, *times_s]))
+
+    # What it came to
+
+    def _report(self, history: History, duration_s: float) -> None:
+        counts = {outcome: sum(send.outcome is outcome for send in history.sends) for outcome in Outcome}
+        print(f"\n{len(self._struck)} faults in {duration_s:.0f} s:")
+        for name in sorted({struck.fault.name for struck in self._struck}):
+            outages_s = [struck.outage_s for struck in self._struck if struck.fault.name == name]
+            print(f"  {name:38} {len(outages_s):3} times, outage {_spread(outages_s)}")
+        print(f"fail-overs: {_spread([struck.outage_s for struck in self._struck if struck.is_fail_over])}")
+        print(
+            f"sends: {len(history.sends)}, {', '.join(f'{count} {one.value}' for one, count in counts.items())};"
+            f" polled {sum(map(len, history.polls))}; in the end {sum(map(len, history.final.values()))} records",
+            flush=True,
+        )
+
+    async def _check_replicas(self) -> None:
+        """All replicas are the same bytes, when their brokers have stopped."""
+        for broker in BROKERS:
+            await asyncio.to_thread(self._cluster.stop, broker)
+        for partition in range(PARTITIONS):
+            digests = {broker: _digest(self._cluster.log_dir(broker) / f"{TOPIC}-{partition}") for broker in BROKERS}
+            assert len(set(digests.values())) == 1, f"the replicas of {TOPIC}-{partition} differ: {digests}"
+        print(f"equal: {len(BROKERS)} replicas of {PARTITIONS} partitions", flush=True)
+
+
+def _deal(faults: Sequence[PartitionFault], rng: random.Random) -> itertools.chain[PartitionFault]:
+    """Each fault as often as it weighs, in random order, again and again."""
+
+    def deck() -> list[PartitionFault]:
+        cards = [fault for fault in faults for _ in range(fault.weight)]
+        rng.shuffle(cards)
+        return cards
+
+    return itertools.chain.from_iterable(iter(deck, None))
+
+
+def _spread(outages_s: Sequence[float]) -> str:
+    if not outages_s:
+        return "none"
+    return f"p50 {quantile(outages_s, 50):.3f} s, p99 {quantile(outages_s, 99):.3f} s, max {max(outages_s):.3f} s"
+
+
+def _digest(directory: pathlib.Path) -> str:
+    """Of the records of all segments; brokers may roll at other places."""
+    digest = hashlib.sha256()
+    for segment in sorted(directory.glob("*.log")):
+        digest.update(segment.read_bytes())
+    return digest.hexdigest()

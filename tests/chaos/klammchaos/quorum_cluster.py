@@ -1,0 +1,170 @@
+"""Three controllers that are struck: their processes, disks and cables."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar
+
+import grpc
+from grpc import aio
+from klamm_process import free_port
+from server_process import ServerProcess
+
+from klamm.wire.service import ADMIN, Stub
+from klamm.wire.v1.controller_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
+from klammchaos.disks import SmallDisk
+from klammchaos.namespaces import NotPossibleError
+from klammchaos.network import Link, Network
+from klammchaos.struck_processes import StruckProcesses
+
+NODE_IDS: Final = (1, 2, 3)
+CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+HOST: Final = "127.0.0.1"
+"""Of all controllers, where they cannot have a network."""
+DEADLINE_S: Final = 60.0
+"""For what must come by itself."""
+_SETTINGS: Final = {
+    # Often enough that those who were away for a second or two are sent a snapshot.
+    "metadata.log.max.record.bytes.between.snapshots": "20000",
+    # The broker that topics are placed on says once that it lives, and is no process.
+    "broker.session.timeout.ms": "86400000",
+    # Who is asked to end must not need it.
+    "shutdown.grace.ms": "600000",
+}
+T = TypeVar("T")
+
+_ASK_TIMEOUT_S: Final = 1.0
+_BEHIND_ENTRIES_MAX: Final = 100
+_SILENT_MS_MAX: Final = 500
+
+
+class QuorumCluster(StruckProcesses):
+    """`disks` and `network` are None where they are not possible; `missing` says why."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.missing: list[str] = []
+        self.network: Network | None = self._possibly("cut", lambda: Network(NODE_IDS))
+        addresses = {
+            node_id: f"{self.network.host(node_id) if self.network else HOST}:{free_port()}" for node_id in NODE_IDS
+        }
+        voters = ",".join(f"{node_id}@{address}" for node_id, address in addresses.items())
+        self.controllers = {
+            node_id: ServerProcess(
+                "klamm_controller",
+                node_id,
+                directory,
+                {
+                    "listeners": f"GRPC://{address}",
+                    "metadata.log.dir": str(directory / f"controller-{node_id}"),
+                    "cluster.id": CLUSTER_ID,
+                    "controller.quorum.voters": voters,
+                    **_SETTINGS,
+                },
+                self.network.prefix(node_id) if self.network else (),
+            )
+            for node_id, address in addresses.items()
+        }
+        self.disks: dict[int, SmallDisk] | None = self._possibly("full disk", self._mount)
+        super().__init__(self.controllers)
+
+    def _possibly(self, fault: str, make: Callable[[], T]) -> T | None:
+        try:
+            return make()
+        except NotPossibleError as error:
+            self.missing.append(f"{fault}: {error}")
+            return None
+
+    def _mount(self) -> dict[int, SmallDisk]:
+        disks = {}
+        for node_id, controller in self.controllers.items():
+            directory = pathlib.Path(controller.settings["metadata.log.dir"])
+            directory.mkdir()
+            disks[node_id] = SmallDisk(directory)
+        return disks
+
+    def addresses(self) -> list[str]:
+        return [controller.address for controller in self.controllers.values()]
+
+    def close(self) -> None:
+        """Whatever became of it, nothing is left."""
+        super().close()
+        if self.network is not None:
+            self.network.close()
+
+    # --- what is done to it; all of it blocks
+
+    @contextlib.contextmanager
+    def full(self, node_ids: Iterable[int], except_bytes: int) -> Iterator[None]:
+        """Their disks, but for some bytes."""
+        assert self.disks is not None
+        victims = [self.disks[node_id] for node_id in node_ids]
+        for victim in victims:
+            victim.fill(except_bytes)
+        try:
+            yield
+        finally:
+            for victim in victims:
+                victim.free()
+
+    @contextlib.contextmanager
+    def cut(self, links: Iterable[Link]) -> Iterator[None]:
+        """Nothing gets through these."""
+        assert self.network is not None
+        self.network.cut(links)
+        try:
+            yield
+        finally:
+            self.network.heal()
+
+    # --- what is seen of it
+
+    async def leader(self) -> ServerProcess:
+        """Whoever leads now, or first. Raises AssertionError after DEADLINE_S."""
+        until_s = time.monotonic() + DEADLINE_S
+        while True:
+            described = await self.describe()
+            if described is not None:
+                return self.controllers[described.leader_id]
+            self.check_running()
+            assert time.monotonic() < until_s, f"no leader after {DEADLINE_S} s"
+            await asyncio.sleep(0.02)
+
+    async def describe(self) -> DescribeQuorumResponse | None:
+        """The leader's view, if there is a leader and it answers at once."""
+        for controller in self.controllers.values():
+            if controller.running:
+                answer = await _describe(controller.address)
+                if answer is not None:
+                    return answer
+        return None
+
+    async def is_whole(self, behind_max: int = _BEHIND_ENTRIES_MAX) -> bool:
+        """Whether the leader hears everybody, and nobody is far behind."""
+        described = await self.describe()
+        voters = [replica for replica in described.replicas if replica.is_voter] if described is not None else []
+        return len(voters) == len(self.controllers) and all(
+            replica.silent_ms < _SILENT_MS_MAX and replica.lag <= behind_max for replica in voters
+        )
+
+    async def wait_whole(self, behind_max: int = _BEHIND_ENTRIES_MAX) -> None:
+        """Raises AssertionError after DEADLINE_S."""
+        until_s = time.monotonic() + DEADLINE_S
+        while not await self.is_whole(behind_max):
+            self.check_running()
+            assert time.monotonic() < until_s, f"not whole again after {DEADLINE_S} s: {await self.describe()}"
+            await asyncio.sleep(0.05)
+
+
+async def _describe(address: str) -> DescribeQuorumResponse | None:
+    """What the controller there says; None when it does not lead, or does not answer."""
+    async with aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        try:
+            response = await Stub(channel, ADMIN).describe_quorum(DescribeQuorumRequest(), timeout=_ASK_TIMEOUT_S)
+        except grpc.RpcError:
+            return None
+    assert isinstance(response, DescribeQuorumResponse)
+    return None if response.error_code else response

@@ -1,0 +1,158 @@
+"""The workload "quorum": three controllers under administration and faults.
+
+What must hold: every client's history is linearizable, the final reads of everything included, so nothing acknowledged
+is lost and nothing comes back; all controllers end with the same image and the same log; nobody ends by itself; after
+every fault there are answers again, after the loss of the leader soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import random
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from linearizability import check_linearizable
+
+from klammchaos import lone_broker
+from klammchaos.admin_load import AdminClient
+from klammchaos.figures import describe_faults, describe_outages, quantile
+from klammchaos.history import History
+from klammchaos.nemesis import Nemesis, Struck
+from klammchaos.quorum_cluster import QuorumCluster
+from klammchaos.quorum_faults import FAULTS, Fault
+from klammchaos.replica_checks import check_same_entries, check_same_images, metadata_end_index, read_log, watch_image
+from klammchaos.topic_model import TopicModel
+
+CLIENTS: Final = 6
+FAIL_OVER_P50_MAX_S: Final = 3.0
+FAIL_OVER_MAX_S: Final = 10.0
+"""Generous, for machines that do other things too; what is aimed at is 1 s, and 3 s for 99 of 100."""
+
+
+def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
+    """Prints what happens; `only` is in the names of the faults that strike.
+
+    Raises AssertionError when something happens that must not."""
+    cluster = QuorumCluster(directory)
+    for reason in cluster.missing:
+        print(f"left out: {reason}", flush=True)
+    try:
+        cluster.start()
+        asyncio.run(_run(cluster, _possible(cluster, only), seed, duration_s))
+    finally:
+        cluster.close()
+
+
+async def _run(cluster: QuorumCluster, faults: Sequence[Fault], seed: int, duration_s: float) -> None:
+    await _Run(cluster, faults, seed).run(duration_s)
+
+
+class _Run:
+    def __init__(self, cluster: QuorumCluster, faults: Sequence[Fault], seed: int) -> None:
+        self._cluster = cluster
+        self._faults = faults
+        self._history = History()
+        self._rng = random.Random(seed)
+        self._clients = [
+            AdminClient(f"c{number}", cluster.addresses, self._history, random.Random(f"{seed}-{number}"))
+            for number in range(CLIENTS)
+        ]
+
+    async def run(self, duration_s: float) -> None:
+        try:
+            await lone_broker.register((await self._cluster.leader()).address)
+            await self._cluster.wait_whole()
+            struck = await self._load_and_strike(duration_s)
+            end_index = await self._quiesce()
+            self._report(struck, duration_s)
+            self._check_histories()
+            await self._check_replicas(end_index)
+            _check_outages(struck)
+        finally:
+            for client in self._clients:
+                await client.close()
+
+    async def _load_and_strike(self, duration_s: float) -> list[Struck]:
+        nemesis = Nemesis(self._cluster, self._history, self._faults, self._rng, lambda line: print(line, flush=True))
+        load = [asyncio.create_task(client.run()) for client in self._clients]
+        strikes = asyncio.create_task(nemesis.run(time.monotonic() + duration_s))
+        try:
+            await asyncio.wait([*load, strikes], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (*load, strikes):
+                task.cancel()
+            ended = await asyncio.gather(*load, strikes, return_exceptions=True)
+        for failure in ended:
+            if isinstance(failure, Exception):
+                raise failure
+        return nemesis.struck
+
+    async def _quiesce(self) -> int:
+        """Everybody has everything, which is read once more; returns where the metadata ends."""
+        await self._cluster.wait_whole(behind_max=0)
+        self._cluster.check_running()
+        await self._clients[0].read_everything()
+        return await metadata_end_index((await self._cluster.leader()).address)
+
+    def _check_histories(self) -> None:
+        begin_s = time.monotonic()
+        for name, operations in self._history.operations.items():
+            check_linearizable(name, operations, TopicModel(operations))
+        print(f"linearizable: {len(self._history.operations)} histories, in {time.monotonic() - begin_s:.1f} s")
+
+    async def _check_replicas(self, metadata_end_index: int) -> None:
+        controllers = self._cluster.controllers
+        images = {
+            node_id: await watch_image(controller.address, metadata_end_index)
+            for node_id, controller in controllers.items()
+        }
+        check_same_images(images)
+        described = await self._cluster.describe()
+        assert described is not None
+        for node_id in controllers:
+            await asyncio.to_thread(self._cluster.stop, node_id)
+        logs = {node_id: read_log(controller.settings)[1] for node_id, controller in controllers.items()}
+        compared = check_same_entries(logs, described.high_watermark)
+        topics = len(images[1].topics_by_name)
+        print(f"equal: 3 images of {topics} topics at {metadata_end_index}, {compared} pairs of log entries")
+
+    def _report(self, struck: Sequence[Struck], duration_s: float) -> None:
+        counts = self._history.count()
+        installed = sum(
+            controller.log_path.read_text().count("snapshot of the leader installed")
+            for controller in self._cluster.controllers.values()
+        )
+        print(f"\n{len(struck)} faults in {duration_s:.0f} s:")
+        print("\n".join(describe_faults(struck)))
+        print(f"fail-overs: {describe_outages(_fail_over_outages_s(struck))}")
+        print(
+            f"operations: {sum(counts.values())}, {', '.join(f'{count} {what}' for what, count in counts.items())};"
+            f" {installed} snapshots sent to controllers that had been away",
+            flush=True,
+        )
+
+
+def _possible(cluster: QuorumCluster, only: str) -> list[Fault]:
+    faults = [
+        fault
+        for fault in FAULTS
+        if only in fault.name
+        and (cluster.disks is not None or not fault.needs_disks)
+        and (cluster.network is not None or not fault.needs_network)
+    ]
+    assert faults, f"no fault that is possible here has {only!r} in its name"
+    return faults
+
+
+def _fail_over_outages_s(struck: Sequence[Struck]) -> list[float]:
+    return [each.outage_s for each in struck if each.is_fail_over]
+
+
+def _check_outages(struck: Sequence[Struck]) -> None:
+    outages_s = _fail_over_outages_s(struck)
+    if outages_s:
+        assert max(outages_s) < FAIL_OVER_MAX_S, outages_s
+        assert quantile(outages_s, 50) < FAIL_OVER_P50_MAX_S, outages_s

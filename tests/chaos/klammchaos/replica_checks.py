@@ -1,0 +1,85 @@
+"""Whether the controllers have become the same: what they tell, and what is on their disks."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping
+from typing import Final
+
+from grpc import aio
+
+from klamm.wire.service import ADMIN, CONTROLLER, Stub
+from klamm.wire.v1.controller_pb2 import DescribeClusterRequest, WatchMetadataRequest
+from klamm_controller.config import ControllerConfig
+from klamm_controller.raft.messages import LogEntry
+from klamm_controller.recovery import recover
+from klamm_server.config import load
+from klamm_server.metadata.image import MetadataImage, replay
+
+TIMEOUT_S: Final = 30
+
+
+class DivergedError(AssertionError):
+    """Two controllers say different things of the same index."""
+
+
+async def metadata_end_index(address: str) -> int:
+    """Where the metadata ends that the controller there knows to be committed."""
+    async with aio.insecure_channel(address) as channel:
+        described = await Stub(channel, ADMIN).describe_cluster(DescribeClusterRequest(), timeout=TIMEOUT_S)
+    return int(described.metadata_end_index)
+
+
+async def watch_image(address: str, end_index: int) -> MetadataImage:
+    """What the controller there streams to brokers, up to that index. Raises TimeoutError."""
+    image = MetadataImage.empty()
+    async with asyncio.timeout(TIMEOUT_S), aio.insecure_channel(address) as channel:
+        async for batch in Stub(channel, CONTROLLER).watch_metadata(WatchMetadataRequest()):
+            # The parts of a snapshot all carry its end.
+            whole = not (batch.snapshot_begin or image.end_index == 0) or batch.snapshot_end
+            image = replay(image, batch.records, batch.end_index if whole else 0)
+            if whole and image.end_index >= end_index:
+                return image
+    raise DivergedError(f"{address} ended the stream before index {end_index}")
+
+
+def check_same_images(images: Mapping[int, MetadataImage]) -> None:
+    """`images` by node. Raises DivergedError."""
+    (first, expected), *others = images.items()
+    for node_id, image in others:
+        if image != expected:
+            fields = [field.name for field in dataclasses.fields(image)]
+            different = [name for name in fields if getattr(image, name) != getattr(expected, name)]
+            raise DivergedError(f"controllers {first} and {node_id} differ in {', '.join(different)}")
+
+
+def read_log(settings: Mapping[str, str]) -> tuple[MetadataImage, list[LogEntry]]:
+    """The snapshot and the entries that a stopped controller of these settings has on its disk."""
+    recovered = recover(load(ControllerConfig, settings))
+    recovered.store.close()
+    recovered.data_dir.close()
+    assert recovered.stored is not None, settings
+    return recovered.image, list(recovered.stored.entries)
+
+
+def check_same_entries(logs: Mapping[int, list[LogEntry]], end_index: int) -> int:
+    """`logs` by node, each without gaps: they have the same entries wherever two of them have any below `end_index`,
+    and all reach it. Returns how many entries were compared. Raises DivergedError."""
+    known: dict[int, tuple[int, LogEntry]] = {}
+    compared = 0
+    for node_id, entries in logs.items():
+        reached = entries[-1].index + 1 if entries else 0
+        if reached < end_index:
+            raise DivergedError(f"the log of controller {node_id} ends at {reached}, committed is {end_index}")
+        for entry in entries:
+            if entry.index >= end_index:
+                break
+            other, expected = known.setdefault(entry.index, (node_id, entry))
+            compared += other != node_id
+            if entry != expected:
+                raise DivergedError(
+                    f"controllers {other} and {node_id} have different entries at {entry.index}:"
+                    f" {expected.describe()} and {entry.describe()}"
+                )
+    return compared

@@ -1,0 +1,132 @@
+"""What a topic is to a client: a register with an id, a number of partitions and a config; the model that histories of
+metadata operations are checked against (linearizability.Model)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from linearizability import IMPOSSIBLE, Impossible, Operation
+
+from klamm.errors import ErrorCode
+
+CONFIG: Final = "retention.ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """One that exists."""
+
+    topic_id: str | None
+    """None: created by an operation that did not return; whatever id is seen first is its."""
+    partition_count: int
+    config: str | None = None
+    """CONFIG, if it is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Grow:
+    total_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetConfig:
+    value: str | None
+    """None: back to the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTopic:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ReadConfig:
+    pass
+
+
+Call = Create | Delete | Grow | SetConfig | ReadTopic | ReadConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a client was told."""
+
+    code: ErrorCode = ErrorCode.NONE
+    topic_id: str | None = None
+    """Of Create and ReadTopic."""
+    partition_count: int | None = None
+    """Of ReadTopic."""
+    config: str | None = None
+    """Of ReadConfig."""
+
+
+State = Topic | None
+
+
+class TopicModel:
+    """One name; `state` None means that there is no such topic. `history` is what will be checked."""
+
+    initial: State = None
+
+    def __init__(self, history: Iterable[Operation]) -> None:
+        self._acknowledged_ids = {
+            each.result.topic_id
+            for each in history
+            if isinstance(each.call, Create) and isinstance(each.result, Answer) and each.result.topic_id is not None
+        }
+
+    def step(self, state: State, call: Call, result: Answer | None) -> State | Impossible:
+        """See Model. With an unknown outcome the call does what it can, here and now."""
+        if isinstance(call, Create):
+            return _create(state, call, result)
+        code = result.code if result is not None else None
+        if state is None:
+            return state if code in (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) else IMPOSSIBLE
+        if isinstance(call, Grow) and call.total_count <= state.partition_count:
+            return state if code in (None, ErrorCode.INVALID_PARTITIONS) else IMPOSSIBLE
+        if code not in (None, ErrorCode.NONE):
+            return IMPOSSIBLE
+        match call:
+            case Delete():
+                return None
+            case Grow():
+                return replace(state, partition_count=call.total_count)
+            case SetConfig():
+                return replace(state, config=call.value)
+            case ReadTopic():
+                return self._read_topic(state, result)
+            case ReadConfig():
+                return state if result is None or result.config == state.config else IMPOSSIBLE
+
+    def _read_topic(self, state: Topic, result: Answer | None) -> State | Impossible:
+        if result is None:
+            return state
+        if result.partition_count != state.partition_count:
+            return IMPOSSIBLE
+        if state.topic_id is None:
+            return replace(state, topic_id=result.topic_id) if self._may_be_new(result.topic_id) else IMPOSSIBLE
+        return state if state.topic_id == result.topic_id else IMPOSSIBLE
+
+    def _may_be_new(self, topic_id: str | None) -> bool:
+        """Whether a creation that did not return may have given this id: those that did return gave others."""
+        return topic_id not in self._acknowledged_ids
+
+
+def _create(state: State, call: Create, result: Answer | None) -> State | Impossible:
+    if state is not None:
+        return state if result is None or result.code is ErrorCode.TOPIC_ALREADY_EXISTS else IMPOSSIBLE
+    if result is not None and result.code is not ErrorCode.NONE:
+        return IMPOSSIBLE
+    return Topic(topic_id=result.topic_id if result is not None else None, partition_count=call.partition_count)

@@ -1,0 +1,70 @@
+"""Runs a workload on real processes while faults strike them, and checks what its clients were told.
+
+    python tests/chaos/run.py quorum --minutes 5
+    python tests/chaos/run.py partitions --minutes 10
+    python tests/chaos/run.py quorum --minutes 5 --seed 42      the same faults in the same order; time does the rest
+
+Ends with status 1 when something happened that must not; the directory with logs and disks is kept then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import random
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+
+_TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path += [str(_TESTS / "chaos"), str(_TESTS / "support")]
+
+from klammchaos import namespaces, partition_workload, quorum_workload  # noqa: E402
+
+WORKLOADS = {"partitions": partition_workload.run, "quorum": quorum_workload.run}
+"""Each takes `duration_s`, `seed`, `directory`, and `only`, a part of the names of faults; raises AssertionError."""
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workload", choices=sorted(WORKLOADS))
+    parser.add_argument("--minutes", type=float, default=5.0, help="how long faults strike (default 5)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only faults with this in their name")
+    parser.add_argument("--keep", action="store_true", help="keep the directory with logs and disks")
+    parser.add_argument("--seed", type=int, help="decides which faults (default: random)")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """See the module."""
+    arguments = parse_arguments()
+    namespaces.enter()
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1_000_000_000)
+    again = f"python tests/chaos/run.py {arguments.workload} --minutes {arguments.minutes:g} --seed {seed}"
+    if arguments.only:
+        again += f" --only {shlex.quote(arguments.only)}"
+    print(f"seed {seed}; again: {again}", flush=True)
+    # Its processes end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="klamm-chaos-"))
+    try:
+        WORKLOADS[arguments.workload](
+            duration_s=arguments.minutes * 60, seed=seed, directory=directory, only=arguments.only
+        )
+    except Exception:  # noqa: BLE001 - whatever it was, it is told, and how to see it again
+        traceback.print_exc()
+        print(f"FAILED, logs in {directory}; again: {again}", flush=True)
+        return 1
+    if arguments.keep:
+        print(f"logs in {directory}")
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+    print(f"nothing was violated; again: {again}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""A slice of `make chaos` with new faults each time."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import pytest
+
+RUN = pathlib.Path(__file__).parent / "run.py"
+DEADLINE_S = 250
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("workload", "slice_s"), [("quorum", 20), ("partitions", 60)])
+def test_nothing_is_violated_whatever_strikes(workload: str, slice_s: int, tmp_path: pathlib.Path) -> None:
+    """A process of its own: it has mounts and a network of its own, where that is allowed."""
+    seed = random.SystemRandom().randrange(1_000_000_000)
+    command = [sys.executable, str(RUN), workload, "--minutes", f"{slice_s / 60:.3f}", "--seed", str(seed)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        story, _ = process.communicate(timeout=DEADLINE_S)
+    except BaseException:
+        process.terminate()
+        print(process.communicate()[0])
+        raise
+    print(story)
+    assert process.returncode == 0, story

@@ -1,0 +1,131 @@
+"""Each check of the log checker objects to the violation that it is for, and to nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from log_checker import History, Outcome, Read, Send, check, summary
+
+PRODUCERS, COUNT = 3, 20
+
+
+def sound() -> History:
+    """Producers take turns; each waits for its acknowledgement; one value was never acknowledged but is there."""
+    sends, log = [], []
+    for number in range(COUNT):
+        for producer in range(PRODUCERS):
+            offset = len(log)
+            value = (producer, number)
+            log.append(Read(0, offset, value))
+            sends.append(Send(0, value, Outcome.OK, offset, began_s=offset, ended_s=offset + 0.5))
+    unsure = sends[10]
+    sends[10] = unsure._replace(outcome=Outcome.UNKNOWN, offset=None)
+    sends.append(Send(0, (PRODUCERS, 0), Outcome.UNKNOWN, None, began_s=0, ended_s=100))
+    sends.append(Send(0, (PRODUCERS, 1), Outcome.FAILED, None, began_s=0, ended_s=100))
+    return History(sends=sends, polls=[log, log[5:15]], final={0: log})
+
+
+def kinds(history: History) -> set[str]:
+    return {anomaly.kind for anomaly in check(history)}
+
+
+def with_final(history: History, log: list[Read]) -> History:
+    return replace(history, final={0: log})
+
+
+def test_a_sound_history_has_no_anomalies():
+    assert check(sound()) == []
+    assert summary([]) == "no anomalies"
+
+
+def test_other_partitions_are_other_logs():
+    history = sound()
+    second = [read._replace(partition=1) for read in history.final[0]]
+    sends = [*history.sends, *(send._replace(partition=1) for send in history.sends)]
+    assert check(History(sends=sends, polls=[*history.polls, second], final={**history.final, 1: second})) == []
+
+
+def test_a_lost_tail():
+    history = sound()
+    assert kinds(with_final(history, list(history.final[0][:-1]))) == {"lost-write", "vanished"}
+
+
+def test_an_acknowledged_record_that_nobody_ever_read():
+    history = replace(sound(), polls=[])
+    log = [read for read in history.final[0] if read.offset != 30]
+    assert kinds(with_final(history, log)) == {"lost-write"}
+
+
+def test_another_value_at_an_acknowledged_offset():
+    history = replace(sound(), polls=[])
+    log = list(history.final[0])
+    log[-1] = log[-1]._replace(value=(PRODUCERS, 0))
+    assert kinds(with_final(history, log)) == {"inconsistent-offset", "lost-write"}
+
+
+def test_a_retry_that_was_written_twice():
+    history = sound()
+    again = Read(0, len(history.final[0]), history.final[0][-1].value)
+    assert kinds(with_final(history, [*history.final[0], again])) == {"duplicate"}
+
+
+def test_a_failed_write_that_is_there():
+    history = sound()
+    ghost = Read(0, len(history.final[0]), (PRODUCERS, 1))
+    assert kinds(with_final(history, [*history.final[0], ghost])) == {"failed-write"}
+
+
+def test_a_value_that_nobody_sent():
+    history = sound()
+    alien = Read(0, len(history.final[0]), (99, 0))
+    assert kinds(with_final(history, [*history.final[0], alien])) == {"foreign-value"}
+
+
+def test_a_retry_that_overtook():
+    history = replace(sound(), polls=[])
+    log = list(history.final[0])
+    first, second = log[6].value, log[9].value
+    log[6], log[9] = log[6]._replace(value=second), log[9]._replace(value=first)
+    sends = [
+        send._replace(offset=None, outcome=Outcome.UNKNOWN) if send.value in (first, second) else send
+        for send in history.sends
+    ]
+    assert kinds(History(sends=sends, polls=[], final={0: log})) == {"reordered-send"}
+
+
+def test_an_acknowledged_value_behind_a_later_one():
+    history = replace(sound(), polls=[])
+    sends = list(history.sends)
+    sends[7] = sends[7]._replace(began_s=50, ended_s=51)
+    assert kinds(replace(history, sends=sends)) == {"realtime-order"}
+
+
+def test_a_record_that_was_shown_and_then_cut_off():
+    history = sound()
+    shown = Read(0, len(history.final[0]), (PRODUCERS, 0))
+    assert kinds(replace(history, polls=[[shown]])) == {"vanished"}
+
+
+@pytest.mark.parametrize(
+    ("offsets", "kind"), [((3, 4, 4), "nonmonotonic-poll"), ((3, 4, 2), "nonmonotonic-poll"), ((3, 4, 6), "poll-skip")]
+)
+def test_a_consumer_that_leaps(offsets, kind):
+    history = sound()
+    polled = [history.final[0][offset] for offset in offsets]
+    assert kinds(replace(history, polls=[polled])) == {kind}
+
+
+def test_a_gap_of_offsets_is_no_skip():
+    """Control batches and compaction take offsets that no consumer ever has."""
+    history = sound()
+    log = [read._replace(offset=2 * read.offset) for read in history.final[0]]
+    sends = [send if send.offset is None else send._replace(offset=2 * send.offset) for send in history.sends]
+    assert check(History(sends=sends, polls=[log], final={0: log})) == []
+
+
+def test_the_summary_counts_and_names():
+    history = sound()
+    text = summary(check(with_final(history, list(history.final[0][:-1]))))
+    assert "lost-write: 1" in text
+    assert "(2, 19) was acknowledged at offset 59" in text
