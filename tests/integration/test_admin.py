@@ -200,7 +200,7 @@ def test_a_groups_life(admin, bootstrap, topic):
     config = {"bootstrap_servers": bootstrap, "group_id": group, "client_id": "the-member"}
     with Consumer(**config, auto_offset_reset="earliest", heartbeat_interval_ms=100) as consumer:
         consumer.subscribe([topic])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not consumer.assignment() and time.monotonic() < deadline:
             consumer.poll(timeout_ms=100)
         described = admin.describe_groups([group])[group]

@@ -81,8 +81,9 @@ def test_send_waits_for_memory_without_blocking_the_loop() -> None:
                 await producer.send("t", b"%d" % number)
 
         sending = asyncio.create_task(send_all())
-        done, _ = await asyncio.wait([sending], timeout=0.1)
-        assert not done
+        while not producer.metrics()["waiting-threads"]:
+            assert not sending.done()
+            await asyncio.sleep(0.001)
         assert producer.metrics()["waiting-threads"] == 1
         release.set()
         await sending

@@ -484,9 +484,24 @@ def test_the_quorum_shows_who_leads_and_who_lags(klamm):
     described = klamm.ok("cluster", "quorum", "--json").document
     assert described["leader_id"] == 1
     assert described["high_watermark"] > 0
-    (replica,) = described["replicas"]
-    assert (replica["id"], replica["role"], replica["lag"]) == (1, "leader", 0)
+    replica = described["replicas"][0]
+    assert (replica["id"], replica["kind"], replica["role"], replica["lag"]) == (1, "controller", "leader", 0)
+    assert len(replica["directory_id"]) == 22
+    assert {each["kind"] for each in described["replicas"]} == {"controller", "broker", "coordinator"}
     assert f"leader 1, term {described['term']}" in klamm.ok("cluster", "quorum").err
+
+
+@pytest.mark.parametrize(
+    ("command", "controller_id", "said"),
+    [
+        ("add-controller", 7, "controller 7 is not an observer"),
+        ("add-controller", 1, "controller 1 is not an observer"),
+        ("remove-controller", 7, "controller 7 is not a voter"),
+        ("remove-controller", 1, "INVALID_REQUEST"),
+    ],
+)
+def test_changes_of_the_quorum_that_are_refused_say_why(klamm, command, controller_id, said):
+    assert said in klamm.refused(FAILED, "cluster", command, "--controller-id", controller_id)
 
 
 def test_the_cluster_shows_its_servers_and_disks(klamm, topic):

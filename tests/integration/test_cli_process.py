@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
@@ -15,7 +16,7 @@ import pytest
 from cli_runner import KlammCommand
 from klamm_process import running_cluster
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 INTERRUPTED = 130
 
 
@@ -28,12 +29,18 @@ def klamm(tmp_path_factory):
         yield command
 
 
+@contextlib.contextmanager
 def start(klamm, *arguments, **options):
+    """The command; killed at the end if it still runs."""
     environment = {**os.environ, "KLAMM_BOOTSTRAP": klamm.bootstrap, "COLUMNS": "80"}
     command = [sys.executable, "-m", "klamm", *arguments]
-    return subprocess.Popen(
+    with subprocess.Popen(
         command, env=environment, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def read_terminal(descriptor, until):
@@ -88,6 +95,17 @@ def test_ctrl_c_ends_consume_without_a_traceback(klamm, group):
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT_S) == INTERRUPTED
         assert process.stderr.read() == b""
+
+
+def test_ctrl_c_ends_a_groups_consume_where_the_next_one_goes_on(klamm):
+    with start(klamm, "consume", "numbers", "--from", "beginning", "--group", "stopped") as process:
+        printed = [process.stdout.readline()]  # The rest is more than a pipe holds: it is still printing.
+        process.send_signal(signal.SIGINT)
+        printed += process.stdout.readlines()
+        assert process.wait(TIMEOUT_S) == INTERRUPTED
+        assert process.stderr.read() == b""
+    printed += klamm.ok("consume", "numbers", "--group", "stopped", "--exit").out.encode().splitlines(keepends=True)
+    assert printed[:20_000] == [b"%d\n" % number for number in range(20_000)]
 
 
 def test_ctrl_c_ends_produce_and_what_was_sent_is_there(klamm):

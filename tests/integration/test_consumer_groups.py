@@ -115,7 +115,7 @@ class Worker:
         """Ends like a killed process: no leave, no commit, no further heartbeat."""
         self.stop_polling()
         core = self.consumer._core
-        self.consumer._caller.run(core._stop(1_000))
+        self.consumer._caller.run(core._stop, 1_000)
         core.closed = True
         self.ownership.give_up(self.name, list(self.ownership.owners))
 

@@ -33,6 +33,7 @@ from klamm_controller.log.raft_store import RaftStore
 from klamm_controller.server import ControllerServer
 from klamm_server.clock import SystemClock
 from klamm_server.config import load
+from klamm_server.controllers import Controllers
 from klamm_server.metadata.image import MetadataImage, replay
 from klamm_server.metadata_link import MetadataLink
 from klamm_server.rpc_server import RpcServer
@@ -252,7 +253,7 @@ def test_links_follow_without_a_gap_over_snapshots_trimmed_tails_and_restarts(tm
                 await running.add_broker()
                 if link is None:
                     link = MetadataLink(
-                        [("127.0.0.1", port)],
+                        Controllers([("127.0.0.1", port)]),
                         cluster_id="",
                         on_image=on_image,
                         clock=SystemClock(),

@@ -381,7 +381,7 @@ def read_numbers(bootstrap: str) -> list[int]:
         return numbers
 
 
-def eventually(holds: Callable[[], bool], timeout_s: float = 15) -> None:
+def eventually(holds: Callable[[], bool], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline

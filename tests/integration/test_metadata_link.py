@@ -19,6 +19,7 @@ from klamm.wire.v1.controller_pb2 import (
     BrokerHeartbeatRequest,
     CoordinatorHeartbeatRequest,
     HeartbeatResponse,
+    HoldSessionResponse,
     RegisterBrokerRequest,
     RegisterCoordinatorRequest,
     RegisterResponse,
@@ -37,13 +38,14 @@ from klamm.wire.v1.metadata_pb2 import (
     RegisterCoordinatorRecord,
 )
 from klamm_server.clock import SystemClock
+from klamm_server.controllers import Controllers
 from klamm_server.metadata.image import MetadataImage, replay, snapshot_records
 from klamm_server.metadata_link import MetadataLink
 from klamm_server.registration import BrokerMember, CoordinatorMember, Member, Registration
 from klamm_server.rpc_server import RpcServer
 
 FAST = Backoff(initial_ms=5, max_ms=20)
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -143,7 +145,17 @@ class ScriptedController:
     async def coordinator_heartbeat(self, request: Any, context: Any) -> HeartbeatResponse:
         raise NotImplementedError
 
+    async def hold_session(self, request: Any, context: Any) -> AsyncIterator[HoldSessionResponse]:
+        yield HoldSessionResponse()
+        await asyncio.Event().wait()
+
     async def allocate_producer_ids(self, request: Any, context: Any) -> AllocateProducerIdsResponse:
+        raise NotImplementedError
+
+    async def alter_partition(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
+
+    async def report_offline_replicas(self, request: Any, context: Any) -> Any:
         raise NotImplementedError
 
 
@@ -164,7 +176,7 @@ class Follower:
     def __init__(self, ports: Sequence[int], *, cluster_id: str = "") -> None:
         self.published: list[tuple[MetadataImage, MetadataImage]] = []
         self.link = MetadataLink(
-            [("127.0.0.1", port) for port in ports],
+            Controllers([("127.0.0.1", port) for port in ports]),
             cluster_id=cluster_id,
             on_image=self._on_image,
             clock=SystemClock(),
@@ -352,6 +364,8 @@ class RegistrarController(ScriptedController):
         self.heartbeats: list[Any] = []
         self.register_answers: list[RegisterResponse] = []
         self.heartbeat_answers: list[HeartbeatResponse] = []
+        self.holds: list[tuple[Any, asyncio.Event]] = []
+        """Each with what ends it."""
         self.epoch = -1
 
     def append(self, new: MetadataRecord) -> None:
@@ -377,6 +391,13 @@ class RegistrarController(ScriptedController):
         self.append(make_record(self.epoch))
         return RegisterResponse(epoch=self.epoch, cluster_id="c")
 
+    async def hold_session(self, request: Any, context: Any) -> AsyncIterator[HoldSessionResponse]:
+        over = asyncio.Event()
+        self.holds.append((request, over))
+        self.called.set()
+        yield HoldSessionResponse()
+        await over.wait()
+
     async def register_broker(self, request: RegisterBrokerRequest, context: Any) -> RegisterResponse:
         return self._register(
             request,
@@ -397,6 +418,7 @@ class RegistrarController(ScriptedController):
 
     def _heartbeat(self, request: Any, epoch: int, unfence: MetadataRecord) -> HeartbeatResponse:
         self.heartbeats.append(request)
+        self.called.set()
         if self.heartbeat_answers:
             return self.heartbeat_answers.pop(0)
         if epoch != self.epoch:
@@ -444,7 +466,7 @@ async def registering(
         async with follower.running():
             yield Registration(
                 member,
-                [("127.0.0.1", port) for port in ports],
+                Controllers([("127.0.0.1", port) for port in ports]),
                 link=follower.link,
                 cluster_id=cluster_id,
                 clock=SystemClock(),
@@ -453,6 +475,27 @@ async def registering(
                 registration_timeout_ms=registration_timeout_ms,
                 rng=random.Random(1),
             )
+
+
+def test_a_lost_session_is_held_again_and_a_heartbeat_sent_at_once() -> None:
+    controller = RegistrarController()
+    an_hour_ms = 3_600_000
+
+    async def run() -> None:
+        async with registering(controller, heartbeat_interval_ms=an_hour_ms) as registration:
+            await registration.register()
+            keeping = asyncio.create_task(registration.run())
+            try:
+                await controller.until(lambda: len(controller.holds) == 1 and len(controller.heartbeats) == 1)
+                request, over = controller.holds[0]
+                assert (request.broker_id, request.epoch) == (BROKER.broker_id, registration.epoch)
+                over.set()
+                await controller.until(lambda: len(controller.holds) == 2 and len(controller.heartbeats) == 2)
+            finally:
+                keeping.cancel()
+                await asyncio.wait({keeping})
+
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 @pytest.mark.parametrize("member", [BROKER, COORDINATOR], ids=str)
@@ -594,7 +637,7 @@ async def test_no_controller_at_all_is_a_typed_error() -> None:
         pass
     registration = Registration(
         BROKER,
-        [("127.0.0.1", port)],
+        Controllers([("127.0.0.1", port)]),
         link=Follower([port]).link,
         cluster_id="",
         clock=SystemClock(),

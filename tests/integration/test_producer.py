@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from scripted_broker import Answer, ScriptedCluster
+from scripted_broker import Answer, ScriptedCluster, store
 
 from klamm.errors import (
     EXCEPTIONS,
@@ -22,10 +22,12 @@ from klamm.errors import (
 from klamm.model import TopicPartition
 from klamm.partitioner import key_partition
 from klamm.producer import Producer, ProducerInterceptor, ProducerRecord, RecordMetadata
+from klamm.records import read_header
+from klamm_broker.log.producer_state import ProducerRow, ProducerStates, Run
 
 UnknownTopicError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 MessageTooLargeError = EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE]
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 @contextlib.contextmanager
@@ -137,16 +139,121 @@ def test_retries_keep_the_order(answer: Answer) -> None:
         assert producer.metrics()["record-retry-total"] == 3
 
 
-def test_lost_answer_means_at_least_once_and_still_in_order() -> None:
-    with producing(batch_size=200) as (producer, cluster):
-        cluster.produce_answers.append(Answer(drop=True, append=True))
+LOST_ANSWERS = [Answer(), Answer(drop=True, append=True), Answer(drop=True, append=True), Answer(drop=True)]
 
-        for value in numbered(100):
+
+def test_lost_answers_do_no_harm() -> None:
+    with producing(batch_size=200, max_request_size=1_000) as (producer, cluster):
+        cluster.produce_answers.extend(LOST_ANSWERS * 3)
+
+        futures = [producer.send("t", value) for value in numbered(300)]
+
+        assert [future.result(PATIENCE_S).offset for future in futures] == list(range(300))
+        assert cluster.values("t") == numbered(300)
+        assert producer.metrics()["record-retry-total"] == 9
+
+
+def test_without_idempotence_a_lost_answer_means_at_least_once_and_still_in_order() -> None:
+    with producing(batch_size=200, max_request_size=1_000, enable_idempotence=False) as (producer, cluster):
+        cluster.produce_answers.extend(LOST_ANSWERS)
+
+        for value in numbered(300):
             producer.send("t", value)
         producer.flush(PATIENCE_S)
 
-        first_seen = list(dict.fromkeys(cluster.values("t")))
-        assert first_seen == numbered(100)
+        assert list(dict.fromkeys(cluster.values("t"))) == numbered(300)
+        assert len(cluster.values("t")) > 300
+
+
+def headers(cluster: ScriptedCluster) -> list[tuple[int, int, int]]:
+    """(producer id, epoch, sequence) of each batch that was stored."""
+    stored = [read_header(batch) for batch in cluster.topics["t"][0].batches]
+    return [(header.producer_id, header.producer_epoch, header.base_sequence) for header in stored]
+
+
+def test_a_leader_that_lost_acknowledged_records_is_written_to_in_a_new_epoch() -> None:
+    """As after an unclean election."""
+    with producing() as (producer, cluster):
+        for value in numbered(3):
+            producer.send("t", value).result(PATIENCE_S)
+        states = cluster.topics["t"][0].producers
+        states.restore([ProducerRow(1, 0, Run(0, 0, 1, 0))])
+        later = [producer.send("t", value).result(PATIENCE_S).offset for value in (b"a", b"b")]
+
+        assert later == [3, 4]
+        assert headers(cluster) == [(1, 0, 0), (1, 0, 1), (1, 0, 2), (1, 1, 0), (1, 1, 1)]
+
+
+def test_a_leader_that_has_the_first_batches_of_a_request_gets_the_others() -> None:
+    """The leadership moved to a replica that had not fetched all of it."""
+    with producing(batch_size=100) as (producer, cluster):
+        held = threading.Event()
+        cluster.produce_answers.extend([Answer(wait_for=held), Answer(drop=True, append=True)])
+        producer.send("t", b"first")
+        values = numbered(40)
+        futures = [producer.send("t", value) for value in values]
+        partition = cluster.topics["t"][0]
+
+        def lose_the_end() -> None:
+            """Between the request whose answer is lost and its retry."""
+            kept = partition.batches[:4]
+            partition.batches, partition.producers, partition.end_offset = [], ProducerStates(), 0
+            store(partition, kept)
+
+        cluster.on_drop = lose_the_end
+        held.set()
+        assert [future.result(PATIENCE_S).offset for future in futures] == list(range(1, 41))
+        assert cluster.values("t") == [b"first", *values]
+        assert {epoch for _, epoch, _ in headers(cluster)} == {0}
+
+
+def test_after_records_whose_fate_is_unknown_a_new_epoch_begins() -> None:
+    with producing(request_timeout_ms=200, delivery_timeout_ms=200) as (producer, cluster):
+        producer.send("t", b"known").result(PATIENCE_S)
+        stuck = threading.Event()
+        cluster.produce_answers.append(Answer(append=False, wait_for=stuck))
+        with pytest.raises(DeliveryTimeoutError):
+            producer.send("t", b"unknown").result(PATIENCE_S)
+        stuck.set()
+        written = [producer.send("t", value) for value in (b"a", b"b")]
+        producer.flush(PATIENCE_S)
+
+        assert all(future.done() for future in written)
+        assert headers(cluster)[:2] == [(1, 0, 0), (1, 1, 0)]
+
+
+def test_a_producer_id_is_asked_for_until_there_is_one() -> None:
+    cluster = ScriptedCluster()
+    cluster.producer_id_errors.extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3)
+    with producing(cluster=cluster) as (producer, _):
+        assert producer.send("t", b"v").result(PATIENCE_S).offset == 0
+        assert headers(cluster) == [(1, 0, 0)]
+
+
+def test_without_a_producer_id_records_expire() -> None:
+    cluster = ScriptedCluster()
+    cluster.producer_id_errors.extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000)
+    with producing(cluster=cluster, request_timeout_ms=100, delivery_timeout_ms=100) as (producer, _):
+        with pytest.raises(DeliveryTimeoutError, match="never sent"):
+            producer.send("t", b"v").result(PATIENCE_S)
+        cluster.producer_id_errors.clear()
+
+
+def test_a_producer_that_may_have_no_id_says_so() -> None:
+    cluster = ScriptedCluster()
+    cluster.producer_id_errors.append(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    with (
+        producing(cluster=cluster) as (producer, _),
+        pytest.raises(EXCEPTIONS[ErrorCode.CLUSTER_AUTHORIZATION_FAILED]),
+    ):
+        producer.send("t", b"v").result(PATIENCE_S)
+
+
+def test_without_idempotence_no_id_is_asked_for() -> None:
+    with producing(enable_idempotence=False) as (producer, cluster):
+        producer.send("t", b"v").result(PATIENCE_S)
+        assert headers(cluster) == [(-1, -1, -1)]
+        assert cluster.producer_id_count == 0
 
 
 def test_error_of_one_partition_does_not_hold_up_the_others() -> None:
@@ -227,6 +334,20 @@ def test_moved_leader_is_found_by_metadata() -> None:
         assert cluster.values("t") == [b"first", b"second"]
 
 
+def test_a_leader_that_answers_nothing_is_asked_about() -> None:
+    """It may stand still, and another lead since."""
+    release = threading.Event()
+    with producing(request_timeout_ms=300, delivery_timeout_ms=60_000) as (producer, cluster):
+        producer.send("t", b"first").result(PATIENCE_S)
+        metadata_count = cluster.metadata_count
+        cluster.produce_answers.append(Answer(wait_for=release, append=False))
+
+        producer.send("t", b"second").result(PATIENCE_S)
+        release.set()
+
+        assert cluster.metadata_count > metadata_count
+
+
 def test_partition_without_leader_waits_for_one() -> None:
     with producing(cluster=ScriptedCluster(broker_count=2)) as (producer, cluster):
         producer.send("t", b"first").result(PATIENCE_S)
@@ -305,7 +426,8 @@ def test_send_blocks_while_memory_is_used_up_and_goes_on_when_it_is_free() -> No
 
         thread = threading.Thread(target=send)
         thread.start()
-        assert not finished.wait(0.1)
+        while not producer.metrics()["waiting-threads"]:
+            assert not finished.wait(0.001)
         assert producer.metrics()["waiting-threads"] == 1
         release.set()
         assert finished.wait(PATIENCE_S)

@@ -15,7 +15,7 @@ from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicPartition
 from klamm.producer import AsyncProducer, Producer
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 MessageTooLargeError = EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE]
 
 

@@ -65,3 +65,25 @@ def test_child_of_a_process_with_a_producer_is_told_and_the_parent_goes_on() -> 
         producer.close()
     """
     assert run(script) == [b"before", b"after"]
+
+
+def test_children_that_become_other_programs_do_so_while_grpc_works() -> None:
+    script = """
+        import subprocess, threading
+
+        ended = threading.Event()
+
+        def produce_until_ended():
+            with Producer(bootstrap_servers=sys.argv[1]) as producer:
+                while not ended.is_set():
+                    producer.send("t", b"v").result(20)
+
+        thread = threading.Thread(target=produce_until_ended)
+        thread.start()
+        # A preexec_fn makes it a real fork, as Spark's launcher does.
+        statuses = [subprocess.run(["true"], preexec_fn=os.getpid).returncode for _ in range(100)]
+        ended.set()
+        thread.join()
+        assert statuses == [0] * 100, statuses
+    """
+    assert set(run(script)) == {b"v"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 import threading
 from pathlib import Path
@@ -11,13 +12,18 @@ from pathlib import Path
 import pytest
 
 from klamm.errors import EXCEPTIONS, ErrorCode
-from klamm.wire.v1.metadata_pb2 import MetadataRecord, ProducerIdsRecord
+from klamm.wire.v1.metadata_pb2 import (
+    CONFIG_RESOURCE_TYPE_BROKER,
+    ConfigRecord,
+    MetadataRecord,
+    ProducerIdsRecord,
+)
 from klamm_controller.log import store_writer
 from klamm_controller.log.quorum import QuorumLog
 from klamm_controller.log.raft_store import DiskFullError, RaftStore
 from klamm_controller.log.snapshot import image_of_snapshot
 from klamm_controller.raft.membership import VoterSet
-from klamm_controller.raft.messages import ReplicaKey, Voter
+from klamm_controller.raft.messages import ENTRY_OVERHEAD_BYTES, ReplicaKey, Voter
 from klamm_controller.raft.raft_log import START
 from klamm_controller.raft.settings import RaftSettings
 from klamm_server.clock import SystemClock
@@ -54,7 +60,8 @@ class Node:
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         self.me = ReplicaKey(node_id, "")
         self.store = Store(cluster.directory / str(node_id))
-        stored = self.store.load(cluster.voters)
+        self.store.begin(cluster.voters)
+        stored = self.store.load()
         self.image = MetadataImage.empty()
         if stored.snapshot != START:
             self.image = image_of_snapshot(self.store.read_snapshot(stored.snapshot))
@@ -90,6 +97,7 @@ class Node:
         self.told.append("new term")
 
     def on_snapshot_due(self):
+        self.told.append("snapshot due")
         self.log.save_snapshot(self.image)
 
     def on_claimed(self):
@@ -255,6 +263,26 @@ def test_who_was_away_too_long_is_sent_a_snapshot_and_goes_on_from_it_after_a_re
     running(tmp_path, 3, body, snapshot_interval_bytes=1_000)
 
 
+def test_a_big_snapshot_is_written_again_only_after_a_log_of_its_size(tmp_path):
+    interval_bytes, big_bytes = 500, 10_000
+
+    async def body(cluster):
+        leader = await cluster.leader()
+        big = ConfigRecord(resource_type=CONFIG_RESOURCE_TYPE_BROKER, name="big", value="x" * big_bytes)
+        leader.log.append([MetadataRecord(config=big)])
+        for number in itertools.count():
+            await cluster.append(leader, 1, base=number)
+            if leader.store.snapshot_size_bytes > big_bytes:
+                break
+        batches = [leader.log.append([record(following)]) for following in range(number + 1, number + 101)]
+        await cluster.agree(batches[-1].end_index)
+        log_bytes = sum(ENTRY_OVERHEAD_BYTES + batch.ByteSize() for batch in batches)
+        assert 2 * interval_bytes < log_bytes < big_bytes
+        assert leader.told.count("snapshot due") == 1
+
+    running(tmp_path, 1, body, snapshot_interval_bytes=interval_bytes)
+
+
 def test_stopping_hands_over(tmp_path, caplog):
     async def body(cluster):
         leader = await cluster.leader()
@@ -302,8 +330,44 @@ def test_alone_a_full_disk_is_waited_for_and_nothing_is_promised_meanwhile(tmp_p
 
     running(tmp_path, 1, body)
     with contextlib.closing(RaftStore(tmp_path / "1")) as store:
-        stored = store.load(VoterSet([Voter(ReplicaKey(1, ""), "")]))
+        stored = store.load()
     assert [entry.kind.name for entry in stored.entries] == ["NO_OP", "DATA"]
+
+
+def test_where_a_voter_has_moved_is_written_into_everybodys_log(tmp_path):
+    async def body(cluster):
+        leader = await cluster.leader()
+        moved = Voter(leader.me, "there:1")
+        follower = next(node for node in cluster.nodes.values() if node is not leader)
+        follower.log.update_voters([Voter(leader.me, "only leaders do that:1")])
+        leader.log.update_voters([moved])
+        await cluster.append(leader, 1)
+        assert all(moved in list(node.log.voters) for node in cluster.nodes.values())
+
+    running(tmp_path, 3, body)
+
+
+def test_voters_come_and_go(tmp_path):
+    async def body(cluster):
+        leader = await cluster.leader()
+        gone = next(node.me for node in cluster.nodes.values() if node is not leader)
+        await leader.log.remove_voter(gone.node_id, gone.directory_id)
+        assert gone not in leader.log.voters
+        with pytest.raises(EXCEPTIONS[ErrorCode.VOTER_NOT_FOUND]):
+            await leader.log.remove_voter(gone.node_id, gone.directory_id)
+        with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_REQUEST], match="has not said where it is"):
+            await leader.log.add_voter(gone.node_id, gone.directory_id, "")
+        await leader.log.add_voter(gone.node_id, gone.directory_id, "there:1")
+        assert Voter(gone, "there:1") in list(leader.log.voters)
+        with pytest.raises(EXCEPTIONS[ErrorCode.DUPLICATE_VOTER]):
+            await leader.log.add_voter(gone.node_id, gone.directory_id, "there:1")
+        former, me = leader, leader.me
+        await former.log.remove_voter(me.node_id, me.directory_id)
+        with pytest.raises(NotControllerError):
+            await former.log.remove_voter(me.node_id, me.directory_id)
+        await cluster.append(await cluster.leader(but=me.node_id), 1)
+
+    running(tmp_path, 3, body)
 
 
 def test_another_failed_write_ends_the_process(tmp_path):

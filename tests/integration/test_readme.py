@@ -16,8 +16,8 @@ from klamm.config import DEFAULT_PORT
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-TIMEOUT_S = 60
-SPARK_TIMEOUT_S = 200
+TIMEOUT_S = 100
+SPARK_TIMEOUT_S = 280
 
 
 def blocks(heading: str, language: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import re
 import shutil
@@ -13,12 +12,13 @@ import subprocess
 import sys
 import time
 
+import klamm_without_override
 import psutil
 import pytest
 from cli_runner import KlammCommand
 from klamm_process import KlammProcess, running_cluster
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 CANNOT_START = 1
 
 
@@ -78,10 +78,11 @@ def test_a_data_directory_that_cannot_be_made_is_named(tmp_path):
     assert "Not a directory" in line
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_data_directory_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "data").mkdir(mode=0o555)
-    assert "Permission denied" in refusal("--data-dir", tmp_path / "data", "--port", 0)
+    line = refusal("--data-dir", tmp_path / "data", "--port", 0, python=(klamm_without_override.__file__,))
+    assert "Permission denied" in line
+    assert f"{tmp_path}/data" in line
 
 
 @pytest.mark.parametrize(
@@ -161,10 +162,12 @@ def test_it_starts_fast_and_idles_on_next_to_nothing(tmp_path):
         start_cpu_s = sum(process.cpu_times()[:2])
         # CPU seconds to readiness do not depend on what else this machine does; the wall clock does.
         assert start_cpu_s < 3
-        time.sleep(1)  # what the start left behind
-        before_s, begin = sum(process.cpu_times()[:2]), time.monotonic()
-        time.sleep(3)
-        busy = (sum(process.cpu_times()[:2]) - before_s) / (time.monotonic() - begin)
+        # On a machine that does much else, what the start left behind takes a while.
+        idle_deadline_s, busy = time.monotonic() + TIMEOUT_S, 1.0
+        while busy >= 0.02 and time.monotonic() < idle_deadline_s:
+            before_s, begin = sum(process.cpu_times()[:2]), time.monotonic()
+            time.sleep(3)
+            busy = (sum(process.cpu_times()[:2]) - before_s) / (time.monotonic() - begin)
         resident_mb = process.memory_info().rss / 1e6
     print(f"ready after {ready_s:.2f} s ({start_cpu_s:.2f} s of CPU); idle: {busy:.1%} of a core, {resident_mb:.0f} MB")
     assert busy < 0.02

@@ -224,7 +224,7 @@ def test_a_request_beyond_the_bound_is_refused_by_its_size(start_broker: StartBr
 def test_too_few_replicas_in_sync(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
-            await controller.create_topic("flights", configs={"min.insync.replicas": "2"})
+            await controller.create_topic("flights", replicas=(1, 2, 3), isr=(1,), configs={"min.insync.replicas": "2"})
             await broker.wait_for_topic("flights")
             assert (await broker.produce("flights", batch(1))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
             assert (await broker.produce("flights", batch(1), acks=1)).base_offset == 0

@@ -185,6 +185,7 @@ def test_a_log_dir_that_fails_goes_offline_and_the_other_serves_on(
             await until(lambda: len(controller.heartbeats[-1].offline_log_dir_ids) == 1)
             offline = controller.heartbeats[-1].offline_log_dir_ids[0]
             assert offline == controller.registrations[0].log_dir_ids[0]
+            await until(lambda: controller.offline_replicas == {(controller.topic_ids["flights"], failed)})
 
     asyncio.run(scenario())
 

@@ -174,3 +174,20 @@ def test_calls_before_the_broker_is_ready_are_unavailable(start_broker: StartBro
                 assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
     asyncio.run(scenario())
+
+
+def test_producer_ids_come_in_blocks_from_the_controller(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            controller.producer_id_errors = [ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH]
+            refused = await broker.stub.init_producer_id(b.InitProducerIdRequest(client_id="c"))
+            assert (refused.error_code, refused.producer_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
+            assert "STALE_BROKER_EPOCH" in refused.error_message
+            given = [await broker.stub.init_producer_id(b.InitProducerIdRequest()) for _ in range(3)]
+            assert [(one.error_code, one.producer_id, one.producer_epoch) for one in given] == [
+                (0, 10, 0),
+                (0, 11, 0),
+                (0, 20, 0),
+            ]
+
+    asyncio.run(scenario())

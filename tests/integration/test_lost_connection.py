@@ -1,0 +1,46 @@
+"""A process that dies is missed at once: its connection to the controller ends with it, long before its session."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+import time
+
+import grpc
+from controller_quorum import DEADLINE_S, Quorum, quorum_processes
+
+from klamm.wire.service import ADMIN, methods
+from klamm.wire.v1.controller_pb2 import DescribeClusterRequest, DescribeClusterResponse
+
+SESSION_TIMEOUT_S = 9
+"""The default of broker.session.timeout.ms."""
+
+
+def cluster_of(quorum: Quorum) -> DescribeClusterResponse:
+    (method,) = (method for method in methods(ADMIN) if method.name == "describe_cluster")
+    with grpc.insecure_channel(quorum.wait_leader().address) as channel:
+        call = channel.unary_unary(method.path, method.request_serializer, method.response_deserializer)
+        answer = call(DescribeClusterRequest(), timeout=DEADLINE_S)
+    assert isinstance(answer, DescribeClusterResponse)
+    return answer
+
+
+def wait_fenced(quorum: Quorum, *, fenced: bool) -> float:
+    """Until the broker and the coordinator both are, or are not; returns the seconds that took."""
+    begin_s = time.monotonic()
+    while time.monotonic() < begin_s + DEADLINE_S:
+        cluster = cluster_of(quorum)
+        nodes = [*cluster.brokers, *cluster.coordinators]
+        if len(nodes) == 2 and all(node.fenced == fenced for node in nodes):
+            return time.monotonic() - begin_s
+        time.sleep(0.05)
+    raise AssertionError(cluster)
+
+
+def test_a_killed_process_is_fenced_before_its_session_ends(tmp_path: pathlib.Path) -> None:
+    with quorum_processes(tmp_path) as quorum:
+        quorum.start()
+        wait_fenced(quorum, fenced=False)
+        for process in (quorum.broker, quorum.coordinator):
+            process.end(signal.SIGKILL)
+        assert wait_fenced(quorum, fenced=True) < SESSION_TIMEOUT_S / 2

@@ -1,0 +1,150 @@
+"""Leaders and replicas that operators move: with the command, on three brokers that copy the records."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+from broker_cluster import BrokerCluster, broker_cluster, describe, until
+from cli_runner import KlammCommand
+
+from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
+from klamm.admin import PartitionDescription
+
+RECORDS = [b"record %d" % number for number in range(300)]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    with broker_cluster(tmp_path_factory.mktemp("moving")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def admin(running: BrokerCluster) -> Iterator[Admin]:
+    with running.admin() as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(running: BrokerCluster, admin: Admin) -> BrokerCluster:
+    running.restore(admin)
+    return running
+
+
+@pytest.fixture
+def klamm(cluster: BrokerCluster) -> KlammCommand:
+    return KlammCommand(cluster.bootstrap)
+
+
+def make_topic(cluster: BrokerCluster, admin: Admin, name: str, *replicas: tuple[int, ...]) -> None:
+    """With the records, in sync everywhere."""
+    admin.create_topics([NewTopic(name, assignments=dict(enumerate(replicas)))])
+    produce(cluster, name, len(replicas))
+
+
+def produce(cluster: BrokerCluster, name: str, partitions: int = 1) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap, acks="all", metadata_max_age_ms=500) as producer:
+        for future in [
+            producer.send(name, value, partition=number % partitions) for number, value in enumerate(RECORDS)
+        ]:
+            future.result(60)
+
+
+def read(cluster: BrokerCluster, name: str, count: int) -> list[bytes]:
+    with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        partitions = [TopicPartition(name, each.partition) for each in partitions_of(cluster, name)]
+        consumer.assign(partitions)
+        values: list[bytes] = []
+
+        def enough() -> bool:
+            for records in consumer.poll(timeout_ms=200).values():
+                values.extend(record.value for record in records if record.value is not None)
+            return len(values) >= count
+
+        until(enough, cluster.logs)
+    return sorted(values)
+
+
+def partitions_of(cluster: BrokerCluster, name: str) -> tuple[PartitionDescription, ...]:
+    with cluster.admin() as admin:
+        return describe(admin, name).partitions
+
+
+def wait(cluster: BrokerCluster, admin: Admin, name: str, replicas: set[int]) -> None:
+    """Until each partition is on these brokers, and in sync there."""
+
+    def there() -> bool:
+        found = describe(admin, name).partitions
+        return all(set(each.replicas) == set(each.isr) == replicas for each in found)
+
+    until(there, lambda: f"{describe(admin, name)}\n{cluster.logs()}")
+
+
+def test_a_plan_moves_partitions_with_their_records(cluster: BrokerCluster, admin: Admin, klamm: KlammCommand) -> None:
+    make_topic(cluster, admin, "moved", (1,), (1,))
+    plan = klamm.ok("reassign", "generate", "moved", "--brokers", "2,3", "--replication-factor", "2").out
+    back = klamm.ok("reassign", "execute", "-", stdin=plan)
+    assert [each["replicas"] for each in back.document["partitions"]] == [[1], [1]]
+    wait(cluster, admin, "moved", {2, 3})
+    until(lambda: not klamm.ok("reassign", "list", "--json").document, cluster.logs)
+    assert all(each.leader in (2, 3) for each in describe(admin, "moved").partitions)
+    assert read(cluster, "moved", len(RECORDS)) == sorted(RECORDS)
+
+
+def test_what_cannot_be_completed_is_shown_and_cancelled(
+    cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
+) -> None:
+    make_topic(cluster, admin, "stuck", (1, 2))
+    cluster.kill(3)
+    until(lambda: 3 not in {b.node_id for b in admin.describe_cluster().brokers if not b.fenced}, cluster.logs)
+    admin.alter_partition_reassignments({TopicPartition("stuck", 0): [1, 3]})
+    (row,) = klamm.ok("reassign", "list", "--json").document
+    assert (row["topic"], row["adding"], row["removing"]) == ("stuck", [3], [2])
+    (row,) = klamm.ok("topics", "describe", "stuck", "--json").document
+    assert (row["adding"], row["removing"], row["offline"]) == ([3], [2], [3])
+    klamm.ok("reassign", "cancel", "--all")
+    (partition,) = describe(admin, "stuck").partitions
+    assert (partition.replicas, partition.adding_replicas, set(partition.isr)) == ((1, 2), (), {1, 2})
+    assert "stuck-0" in klamm.refused(1, "reassign", "cancel", "-", stdin=PLAN)
+
+
+PLAN = '{"version": 1, "partitions": [{"topic": "stuck", "partition": 0, "replicas": [1]}]}'
+
+
+def test_an_orderly_stop_hands_over_and_the_preferred_leader_gets_its_partitions_back(
+    cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
+) -> None:
+    make_topic(cluster, admin, "led", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+    wait(cluster, admin, "led", {1, 2, 3})
+    cluster.brokers[1].end(signal.SIGTERM)
+    for partition in describe(admin, "led").partitions:
+        assert partition.leader in (2, 3)
+        assert 1 not in partition.isr
+    shown = klamm.ok("topics", "describe", "led", "--under-replicated-partitions", "--json").document
+    assert [row["offline"] for row in shown] == [[1], [1], [1]]
+    assert klamm.ok("topics", "describe", "led", "--unavailable-partitions", "--json").document == []
+    produce(cluster, "led", 3)
+    cluster.brokers[1].start()
+    wait(cluster, admin, "led", {1, 2, 3})
+    assert describe(admin, "led").partitions[0].leader != 1
+    (row,) = klamm.ok("topics", "elect-leaders", "led", "--json").document
+    assert (row["partition"], row["result"]) == (0, "elected")
+    assert [each.leader for each in describe(admin, "led").partitions] == [1, 2, 3]
+    assert read(cluster, "led", 2 * len(RECORDS)) == sorted(2 * RECORDS)
+
+
+def test_a_decommissioned_broker_holds_nothing_and_can_be_forgotten(
+    cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
+) -> None:
+    # Only what is on two brokers can leave one of three.
+    admin.delete_topics(name for name in admin.list_topics())
+    make_topic(cluster, admin, "leaves", (3, 1), (2, 3), (1, 2))
+    klamm.ok("cluster", "decommission", 3)
+    wait(cluster, admin, "leaves", {1, 2})
+    assert read(cluster, "leaves", len(RECORDS)) == sorted(RECORDS)
+    cluster.brokers[3].end(signal.SIGTERM)
+    klamm.ok("cluster", "unregister", 3)
+    assert [broker.node_id for broker in admin.describe_cluster().brokers] == [1, 2]
+    assert "broker 3 is not registered" in klamm.refused(1, "cluster", "unregister", 3)
