@@ -22,7 +22,10 @@ RUNS = {
     "broker-unary": "broker_produce.py --mode unary",
     "broker-stream": "broker_produce.py --mode stream",
     "latency": "latency.py --rate 1000",
+    "compaction": "compaction.py",
     "footprint": "footprint.py",
+    "controller": "controller.py",
+    "metadata-scale": "metadata_scale.py --partitions 100000",
 }
 
 
