@@ -28,10 +28,9 @@ from klamm_broker.log.disk import Disk
 from klamm_broker.log.leader_epochs import LeaderEpochCache, LeaderEpochFile
 from klamm_broker.log.leftovers import sweep_leftovers
 from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.log_producers import LogProducers
 from klamm_broker.log.partition_log import LoadedLog
-from klamm_broker.log.producer_recovery import reload_producers
-from klamm_broker.log.producer_snapshot import ProducerSnapshots
-from klamm_broker.log.producer_state import DEFAULT_IDS_MAX, ProducerStates
+from klamm_broker.log.producer_state import DEFAULT_IDS_MAX
 from klamm_broker.log.segment import Segment, roll_jitter_ms
 
 logger = logging.getLogger(__name__)
@@ -83,15 +82,13 @@ class _Loader:
         self._epochs.truncate_from_end(end_offset)
         self._epochs.truncate_from_start(log_start_offset)
         trusted = self._context.clean_shutdown and not self._cut
-        producers = ProducerStates(self._context.producer_ids_max)
-        snapshots = ProducerSnapshots(self._disk, self._directory)
-        reload_producers(producers, snapshots, self._segments, self._disk)
+        producers = LogProducers(self._disk, self._directory, ids_max=self._context.producer_ids_max)
+        producers.reload(self._segments)
         return LoadedLog(
             segments=self._segments,
             epochs=self._epochs,
             epoch_file=epoch_file,
             producers=producers,
-            snapshots=snapshots,
             log_start_offset=log_start_offset,
             recovery_point=end_offset if trusted else min(self._context.recovery_point, end_offset),
             is_durable=trusted,

@@ -31,10 +31,9 @@ from klamm_broker.log.leader_epochs import LeaderEpochCache, LeaderEpochFile
 from klamm_broker.log.log_cleaning import CleaningPlan, CleaningSource
 from klamm_broker.log.log_config import NO_LIMIT_MS, LogConfig, TimestampSource
 from klamm_broker.log.log_flush import FlushJob
+from klamm_broker.log.log_producers import LogProducers
 from klamm_broker.log.offset_index import RELATIVE_OFFSET_MAX, CorruptIndexError
-from klamm_broker.log.producer_recovery import reload_producers
-from klamm_broker.log.producer_snapshot import ProducerSnapshots
-from klamm_broker.log.producer_state import ProducerStates, Run
+from klamm_broker.log.producer_state import Run
 from klamm_broker.log.record_set import (
     AppendOrigin,
     CheckedBatch,
@@ -106,8 +105,7 @@ class LoadedLog:
     """In order, at least one; the last is open."""
     epochs: LeaderEpochCache
     epoch_file: LeaderEpochFile
-    producers: ProducerStates
-    snapshots: ProducerSnapshots
+    producers: LogProducers
     log_start_offset: int
     recovery_point: int
     is_durable: bool
@@ -140,8 +138,6 @@ class PartitionLog:
         self.epochs = loaded.epochs
         self._epoch_file = loaded.epoch_file
         self.producers = loaded.producers
-        """What all records of the log say, those deleted since included."""
-        self._snapshots = loaded.snapshots
         self._pool = pool
         self._rng = rng
         self._segments = loaded.segments
@@ -192,15 +188,13 @@ class PartitionLog:
         `check_produced` and `ProducerStates.check` raise, or DiskFull."""
         self._check_usable()
         batches = check_produced(records, self.config, now_ms=now_ms, origin=origin)
-        is_idempotent = any(header.producer_id >= 0 for header, _ in batches)
-        if is_idempotent:
-            duplicate = self.producers.check([header for header, _ in batches])
-            if duplicate is not None:
-                return self._appended_before(duplicate)
+        headers = [header for header, _ in batches]
+        duplicate = self.producers.check(headers)
+        if duplicate is not None:
+            return self._appended_before(duplicate)
         record_set = with_offsets(batches, self.log_end_offset, leader_epoch)
         self._append(record_set, now_ms)
-        if is_idempotent:
-            self._note_producer(batches, record_set.base_offset, now_ms)
+        self.producers.note_appended(headers, base_offset=record_set.base_offset, now_ms=now_ms)
         if leader_epoch != self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, record_set.base_offset)
         stamped = self.config.timestamp_source is TimestampSource.LOG_APPEND_TIME
@@ -221,11 +215,6 @@ class PartitionLog:
             is_duplicate=True,
         )
 
-    def _note_producer(self, batches: Sequence[CheckedBatch], base_offset: int, now_ms: int) -> None:
-        for header, _ in batches:
-            self.producers.note(header, base_offset=base_offset, now_ms=now_ms)
-            base_offset += header.last_offset_delta + 1
-
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendResult:
         """Appends what the leader sent, offsets and epochs as they are; more than one segment may be filled.
 
@@ -237,7 +226,7 @@ class PartitionLog:
         for group in self._groups(batches):
             self._append(as_replicated(group), now_ms)
             for header, _ in group:
-                self.producers.note(header, base_offset=header.base_offset, now_ms=now_ms)
+                self.producers.note_replicated(header, now_ms=now_ms)
                 if header.partition_leader_epoch > self.epochs.latest_epoch:
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset)
         first, last = batches[0].header, batches[-1].header
@@ -303,7 +292,7 @@ class PartitionLog:
         sealed = self._active
         sealed.seal()
         self._begin_segment(base_offset, now_ms)
-        self._snapshots.write(base_offset, self.producers)
+        self.producers.rolled(base_offset)
         self._pool.use(sealed)
         if not sealed.size_bytes:
             self._delete_segments(len(self._segments) - 2, len(self._segments) - 1)
@@ -460,7 +449,7 @@ class PartitionLog:
                 self._roll(self.log_end_offset, now_ms)
             paths = self._rename_deleted(self._segments[:count])
             self._forget_segments(0, count)
-            self._snapshots.retain(self._bases)
+            self.producers.retain_snapshots(self._bases)
         except OSError as error:
             raise self.log_dir.failed(error, f"retention of {self.topic_partition}") from error
         self._start_at(max(self.log_start_offset, self._bases[0]))
@@ -573,7 +562,7 @@ class PartitionLog:
         self._segments.insert(slot, cleaned)
         self._bases.insert(slot, cleaned.base_offset)
         try:
-            self._snapshots.retain(self._bases)
+            self.producers.retain_snapshots(self._bases)
         except OSError as error:
             raise self.log_dir.take_offline(error, f"compaction of {self.topic_partition}") from error
         due_ms = now_ms + self.config.file_delete_delay_ms
@@ -593,13 +582,11 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
         try:
-            # Before there are other records below the offsets that they speak of.
-            self._snapshots.truncate_to(offset)
+            self.producers.prepare_truncation(offset)
             self._delete_segments(bisect_right(self._bases, offset), len(self._segments))
             self._activate_last()
             self._active.truncate_to(offset)
-            if not self.producers.truncate_to(self.log_end_offset):
-                reload_producers(self.producers, self._snapshots, self._segments, self._disk)
+            self.producers.truncated(self._segments)
             self._truncated()
         except OSError as error:
             raise self.log_dir.failed(error, f"truncation of {self.topic_partition}") from error
@@ -609,7 +596,6 @@ class PartitionLog:
         """Drops everything; the next record gets `offset`. For a follower whose log the leader no longer covers."""
         self._check_usable()
         try:
-            self._snapshots.truncate_to(-1)
             self.producers.clear()
             self._delete_segments(0, len(self._segments))
             self._begin_segment(offset, now_ms)
@@ -704,21 +690,16 @@ class PartitionLog:
 
         Different logs may be closed on different threads once none of them is served any more."""
         self._check_usable()
-        if self.log_end_offset > max(self._snapshots.offsets, default=self._bases[0]):
-            self._write_last_snapshot()
-        if not self._is_durable:
-            try:
-                self._active.seal()
-            except OSError as error:
-                raise self.log_dir.failed(error, f"close of {self.topic_partition}") from error
-            self.flush()
-        self.abandon()
-
-    def _write_last_snapshot(self) -> None:
+        is_durable = self._is_durable
         try:
-            self._snapshots.write(self.log_end_offset, self.producers)
+            self.producers.store(first_offset=self._bases[0], end_offset=self.log_end_offset)
+            if not is_durable:
+                self._active.seal()
         except OSError as error:
             raise self.log_dir.failed(error, f"close of {self.topic_partition}") from error
+        if not is_durable:
+            self.flush()
+        self.abandon()
 
     def abandon(self) -> None:
         """Gives the files back without writing: the disk failed, or the log is being deleted."""
