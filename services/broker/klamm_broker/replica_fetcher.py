@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import grpc
@@ -89,10 +90,6 @@ class ReplicaFetcher:
         self._call: Any = None
         self._writing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-
-    def __len__(self) -> int:
-        """Partitions followed."""
-        return len(self._partitions)
 
     def follow(self, partition: Partition) -> None:
         """From where it stands, under its present leader epoch."""
@@ -206,6 +203,14 @@ class ReplicaFetcher:
             self._say_soon()
 
 
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    fetcher: ReplicaFetcher
+    task: asyncio.Task[None]
+    placed: set[PartitionKey] = field(default_factory=set)
+    """Also those that the fetcher left alone by itself until there are newer metadata."""
+
+
 class ReplicaFetchers:
     """All fetchers of this broker: `num.replica.fetchers` streams to each leader that it follows.
 
@@ -218,13 +223,13 @@ class ReplicaFetchers:
         self._make_fetcher = make_fetcher
         self._streams_per_leader = streams_per_leader
         self._watch = watch
-        self._fetchers: dict[tuple[int, int], tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
+        self._streams: dict[tuple[int, int], _Stream] = {}
         self._placed: dict[PartitionKey, tuple[tuple[int, int], object]] = {}
         self._closed = False
 
     def __len__(self) -> int:
         """Streams."""
-        return len(self._fetchers)
+        return len(self._streams)
 
     def on_role(self, partition: Partition) -> None:
         """The partition follows, or does not, or another leader or under another epoch."""
@@ -241,13 +246,15 @@ class ReplicaFetchers:
         if before is not None and before[0] != place:
             self._leave(before[0], partition)
         self._placed[key] = (place, partition.following)
-        self._fetcher(place).follow(partition)
+        stream = self._stream(place)
+        stream.placed.add(key)
+        stream.fetcher.follow(partition)
 
     async def close(self) -> None:
         """Follows nothing any more."""
         self._closed = True
-        tasks = [task for _, task in self._fetchers.values()]
-        self._fetchers.clear()
+        tasks = [stream.task for stream in self._streams.values()]
+        self._streams.clear()
         self._placed.clear()
         for task in tasks:
             task.cancel()
@@ -257,16 +264,17 @@ class ReplicaFetchers:
         topic_id, number = key
         return (int.from_bytes(topic_id[-4:], "big") + number) % self._streams_per_leader
 
-    def _fetcher(self, place: tuple[int, int]) -> ReplicaFetcher:
-        if place not in self._fetchers:
+    def _stream(self, place: tuple[int, int]) -> _Stream:
+        if place not in self._streams:
             fetcher = self._make_fetcher(place[0])
             task = asyncio.create_task(fetcher.run(), name="replica-fetcher-{}-{}".format(*place))
-            self._fetchers[place] = fetcher, self._watch(task)
-        return self._fetchers[place][0]
+            self._streams[place] = _Stream(fetcher, self._watch(task))
+        return self._streams[place]
 
     def _leave(self, place: tuple[int, int], partition: Partition) -> None:
-        fetcher, task = self._fetchers[place]
-        fetcher.unfollow(partition)
-        if not len(fetcher):
-            del self._fetchers[place]
-            task.cancel()
+        stream = self._streams[place]
+        stream.fetcher.unfollow(partition)
+        stream.placed.discard(key_of(partition))
+        if not stream.placed:
+            del self._streams[place]
+            stream.task.cancel()
