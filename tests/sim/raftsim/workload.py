@@ -24,6 +24,8 @@ class Workload:
         self._requests = itertools.count(1)
         self._is_running = True
         self._asked_to_add: set[ReplicaKey] = set()
+        self._asked_late_to_remove: set[ReplicaKey] = set()
+        """The request lay at somebody who stood still, and may be taken up when other disks have been lost since."""
         cluster.on_down = self._restart_later
 
     def start(self) -> None:
@@ -95,12 +97,17 @@ class Workload:
         request_id = next(self._requests)
         lost = self._lost(leader.node.voters)
         if lost and (key in leader.node.voters or self._rng.random() < 0.5):
-            leader.step(RemoveVoter(request_id=request_id, key=lost[0]))
+            self._remove_voter(leader, lost[0], request_id)
         elif key in leader.node.voters:
-            leader.step(RemoveVoter(request_id=request_id, key=key))
+            self._remove_voter(leader, key, request_id)
         else:
             self._asked_to_add.add(key)
             leader.step(AddVoter(request_id=request_id, voter=voter(key)))
+
+    def _remove_voter(self, leader: Replica, key: ReplicaKey, request_id: int) -> None:
+        if leader.is_paused:
+            self._asked_late_to_remove.add(key)
+        leader.step(RemoveVoter(request_id=request_id, key=key))
 
     def _crash(self) -> None:
         self._world.event_count += 1
@@ -162,6 +169,7 @@ class Workload:
         }
         if key in self._asked_to_add or not any(key in voters for voters in sets):
             return
+        sets |= {voters.without(late) for voters in sets for late in self._asked_late_to_remove & set(voters.keys)}
         lost = {voters: {*self._lost(voters), key} & set(voters.keys) for voters in sets}
         if all(2 * len(lost[voters]) < len(voters) for voters in sets):
             self._cluster.wipe(key.node_id)
