@@ -7,7 +7,7 @@ from typing import Any
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
-from klamm.wire.v1.common_pb2 import TopicPartitions
+from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm.wire.v1.coordinator_pb2 import (
     GroupOffset,
     OffsetCommitRequest,
@@ -16,7 +16,6 @@ from klamm.wire.v1.coordinator_pb2 import (
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
-    PartitionResult,
 )
 from klamm_coordinator.offsets.messages import (
     CommitOffset,

@@ -22,7 +22,7 @@ from klamm.errors import (
 )
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata
-from klamm.wire.v1 import coordinator_pb2
+from klamm.wire.v1 import common_pb2, coordinator_pb2
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 ME = Identity(4, "me")
@@ -54,7 +54,7 @@ class Client(KlammClient):
     async def _commit(self, request):
         code = self._next(request)
         results = [
-            coordinator_pb2.PartitionResult(topic=each.topic, partition=each.partition, error_code=code)
+            common_pb2.PartitionResult(topic=each.topic, partition=each.partition, error_code=code)
             for each in request.offsets
         ]
         return coordinator_pb2.OffsetCommitResponse(partitions=results)
