@@ -23,6 +23,7 @@ RUNS = {
     "broker-stream": "broker_produce.py --mode stream",
     "latency": "latency.py --rate 1000",
     "compaction": "compaction.py",
+    "replication": "replication.py",
     "footprint": "footprint.py",
     "controller": "controller.py",
     "metadata-scale": "metadata_scale.py --partitions 100000",
