@@ -5,7 +5,8 @@ records from it over one or many polls, and gives its bytes back when it is thro
 one fetch waiting besides the one being read: that is what overlaps fetching with reading.
 
 A fetch belongs to the position epoch it was asked for. When the partition has moved on since (a seek, a
-rebalance) the fetch is dropped wherever it is found, never returned.
+rebalance) the fetch is dropped wherever it is found, never returned. So is one that begins where another has gone on
+already: while leaders change, an old one and a new one may be asked for the same records.
 
 Invariant: `buffered_bytes` is the size of every fetch put in and neither dropped nor released.
 """
@@ -77,6 +78,8 @@ class FetchBuffer:
         """Whether it is still wanted; if not, it is forgotten."""
         if not self._current(data.tp, data.position_epoch):
             return False
+        if data.fetch_offset != self._position_of(data.tp).offset:
+            return False  # leaders changed, and two were asked for the same
         assert data.tp not in self._waiting, f"a second fetch of {data.tp} waits"
         self._ends.pop(data.tp, None)
         self._ends[data.tp] = data.position_epoch, data.next_offset

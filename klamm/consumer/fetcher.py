@@ -3,8 +3,8 @@
 A request names every partition of that leader that may take more. While some are left out, because what they
 have is not read yet, it does not wait for data: it would keep them from being asked for when they are read. A
 request that is waiting is given up when the set grows (assigned, resumed, sought): nothing is lost by that, an
-answer counts only when it has arrived. Hence an answer is never for a position that has been left: the
-FetchBuffer checks its position epoch.
+answer counts only when it has arrived. One for a position that has been left does not count: the FetchBuffer
+checks position epoch and offset.
 
 Unary long polls rather than FetchStream: a stream would go on from offsets of before a seek or a pause, and
 measured as fast (870 MB/s of 1 KB records over loopback either way, 0.57 CPU seconds of the client per GB).

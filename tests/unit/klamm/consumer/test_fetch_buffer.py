@@ -72,6 +72,16 @@ def test_bytes_count_until_they_are_released(buffer):
     assert wanted(buffer) == [(B, 21)]
 
 
+def test_the_second_answer_for_one_position_is_forgotten(buffer):
+    first, second = fetched(buffer, A, 15), fetched(buffer, A, 15)
+    assert buffer.put(first)
+    assert not buffer.put(second), "while the first waits"
+    buffer.take()
+    assert not buffer.put(second), "while the first is read"
+    assert buffer.buffered_bytes == SIZE
+    assert (A, 15) in wanted(buffer)
+
+
 def test_an_answer_for_a_position_that_was_left_is_forgotten(buffer, subscription):
     late = fetched(buffer, A, 15)
     subscription.seek(A, 100)

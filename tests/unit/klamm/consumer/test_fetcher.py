@@ -314,6 +314,23 @@ async def test_a_moved_leader_is_looked_up_and_asked():
 
 
 @scenario
+async def test_what_an_old_leader_and_the_new_one_both_answer_is_buffered_once():
+    world = World()
+    await world.pump()
+    old = world.open_at(2)
+    world.client.lead({0: 1, 1: 1, 2: 3})
+    await world.pump()
+    new = world.open_at(3)
+    assert new.asked == old.asked == {C: 0}
+    await old.answer({C: batch(0, 3)})
+    await new.answer({C: batch(0, 5)})
+    assert [(each.fetch_offset, each.next_offset) for each in world.buffer.take()] == [(0, 3)]
+    assert world.buffer.buffered_bytes == len(batch(0, 3))
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
 async def test_a_broker_that_does_not_answer_is_asked_again():
     world = World()
     await world.pump()
