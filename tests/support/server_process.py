@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-DEADLINE_S = 60
+DEADLINE_S = 180
 
 
 class ServerProcess:

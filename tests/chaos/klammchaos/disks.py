@@ -8,16 +8,17 @@ from typing import Final
 
 from klammchaos import namespaces
 
-SIZE: Final = "48m"
 _BLOCK: Final = bytes(64 << 10)
 
 
 class SmallDisk:
-    """Mounted at `directory`, which must exist, in the run's own namespace. Raises NotPossibleError."""
+    """Mounted at `directory`, which must exist, in the run's own namespace, with room for `size`, such as "48m".
 
-    def __init__(self, directory: pathlib.Path) -> None:
+    Raises NotPossibleError."""
+
+    def __init__(self, directory: pathlib.Path, size: str) -> None:
         namespaces.require_own()
-        namespaces.run("mount", "-t", "tmpfs", "-o", f"size={SIZE}", "klamm-chaos", str(directory))
+        namespaces.run("mount", "-t", "tmpfs", "-o", f"size={size}", "klamm-chaos", str(directory))
         self.directory = directory
         self._filler = directory / "filler"
 

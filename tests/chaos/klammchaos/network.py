@@ -13,7 +13,8 @@ from klammchaos import namespaces
 
 _BRIDGE = "klamm0"
 _SUBNET = "10.77.0"
-_CLIENTS = 254
+CLIENTS = 254
+"""Where everybody is who has no node; can be a cut's receiver only."""
 
 Link = tuple[int, int]
 """From a node to a node."""
@@ -29,7 +30,7 @@ class Network:
         try:
             namespaces.run("ip", "link", "set", "lo", "up")
             namespaces.run("ip", "link", "add", _BRIDGE, "type", "bridge")
-            namespaces.run("ip", "addr", "add", f"{_SUBNET}.{_CLIENTS}/24", "dev", _BRIDGE)
+            namespaces.run("ip", "addr", "add", f"{_SUBNET}.{CLIENTS}/24", "dev", _BRIDGE)
             namespaces.run("ip", "link", "set", _BRIDGE, "up")
             for node_id in node_ids:
                 self._add(node_id)

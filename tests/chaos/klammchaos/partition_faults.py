@@ -3,67 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from klammchaos.network import Link
-from klammchaos.partition_cluster import BROKERS, CONTROLLERS, PartitionCluster
+from klammchaos.network import CLIENTS, Link
+from klammchaos.partition_cluster import BROKERS, CONTROLLERS
+from klammchaos.partition_moves import cancel_move, elect_leaders, move_replicas, move_while_killing
+from klammchaos.partition_strike import (
+    HOLD_S,
+    LONG_HOLD_S,
+    Act,
+    PartitionFault,
+    PartitionStrike,
+    Victims,
+    controller,
+    every_broker,
+    follower,
+    leader,
+    two_brokers,
+)
 
-HOLD_S: Final = (0.5, 4.0)
-LONG_HOLD_S: Final = (10.0, 14.0)
-"""Longer than a broker's session, and than a follower may lag."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionStrike:
-    """One fault about to be; `leader` leads some partition."""
-
-    cluster: PartitionCluster
-    leader: int
-    others: tuple[int, int]
-    """The other brokers, in random order."""
-    rng: random.Random
-
-    async def hold(self, for_s: tuple[float, float] = HOLD_S) -> None:
-        await asyncio.sleep(self.rng.uniform(*for_s))
-
-
-Victims = Callable[[PartitionStrike], list[int]]
-Act = Callable[[PartitionStrike], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFault:
-    """`weight` is how often it comes in a round of all."""
-
-    name: str
-    weight: int
-    strike: Act
-    fails_over: bool = False
-    """The leader dies, and the others can go on."""
-    needs_network: bool = False
-
-
-def _leader(strike: PartitionStrike) -> list[int]:
-    return [strike.leader]
-
-
-def _follower(strike: PartitionStrike) -> list[int]:
-    return [strike.others[0]]
-
-
-def _two(strike: PartitionStrike) -> list[int]:
-    return [strike.leader, strike.others[0]]
-
-
-def _all(strike: PartitionStrike) -> list[int]:
-    return list(BROKERS)
-
-
-def _controller(strike: PartitionStrike) -> list[int]:
-    return [strike.rng.choice(CONTROLLERS)]
+EXCEPT_BYTES_MAX: Final = 32 << 10
+"""Of a full disk; some writes succeed yet."""
 
 
 def _kill(victims: Victims, for_s: tuple[float, float] = HOLD_S) -> Act:
@@ -99,10 +60,29 @@ def _freeze(victims: Victims, for_s: tuple[float, float] = HOLD_S) -> Act:
 
 def _cut(links: Callable[[PartitionStrike], list[Link]], for_s: tuple[float, float] = HOLD_S) -> Act:
     async def act(strike: PartitionStrike) -> None:
-        with strike.cluster.cut(links(strike)):
+        with strike.cluster.surroundings.cut(links(strike)):
             await strike.hold(for_s)
 
     return act
+
+
+def _fill(victims: Victims) -> Act:
+    async def act(strike: PartitionStrike) -> None:
+        with strike.cluster.surroundings.full(victims(strike), strike.rng.randrange(EXCEPT_BYTES_MAX)):
+            await strike.hold()
+
+    return act
+
+
+async def _fill_and_kill_leader(strike: PartitionStrike) -> None:
+    """It may refuse to start without space, and must be as it was when there is some."""
+    killed = [strike.leader]
+    with strike.cluster.surroundings.full(killed, strike.rng.randrange(EXCEPT_BYTES_MAX)):
+        await asyncio.sleep(strike.rng.uniform(0, 0.5))
+        await asyncio.to_thread(strike.cluster.kill, killed)
+        strike.cluster.restart(killed)
+        await strike.hold()
+    strike.cluster.restart(killed)
 
 
 def _between(ones: Sequence[int], others: Sequence[int]) -> list[Link]:
@@ -111,6 +91,24 @@ def _between(ones: Sequence[int], others: Sequence[int]) -> list[Link]:
 
 def _followers(strike: PartitionStrike) -> list[Link]:
     return _between([strike.leader], strike.others)
+
+
+def _from_leader(strike: PartitionStrike) -> list[Link]:
+    """It hears its followers, who do not hear it."""
+    return [(strike.leader, other) for other in strike.others]
+
+
+def _to_leader(strike: PartitionStrike) -> list[Link]:
+    return [(other, strike.leader) for other in strike.others]
+
+
+def _one_follower(strike: PartitionStrike) -> list[Link]:
+    return _between([strike.leader], strike.others[:1])
+
+
+def _to_clients(strike: PartitionStrike) -> list[Link]:
+    """What they ask of the leader is done, and they do not hear of it."""
+    return [(strike.leader, CLIENTS)]
 
 
 def _controllers(strike: PartitionStrike) -> list[Link]:
@@ -134,20 +132,33 @@ async def _nothing(strike: PartitionStrike) -> None:
 
 PARTITION_FAULTS: Final[Sequence[PartitionFault]] = (
     PartitionFault(name="nothing", weight=1, strike=_nothing),
-    PartitionFault(name="kill -9 leader", weight=3, strike=_kill(_leader), fails_over=True),
-    PartitionFault(name="kill -9 leader for long", weight=1, strike=_kill(_leader, LONG_HOLD_S), fails_over=True),
-    PartitionFault(name="kill -9 follower", weight=1, strike=_kill(_follower)),
-    PartitionFault(name="kill -9 two brokers", weight=1, strike=_kill(_two)),
-    PartitionFault(name="kill -9 all brokers", weight=1, strike=_kill(_all)),
-    PartitionFault(name="kill -9 controller", weight=1, strike=_kill(_controller)),
+    PartitionFault(name="kill -9 leader", weight=3, strike=_kill(leader), fails_over=True),
+    PartitionFault(name="kill -9 leader for long", weight=1, strike=_kill(leader, LONG_HOLD_S), fails_over=True),
+    PartitionFault(name="kill -9 follower", weight=1, strike=_kill(follower)),
+    PartitionFault(name="kill -9 two brokers", weight=1, strike=_kill(two_brokers)),
+    PartitionFault(name="kill -9 all brokers", weight=1, strike=_kill(every_broker)),
+    PartitionFault(name="kill -9 controller", weight=1, strike=_kill(controller)),
     PartitionFault(name="SIGTERM leader", weight=2, strike=_stop_leader),
     PartitionFault(name="rolling restart", weight=1, strike=_roll),
-    PartitionFault(name="SIGSTOP leader", weight=2, strike=_freeze(_leader)),
-    PartitionFault(name="SIGSTOP leader for long", weight=2, strike=_freeze(_leader, LONG_HOLD_S)),
-    PartitionFault(name="SIGSTOP follower", weight=1, strike=_freeze(_follower)),
-    PartitionFault(name="SIGSTOP two brokers", weight=1, strike=_freeze(_two)),
-    PartitionFault(name="SIGSTOP controller", weight=1, strike=_freeze(_controller)),
-    PartitionFault(name="cut leader from followers", weight=2, strike=_cut(_followers), needs_network=True),
+    PartitionFault(name="SIGSTOP leader", weight=2, strike=_freeze(leader)),
+    PartitionFault(name="SIGSTOP leader for long", weight=2, strike=_freeze(leader, LONG_HOLD_S)),
+    PartitionFault(name="SIGSTOP follower", weight=1, strike=_freeze(follower)),
+    PartitionFault(name="SIGSTOP two brokers", weight=1, strike=_freeze(two_brokers)),
+    PartitionFault(name="SIGSTOP controller", weight=1, strike=_freeze(controller)),
+    PartitionFault(name="move replicas", weight=2, strike=move_replicas),
+    PartitionFault(name="move replicas, kill -9 leader", weight=1, strike=move_while_killing(leader)),
+    PartitionFault(name="move replicas, kill -9 controller", weight=1, strike=move_while_killing(controller)),
+    PartitionFault(name="cancel a move", weight=1, strike=cancel_move),
+    PartitionFault(name="elect leaders", weight=1, strike=elect_leaders),
+    PartitionFault(name="full disk leader", weight=1, strike=_fill(leader), needs_disks=True),
+    PartitionFault(name="full disk follower", weight=1, strike=_fill(follower), needs_disks=True),
+    PartitionFault(name="full disk all brokers", weight=1, strike=_fill(every_broker), needs_disks=True),
+    PartitionFault(name="full disk, kill -9 leader", weight=1, strike=_fill_and_kill_leader, needs_disks=True),
+    PartitionFault(name="cut leader from followers", weight=1, strike=_cut(_followers), needs_network=True),
+    PartitionFault(name="cut from leader", weight=1, strike=_cut(_from_leader), needs_network=True),
+    PartitionFault(name="cut to leader", weight=1, strike=_cut(_to_leader), needs_network=True),
+    PartitionFault(name="cut leader from a follower", weight=1, strike=_cut(_one_follower), needs_network=True),
+    PartitionFault(name="cut leader's answers to clients", weight=1, strike=_cut(_to_clients), needs_network=True),
     PartitionFault(
         name="cut leader from controllers for long",
         weight=2,

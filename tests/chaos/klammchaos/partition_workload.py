@@ -20,8 +20,9 @@ from log_checker import History, Outcome, check, summary
 
 from klammchaos.figures import quantile
 from klammchaos.partition_cluster import BROKERS, DEADLINE_S, PARTITIONS, TOPIC, PartitionCluster
-from klammchaos.partition_faults import PARTITION_FAULTS, PartitionFault, PartitionStrike
+from klammchaos.partition_faults import PARTITION_FAULTS
 from klammchaos.partition_load import ConsumerClient, ProducerClient, read_everything
+from klammchaos.partition_strike import PartitionFault, PartitionStrike
 
 PRODUCERS: Final = 3
 CONSUMERS: Final = 2
@@ -52,11 +53,7 @@ class _Run:
         self._cluster = cluster
         self._rng = random.Random(seed)
         self._stop = asyncio.Event()
-        self._faults = [
-            fault
-            for fault in PARTITION_FAULTS
-            if only in fault.name and (cluster.network is not None or not fault.needs_network)
-        ]
+        self._faults = [fault for fault in PARTITION_FAULTS if only in fault.name and fault.is_possible(cluster)]
         assert self._faults, f"no fault that is possible here has {only!r} in its name"
         self._producers = [
             ProducerClient(number, cluster.bootstrap, random.Random(f"{seed}-{number}")) for number in range(PRODUCERS)
@@ -65,7 +62,7 @@ class _Run:
         self._struck: list[PartitionStruck] = []
 
     async def run(self, duration_s: float) -> None:
-        for reason in self._cluster.missing:
+        for reason in self._cluster.surroundings.missing:
             print(f"left out: {reason}", flush=True)
         try:
             await self._cluster.begin(MIN_INSYNC_REPLICAS)
@@ -83,6 +80,9 @@ class _Run:
             assert not anomalies, summary(anomalies)
             print("no anomalies", flush=True)
             await self._check_replicas()
+        except BaseException:
+            await asyncio.to_thread(self._cluster.surroundings.save_disks)
+            raise
         finally:
             await self._cluster.end()
 

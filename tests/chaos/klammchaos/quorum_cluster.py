@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import pathlib
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeVar
+from typing import Final
 
 import grpc
 from grpc import aio
@@ -16,15 +14,12 @@ from server_process import ServerProcess
 
 from klamm.wire.service import ADMIN, Stub
 from klamm.wire.v1.controller_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
-from klammchaos.disks import SmallDisk
-from klammchaos.namespaces import NotPossibleError
-from klammchaos.network import Link, Network
 from klammchaos.struck_processes import StruckProcesses
+from klammchaos.surroundings import Surroundings
 
 NODE_IDS: Final = (1, 2, 3)
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
-HOST: Final = "127.0.0.1"
-"""Of all controllers, where they cannot have a network."""
+DISK_SIZE: Final = "48m"
 DEADLINE_S: Final = 60.0
 """For what must come by itself."""
 _SETTINGS: Final = {
@@ -35,22 +30,17 @@ _SETTINGS: Final = {
     # Who is asked to end must not need it.
     "shutdown.grace.ms": "600000",
 }
-T = TypeVar("T")
-
 _ASK_TIMEOUT_S: Final = 1.0
 _BEHIND_ENTRIES_MAX: Final = 100
 _SILENT_MS_MAX: Final = 500
 
 
 class QuorumCluster(StruckProcesses):
-    """`disks` and `network` are None where they are not possible; `missing` says why."""
+    """Their metadata logs are on disks of their own, where that is possible."""
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self.missing: list[str] = []
-        self.network: Network | None = self._possibly("cut", lambda: Network(NODE_IDS))
-        addresses = {
-            node_id: f"{self.network.host(node_id) if self.network else HOST}:{free_port()}" for node_id in NODE_IDS
-        }
+        self.surroundings = Surroundings(NODE_IDS)
+        addresses = {node_id: f"{self.surroundings.host(node_id)}:{free_port()}" for node_id in NODE_IDS}
         voters = ",".join(f"{node_id}@{address}" for node_id, address in addresses.items())
         self.controllers = {
             node_id: ServerProcess(
@@ -64,27 +54,15 @@ class QuorumCluster(StruckProcesses):
                     "controller.quorum.voters": voters,
                     **_SETTINGS,
                 },
-                self.network.prefix(node_id) if self.network else (),
+                self.surroundings.prefix(node_id),
             )
             for node_id, address in addresses.items()
         }
-        self.disks: dict[int, SmallDisk] | None = self._possibly("full disk", self._mount)
+        log_dirs = {
+            node_id: pathlib.Path(one.settings["metadata.log.dir"]) for node_id, one in self.controllers.items()
+        }
+        self.surroundings.mount(log_dirs, DISK_SIZE)
         super().__init__(self.controllers)
-
-    def _possibly(self, fault: str, make: Callable[[], T]) -> T | None:
-        try:
-            return make()
-        except NotPossibleError as error:
-            self.missing.append(f"{fault}: {error}")
-            return None
-
-    def _mount(self) -> dict[int, SmallDisk]:
-        disks = {}
-        for node_id, controller in self.controllers.items():
-            directory = pathlib.Path(controller.settings["metadata.log.dir"])
-            directory.mkdir()
-            disks[node_id] = SmallDisk(directory)
-        return disks
 
     def addresses(self) -> list[str]:
         return [controller.address for controller in self.controllers.values()]
@@ -92,33 +70,7 @@ class QuorumCluster(StruckProcesses):
     def close(self) -> None:
         """Whatever became of it, nothing is left."""
         super().close()
-        if self.network is not None:
-            self.network.close()
-
-    # --- what is done to it; all of it blocks
-
-    @contextlib.contextmanager
-    def full(self, node_ids: Iterable[int], except_bytes: int) -> Iterator[None]:
-        """Their disks, but for some bytes."""
-        assert self.disks is not None
-        victims = [self.disks[node_id] for node_id in node_ids]
-        for victim in victims:
-            victim.fill(except_bytes)
-        try:
-            yield
-        finally:
-            for victim in victims:
-                victim.free()
-
-    @contextlib.contextmanager
-    def cut(self, links: Iterable[Link]) -> Iterator[None]:
-        """Nothing gets through these."""
-        assert self.network is not None
-        self.network.cut(links)
-        try:
-            yield
-        finally:
-            self.network.heal()
+        self.surroundings.close()
 
     # --- what is seen of it
 

@@ -88,7 +88,7 @@ def _freeze(victims: Victims) -> Callable[[Strike], Awaitable[None]]:
 
 def _fill(victims: Victims) -> Callable[[Strike], Awaitable[None]]:
     async def act(strike: Strike) -> None:
-        with strike.cluster.full(victims(strike), strike.rng.randrange(EXCEPT_BYTES_MAX)):
+        with strike.cluster.surroundings.full(victims(strike), strike.rng.randrange(EXCEPT_BYTES_MAX)):
             await strike.hold()
 
     return act
@@ -97,7 +97,7 @@ def _fill(victims: Victims) -> Callable[[Strike], Awaitable[None]]:
 async def _fill_and_kill_leader(strike: Strike) -> None:
     """It may refuse to start without space, and must be as it was when there is some."""
     killed = [strike.leader]
-    with strike.cluster.full(killed, strike.rng.randrange(EXCEPT_BYTES_MAX)):
+    with strike.cluster.surroundings.full(killed, strike.rng.randrange(EXCEPT_BYTES_MAX)):
         await asyncio.sleep(strike.rng.uniform(0, 0.5))
         await asyncio.to_thread(strike.cluster.kill, killed)
         strike.cluster.restart(killed)
@@ -107,7 +107,7 @@ async def _fill_and_kill_leader(strike: Strike) -> None:
 
 def _cut(links: Callable[[Strike], list[tuple[int, int]]]) -> Callable[[Strike], Awaitable[None]]:
     async def act(strike: Strike) -> None:
-        with strike.cluster.cut(links(strike)):
+        with strike.cluster.surroundings.cut(links(strike)):
             await strike.hold()
 
     return act

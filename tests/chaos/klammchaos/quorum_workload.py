@@ -37,7 +37,7 @@ def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = ""
 
     Raises AssertionError when something happens that must not."""
     cluster = QuorumCluster(directory)
-    for reason in cluster.missing:
+    for reason in cluster.surroundings.missing:
         print(f"left out: {reason}", flush=True)
     try:
         cluster.start()
@@ -140,8 +140,8 @@ def _possible(cluster: QuorumCluster, only: str) -> list[Fault]:
         fault
         for fault in FAULTS
         if only in fault.name
-        and (cluster.disks is not None or not fault.needs_disks)
-        and (cluster.network is not None or not fault.needs_network)
+        and (cluster.surroundings.has_disks or not fault.needs_disks)
+        and (cluster.surroundings.has_network or not fault.needs_network)
     ]
     assert faults, f"no fault that is possible here has {only!r} in its name"
     return faults

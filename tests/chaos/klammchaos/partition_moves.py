@@ -1,0 +1,78 @@
+"""Replicas that go and come, and leaders that are elected on request, while the partitions are used.
+
+A partition of three replicas on three brokers moves by losing one and getting one anew, which copies all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from klammchaos.partition_cluster import BROKERS, PARTITIONS
+from klammchaos.partition_strike import Act, PartitionStrike, Victims
+
+Placement = dict[int, list[int]]
+"""The replicas of each partition, the preferred leader first."""
+
+
+async def move_replicas(strike: PartitionStrike) -> None:
+    await _shrink(strike, _on_any_two(strike))
+    await _grow(strike)
+
+
+def move_while_killing(victims: Victims) -> Act:
+    """kill -9 while replicas are copied."""
+
+    async def act(strike: PartitionStrike) -> None:
+        await _shrink(strike, _on_any_two(strike))
+        grown = _on_all(strike)
+        await strike.cluster.move(grown)
+        killed = victims(strike)
+        await asyncio.sleep(strike.rng.uniform(0, 0.5))
+        await asyncio.to_thread(strike.cluster.kill, killed)
+        await strike.hold()
+        strike.cluster.restart(killed)
+        await strike.cluster.wait_moved(grown)
+
+    return act
+
+
+async def cancel_move(strike: PartitionStrike) -> None:
+    """To a broker that stands still; then it is made after all."""
+    late = strike.others[0]
+    await _shrink(strike, {number: _shuffled(strike, {*BROKERS} - {late}) for number in range(PARTITIONS)})
+    with strike.cluster.frozen([late]):
+        await strike.cluster.move(_on_all(strike))
+        await strike.hold()
+        await strike.cluster.cancel_moves()
+    await _grow(strike)
+
+
+async def elect_leaders(strike: PartitionStrike) -> None:
+    """Others than those that lead now."""
+    for _ in range(3):
+        await _grow(strike)
+        await strike.cluster.elect_preferred()
+        await strike.hold((0.2, 1.0))
+
+
+async def _shrink(strike: PartitionStrike, placement: Placement) -> None:
+    await strike.cluster.move(placement)
+    await strike.cluster.wait_moved(placement)
+
+
+async def _grow(strike: PartitionStrike) -> None:
+    placement = _on_all(strike)
+    await strike.cluster.move(placement)
+    await strike.cluster.wait_moved(placement)
+
+
+def _on_any_two(strike: PartitionStrike) -> Placement:
+    return {number: strike.rng.sample(BROKERS, 2) for number in range(PARTITIONS)}
+
+
+def _on_all(strike: PartitionStrike) -> Placement:
+    return {number: _shuffled(strike, {*BROKERS}) for number in range(PARTITIONS)}
+
+
+def _shuffled(strike: PartitionStrike, brokers: set[int]) -> list[int]:
+    return strike.rng.sample(sorted(brokers), len(brokers))

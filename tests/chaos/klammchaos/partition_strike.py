@@ -1,0 +1,70 @@
+"""What a fault of partitions is given, and whom it may strike."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from klammchaos.partition_cluster import BROKERS, CONTROLLERS, PartitionCluster
+
+HOLD_S: Final = (0.5, 4.0)
+LONG_HOLD_S: Final = (10.0, 14.0)
+"""Longer than a broker's session, and than a follower may lag."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStrike:
+    """One fault about to be; `leader` leads some partition."""
+
+    cluster: PartitionCluster
+    leader: int
+    others: tuple[int, int]
+    """The other brokers, in random order."""
+    rng: random.Random
+
+    async def hold(self, for_s: tuple[float, float] = HOLD_S) -> None:
+        await asyncio.sleep(self.rng.uniform(*for_s))
+
+
+Victims = Callable[[PartitionStrike], list[int]]
+Act = Callable[[PartitionStrike], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFault:
+    """`weight` is how often it comes in a round of all."""
+
+    name: str
+    weight: int
+    strike: Act
+    fails_over: bool = False
+    """The leader dies, and the others can go on."""
+    needs_disks: bool = False
+    needs_network: bool = False
+
+    def is_possible(self, cluster: PartitionCluster) -> bool:
+        around = cluster.surroundings
+        return (around.has_disks or not self.needs_disks) and (around.has_network or not self.needs_network)
+
+
+def leader(strike: PartitionStrike) -> list[int]:
+    return [strike.leader]
+
+
+def follower(strike: PartitionStrike) -> list[int]:
+    return [strike.others[0]]
+
+
+def two_brokers(strike: PartitionStrike) -> list[int]:
+    return [strike.leader, strike.others[0]]
+
+
+def every_broker(strike: PartitionStrike) -> list[int]:
+    return list(BROKERS)
+
+
+def controller(strike: PartitionStrike) -> list[int]:
+    return [strike.rng.choice(CONTROLLERS)]

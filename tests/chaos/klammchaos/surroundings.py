@@ -1,0 +1,88 @@
+"""The cables and disks of all nodes, as far as a run can have them for itself."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from klammchaos.disks import SmallDisk
+from klammchaos.namespaces import NotPossibleError
+from klammchaos.network import Link, Network
+
+LOOPBACK: Final = "127.0.0.1"
+"""Of everybody, where they cannot have a network."""
+
+
+class Surroundings:
+    """`missing` says which faults are not possible here, and why."""
+
+    def __init__(self, nodes: Iterable[int]) -> None:
+        self.missing: list[str] = []
+        self._network: Network | None = None
+        self._disks: dict[int, SmallDisk] = {}
+        try:
+            self._network = Network(nodes)
+        except NotPossibleError as error:
+            self.missing.append(f"cut: {error}")
+
+    def mount(self, directories: Mapping[int, pathlib.Path], size: str) -> None:
+        """Gives each of these nodes a disk of that size there."""
+        for node, directory in directories.items():
+            directory.mkdir()
+            try:
+                self._disks[node] = SmallDisk(directory, size)
+            except NotPossibleError as error:
+                self.missing.append(f"full disk: {error}")
+                return
+
+    def save_disks(self) -> None:
+        """Copies beside them what is on them, which vanishes with the run's mounts."""
+        for disk in self._disks.values():
+            shutil.copytree(disk.directory, f"{disk.directory}-saved")
+
+    def close(self) -> None:
+        if self._network is not None:
+            self._network.close()
+
+    @property
+    def has_network(self) -> bool:
+        return self._network is not None
+
+    @property
+    def has_disks(self) -> bool:
+        return bool(self._disks)
+
+    def host(self, node: int) -> str:
+        """Its address."""
+        return self._network.host(node) if self._network else LOOPBACK
+
+    def prefix(self, node: int) -> Sequence[str]:
+        """What runs a command at that node, in its own process."""
+        return self._network.prefix(node) if self._network else ()
+
+    # What is done to them; all of it blocks
+
+    @contextlib.contextmanager
+    def cut(self, links: Iterable[Link]) -> Iterator[None]:
+        """Nothing gets through these."""
+        assert self._network is not None
+        self._network.cut(links)
+        try:
+            yield
+        finally:
+            self._network.heal()
+
+    @contextlib.contextmanager
+    def full(self, nodes: Iterable[int], except_bytes: int) -> Iterator[None]:
+        """Their disks, but for some bytes."""
+        victims = [self._disks[node] for node in nodes]
+        for victim in victims:
+            victim.fill(except_bytes)
+        try:
+            yield
+        finally:
+            for victim in victims:
+                victim.free()
