@@ -29,6 +29,7 @@ from klamm.wire.v1.coordinator_pb2 import (
     SyncGroupRequest,
 )
 from klamm_coordinator.io.log_link import LogLink
+from klamm_coordinator.io.shard_topics import OFFSETS
 from klamm_server.metadata.image import ShardImage
 
 GROUP = "orders"
@@ -262,7 +263,7 @@ def test_an_owner_that_was_replaced_can_append_nothing_any_more(tmp_path: Path) 
             await running.ask(GROUP, "offset_commit", commit_request(1))
             server = running.coordinators[1].server
             # Other shards may still be loading.
-            host = next(host for host in server._shards if (shard := host.loaded_shard) and GROUP in shard.groups)
+            host = next(host for host in server._group_shards if (shard := host.loaded_shard) and GROUP in shard.groups)
             await claim_for_a_successor(server, host.number)
 
             response = await running.coordinator(1).offset_commit(commit_request(2))
@@ -274,6 +275,7 @@ def test_an_owner_that_was_replaced_can_append_nothing_any_more(tmp_path: Path) 
         current = server._link.image.shards[GROUP_METADATA_TOPIC, shard]
         writer = ShardImage(coordinator_id=1, producer_id=current.producer_id, writer_epoch=current.writer_epoch + 1)
         link = LogLink(
+            OFFSETS,
             shard,
             writer,
             server._channels,

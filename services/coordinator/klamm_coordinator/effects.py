@@ -11,6 +11,7 @@ from klamm_coordinator.group.member import Member
 from klamm_coordinator.group.messages import HeartbeatReply, JoinReply, LeaveReply, SyncReply
 from klamm_coordinator.offsets.messages import CommitReply, DeleteGroupsReply, DeleteOffsetsReply
 from klamm_coordinator.records.schemas import Record
+from klamm_coordinator.write import Write
 
 Reply = JoinReply | SyncReply | HeartbeatReply | LeaveReply | CommitReply | DeleteOffsetsReply | DeleteGroupsReply
 
@@ -65,18 +66,10 @@ class NothingFollows:
 Then = ReplyWhenStored | AssignmentStored | StaticMemberStored | GroupsDeleted | NothingFollows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
-    """Records to be appended together, after those of every earlier write."""
-
-    write_id: int
-    records: tuple[Record, ...]
-
-
 @dataclass(slots=True)
 class Effects:
     """Of one step, each list in order."""
 
     replies: list[tuple[int, Reply]] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)
+    writes: list[Write[Record]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

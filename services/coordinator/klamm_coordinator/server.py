@@ -15,19 +15,21 @@ from typing import Any
 
 from klamm.wire.service import COORDINATOR
 from klamm_coordinator.config import CoordinatorConfig
+from klamm_coordinator.group_host import GroupHost
 from klamm_coordinator.io.broker_channels import BrokerChannels
 from klamm_coordinator.io.log_link import LogLink
+from klamm_coordinator.io.shard_topics import OFFSETS, ShardTopic
 from klamm_coordinator.metrics import watch_gauges
 from klamm_coordinator.rpc.admin import GroupAdminRpc
 from klamm_coordinator.rpc.groups import GroupsRpc
 from klamm_coordinator.rpc.offsets import OffsetsRpc
 from klamm_coordinator.rpc.servicer import CoordinatorServicer
-from klamm_coordinator.shard_host import ShardHost
-from klamm_coordinator.shards import Shards
+from klamm_coordinator.shard.events import TopicsDeleted
+from klamm_coordinator.shards import Shards, loaded
 from klamm_server.clock import Clock, SystemClock
 from klamm_server.controllers import Controllers
 from klamm_server.faults import watch
-from klamm_server.metadata.image import MetadataImage, ShardImage
+from klamm_server.metadata.image import MetadataImage, ShardImage, changed_topics
 from klamm_server.metadata_link import MetadataLink
 from klamm_server.registration import NOT_REGISTERED, CoordinatorMember, Registration
 from klamm_server.rpc_server import RpcServer
@@ -46,14 +48,14 @@ class CoordinatorServer:
         self._rng = rng or random.SystemRandom()
         self._tasks: list[asyncio.Task[None]] = []
         self._registration: Registration | None = None
-        self._shards = Shards(config.node_id, self._epoch, self._open_shard)
+        self._group_shards = Shards(OFFSETS.name, config.node_id, self._epoch, self._open_group_shard)
         self._controllers = Controllers(config.controllers)
         self._link = MetadataLink(self._controllers, cluster_id="", on_image=self._on_image, clock=self._clock)
         self._channels = BrokerChannels(lambda: self._link.image)
         self._servicer = CoordinatorServicer(
-            GroupsRpc(self._shards, config.groups),
-            OffsetsRpc(self._shards, lambda: self._link.image),
-            GroupAdminRpc(self._shards, config.node_id),
+            GroupsRpc(self._group_shards, config.groups),
+            OffsetsRpc(self._group_shards, lambda: self._link.image),
+            GroupAdminRpc(self._group_shards, config.node_id),
         )
 
     async def open(self) -> None:
@@ -73,9 +75,9 @@ class CoordinatorServer:
         self._spawn("registration", registration.run())
         await registration.wait_unfenced()
         watch_gauges(
-            shards=lambda: len(self._shards.loaded()),
-            groups=lambda: sum(len(shard.groups) for shard in self._shards.loaded()),
-            pending_writes=lambda: sum(shard.pending_write_count for shard in self._shards.loaded()),
+            shards=lambda: len(loaded(self._group_shards)),
+            groups=lambda: sum(len(shard.groups) for shard in loaded(self._group_shards)),
+            pending_writes=lambda: sum(shard.pending_write_count for shard in loaded(self._group_shards)),
         )
         log.info("coordinator=%d serving host=%s port=%d", self._config.node_id, host, port)
 
@@ -84,14 +86,18 @@ class CoordinatorServer:
         if self._epoch() != NOT_REGISTERED and self._config.controlled_shutdown_enable:
             assert self._registration is not None
             await self._registration.shut_down(self._config.broker_session_timeout_ms)
-        await self._shards.close()
+        await self._group_shards.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._channels.close()
 
     async def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        self._shards.on_image(old, new)
+        self._group_shards.on_image(new)
+        deleted = frozenset(topic.name for topic in changed_topics(old, new).deleted)
+        if deleted:
+            for host in self._group_shards:
+                host.step(TopicsDeleted(topics=deleted))
 
     def _epoch(self) -> int:
         return NOT_REGISTERED if self._registration is None else self._registration.epoch
@@ -112,9 +118,14 @@ class CoordinatorServer:
             registration_timeout_ms=config.initial_broker_registration_timeout_ms,
         )
 
-    def _open_shard(self, number: int, writer: ShardImage) -> ShardHost:
+    def _open_group_shard(self, number: int, writer: ShardImage) -> GroupHost:
+        link = self._open_log(OFFSETS, number, writer)
+        return GroupHost(number, link, settings=self._config.groups, clock=self._clock, rng=self._rng)
+
+    def _open_log(self, topic: ShardTopic, number: int, writer: ShardImage) -> LogLink:
         config = self._config
-        link = LogLink(
+        return LogLink(
+            topic,
             number,
             writer,
             self._channels,
@@ -123,7 +134,6 @@ class CoordinatorServer:
             append_max_bytes=config.coordinator_append_max_bytes,
             load_buffer_bytes=config.offsets_load_buffer_size,
         )
-        return ShardHost(number, link, settings=config.groups, clock=self._clock, rng=self._rng)
 
     def _spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(watch(asyncio.create_task(coroutine, name=f"coordinator-{name}")))

@@ -1,7 +1,7 @@
 """One shard while this coordinator owns it: claims its log, loads it, serves it, lets it go.
 
-The shell around the pure shard: requests become futures, writes go to the log, deadlines to the event loop's timer.
-Everything runs on one loop and no step awaits, so the loop is the queue that owns the shard's state.
+The shell around a pure shard, of groups or of transactions: requests become futures, writes go to the log, deadlines to
+the event loop's timer. Everything runs on one loop and no step awaits: the loop is the queue that owns its state.
 """
 
 from __future__ import annotations
@@ -9,21 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from klamm.errors import EXCEPTIONS, ErrorCode, KlammError
-from klamm.records import iter_headers
+from klamm.records import BatchHeader, Buffer, iter_headers
 from klamm.retry import Backoff
-from klamm_coordinator.effects import Effects, Reply
-from klamm_coordinator.group.messages import Heartbeat
 from klamm_coordinator.io.log_link import FencedError, LogLink
 from klamm_coordinator.metrics import APPENDS_FAILED, LOAD_SECONDS
-from klamm_coordinator.settings import GroupSettings
-from klamm_coordinator.shard.events import Event, Request, TimePassed, WriteAppended, WriteFailed
-from klamm_coordinator.shard.replayer import Replayer
-from klamm_coordinator.shard.shard import Shard
+from klamm_coordinator.shard.events import TimePassed, WriteAppended, WriteFailed
 from klamm_coordinator.timers import Now
+from klamm_coordinator.write import Write
 from klamm_server.clock import Clock
 from klamm_server.faults import fatal, watch
 
@@ -33,38 +30,93 @@ LOAD_RETRY = Backoff(initial_ms=100, max_ms=5_000)
 RECORDS_PER_LOAD_SLICE = 2_000
 """Between two slices others get their turn: a large shard must not cost the small ones their heartbeats."""
 
-MakeRequest = Callable[[int], Request]
+MakeRequest = Callable[[int], Any]
 """A request for the reply id that it is given."""
 
 
-class ShardHost:
-    """Made when the shard is assigned; `close` when it is not any more. Never opened twice."""
+class Effects(Protocol):
+    """What a step of any core asks for."""
+
+    @property
+    def replies(self) -> Sequence[tuple[int, Any]]: ...
+
+    @property
+    def writes(self) -> Sequence[Write[Any]]: ...
+
+    @property
+    def notes(self) -> Sequence[str]: ...
+
+
+class Core(Protocol):
+    """A pure shard."""
+
+    @property
+    def pending_write_count(self) -> int: ...
+
+    def next_deadline_ms(self) -> int | None: ...
+
+    def start(self, now: Now) -> Effects: ...
+
+    def step(self, event: Any, now: Now) -> Effects: ...
+
+
+CoreT = TypeVar("CoreT", bound=Core)
+
+
+class Loading(Protocol[CoreT]):
+    """A core that is being filled from its log."""
+
+    core: CoreT
+
+    def replay_batch(self, buffer: Buffer, position: int, header: BatchHeader) -> None: ...
+
+    def story(self) -> str:
+        """What was loaded, for the log."""
+
+
+class ShardHost(ABC, Generic[CoreT]):
+    """Made when the shard is assigned; `close` when it is not any more. Never opened twice.
+
+    A kind of shard says how it begins to load, which requests pass although too much waits, and what is to be done
+    about those effects that only its core has."""
 
     def __init__(
         self,
         number: int,
         link: LogLink,
         *,
-        settings: GroupSettings,
+        pending_writes_max: int,
         clock: Clock,
         rng: random.Random,
     ) -> None:
         self.number = number
+        self._name = f"{link.topic_name}-{number}"
         self._link = link
-        self._settings = settings
+        self._pending_writes_max = pending_writes_max
         self._clock = clock
         self._rng = rng
-        self._shard: Shard | None = None
+        self._shard: CoreT | None = None
         """None until it is loaded."""
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._next_reply_id = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._is_closed = False
-        self._task = watch(asyncio.create_task(self._serve(), name=f"shard-{number}"))
+        self._task = watch(asyncio.create_task(self._serve(), name=f"shard-{self._name}"))
+
+    @abstractmethod
+    def _begin_load(self) -> Loading[CoreT]:
+        """A new core, and what fills it."""
+
+    def _passes_when_full(self, request: Any) -> bool:
+        """Whether a request is taken although `pending_writes_max` writes wait."""
+        return False
+
+    def _carry_out(self, effects: Any) -> None:
+        """Does what effects of this kind of shard ask for beyond replies, writes and notes."""
 
     @property
-    def shard(self) -> Shard:
+    def shard(self) -> CoreT:
         """For reading. Raises CoordinatorLoadInProgressError, or NotCoordinatorError."""
         if self._is_closed:
             raise EXCEPTIONS[ErrorCode.NOT_COORDINATOR]()
@@ -73,7 +125,7 @@ class ShardHost:
         return self._shard
 
     @property
-    def loaded_shard(self) -> Shard | None:
+    def loaded_shard(self) -> CoreT | None:
         """As `shard`; None while it is not served."""
         return None if self._is_closed else self._shard
 
@@ -82,23 +134,22 @@ class ShardHost:
         """Whether it serves."""
         return self.loaded_shard is not None
 
-    async def ask(self, make_request: MakeRequest) -> Reply:
+    async def ask(self, make_request: MakeRequest) -> Any:
         """The answer, when there is one. Raises as `shard` does, also when the shard is let go meanwhile.
 
-        Raises CoordinatorNotAvailableError when `coordinator.pending.writes.max` writes wait already; a heartbeat
-        is taken even then, or a slow log would cost every member its session."""
+        Raises CoordinatorNotAvailableError when `coordinator.pending.writes.max` writes wait already."""
         self._next_reply_id += 1
         reply_id = self._next_reply_id
         request = make_request(reply_id)
-        is_full = self.shard.pending_write_count >= self._settings.pending_writes_max
-        if is_full and not isinstance(request, Heartbeat):
+        is_full = self.shard.pending_write_count >= self._pending_writes_max
+        if is_full and not self._passes_when_full(request):
             raise EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]("too many writes wait for the log")
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._futures[reply_id] = future
         self.step(request)
         return await future
 
-    def step(self, event: Event) -> None:
+    def step(self, event: Any) -> None:
         """Something happened. Does nothing when the shard is not loaded: it will learn from the log."""
         if self.is_loaded:
             self._run(lambda: self.shard.step(event, self._now()))
@@ -119,7 +170,7 @@ class ShardHost:
         for future in futures.values():
             if not future.done():
                 future.set_exception(EXCEPTIONS[ErrorCode.NOT_COORDINATOR]())
-        log.info("shard=%d let go", self.number)
+        log.info("shard=%s let go", self._name)
 
     # Loading and serving
 
@@ -131,10 +182,10 @@ class ShardHost:
             await self._link.run(self._on_decided)
         except FencedError as error:
             # The metadata image that says so is on its way.
-            log.info("shard=%d fenced: %s", self.number, error)
+            log.info("shard=%s fenced: %s", self._name, error)
             self._let_go()
 
-    async def _load_until_it_works(self) -> Shard:
+    async def _load_until_it_works(self) -> CoreT:
         failures = 0
         first_end: tuple[int, int] | None = None
         while True:
@@ -145,33 +196,24 @@ class ShardHost:
                 raise
             except KlammError as error:
                 failures += 1
-                log.error("shard=%d cannot be loaded, trying again: %s", self.number, error)
+                log.error("shard=%s cannot be loaded, trying again: %s", self._name, error)
                 await asyncio.sleep(LOAD_RETRY.delay_ms(failures, self._rng) / 1000)
 
-    async def _load(self, start_offset: int, end_offset: int) -> Shard:
+    async def _load(self, start_offset: int, end_offset: int) -> CoreT:
         started_ms = self._clock.monotonic_ms()
-        shard = Shard(self._settings, self._rng)
-        replayer = Replayer(shard.state)
+        loading = self._begin_load()
         slice_count = 0
         async for records in self._link.load(start_offset, end_offset):
             for position, header in iter_headers(records):
-                replayer.replay_batch(records, position, header)
+                loading.replay_batch(records, position, header)
                 slice_count += header.record_count
                 if slice_count >= RECORDS_PER_LOAD_SLICE:
                     slice_count = 0
                     await asyncio.sleep(0)
         took_ms = self._clock.monotonic_ms() - started_ms
         LOAD_SECONDS.observe(took_ms / 1000)
-        log.info(
-            "shard=%d loaded end_offset=%d groups=%d offsets=%d skipped=%d took_ms=%d",
-            self.number,
-            end_offset,
-            len(shard.state.groups),
-            shard.state.offsets.count(),
-            replayer.skipped_count,
-            took_ms,
-        )
-        return shard
+        log.info("shard=%s loaded end_offset=%d %s took_ms=%d", self._name, end_offset, loading.story(), took_ms)
+        return loading.core
 
     def _on_decided(self, write_id: int, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
@@ -186,7 +228,7 @@ class ShardHost:
         try:
             effects = step()
         except Exception as error:  # noqa: BLE001 - a core that fails half-way leaves state nobody can trust
-            fatal(f"shard {self.number} failed", error)
+            fatal(f"shard {self._name} failed", error)
         for reply_id, reply in effects.replies:
             future = self._futures.pop(reply_id)
             if not future.done():  # its client has gone away
@@ -194,7 +236,8 @@ class ShardHost:
         for write in effects.writes:
             self._link.append(write)
         for note in effects.notes:
-            log.info("shard=%d %s", self.number, note)
+            log.info("shard=%s %s", self._name, note)
+        self._carry_out(effects)
         self._arm()
 
     def _arm(self) -> None:

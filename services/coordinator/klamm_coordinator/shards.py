@@ -1,4 +1,4 @@
-"""The shards this coordinator owns, as the metadata image says.
+"""The shards of one internal topic that this coordinator owns, as the metadata image says.
 
 A shard is opened when an image assigns it to this registration of this coordinator, closed when a later one does not,
 and opened anew when its writer epoch changed: then somebody else may have owned it in between. An assignment to an
@@ -9,62 +9,69 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 from klamm.errors import EXCEPTIONS, ErrorCode
-from klamm.model import GROUP_METADATA_TOPIC, coordinator_shard
-from klamm_coordinator.shard.events import TopicsDeleted
-from klamm_coordinator.shard.shard import Shard
-from klamm_coordinator.shard_host import ShardHost
+from klamm.model import coordinator_shard
+from klamm_coordinator.shard_host import Core, ShardHost
 from klamm_server.faults import watch
-from klamm_server.metadata.image import MetadataImage, ShardImage, changed_topics
+from klamm_server.metadata.image import MetadataImage, ShardImage
 
 log = logging.getLogger(__name__)
 
-OpenShard = Callable[[int, ShardImage], ShardHost]
+CoreT = TypeVar("CoreT", bound=Core)
+HostT = TypeVar("HostT", bound=ShardHost[Any])
 
 
-class Shards:
+def loaded(hosts: Iterable[ShardHost[CoreT]]) -> list[CoreT]:
+    """Those that are served. Safe to call from another thread."""
+    return [core for host in hosts if (core := host.loaded_shard) is not None]
+
+
+class Shards(Generic[HostT]):
     """`on_image` for each image, in order; `close` at the end. `epoch` is that of the newest registration."""
 
-    def __init__(self, coordinator_id: int, epoch: Callable[[], int], open_shard: OpenShard) -> None:
+    def __init__(
+        self,
+        topic: str,
+        coordinator_id: int,
+        epoch: Callable[[], int],
+        open_shard: Callable[[int, ShardImage], HostT],
+    ) -> None:
+        self._topic = topic
         self._coordinator_id = coordinator_id
         self._epoch = epoch
         self._open_shard = open_shard
-        self._hosts: dict[int, tuple[ShardImage, ShardHost]] = {}
+        self._hosts: dict[int, tuple[ShardImage, HostT]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._shard_count = 0
         self._is_closed = False
 
-    def __iter__(self) -> Iterator[ShardHost]:
+    def __iter__(self) -> Iterator[HostT]:
         """Those owned, by number."""
         return iter([host for _, (_, host) in sorted(self._hosts.items())])
 
-    def loaded(self) -> list[Shard]:
-        """Those that are served. Safe to call from another thread."""
-        return [shard for host in self if (shard := host.loaded_shard) is not None]
+    def of_key(self, key: str) -> HostT:
+        """The shard of a group or transactional id. Raises NotCoordinatorError when it is not owned here."""
+        return self.of_number(coordinator_shard(key, self._shard_count) if self._shard_count else -1)
 
-    def of_group(self, group_id: str) -> ShardHost:
-        """The shard of a group. Raises NotCoordinatorError when it is not owned here."""
-        if self._shard_count:
-            owned = self._hosts.get(coordinator_shard(group_id, self._shard_count))
-            if owned is not None:
-                return owned[1]
-        raise EXCEPTIONS[ErrorCode.NOT_COORDINATOR]()
+    def of_number(self, number: int) -> HostT:
+        """The shard. Raises NotCoordinatorError when it is not owned here."""
+        owned = self._hosts.get(number)
+        if owned is None:
+            raise EXCEPTIONS[ErrorCode.NOT_COORDINATOR]()
+        return owned[1]
 
-    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Opens and closes shards; tells those that stay of topics that are gone."""
-        topic = new.topic(GROUP_METADATA_TOPIC)
+    def on_image(self, new: MetadataImage) -> None:
+        """Opens and closes shards."""
+        topic = new.topic(self._topic)
         self._shard_count = 0 if topic is None else len(topic.partitions)
         assigned = self._assigned(new)
         for number in [number for number, (writer, _) in self._hosts.items() if assigned.get(number) != writer]:
             self._close(self._hosts.pop(number)[1])
         for number in sorted(assigned.keys() - self._hosts.keys()):
             self._hosts[number] = (assigned[number], self._open_shard(number, assigned[number]))
-        deleted = frozenset(topic.name for topic in changed_topics(old, new).deleted)
-        if deleted:
-            for host in self:
-                host.step(TopicsDeleted(topics=deleted))
 
     async def close(self) -> None:
         """Lets every shard go."""
@@ -82,10 +89,10 @@ class Shards:
         return {
             shard: writer
             for (topic, shard), writer in image.shards.items()
-            if topic == GROUP_METADATA_TOPIC and writer.coordinator_id == self._coordinator_id
+            if topic == self._topic and writer.coordinator_id == self._coordinator_id
         }
 
-    def _close(self, host: ShardHost) -> None:
-        task = watch(asyncio.create_task(host.close(), name=f"close-shard-{host.number}"))
+    def _close(self, host: HostT) -> None:
+        task = watch(asyncio.create_task(host.close(), name=f"close-{self._topic}-{host.number}"))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

@@ -11,7 +11,7 @@ import pytest
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
-from klamm_coordinator.effects import Effects, Reply, Write
+from klamm_coordinator.effects import Effects, Reply
 from klamm_coordinator.group.messages import (
     Heartbeat,
     JoinGroup,
@@ -34,6 +34,7 @@ from klamm_coordinator.shard.events import Event, TimePassed, WriteAppended, Wri
 from klamm_coordinator.shard.shard import Shard
 from klamm_coordinator.shard.state import ShardState
 from klamm_coordinator.timers import Now
+from klamm_coordinator.write import Write
 
 GROUP = "orders"
 SESSION_MS = 10_000

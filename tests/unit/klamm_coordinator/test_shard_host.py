@@ -22,10 +22,11 @@ from klamm.wire.v1.metadata_pb2 import (
     TopicRecord,
 )
 from klamm_coordinator.group.messages import Heartbeat, HeartbeatReply
+from klamm_coordinator.group_host import GroupHost
 from klamm_coordinator.io.log_link import LogLink
+from klamm_coordinator.io.shard_topics import OFFSETS
 from klamm_coordinator.offsets.messages import CommitOffset, CommitOffsets, CommitReply
 from klamm_coordinator.settings import GroupSettings
-from klamm_coordinator.shard_host import ShardHost
 from klamm_coordinator.shards import Shards
 from klamm_server.clock import SystemClock
 from klamm_server.metadata.image import MetadataImage, ShardImage, replay
@@ -48,8 +49,9 @@ class HeldLog(FakeOffsetsLog):
         return await super().produce(message, timeout)
 
 
-def host_on(log: FakeOffsetsLog, *, epoch: int = 0, **settings: int) -> ShardHost:
+def host_on(log: FakeOffsetsLog, *, epoch: int = 0, **settings: int) -> GroupHost:
     link = LogLink(
+        OFFSETS,
         0,
         ShardImage(coordinator_id=1, producer_id=1, writer_epoch=epoch),
         log,
@@ -58,7 +60,7 @@ def host_on(log: FakeOffsetsLog, *, epoch: int = 0, **settings: int) -> ShardHos
         append_max_bytes=1_000_000,
         load_buffer_bytes=1_000_000,
     )
-    return ShardHost(0, link, settings=GroupSettings(**settings), clock=SystemClock(), rng=random.Random(1))
+    return GroupHost(0, link, settings=GroupSettings(**settings), clock=SystemClock(), rng=random.Random(1))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -70,7 +72,7 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it never came to that")
 
 
-async def loaded(host: ShardHost) -> ShardHost:
+async def loaded(host: GroupHost) -> GroupHost:
     await until(lambda: host.is_loaded)
     return host
 
@@ -86,7 +88,7 @@ def beat(reply_id: int) -> Heartbeat:
     return Heartbeat(reply_id=reply_id, group_id="g", generation_id=1, member_id="m", instance_id=None)
 
 
-def stored_offset(host: ShardHost) -> int:
+def stored_offset(host: GroupHost) -> int:
     (fetched,) = host.shard.fetch_offsets("g", [TopicPartition("t", 0)])
     return fetched.offset
 
@@ -212,7 +214,7 @@ def test_records_of_other_kinds_are_skipped_when_it_loads():
 
 
 class RecordingHost:
-    """Stands where a ShardHost stands, for the tests of who opens what."""
+    """Stands where a GroupHost stands, for the tests of who opens what."""
 
     def __init__(self, number: int, writer: ShardImage, log: list[str]) -> None:
         self.number = number
@@ -283,11 +285,11 @@ class TestShards:
         log: list[str] = []
 
         async def scenario() -> None:
-            shards = Shards(1, lambda: epoch, lambda number, writer: RecordingHost(number, writer, log))
-            former = MetadataImage.empty()
+            shards = Shards(
+                GROUP_METADATA_TOPIC, 1, lambda: epoch, lambda number, writer: RecordingHost(number, writer, log)
+            )
             for image in images:
-                shards.on_image(former, image)
-                former = image
+                shards.on_image(image)
                 log.append("-")
             await shards.close()
 

@@ -1,4 +1,4 @@
-"""A shard's log: its partition of `__consumer_offsets` on the brokers.
+"""A shard's log: its partition of an internal topic on the brokers.
 
     claim   appends a first record under this owner's writer epoch. From then on the brokers' idempotence check refuses
             whatever an earlier owner still has on its way, so what lies before the claim is final
@@ -7,9 +7,6 @@
 
 A batch that got no definite answer is sent again as it is, under the same sequence number, until it gets one: the
 broker recognises what it has. So a write is decided once, in order, and never twice in the log.
-
-The claim is the tombstone of a group that cannot exist, the one with the empty id: every reader of the topic
-knows such a record and does nothing about it.
 """
 
 from __future__ import annotations
@@ -19,12 +16,11 @@ import logging
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 
 from klamm.errors import ErrorCode, KlammError
-from klamm.model import GROUP_METADATA_TOPIC
 from klamm.records import RawRecord, encode_batch, increment_sequence, iter_headers
 from klamm.retry import Backoff
 from klamm.wire.framed import decode_framed, encode_framed
@@ -38,9 +34,9 @@ from klamm.wire.v1.broker_pb2 import (
     ProducePartition,
     ProduceResponse,
 )
-from klamm_coordinator.effects import Write
 from klamm_coordinator.io.broker_channels import BrokerChannels
-from klamm_coordinator.records.schemas import GroupMetadataKey, Record, encode_key, encode_value
+from klamm_coordinator.io.shard_topics import ShardTopic
+from klamm_coordinator.write import Write
 from klamm_server.clock import Clock
 from klamm_server.metadata.image import ShardImage
 
@@ -57,8 +53,6 @@ _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_L
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 _NOT_RETRIED = frozenset({ErrorCode.CORRUPT_MESSAGE})
 """Retriable by Kafka's table, because a network may have done it; our batch would be the same again."""
-
-CLAIM = Record(GroupMetadataKey(""), None)
 
 OnDecided = Callable[[int, ErrorCode], None]
 """Told of each write, in order: its id, and NONE or why it is not in the log."""
@@ -79,6 +73,7 @@ class LogLink:
 
     def __init__(
         self,
+        topic: ShardTopic,
         shard: int,
         writer: ShardImage,
         channels: BrokerChannels,
@@ -88,6 +83,7 @@ class LogLink:
         append_max_bytes: int,
         load_buffer_bytes: int,
     ) -> None:
+        self._topic = topic
         self._shard = shard
         self._writer = writer
         self._channels = channels
@@ -99,11 +95,16 @@ class LogLink:
         self._queue: deque[_QueuedWrite] = deque()
         self._has_queued = asyncio.Event()
 
+    @property
+    def topic_name(self) -> str:
+        """The topic that the shard is a partition of."""
+        return self._topic.name
+
     async def claim(self) -> tuple[int, int]:
         """Becomes the only writer; returns (first, end) offset of what is to be loaded.
 
         Raises FencedError when a later owner was faster."""
-        produced = await self._produce([self._encode(CLAIM)])
+        produced = await self._produce([self._encode(self._topic.claim)])
         _raise_for_refusal(produced)
         return produced.log_start_offset, produced.base_offset
 
@@ -116,7 +117,7 @@ class LogLink:
                 yield records
             position = _next_offset(records, part, position)
 
-    def append(self, write: Write) -> None:
+    def append(self, write: Write[Any]) -> None:
         """Queues a write; those of one turn of the loop go out together."""
         records = [self._encode(record) for record in write.records]
         size_bytes = sum(len(key or b"") + len(value or b"") for _, key, value, _ in records)
@@ -146,7 +147,7 @@ class LogLink:
         if code in _FENCED:
             _raise_for_refusal(produced)
         assert code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, (
-            f"shard {self._shard}: the log lost acknowledged writes ({produced.error_message})"
+            f"{self._topic.name}-{self._shard}: the log lost acknowledged writes ({produced.error_message})"
         )
         return code
 
@@ -159,8 +160,8 @@ class LogLink:
             size_bytes += writes[-1].size_bytes
         return writes
 
-    def _encode(self, record: Record) -> RawRecord:
-        return (self._clock.wall_ms(), encode_key(record.key), encode_value(record.value), ())
+    def _encode(self, record: Any) -> RawRecord:
+        return (self._clock.wall_ms(), *self._topic.encode(record), ())
 
     async def _produce(self, records: list[RawRecord]) -> ProducedPartition:
         """The definite answer of whoever leads the partition; a batch that was taken uses up its sequence numbers."""
@@ -170,7 +171,7 @@ class LogLink:
             producer_epoch=self._writer.writer_epoch,
             base_sequence=self._sequence,
         )
-        partition = ProducePartition(topic=GROUP_METADATA_TOPIC, partition=self._shard, records_bytes=len(batch))
+        partition = ProducePartition(topic=self._topic.name, partition=self._shard, records_bytes=len(batch))
         header = ProduceHeader(acks=-1, timeout_ms=REQUEST_TIMEOUT_MS, client_id=CLIENT_ID, partitions=[partition])
         message = encode_framed(header, [batch])
         failures = 0
@@ -187,7 +188,7 @@ class LogLink:
             await self._back_off("append", code, produced.error_message, failures)
 
     async def _try_produce(self, message: bytes) -> ProducedPartition:
-        stub = self._channels.leader_of(GROUP_METADATA_TOPIC, self._shard)
+        stub = self._channels.leader_of(self._topic.name, self._shard)
         if stub is None:
             return ProducedPartition(error_code=ErrorCode.LEADER_NOT_AVAILABLE)
         try:
@@ -198,7 +199,7 @@ class LogLink:
 
     async def _fetch(self, position: int) -> tuple[FetchedPartition, memoryview]:
         partition = FetchPartition(
-            topic=GROUP_METADATA_TOPIC,
+            topic=self._topic.name,
             partition=self._shard,
             fetch_offset=position,
             current_leader_epoch=-1,
@@ -225,7 +226,7 @@ class LogLink:
 
     async def _try_fetch(self, request: FetchRequest) -> tuple[FetchedPartition, memoryview]:
         nothing = memoryview(b"")
-        stub = self._channels.leader_of(GROUP_METADATA_TOPIC, self._shard)
+        stub = self._channels.leader_of(self._topic.name, self._shard)
         if stub is None:
             return FetchedPartition(error_code=ErrorCode.LEADER_NOT_AVAILABLE), nothing
         try:
@@ -238,7 +239,7 @@ class LogLink:
     async def _back_off(self, what: str, code: ErrorCode, message: str, failures: int) -> None:
         # The first failures are a leader that moves or a topic that is just being created.
         level = logging.WARNING if failures % 10 == 5 else logging.DEBUG
-        log.log(level, "shard=%d %s=retried error=%s %s", self._shard, what, code.name, message)
+        log.log(level, "%s-%d %s=retried error=%s %s", self._topic.name, self._shard, what, code.name, message)
         await asyncio.sleep(RETRY.delay_ms(failures, self._rng) / 1000)
 
 

@@ -20,17 +20,17 @@ from klamm.wire.v1.coordinator_pb2 import (
 )
 from klamm_coordinator.group.messages import GroupDescription
 from klamm_coordinator.group.states import GroupState
+from klamm_coordinator.group_host import GroupHost
 from klamm_coordinator.offsets.messages import DeleteGroups, DeleteGroupsReply
 from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
-from klamm_coordinator.shard_host import ShardHost
 from klamm_coordinator.shards import Shards
 
 
 class GroupAdminRpc:
     """Each group of a request succeeds or fails by itself."""
 
-    def __init__(self, shards: Shards, coordinator_id: int) -> None:
+    def __init__(self, shards: Shards[GroupHost], coordinator_id: int) -> None:
         self._shards = shards
         self._coordinator_id = coordinator_id
 
@@ -55,7 +55,7 @@ class GroupAdminRpc:
     def _describe(self, group_id: str) -> DescribedGroup:
         try:
             check_group_id(group_id)
-            description = self._shards.of_group(group_id).shard.describe(group_id)
+            description = self._shards.of_key(group_id).shard.describe(group_id)
         except BrokerError as error:
             return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
         if description is None:
@@ -68,11 +68,11 @@ class GroupAdminRpc:
     async def delete_groups(self, request: DeleteGroupsRequest, context: Any) -> DeleteGroupsResponse:
         """Shard by shard: each group is answered when its own shard has stored it."""
         errors: dict[str, ErrorCode] = {}
-        by_shard: dict[ShardHost, list[str]] = defaultdict(list)
+        by_shard: dict[GroupHost, list[str]] = defaultdict(list)
         for group_id in dict.fromkeys(request.group_ids):
             try:
                 check_group_id(group_id)
-                by_shard[self._shards.of_group(group_id)].append(group_id)
+                by_shard[self._shards.of_key(group_id)].append(group_id)
             except BrokerError as error:
                 errors[group_id] = error.code
         for host, group_ids in by_shard.items():
@@ -84,7 +84,7 @@ class GroupAdminRpc:
         return DeleteGroupsResponse(results=results)
 
 
-async def _delete(host: ShardHost, group_ids: tuple[str, ...]) -> tuple[ErrorCode, ...]:
+async def _delete(host: GroupHost, group_ids: tuple[str, ...]) -> tuple[ErrorCode, ...]:
     try:
         reply = await host.ask(lambda reply_id: DeleteGroups(reply_id=reply_id, group_ids=group_ids))
     except BrokerError as error:

@@ -30,6 +30,7 @@ from klamm_coordinator.group.messages import (
     SyncGroup,
     SyncReply,
 )
+from klamm_coordinator.group_host import GroupHost
 from klamm_coordinator.rpc.checks import check_group_id, check_join
 from klamm_coordinator.rpc.failures import text_of
 from klamm_coordinator.settings import GroupSettings
@@ -39,14 +40,14 @@ from klamm_coordinator.shards import Shards
 class GroupsRpc:
     """A waiting join or sync is a future of its shard, not a task that sleeps."""
 
-    def __init__(self, shards: Shards, settings: GroupSettings) -> None:
+    def __init__(self, shards: Shards[GroupHost], settings: GroupSettings) -> None:
         self._shards = shards
         self._settings = settings
 
     async def join_group(self, request: JoinGroupRequest, context: Any) -> JoinGroupResponse:
         try:
             check_join(request, self._settings)
-            reply = await self._shards.of_group(request.group_id).ask(_join(request, context.peer()))
+            reply = await self._shards.of_key(request.group_id).ask(_join(request, context.peer()))
         except BrokerError as error:
             return JoinGroupResponse(error_code=error.code, error_message=error.message, member_id=request.member_id)
         assert isinstance(reply, JoinReply), reply
@@ -55,7 +56,7 @@ class GroupsRpc:
     async def sync_group(self, request: SyncGroupRequest, context: Any) -> SyncGroupResponse:
         try:
             check_group_id(request.group_id)
-            reply = await self._shards.of_group(request.group_id).ask(_sync(request))
+            reply = await self._shards.of_key(request.group_id).ask(_sync(request))
         except BrokerError as error:
             return SyncGroupResponse(error_code=error.code, error_message=error.message)
         assert isinstance(reply, SyncReply), reply
@@ -77,7 +78,7 @@ class GroupsRpc:
         )
         try:
             check_group_id(request.group_id)
-            reply = await self._shards.of_group(request.group_id).ask(lambda reply_id: make_request(reply_id=reply_id))
+            reply = await self._shards.of_key(request.group_id).ask(lambda reply_id: make_request(reply_id=reply_id))
         except BrokerError as error:
             return MemberResponse(error_code=error.code, error_message=error.message)
         assert isinstance(reply, HeartbeatReply), reply
@@ -90,7 +91,7 @@ class GroupsRpc:
         )
         try:
             check_group_id(request.group_id)
-            reply = await self._shards.of_group(request.group_id).ask(
+            reply = await self._shards.of_key(request.group_id).ask(
                 lambda reply_id: LeaveGroup(reply_id=reply_id, group_id=request.group_id, leavers=leavers)
             )
         except BrokerError as error:

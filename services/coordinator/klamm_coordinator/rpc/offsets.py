@@ -17,6 +17,7 @@ from klamm.wire.v1.coordinator_pb2 import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from klamm_coordinator.group_host import GroupHost
 from klamm_coordinator.offsets.messages import (
     CommitOffset,
     CommitOffsets,
@@ -33,7 +34,7 @@ from klamm_server.metadata.image import MetadataImage
 class OffsetsRpc:
     """Whether a topic exists is the image's word; partitions beyond its last one are refused like unknown topics."""
 
-    def __init__(self, shards: Shards, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, shards: Shards[GroupHost], image: Callable[[], MetadataImage]) -> None:
         self._shards = shards
         self._image = image
 
@@ -41,7 +42,7 @@ class OffsetsRpc:
         partitions = [TopicPartition(one.topic, one.partition) for one in request.offsets]
         try:
             check_group_id(request.group_id)
-            reply = await self._shards.of_group(request.group_id).ask(self._commit(request))
+            reply = await self._shards.of_key(request.group_id).ask(self._commit(request))
         except BrokerError as error:
             return OffsetCommitResponse(partitions=_results(partitions, [error.code] * len(partitions)))
         assert isinstance(reply, CommitReply), reply
@@ -51,7 +52,7 @@ class OffsetsRpc:
         partitions = None if request.all_topics else _partitions(request.topics)
         try:
             check_group_id(request.group_id)
-            shard = self._shards.of_group(request.group_id).shard
+            shard = self._shards.of_key(request.group_id).shard
         except BrokerError as error:
             return OffsetFetchResponse(error_code=error.code, error_message=error.message)
         offsets = [
@@ -70,7 +71,7 @@ class OffsetsRpc:
         partitions = tuple(_partitions(request.topics))
         try:
             check_group_id(request.group_id)
-            reply = await self._shards.of_group(request.group_id).ask(
+            reply = await self._shards.of_key(request.group_id).ask(
                 lambda reply_id: DeleteOffsets(reply_id=reply_id, group_id=request.group_id, partitions=partitions)
             )
         except BrokerError as error:

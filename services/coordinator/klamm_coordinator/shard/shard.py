@@ -30,7 +30,6 @@ from klamm_coordinator.effects import (
     ReplyWhenStored,
     StaticMemberStored,
     Then,
-    Write,
 )
 from klamm_coordinator.group import rebalance, session
 from klamm_coordinator.group.group import Group
@@ -65,6 +64,7 @@ from klamm_coordinator.shard.events import Event, TimePassed, TopicsDeleted, Wri
 from klamm_coordinator.shard.state import ShardState
 from klamm_coordinator.timers import Now, Timers
 from klamm_coordinator.turn import ExpiryTimer, JoinTimer, SessionTimer, SyncTimer, TimerKey, Turn, WriteTimer
+from klamm_coordinator.write import Write
 
 
 @dataclass(slots=True)

@@ -13,9 +13,9 @@ from fake_offsets_log import LOST_ANSWER, NO_ANSWER, FakeOffsetsLog
 from klamm.errors import ErrorCode
 from klamm.records import iter_headers
 from klamm.retry import Backoff
-from klamm_coordinator.effects import Write
 from klamm_coordinator.io import log_link
 from klamm_coordinator.io.log_link import FencedError, LogLink
+from klamm_coordinator.io.shard_topics import OFFSETS
 from klamm_coordinator.records.schemas import (
     GroupMetadataKey,
     OffsetCommitKey,
@@ -23,6 +23,7 @@ from klamm_coordinator.records.schemas import (
     Record,
     encode_key,
 )
+from klamm_coordinator.write import Write
 from klamm_server.clock import SystemClock
 from klamm_server.metadata.image import ShardImage
 
@@ -34,6 +35,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def link_to(log: FakeOffsetsLog, *, epoch: int = 0, append_max_bytes: int = 1_000_000) -> LogLink:
     return LogLink(
+        OFFSETS,
         0,
         ShardImage(coordinator_id=1, producer_id=77, writer_epoch=epoch),
         log,  # type: ignore[arg-type]
