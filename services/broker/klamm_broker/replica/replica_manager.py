@@ -15,7 +15,7 @@ from klamm_broker.log.partition_log import AppendResult
 from klamm_broker.replica.leadership import FollowerFetch, IsrChange
 from klamm_broker.replica.partition import CommittedIsr, Effects, FetchOutcome, Partition
 from klamm_server.clock import Clock
-from klamm_server.metadata.image import BrokerImage, MetadataImage, PartitionImage
+from klamm_server.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 
 _KafkaStorageError = EXCEPTIONS[ErrorCode.KAFKA_STORAGE_ERROR]
 _NotLeaderOrFollowerError = EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -190,6 +190,9 @@ class ReplicaManager:
 
     def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint:
         """For answers that refuse because another broker leads."""
+        replica = self._partitions.get(topic_partition)
+        if replica is not None and replica.leader not in (NO_LEADER, self.broker_id):
+            return LeaderHint(replica.leader, replica.leader_epoch)
         found = self.image.partition(topic_partition.topic, topic_partition.partition)
         # This broker refuses although its metadata name it: it is stopping. Nobody better is known yet.
         if found is None or found.leader == self.broker_id:

@@ -83,7 +83,7 @@ class ProduceRpc:
         waiting = [pending for _, pending in outcomes if pending is not None and not pending.settle()]
         if waiting:
             await self._wait(waiting, header.timeout_ms)
-        return ProduceResponse(partitions=[_settled(outcome) for outcome in outcomes])
+        return ProduceResponse(partitions=[self._settled(outcome) for outcome in outcomes])
 
     def _append(self, partition: ProducePartition, records: memoryview, acks: int) -> _Outcome:
         topic_partition = TopicPartition(partition.topic, partition.partition)
@@ -129,9 +129,23 @@ class ProduceRpc:
             current_leader_epoch=-1,
         )
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            hint = self._replicas.leader_hint(TopicPartition(partition.topic, partition.partition))
-            answer.current_leader, answer.current_leader_epoch = hint
+            self._add_hint(answer)
         return answer
+
+    def _settled(self, outcome: _Outcome) -> ProducedPartition:
+        """The answer after the wait."""
+        answer, pending = outcome
+        if pending is not None and pending.code:
+            answer.error_code = pending.code
+            answer.error_message = pending.code.text
+            answer.base_offset = answer.current_leader = answer.current_leader_epoch = -1
+            if pending.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self._add_hint(answer)
+        return answer
+
+    def _add_hint(self, answer: ProducedPartition) -> None:
+        hint = self._replicas.leader_hint(TopicPartition(answer.topic, answer.partition))
+        answer.current_leader, answer.current_leader_epoch = hint
 
 
 def _decode(request: bytes) -> tuple[ProduceHeader, list[memoryview]]:
@@ -141,13 +155,3 @@ def _decode(request: bytes) -> tuple[ProduceHeader, list[memoryview]]:
     if len(named) != len(header.partitions):
         raise _InvalidRequestError("a partition is named twice; each may have one part of the records")
     return header, split_records(records, [partition.records_bytes for partition in header.partitions])
-
-
-def _settled(outcome: _Outcome) -> ProducedPartition:
-    """The answer after the wait."""
-    answer, pending = outcome
-    if pending is not None and pending.code:
-        answer.error_code = pending.code
-        answer.error_message = pending.code.text
-        answer.base_offset = -1
-    return answer

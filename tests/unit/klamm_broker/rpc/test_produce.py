@@ -1,0 +1,111 @@
+"""What a produce is told whose partition moves while it waits for the other replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from pathlib import Path
+
+from log_steps import create_log
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicId, TopicPartition
+from klamm.records.encoder import encode_batch
+from klamm.wire.framed import encode_framed
+from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition
+from klamm_broker.log.disk import Disk
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.log_manager import LogManager, LogManagerConfig
+from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.replica.leadership import IsrChange
+from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.rpc.produce import ProduceRpc
+from klamm_broker.rpc.request_memory import RequestMemory
+from klamm_server.clock import SystemClock
+from klamm_server.metadata.image import NO_LEADER, PartitionImage
+
+NAME = TopicPartition("t", 0)
+TOPIC_ID = TopicId(uuid.UUID(int=7))
+THIS, OTHER = 1, 2
+
+
+class Observer:
+    """Wakes parked produces, as the broker does."""
+
+    def __init__(self, produces: PurgatoryDriver) -> None:
+        self._produces = produces
+
+    def on_change(self, topic_partition: TopicPartition) -> None:
+        self._produces.check_and_complete(topic_partition)
+
+    def on_append(self, topic_partition: TopicPartition) -> None:
+        pass
+
+    def on_log_start(self, topic_partition: TopicPartition) -> None:
+        pass
+
+    def on_isr_change(self, partition: Partition, change: IsrChange) -> None:
+        pass
+
+    def on_role(self, partition: Partition) -> None:
+        pass
+
+    def on_offline(self, topic_id: bytes, partition: int) -> None:
+        pass
+
+
+def state(leader: int, leader_epoch: int) -> PartitionImage:
+    return PartitionImage(
+        partition=0,
+        replicas=(THIS, OTHER),
+        isr=(THIS, OTHER),
+        leader=leader,
+        leader_epoch=leader_epoch,
+        partition_epoch=leader_epoch,
+    )
+
+
+async def produce_while_the_leader_becomes(leader: int, tmp_path: Path) -> ProducedPartition:
+    clock = SystemClock()
+    produces = PurgatoryDriver(max_parked=10, clock=clock)
+    replicas = ReplicaManager(broker_id=THIS, clock=clock, observer=Observer(produces))
+    logs = LogManager(
+        LogManagerConfig(log_dirs=(str(tmp_path),), cluster_id="c", node_id=THIS), Disk(), random.Random(0)
+    )
+    partition = Partition(
+        NAME,
+        create_log(logs, NAME, TOPIC_ID, LogConfig()),
+        topic_id=TOPIC_ID,
+        broker_id=THIS,
+        high_watermark=0,
+        brokers=replicas.brokers,
+        lag_time_max_ms=1_000,
+    )
+    replicas.host(partition)
+    replicas.apply(partition, state(THIS, 1))
+    batch = bytes(encode_batch([(0, None, b"v", ())]))
+    part = ProducePartition(topic=NAME.topic, partition=NAME.partition, records_bytes=len(batch))
+    request = encode_framed(ProduceHeader(acks=-1, timeout_ms=60_000, partitions=[part]), [batch])
+    answering = asyncio.create_task(ProduceRpc(replicas, produces, RequestMemory(10**6)).produce(request, None))
+    await asyncio.sleep(0)
+    assert len(produces) == 1
+    replicas.apply(partition, state(leader, 2))
+    answer = (await answering).partitions[0]
+    produces.close()
+    return answer
+
+
+def test_it_is_told_who_leads_now(tmp_path: Path) -> None:
+    """The replica knows before the image that requests see does: that one waits for logs of other partitions."""
+    answer = asyncio.run(produce_while_the_leader_becomes(OTHER, tmp_path))
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (answer.current_leader, answer.current_leader_epoch) == (OTHER, 2)
+    assert answer.base_offset == -1
+
+
+def test_it_is_told_that_nobody_is_known_to_lead(tmp_path: Path) -> None:
+    answer = asyncio.run(produce_while_the_leader_becomes(NO_LEADER, tmp_path))
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (answer.current_leader, answer.current_leader_epoch) == (-1, -1)
