@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from klamm.errors import DeliveryTimeoutError, IllegalStateError
-from klamm.model import TopicPartition
+from klamm.model import NO_LEADER_EPOCH, TopicPartition
 from klamm.partitioner import Partitioner
 from klamm.producer.batch import Batch, DeliveryCallback
 from klamm.producer.config import ProducerConfig
@@ -39,7 +39,16 @@ LeaderOf = Callable[[TopicPartition], int | None]
 class PartitionQueue:
     """The batches of one partition, oldest first."""
 
-    __slots__ = ("batches", "in_flight", "one_at_a_time", "open", "retry_at_ms", "tp")
+    __slots__ = (
+        "awaits_leader",
+        "batches",
+        "in_flight",
+        "leader_epoch",
+        "one_at_a_time",
+        "open",
+        "retry_at_ms",
+        "tp",
+    )
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
@@ -49,6 +58,10 @@ class PartitionQueue:
         self.in_flight: list[Batch] = []
         self.retry_at_ms = 0
         """Nothing is sent before (backoff)."""
+        self.leader_epoch = NO_LEADER_EPOCH
+        """Under which the sender sent last."""
+        self.awaits_leader = False
+        """That leader failed; with news of another one the backoff ends."""
         self.one_at_a_time = False
         """A request with several batches was too large: find out which one it is."""
 
@@ -242,8 +255,17 @@ class Accumulator:
         self._drop_if_idle(queue)
         return batches
 
-    def retry(self, queue: PartitionQueue, error: Exception, *, retry_at_ms: int, retries_max: int) -> list[Batch]:
-        """The request of this partition is to be sent again, not before `retry_at_ms`.
+    def retry(
+        self,
+        queue: PartitionQueue,
+        error: Exception,
+        *,
+        retry_at_ms: int,
+        retries_max: int,
+        awaits_leader: bool = False,
+    ) -> list[Batch]:
+        """The request of this partition is to be sent again, not before `retry_at_ms` or, with `awaits_leader`,
+        `end_backoff`.
 
         Returns the batches that have been sent too often already; the caller settles them."""
         batches = queue.in_flight
@@ -253,9 +275,19 @@ class Accumulator:
         again = [batch for batch in batches if batch.attempts <= retries_max]
         for batch in again:
             batch.last_error = error
-        queue.retry_at_ms = retry_at_ms
+        queue.retry_at_ms, queue.awaits_leader = retry_at_ms, awaits_leader
         self._put_back(queue, again)
         return exhausted
+
+    def end_backoff(self, has_leader: Callable[[PartitionQueue], bool]) -> None:
+        """Makes due what waits for another leader and has one (KIP-951)."""
+        for queue in self._active:
+            if queue.awaits_leader and has_leader(queue):
+                queue.retry_at_ms, queue.awaits_leader = 0, False
+
+    def topics_awaiting_leader(self) -> set[str]:
+        """Topics with partitions whose last leader failed and that have not been sent to another yet."""
+        return {queue.tp.topic for queue in self._active if queue.awaits_leader}
 
     def split(self, queue: PartitionQueue) -> bool:
         """The request of this partition was too large: send its batches one by one, or a single one in halves.
@@ -328,6 +360,7 @@ class Accumulator:
             request.size_bytes += batch.size_bytes
             taken.append(queue.batches.popleft())
         if taken:
+            queue.awaits_leader = False
             request.parts.append((queue, taken))
             # The next drain begins with the others.
             del self._active[queue]

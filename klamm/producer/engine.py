@@ -155,7 +155,7 @@ class ProducerEngine:
                     self._update_topic(after, name)
                 else:
                     del self.topics[name]
-        self._sender.wake()
+        self._sender.on_view()
 
     def _update_topic(self, view: ClusterView, name: str) -> TopicQueues:
         topic = self.topics.get(name)

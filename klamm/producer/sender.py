@@ -8,7 +8,8 @@ partition:
     MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE  sent again in smaller parts, until a single record is at fault
     OUT_OF_ORDER_SEQUENCE_NUMBER,             batch by batch: a new leader may have the first ones only; the one that is
     UNKNOWN_PRODUCER_ID                       at fault under new numbers, like all after it (`sequences.py`)
-    retriable                                 sent again after retry.backoff.ms; at once with news of a new leader
+    retriable                                 sent again after retry.backoff.ms; at once with news of a new leader,
+                                              which is asked for meanwhile
     any other, or `retries` are used up       settled with the error
 
 With `enable.idempotence` nothing is sent before a broker has given a producer id.
@@ -37,6 +38,7 @@ from klamm.producer.interceptors import InterceptorChain
 from klamm.producer.metrics import ProducerMetrics
 from klamm.producer.sequences import ProducerId, Sequences
 from klamm.records import encode_batch
+from klamm.retry import Backoff
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1 import broker_pb2
 
@@ -45,6 +47,9 @@ log = logging.getLogger(__name__)
 _NOT_IN_SEQUENCE: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
+NEWS_MULTIPLIER: Final = 1.2
+"""How the pause between questions for a new leader grows. Records wait for the answer, and an election takes less than
+a second: doubled like the others, the pause would cost as much again."""
 
 _NO_STAMP: Final = Stamp(producer_id=-1, epoch=-1, base_sequence=-1)
 
@@ -92,6 +97,9 @@ class Sender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stale_topics: set[str] = set()
         self._refreshing = False
+        self._news_backoff = Backoff(
+            initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms, multiplier=NEWS_MULTIPLIER
+        )
         self._sequences = Sequences() if config.enable_idempotence else None
         self._asking_for_id = False
 
@@ -101,6 +109,12 @@ class Sender:
 
     def wake(self) -> None:
         """Something is due; call on the loop."""
+        self._due.set()
+
+    def on_view(self) -> None:
+        """The client's view of the cluster is another; call on the loop."""
+        with self._lock:
+            self._accumulator.end_backoff(self._has_newer_leader)
         self._due.set()
 
     async def stop(self, error: Exception) -> None:
@@ -184,8 +198,9 @@ class Sender:
         self._due.set()
 
     def _stamp(self, request: PendingRequest) -> None:
-        if self._sequences is not None:
-            for queue, batches in request.parts:
+        for queue, batches in request.parts:
+            queue.leader_epoch = self._client.cluster.leader_epoch_of(queue.tp)
+            if self._sequences is not None:
                 self._sequences.stamp(queue.tp, batches)
 
     async def _sleep_until(self, due_ms: float) -> None:
@@ -211,7 +226,7 @@ class Sender:
             self._spawn(self._refresh_stale(), "klamm-producer-metadata")
 
     async def _refresh_stale(self) -> None:
-        """Asks again, with backoff, for as long as planning finds partitions without a leader."""
+        """Asks again, with backoff, for as long as partitions have no leader, or none but the one that failed."""
         failures = 0
         while self._stale_topics:
             topics, self._stale_topics = self._stale_topics, set()
@@ -219,7 +234,9 @@ class Sender:
                 await self._client.refresh_metadata(topics)
             self._due.set()
             failures += 1
-            await asyncio.sleep(self._client.backoff.delay_ms(failures, self._client.rng) / 1000)
+            await asyncio.sleep(self._news_backoff.delay_ms(failures, self._client.rng) / 1000)
+            with self._lock:
+                self._stale_topics |= self._accumulator.topics_awaiting_leader()
         self._refreshing = False
 
     # One request
@@ -310,19 +327,30 @@ class Sender:
         self._retry(queue, outcome, error)
 
     def _retry(self, queue: PartitionQueue, outcome: _Outcome, error: KlammError) -> None:
-        moved = self._client.update_leader(queue.tp, outcome.leader, outcome.leader_epoch)
-        if not moved and (isinstance(error, NoBrokerError) or getattr(error, "refresh_metadata", False)):
+        self._client.update_leader(queue.tp, outcome.leader, outcome.leader_epoch)
+        moved = self._has_newer_leader(queue)
+        is_stale = isinstance(error, NoBrokerError) or getattr(error, "refresh_metadata", False)
+        if is_stale and not moved:
             self._refresh_metadata([queue.tp.topic])
         attempts = queue.in_flight[0].attempts
         pause_ms = 0 if moved else int(self._client.backoff.delay_ms(attempts, self._client.rng))
         with self._lock:
             exhausted = self._accumulator.retry(
-                queue, error, retry_at_ms=monotonic_ms() + pause_ms, retries_max=self._config.retries
+                queue,
+                error,
+                retry_at_ms=monotonic_ms() + pause_ms,
+                retries_max=self._config.retries,
+                awaits_leader=is_stale and not moved,
             )
         self._metrics.retries += 1
         log.info("partition=%s attempt=%d retry_in_ms=%d reason=%s", queue.tp, attempts, pause_ms, error)
         for batch in exhausted:
             self._settle(batch, outcome)
+
+    def _has_newer_leader(self, queue: PartitionQueue) -> bool:
+        """Than the one that its last request went to."""
+        cluster = self._client.cluster
+        return cluster.leader_epoch_of(queue.tp) > queue.leader_epoch and cluster.leader_of(queue.tp) is not None
 
     def _complete(self, queue: PartitionQueue, outcome: _Outcome) -> None:
         """Settles the request's batches of one partition: their offsets follow one another."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -28,6 +29,13 @@ from klamm_broker.log.producer_state import ProducerRow, ProducerStates, Run
 UnknownTopicError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 MessageTooLargeError = EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE]
 PATIENCE_S = 60
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
 
 
 @contextlib.contextmanager
@@ -332,6 +340,37 @@ def test_moved_leader_is_found_by_metadata() -> None:
         producer.send("t", b"second").result(PATIENCE_S)
 
         assert cluster.values("t") == [b"first", b"second"]
+
+
+def test_news_of_another_leader_ends_the_pause() -> None:
+    """The old one gives no hint; the metadata, asked at once, name the new one."""
+    cluster = ScriptedCluster(broker_count=2)
+    with producing(cluster=cluster, retry_backoff_ms=5_000, retry_backoff_max_ms=5_000) as (producer, _):
+        producer.send("t", b"first").result(PATIENCE_S)
+        cluster.move_leader(TopicPartition("t", 0), 1)
+
+        producer.send("t", b"second").result(4)
+
+        assert cluster.values("t") == [b"first", b"second"]
+
+
+def test_a_new_leader_is_asked_for_while_the_next_attempt_waits() -> None:
+    """A question after each failed attempt would find it when the pause is over, or a pause later."""
+    cluster = ScriptedCluster(broker_count=2)
+    with producing(cluster=cluster, retry_backoff_ms=100, retry_backoff_max_ms=60_000) as (producer, _):
+        producer.send("t", b"first").result(PATIENCE_S)
+        cluster.usual_answer = Answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        second = producer.send("t", b"second")
+        asked_since: dict[int, int] = {}  # the number of attempts -> of metadata requests by then
+
+        def has_asked_in_a_pause() -> bool:
+            before = asked_since.setdefault(len(cluster.produced), cluster.metadata_count)
+            return cluster.metadata_count >= before + 3
+
+        until(has_asked_in_a_pause)
+        cluster.usual_answer = Answer()
+        cluster.move_leader(TopicPartition("t", 0), 1)
+        second.result(PATIENCE_S)
 
 
 def test_a_leader_that_answers_nothing_is_asked_about() -> None:

@@ -181,6 +181,37 @@ def test_retried_batches_go_first_and_after_the_pause() -> None:
     assert [batch.last_error for batch in again] == [ERROR, ERROR, None]
 
 
+def test_another_leader_ends_the_pause_of_those_that_wait_for_one() -> None:
+    harness = Harness()
+    found, unknown, busy = (harness.queue(partition) for partition in range(3))
+    for queue in (found, unknown, busy):
+        harness.append(queue, 10)
+    harness.drain()
+    for queue in (found, unknown, busy):
+        harness.accumulator.retry(queue, ERROR, retry_at_ms=50, retries_max=9, awaits_leader=queue is not busy)
+
+    harness.accumulator.end_backoff(lambda queue: queue is not unknown)
+
+    assert harness.batches(harness.drain(10)) == {0: [10]}
+    assert harness.batches(harness.drain(50)) == {1: [10], 2: [10]}
+
+
+def test_topics_await_a_leader_from_its_failure_until_they_are_sent_again() -> None:
+    harness = Harness()
+    failed, busy = harness.queue(0, "failed"), harness.queue(1, "busy")
+    for queue in (failed, busy):
+        harness.append(queue, 10)
+    harness.drain()
+    assert harness.accumulator.topics_awaiting_leader() == set()
+
+    for queue in (failed, busy):
+        harness.accumulator.retry(queue, ERROR, retry_at_ms=50, retries_max=9, awaits_leader=queue is failed)
+    assert harness.accumulator.topics_awaiting_leader() == {"failed"}
+
+    harness.drain(50)
+    assert harness.accumulator.topics_awaiting_leader() == set()
+
+
 def test_batches_sent_too_often_are_given_back() -> None:
     harness = Harness()
     queue = harness.queue()
