@@ -3,6 +3,7 @@
     python tests/chaos/run.py quorum --minutes 5
     python tests/chaos/run.py partitions --minutes 10
     python tests/chaos/run.py quorum --minutes 5 --seed 42      the same faults in the same order; time does the rest
+    python tests/chaos/run.py partitions --minutes 1 --planted append-again      succeeds if it finds the bug
 
 Ends with status 1 when something happened that must not; the directory with logs and disks is kept then.
 """
@@ -10,6 +11,7 @@ Ends with status 1 when something happened that must not; the directory with log
 from __future__ import annotations
 
 import argparse
+import functools
 import pathlib
 import random
 import shlex
@@ -23,6 +25,7 @@ _TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path += [str(_TESTS / "chaos"), str(_TESTS / "support")]
 
 from klammchaos import namespaces, partition_workload, quorum_workload  # noqa: E402
+from klammchaos.planted_broker import PLANTED_BUGS  # noqa: E402
 
 WORKLOADS = {"partitions": partition_workload.run, "quorum": quorum_workload.run}
 """Each takes `duration_s`, `seed`, `directory`, and `only`, a part of the names of faults; raises AssertionError."""
@@ -35,7 +38,11 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", metavar="TEXT", help="only faults with this in their name")
     parser.add_argument("--keep", action="store_true", help="keep the directory with logs and disks")
     parser.add_argument("--seed", type=int, help="decides which faults (default: random)")
-    return parser.parse_args()
+    parser.add_argument("--planted", choices=sorted(PLANTED_BUGS), help="brokers with this bug (partitions)")
+    arguments = parser.parse_args()
+    if arguments.planted and arguments.workload != "partitions":
+        parser.error("--planted needs the workload partitions")
+    return arguments
 
 
 def main() -> int:
@@ -46,14 +53,16 @@ def main() -> int:
     again = f"python tests/chaos/run.py {arguments.workload} --minutes {arguments.minutes:g} --seed {seed}"
     if arguments.only:
         again += f" --only {shlex.quote(arguments.only)}"
+    workload = WORKLOADS[arguments.workload]
+    if arguments.planted:
+        again += f" --planted {arguments.planted}"
+        workload = functools.partial(partition_workload.run_planted, arguments.planted)
     print(f"seed {seed}; again: {again}", flush=True)
     # Its processes end with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     directory = pathlib.Path(tempfile.mkdtemp(prefix="klamm-chaos-"))
     try:
-        WORKLOADS[arguments.workload](
-            duration_s=arguments.minutes * 60, seed=seed, directory=directory, only=arguments.only
-        )
+        workload(duration_s=arguments.minutes * 60, seed=seed, directory=directory, only=arguments.only)
     except Exception:  # noqa: BLE001 - whatever it was, it is told, and how to see it again
         traceback.print_exc()
         print(f"FAILED, logs in {directory}; again: {again}", flush=True)
@@ -62,7 +71,7 @@ def main() -> int:
         print(f"logs in {directory}")
     else:
         shutil.rmtree(directory, ignore_errors=True)
-    print(f"nothing was violated; again: {again}", flush=True)
+    print(f"{'found' if arguments.planted else 'nothing was violated'}; again: {again}", flush=True)
     return 0
 
 

@@ -11,12 +11,13 @@ import sys
 import pytest
 
 RUN = pathlib.Path(__file__).parent / "run.py"
-DEADLINE_S = 250
+DEADLINE_S = 600
+"""A machine that does other things too starts processes slowly, and everybody must recover in the end."""
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(("workload", "slice_s"), [("quorum", 20), ("partitions", 60)])
+@pytest.mark.timeout(DEADLINE_S + 60)
+@pytest.mark.parametrize(("workload", "slice_s"), [("quorum", 20), ("partitions", 90)])
 def test_nothing_is_violated_whatever_strikes(workload: str, slice_s: int, tmp_path: pathlib.Path) -> None:
     """A process of its own: it has mounts and a network of its own, where that is allowed."""
     seed = random.SystemRandom().randrange(1_000_000_000)

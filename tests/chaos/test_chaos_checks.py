@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import random
 
 import pytest
 from klammchaos.figures import describe_outages, quantile
 from klammchaos.history import History
 from klammchaos.nemesis import deal
+from klammchaos.partition_replicas import check_same_records, differ, flipped_byte
 from klammchaos.quorum_faults import FAULTS
 from klammchaos.replica_checks import DivergedError, check_same_entries, check_same_images
 from klammchaos.topic_model import Answer, Delete, ReadTopic
@@ -42,6 +44,20 @@ def test_an_entry_of_another_term_is_found() -> None:
 def test_a_log_that_lacks_what_is_committed_is_found(short: list[LogEntry]) -> None:
     with pytest.raises(DivergedError, match="committed is 8"):
         check_same_entries({1: log(0, 8), 2: short}, end_index=8)
+
+
+def test_replicas_may_be_cut_into_segments_elsewhere_and_must_have_the_same_records(tmp_path: pathlib.Path) -> None:
+    directories = {broker: tmp_path / str(broker) for broker in (1, 2)}
+    for broker, segments in {1: {0: b"abc", 3: b"def"}, 2: {0: b"abcdef"}}.items():
+        directories[broker].mkdir()
+        for base, data in segments.items():
+            (directories[broker] / f"{base:020}.log").write_bytes(data)
+    assert check_same_records("t-0", directories) == 6
+    with flipped_byte(directories[2], random.Random(1)), pytest.raises(DivergedError, match="broker 2: 6 bytes"):
+        check_same_records("t-0", directories)
+    assert not differ("t-0", directories)
+    (directories[1] / f"{3:020}.log").write_bytes(b"de")
+    assert differ("t-0", directories)
 
 
 def test_what_is_not_committed_may_differ() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
-from log_checker import History, Outcome, Read, Send, check, summary
+from klammchaos.planted_violations import PLANTED
+from log_checker import Consumption, History, Outcome, Read, Send, check, summary
 
 PRODUCERS, COUNT = 3, 20
+SKIPS = "nonmonotonic-poll", "poll-skip"
+"""Who leaps back and forth does both."""
 
 
 def sound() -> History:
@@ -23,7 +27,13 @@ def sound() -> History:
     sends[10] = unsure._replace(outcome=Outcome.UNKNOWN, offset=None)
     sends.append(Send(0, (PRODUCERS, 0), Outcome.UNKNOWN, None, began_s=0, ended_s=100))
     sends.append(Send(0, (PRODUCERS, 1), Outcome.FAILED, None, began_s=0, ended_s=100))
-    return History(sends=sends, polls=[log, log[5:15]], final={0: log})
+    return History(
+        sends=sends, consumptions=[consumption([log[:30], log[30:]]), consumption([log[5:15]], begin=5)], final={0: log}
+    )
+
+
+def consumption(polls: list[list[Read]], begin: int = 0, partition: int = 0) -> Consumption:
+    return Consumption({partition: begin}, polls)
 
 
 def kinds(history: History) -> set[str]:
@@ -43,7 +53,16 @@ def test_other_partitions_are_other_logs():
     history = sound()
     second = [read._replace(partition=1) for read in history.final[0]]
     sends = [*history.sends, *(send._replace(partition=1) for send in history.sends)]
-    assert check(History(sends=sends, polls=[*history.polls, second], final={**history.final, 1: second})) == []
+    assert (
+        check(
+            History(
+                sends=sends,
+                consumptions=[*history.consumptions, consumption([second], partition=1)],
+                final={**history.final, 1: second},
+            )
+        )
+        == []
+    )
 
 
 def test_a_lost_tail():
@@ -52,13 +71,13 @@ def test_a_lost_tail():
 
 
 def test_an_acknowledged_record_that_nobody_ever_read():
-    history = replace(sound(), polls=[])
+    history = replace(sound(), consumptions=[])
     log = [read for read in history.final[0] if read.offset != 30]
     assert kinds(with_final(history, log)) == {"lost-write"}
 
 
 def test_another_value_at_an_acknowledged_offset():
-    history = replace(sound(), polls=[])
+    history = replace(sound(), consumptions=[])
     log = list(history.final[0])
     log[-1] = log[-1]._replace(value=(PRODUCERS, 0))
     assert kinds(with_final(history, log)) == {"inconsistent-offset", "lost-write"}
@@ -83,7 +102,7 @@ def test_a_value_that_nobody_sent():
 
 
 def test_a_retry_that_overtook():
-    history = replace(sound(), polls=[])
+    history = replace(sound(), consumptions=[])
     log = list(history.final[0])
     first, second = log[6].value, log[9].value
     log[6], log[9] = log[6]._replace(value=second), log[9]._replace(value=first)
@@ -91,11 +110,11 @@ def test_a_retry_that_overtook():
         send._replace(offset=None, outcome=Outcome.UNKNOWN) if send.value in (first, second) else send
         for send in history.sends
     ]
-    assert kinds(History(sends=sends, polls=[], final={0: log})) == {"reordered-send"}
+    assert kinds(History(sends=sends, consumptions=[], final={0: log})) == {"reordered-send"}
 
 
 def test_an_acknowledged_value_behind_a_later_one():
-    history = replace(sound(), polls=[])
+    history = replace(sound(), consumptions=[])
     sends = list(history.sends)
     sends[7] = sends[7]._replace(began_s=50, ended_s=51)
     assert kinds(replace(history, sends=sends)) == {"realtime-order"}
@@ -104,16 +123,41 @@ def test_an_acknowledged_value_behind_a_later_one():
 def test_a_record_that_was_shown_and_then_cut_off():
     history = sound()
     shown = Read(0, len(history.final[0]), (PRODUCERS, 0))
-    assert kinds(replace(history, polls=[[shown]])) == {"vanished"}
+    assert kinds(
+        replace(history, consumptions=[*history.consumptions, consumption([[shown]], begin=shown.offset)])
+    ) == {"vanished"}
 
 
 @pytest.mark.parametrize(
-    ("offsets", "kind"), [((3, 4, 4), "nonmonotonic-poll"), ((3, 4, 2), "nonmonotonic-poll"), ((3, 4, 6), "poll-skip")]
+    ("polls", "kind"),
+    [
+        (((3,), (4,), (4, 5)), "nonmonotonic-poll"),
+        (((3, 4), (2, 3)), "nonmonotonic-poll"),
+        (((2,), (3,)), "nonmonotonic-poll"),
+        (((3,), (4, 4)), "int-nonmonotonic-poll"),
+        (((3, 5, 4),), "int-nonmonotonic-poll"),
+        (((3,), (4,), (6,)), "poll-skip"),
+        (((4,), (5,)), "poll-skip"),
+        (((3, 4, 6),), "int-poll-skip"),
+    ],
 )
-def test_a_consumer_that_leaps(offsets, kind):
+def test_a_consumer_that_leaps(polls, kind):
+    """It was told to begin at 3."""
     history = sound()
-    polled = [history.final[0][offset] for offset in offsets]
-    assert kinds(replace(history, polls=[polled])) == {kind}
+    leaping = consumption([[history.final[0][offset] for offset in poll] for poll in polls], begin=3)
+    assert kind in kinds(replace(history, consumptions=[*history.consumptions, leaping]))
+    assert kinds(replace(history, consumptions=[*history.consumptions, leaping])) <= {kind, kind.replace(*SKIPS)}
+
+
+def test_an_acknowledged_record_that_no_consumer_was_given():
+    history = sound()
+    early = consumption([history.final[0][:-1]])
+    assert kinds(replace(history, consumptions=[early])) == {"unseen"}
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_a_planted_violation(kind):
+    assert kind in kinds(PLANTED[kind](sound(), random.Random(1)))
 
 
 def test_a_gap_of_offsets_is_no_skip():
@@ -121,7 +165,7 @@ def test_a_gap_of_offsets_is_no_skip():
     history = sound()
     log = [read._replace(offset=2 * read.offset) for read in history.final[0]]
     sends = [send if send.offset is None else send._replace(offset=2 * send.offset) for send in history.sends]
-    assert check(History(sends=sends, polls=[log], final={0: log})) == []
+    assert check(History(sends=sends, consumptions=[consumption([log])], final={0: log})) == []
 
 
 def test_the_summary_counts_and_names():

@@ -14,8 +14,11 @@ within a partition. Every check costs O(n log n) at most, n being the number of 
 | `reordered-send`       | a producer's values are not in the order in which it sent them                         |
 | `realtime-order`       | a value acknowledged before another was sent has the greater offset                    |
 | `vanished`             | a polled record is not in the final log: it was shown before it was safe               |
+| `unseen`               | an acknowledged value was in no poll                                                   |
 | `nonmonotonic-poll`    | a consumer went back without having been told to                                       |
 | `poll-skip`            | a consumer passed over a record that it should have had                                |
+
+The last two are called `int-...` where both records are of one poll. `unseen` needs consumers that read to the end.
 
 Source: jepsen/tests/kafka.clj, and the definitions in jepsen-io/redpanda's README.
 """
@@ -27,7 +30,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
 from typing import NamedTuple
 
 Partition = int
@@ -71,14 +73,27 @@ class Anomaly(NamedTuple):
     detail: str
 
 
+class Consumption(NamedTuple):
+    """What one consumer had since it was told, the last time, where to begin: an offset per partition, 0 for others."""
+
+    begin: Mapping[Partition, int]
+    polls: list[list[Read]]
+    """In the order in which it had them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """`polls`: per consumer and assignment, the records in the order in which it had them; a new list begins wherever
-    the consumer was told to begin anew."""
+    """See the module."""
 
     sends: Sequence[Send]
-    polls: Sequence[Sequence[Read]]
+    consumptions: Sequence[Consumption]
     final: Mapping[Partition, Sequence[Read]]
+
+    def polled(self) -> Iterator[Read]:
+        """Every record that a consumer had, as often as one did."""
+        for consumption in self.consumptions:
+            for poll in consumption.polls:
+                yield from poll
 
 
 def check(history: History) -> list[Anomaly]:
@@ -88,7 +103,8 @@ def check(history: History) -> list[Anomaly]:
         *_lost_and_failed(history),
         *_sends_in_order(history),
         *_real_time_order(history),
-        *_polls(history),
+        *_shown_and_seen(history),
+        *(anomaly for one in history.consumptions for anomaly in _one_consumer(one, history)),
     ]
 
 
@@ -108,8 +124,7 @@ def _seen(history: History) -> Iterator[Read]:
     """Everything that anybody learnt of offsets."""
     for records in history.final.values():
         yield from records
-    for records in history.polls:
-        yield from records
+    yield from history.polled()
     for send in history.sends:
         if send.offset is not None:
             yield Read(send.partition, send.offset, send.value)
@@ -162,28 +177,33 @@ def _real_time_order(history: History) -> Iterator[Anomaly]:
                 first_end = send
 
 
-def _polls(history: History) -> Iterator[Anomaly]:
-    offsets = {partition: [read.offset for read in records] for partition, records in history.final.items()}
+def _shown_and_seen(history: History) -> Iterator[Anomaly]:
     final = {read for records in history.final.values() for read in records}
-    for records in history.polls:
-        by_partition: dict[Partition, list[Read]] = defaultdict(list)
-        for read in records:
-            by_partition[read.partition].append(read)
-            if read not in final:
-                yield Anomaly("vanished", read.partition, f"{read.value} was polled at offset {read.offset}")
-        for partition, reads in by_partition.items():
-            yield from _one_consumer(partition, reads, offsets.get(partition, []))
+    seen = set()
+    for read in history.polled():
+        seen.add((read.partition, read.value))
+        if read not in final:
+            yield Anomaly("vanished", read.partition, f"{read.value} was polled at offset {read.offset}")
+    for send in history.sends if history.consumptions else ():
+        if send.outcome is Outcome.OK and (send.partition, send.value) not in seen:
+            yield Anomaly("unseen", send.partition, f"nobody polled {send.value}, acknowledged at offset {send.offset}")
 
 
-def _one_consumer(partition: Partition, reads: Sequence[Read], offsets: Sequence[int]) -> Iterator[Anomaly]:
-    for before, after in pairwise(reads):
-        if after.offset <= before.offset:
-            yield Anomaly("nonmonotonic-poll", partition, f"offset {after.offset} was polled after {before.offset}")
-        skipped = offsets[bisect_right(offsets, before.offset) : bisect_left(offsets, after.offset)]
-        if skipped:
-            yield Anomaly(
-                "poll-skip", partition, f"{len(skipped)} records from {skipped[0]} on lie between two polled records"
-            )
+def _one_consumer(consumption: Consumption, history: History) -> Iterator[Anomaly]:
+    offsets = {partition: [read.offset for read in records] for partition, records in history.final.items()}
+    last: dict[Partition, tuple[int, int]] = {}
+    for number, poll in enumerate(consumption.polls):
+        for partition, offset, _ in poll:
+            before, before_poll = last.get(partition) or (consumption.begin.get(partition, 0) - 1, -1)
+            last[partition] = offset, number
+            prefix = "int-" if before_poll == number else ""
+            if offset <= before:
+                yield Anomaly(f"{prefix}nonmonotonic-poll", partition, f"offset {offset} was polled after {before}")
+            known = offsets.get(partition, [])
+            skipped = bisect_left(known, offset) - bisect_right(known, before)
+            if skipped > 0:
+                detail = f"{skipped} records lie between {before} and {offset}, polled one after the other"
+                yield Anomaly(f"{prefix}poll-skip", partition, detail)
 
 
 def summary(anomalies: Iterable[Anomaly], *, examples_max: int = 3) -> str:

@@ -107,7 +107,7 @@ def _one_follower(strike: PartitionStrike) -> list[Link]:
 
 
 def _to_clients(strike: PartitionStrike) -> list[Link]:
-    """What they ask of the leader is done, and they do not hear of it."""
+    """What they ask of the leader is done, they do not hear of it, and ask again."""
     return [(strike.leader, CLIENTS)]
 
 
@@ -158,7 +158,9 @@ PARTITION_FAULTS: Final[Sequence[PartitionFault]] = (
     PartitionFault(name="cut from leader", weight=1, strike=_cut(_from_leader), needs_network=True),
     PartitionFault(name="cut to leader", weight=1, strike=_cut(_to_leader), needs_network=True),
     PartitionFault(name="cut leader from a follower", weight=1, strike=_cut(_one_follower), needs_network=True),
-    PartitionFault(name="cut leader's answers to clients", weight=1, strike=_cut(_to_clients), needs_network=True),
+    PartitionFault(
+        name="cut leader's answers for long", weight=1, strike=_cut(_to_clients, LONG_HOLD_S), needs_network=True
+    ),
     PartitionFault(
         name="cut leader from controllers for long",
         weight=2,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Final
 
-from log_checker import Outcome, Read, Send, Value
+from log_checker import Consumption, Outcome, Read, Send, Value
 
 from klamm.consumer import AsyncConsumer, ConsumerRecord
-from klamm.errors import KlammError
+from klamm.errors import KlammError, OffsetOutOfRangeError
 from klamm.model import TopicPartition
 from klamm.producer import AsyncProducer
 from klamm.producer.future import AsyncRecordFuture
@@ -23,8 +24,11 @@ PAUSE_S: Final = 0.01
 PADDING: Final = b"." * 200
 DELIVERY_TIMEOUT_MS: Final = 60_000
 POLL_MS: Final = 200
-IDLE_S: Final = 0.5
-"""A final reader that has reached the end may look once more."""
+GO_BACK_PROBABILITY: Final = 0.003
+"""After each poll."""
+BACK_RECORDS_MAX: Final = 2_000
+_BEGINNING: Final = dict.fromkeys(range(PARTITIONS), 0)
+_ALL: Final = tuple(TopicPartition(TOPIC, number) for number in range(PARTITIONS))
 
 
 def encode(value: Value) -> bytes:
@@ -93,32 +97,70 @@ class ProducerClient:
 
 
 class ConsumerClient:
-    """Reads all partitions from the beginning on, for as long as it runs."""
+    """Reads all partitions from the beginning on while faults strike, and in the end all that is left.
 
-    def __init__(self, bootstrap: str) -> None:
-        self.polled: list[Read] = []
+    With an `rng` it goes back every now and then, to where it has been."""
+
+    def __init__(self, bootstrap: str, rng: random.Random | None = None) -> None:
+        self.consumptions: list[Consumption] = []
+        self.led_astray: list[str] = []
+        """Where it was, and nothing was; it began anew."""
         self._bootstrap = bootstrap
+        self._rng = rng
 
     async def run(self, stop: asyncio.Event) -> None:
-        partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-        async with AsyncConsumer(bootstrap_servers=self._bootstrap, auto_offset_reset="none") as consumer:
-            consumer.assign(partitions)
-            for partition in partitions:
-                consumer.seek(partition, 0)
+        """`stop`: nothing is written any more."""
+        async with _consumer(self._bootstrap) as consumer:
+            self._begin(consumer, _BEGINNING)
             while not stop.is_set():
-                self.polled += reads_of(await consumer.poll(POLL_MS))
+                await self._poll(consumer)
+                if self._rng is not None and self._rng.random() < GO_BACK_PROBABILITY:
+                    self._begin(consumer, await self._earlier(consumer, self._rng))
+            ends = await consumer.end_offsets(_ALL)
+            while not await _is_at(consumer, ends):
+                await self._poll(consumer)
+
+    def _begin(self, consumer: AsyncConsumer, begin: Mapping[int, int]) -> None:
+        self.consumptions.append(Consumption(begin, []))
+        for partition, offset in begin.items():
+            consumer.seek(TopicPartition(TOPIC, partition), offset)
+
+    async def _poll(self, consumer: AsyncConsumer) -> None:
+        try:
+            self.consumptions[-1].polls.append(await _poll(consumer))
+        except OffsetOutOfRangeError as error:
+            self.led_astray.append(str(error))
+            self._begin(consumer, _BEGINNING)
+
+    async def _earlier(self, consumer: AsyncConsumer, rng: random.Random) -> dict[int, int]:
+        positions = {one.partition: await consumer.position(one) for one in _ALL}
+        return {number: max(0, offset - rng.randrange(BACK_RECORDS_MAX)) for number, offset in positions.items()}
 
 
 async def read_everything(bootstrap: str) -> dict[int, list[Read]]:
     """Every record of every partition, by a consumer that begins now."""
     found: dict[int, list[Read]] = {number: [] for number in range(PARTITIONS)}
-    partitions = [TopicPartition(TOPIC, number) for number in found]
-    async with AsyncConsumer(bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer:
-        consumer.assign(partitions)
-        for partition in partitions:
+    async with _consumer(bootstrap) as consumer:
+        for partition in _ALL:
             consumer.seek(partition, 0)
-        ends = await consumer.end_offsets(partitions)
-        while any([await consumer.position(one) < ends[one] for one in partitions]):
-            for read in reads_of(await consumer.poll(POLL_MS)):
+        ends = await consumer.end_offsets(_ALL)
+        while not await _is_at(consumer, ends):
+            for read in await _poll(consumer):
                 found[read.partition].append(read)
     return found
+
+
+@contextlib.asynccontextmanager
+async def _consumer(bootstrap: str) -> AsyncIterator[AsyncConsumer]:
+    """Of all partitions."""
+    async with AsyncConsumer(bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer:
+        consumer.assign(_ALL)
+        yield consumer
+
+
+async def _poll(consumer: AsyncConsumer) -> list[Read]:
+    return list(reads_of(await consumer.poll(POLL_MS)))
+
+
+async def _is_at(consumer: AsyncConsumer, ends: Mapping[TopicPartition, int]) -> bool:
+    return all([await consumer.position(partition) >= end for partition, end in ends.items()])

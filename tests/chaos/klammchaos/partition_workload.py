@@ -8,24 +8,28 @@ equal to the byte; nobody ends by itself.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
+import os
 import pathlib
 import random
 import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from log_checker import History, Outcome, check, summary
+from log_checker import Anomaly, History, Outcome, check, summary
 
+from klammchaos import planted_broker
 from klammchaos.figures import quantile
 from klammchaos.partition_cluster import BROKERS, DEADLINE_S, PARTITIONS, TOPIC, PartitionCluster
 from klammchaos.partition_faults import PARTITION_FAULTS
 from klammchaos.partition_load import ConsumerClient, ProducerClient, read_everything
+from klammchaos.partition_replicas import check_same_records, differ, flipped_byte
 from klammchaos.partition_strike import PartitionFault, PartitionStrike
+from klammchaos.planted_violations import PLANTED
 
 PRODUCERS: Final = 3
-CONSUMERS: Final = 2
+CONSUMERS: Final = 3
+"""One of them goes back now and then."""
 MIN_INSYNC_REPLICAS: Final = 2
 PAUSE_S: Final = (0.3, 2.0)
 HASTE_PROBABILITY: Final = 0.2
@@ -41,11 +45,35 @@ class PartitionStruck(NamedTuple):
     """The longest time without an acknowledgement of a partition that the struck broker led."""
 
 
+class AnomaliesError(AssertionError):
+    """The history has anomalies, of these `kinds`."""
+
+    def __init__(self, anomalies: Sequence[Anomaly]) -> None:
+        super().__init__(summary(anomalies))
+        self.kinds = frozenset(anomaly.kind for anomaly in anomalies)
+
+
 def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
     """Prints what happens; `only` is in the names of the faults that strike.
 
     Raises AssertionError when something happens that must not."""
     asyncio.run(_Run(PartitionCluster(directory), seed, only).run(duration_s))
+
+
+def run_planted(planted: str, *, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
+    """The same with brokers that have a bug of `planted_broker`. Raises AssertionError unless it is found."""
+    search_path = [os.environ.get("PYTHONPATH", ""), str(pathlib.Path(__file__).parent.parent)]
+    os.environ |= {planted_broker.VARIABLE: planted, "PYTHONPATH": os.pathsep.join(filter(None, search_path))}
+    cluster = PartitionCluster(directory, broker_package=planted_broker.__name__)
+    found: frozenset[str] = frozenset()
+    try:
+        asyncio.run(_Run(cluster, seed, only).run(duration_s))
+    except AnomaliesError as error:
+        print(error)
+        found = error.kinds
+    expected = planted_broker.PLANTED_BUGS[planted].anomalies
+    assert found & expected, f"{planted} was not found: {sorted(found)}, expected {sorted(expected)}"
+    print(f"{planted} was found", flush=True)
 
 
 class _Run:
@@ -58,7 +86,10 @@ class _Run:
         self._producers = [
             ProducerClient(number, cluster.bootstrap, random.Random(f"{seed}-{number}")) for number in range(PRODUCERS)
         ]
-        self._consumers = [ConsumerClient(cluster.bootstrap) for _ in range(CONSUMERS)]
+        self._consumers = [
+            *(ConsumerClient(cluster.bootstrap) for _ in range(CONSUMERS - 1)),
+            ConsumerClient(cluster.bootstrap, random.Random(f"{seed}-back")),
+        ]
         self._struck: list[PartitionStruck] = []
 
     async def run(self, duration_s: float) -> None:
@@ -72,13 +103,11 @@ class _Run:
             final = await read_everything(self._cluster.bootstrap)
             history = History(
                 sends=[send for producer in self._producers for send in producer.sends],
-                polls=[consumer.polled for consumer in self._consumers],
+                consumptions=[one for consumer in self._consumers for one in consumer.consumptions],
                 final=final,
             )
             self._report(history, duration_s)
-            anomalies = check(history)
-            assert not anomalies, summary(anomalies)
-            print("no anomalies", flush=True)
+            self._check_history(history)
             await self._check_replicas()
         except BaseException:
             await asyncio.to_thread(self._cluster.surroundings.save_disks)
@@ -87,16 +116,20 @@ class _Run:
             await self._cluster.end()
 
     async def _load_and_strike(self, duration_s: float) -> None:
-        load = [asyncio.create_task(client.run(self._stop)) for client in (*self._producers, *self._consumers)]
+        written = asyncio.Event()
+        producers = [asyncio.create_task(client.run(self._stop)) for client in self._producers]
+        consumers = [asyncio.create_task(client.run(written)) for client in self._consumers]
         strikes = asyncio.create_task(self._strike_until(time.monotonic() + duration_s))
-        tasks = [*load, strikes]
+        tasks = [*producers, *consumers, strikes]
         try:
             # Somebody of the load who ends before it is told to has failed.
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if strikes.done() and not strikes.exception():
                 await self._cluster.wait_whole()
                 self._stop.set()
-                await asyncio.wait(load, timeout=2 * DEADLINE_S)
+                await _ended(producers, "producers")
+                written.set()
+                await _ended(consumers, "consumers")
         finally:
             for task in tasks:
                 task.cancel()
@@ -171,18 +204,41 @@ class _Run:
         print(f"fail-overs: {_spread([struck.outage_s for struck in self._struck if struck.is_fail_over])}")
         print(
             f"sends: {len(history.sends)}, {', '.join(f'{count} {one.value}' for one, count in counts.items())};"
-            f" polled {sum(map(len, history.polls))}; in the end {sum(map(len, history.final.values()))} records",
+            f" polled {sum(1 for _ in history.polled())} from {len(history.consumptions)} beginnings; in the end"
+            f" {sum(map(len, history.final.values()))} records",
             flush=True,
         )
+
+    def _check_history(self, history: History) -> None:
+        begin_s = time.monotonic()
+        anomalies = check(history)
+        if anomalies:
+            raise AnomaliesError(anomalies)
+        led_astray = [story for consumer in self._consumers for story in consumer.led_astray]
+        assert not led_astray, f"consumers were somewhere where nothing is: {led_astray}"
+        for kind, plant in PLANTED.items():
+            found = {anomaly.kind for anomaly in check(plant(history, self._rng))}
+            assert kind in found, f"a planted {kind} was taken for {found}"
+        print(f"no anomalies; {len(PLANTED)} planted ones found, in {time.monotonic() - begin_s:.1f} s", flush=True)
 
     async def _check_replicas(self) -> None:
         """All replicas are the same bytes, when their brokers have stopped."""
         for broker in BROKERS:
             await asyncio.to_thread(self._cluster.stop, broker)
-        for partition in range(PARTITIONS):
-            digests = {broker: _digest(self._cluster.log_dir(broker) / f"{TOPIC}-{partition}") for broker in BROKERS}
-            assert len(set(digests.values())) == 1, f"the replicas of {TOPIC}-{partition} differ: {digests}"
-        print(f"equal: {len(BROKERS)} replicas of {PARTITIONS} partitions", flush=True)
+        size = 0
+        for number in range(PARTITIONS):
+            name = f"{TOPIC}-{number}"
+            directories = {broker: self._cluster.log_dir(broker) / name for broker in BROKERS}
+            size += check_same_records(name, directories)
+            with flipped_byte(directories[self._rng.choice(BROKERS)], self._rng):
+                assert differ(name, directories), f"a planted difference of {name} was not found"
+        print(f"equal: {len(BROKERS)} replicas of {PARTITIONS} partitions, {size} bytes; planted differences found")
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]], whose: str) -> None:
+    """Raises AssertionError after DEADLINE_S."""
+    _, pending = await asyncio.wait(tasks, timeout=DEADLINE_S)
+    assert not pending, f"{len(pending)} of {len(tasks)} {whose} did not end in {DEADLINE_S} s"
 
 
 def _deal(faults: Sequence[PartitionFault], rng: random.Random) -> itertools.chain[PartitionFault]:
@@ -200,11 +256,3 @@ def _spread(outages_s: Sequence[float]) -> str:
     if not outages_s:
         return "none"
     return f"p50 {quantile(outages_s, 50):.3f} s, p99 {quantile(outages_s, 99):.3f} s, max {max(outages_s):.3f} s"
-
-
-def _digest(directory: pathlib.Path) -> str:
-    """Of the records of all segments; brokers may roll at other places."""
-    digest = hashlib.sha256()
-    for segment in sorted(directory.glob("*.log")):
-        digest.update(segment.read_bytes())
-    return digest.hexdigest()

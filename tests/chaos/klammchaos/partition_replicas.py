@@ -1,0 +1,52 @@
+"""Whether the replicas of a partition have become the same bytes, by the directories of stopped brokers."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import pathlib
+import random
+from collections.abc import Iterator, Mapping
+
+from klammchaos.replica_checks import DivergedError
+
+
+def check_same_records(name: str, directories: Mapping[int, pathlib.Path]) -> int:
+    """The directories of one partition, by broker. Returns how many bytes each has. Raises DivergedError."""
+    logs = {broker: _records(directory) for broker, directory in directories.items()}
+    if len(set(logs.values())) > 1:
+        story = ", ".join(f"broker {broker}: {size} bytes, {digest}" for broker, (size, digest) in logs.items())
+        raise DivergedError(f"the replicas of {name} differ: {story}")
+    return next(iter(logs.values()))[0]
+
+
+def differ(name: str, directories: Mapping[int, pathlib.Path]) -> bool:
+    """Whether `check_same_records` objects."""
+    try:
+        check_same_records(name, directories)
+    except DivergedError:
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def flipped_byte(directory: pathlib.Path, rng: random.Random) -> Iterator[None]:
+    """Some byte of the records there is another one meanwhile."""
+    segment = rng.choice([one for one in sorted(directory.glob("*.log")) if one.stat().st_size])
+    data = segment.read_bytes()
+    at = rng.randrange(len(data))
+    segment.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    try:
+        yield
+    finally:
+        segment.write_bytes(data)
+
+
+def _records(directory: pathlib.Path) -> tuple[int, str]:
+    """Size and digest of the records of all segments; brokers may roll at other places."""
+    size, digest = 0, hashlib.sha256()
+    for segment in sorted(directory.glob("*.log")):
+        data = segment.read_bytes()
+        size += len(data)
+        digest.update(data)
+    return size, digest.hexdigest()

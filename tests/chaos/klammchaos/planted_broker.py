@@ -1,0 +1,64 @@
+"""A broker with a bug: `python -m klammchaos.planted_broker`, with the bug's name in the environment.
+
+A run whose brokers have one must end with an anomaly: that shows that its load and its faults reach what it checks.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from klamm.records.header import BatchHeader
+from klamm_broker.log.producer_state import ProducerStates, Run
+from klamm_broker.replica.leadership import Leadership
+from klamm_broker.replica.partition import Partition
+
+VARIABLE: Final = "KLAMM_CHAOS_PLANTED"
+
+
+class PlantedBug(NamedTuple):
+    """`anomalies` are those that tell of it; one is enough."""
+
+    plant: Callable[[], None]
+    anomalies: frozenset[str]
+
+
+def _acknowledge_early() -> None:
+    """The high watermark does not wait for followers."""
+
+    def committed_offset(self: Leadership, log_end_offset: int) -> int:
+        return log_end_offset
+
+    Leadership.committed_offset = committed_offset  # type: ignore[method-assign]
+
+
+def _append_again() -> None:
+    """What an idempotent producer sends again is not recognised."""
+
+    def check(self: ProducerStates, headers: Sequence[BatchHeader]) -> Run | None:
+        return None
+
+    ProducerStates.check = check  # type: ignore[method-assign]
+
+
+def _show_early() -> None:
+    """Consumers have records that are not committed."""
+
+    def readable_end_offset(self: Partition, *, read_committed: bool) -> int:
+        return self.log.log_end_offset
+
+    Partition.readable_end_offset = readable_end_offset  # type: ignore[method-assign]
+
+
+PLANTED_BUGS: Final[Mapping[str, PlantedBug]] = {
+    "acknowledge-early": PlantedBug(_acknowledge_early, frozenset({"lost-write"})),
+    "append-again": PlantedBug(_append_again, frozenset({"duplicate"})),
+    "show-early": PlantedBug(_show_early, frozenset({"vanished", "inconsistent-offset"})),
+}
+
+
+if __name__ == "__main__":
+    PLANTED_BUGS[os.environ[VARIABLE]].plant()
+    runpy.run_module("klamm_broker", run_name="__main__")

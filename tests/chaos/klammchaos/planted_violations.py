@@ -1,0 +1,157 @@
+"""Makes a sound history violate one thing: how a run proves on what it has recorded that each check bites.
+
+The key is the anomaly that must be reported then, maybe with others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from log_checker import Consumption, History, Outcome, Read, Send
+
+
+def _acknowledged(history: History, rng: random.Random) -> Send:
+    return rng.choice([send for send in history.sends if send.offset is not None])
+
+
+def _with_final(history: History, partition: int, records: Sequence[Read]) -> History:
+    return replace(history, final={**history.final, partition: records})
+
+
+def _with_send(history: History, old: Send, new: Send | None) -> History:
+    sends = [send for send in history.sends if send is not old]
+    return replace(history, sends=sends if new is None else [*sends, new])
+
+
+def _with_first_consumer(history: History, polls: list[list[Read]]) -> History:
+    """The first began at the beginning and went to the end."""
+    first, *others = history.consumptions
+    return replace(history, consumptions=[first._replace(polls=polls), *others])
+
+
+def _records(history: History) -> list[Read]:
+    return [read for poll in history.consumptions[0].polls for read in poll]
+
+
+def _inconsistent_offset(history: History, rng: random.Random) -> History:
+    """What was acknowledged is not what is there."""
+    one, other = (_acknowledged(history, rng) for _ in range(2))
+    while one.value == other.value:
+        other = _acknowledged(history, rng)
+    return _with_send(history, one, one._replace(value=other.value))
+
+
+def _duplicate(history: History, rng: random.Random) -> History:
+    """A retry was appended again."""
+    send = _acknowledged(history, rng)
+    log = history.final[send.partition]
+    return _with_final(history, send.partition, [*log, Read(send.partition, log[-1].offset + 1, send.value)])
+
+
+def _lost_write(history: History, rng: random.Random) -> History:
+    """A new leader did not have it."""
+    send = _acknowledged(history, rng)
+    log = [read for read in history.final[send.partition] if read.value != send.value]
+    return _with_final(history, send.partition, log)
+
+
+def _failed_write(history: History, rng: random.Random) -> History:
+    send = _acknowledged(history, rng)
+    return _with_send(history, send, send._replace(outcome=Outcome.FAILED, offset=None))
+
+
+def _foreign_value(history: History, rng: random.Random) -> History:
+    return _with_send(history, _acknowledged(history, rng), None)
+
+
+def _reordered_send(history: History, rng: random.Random) -> History:
+    """A retry was overtaken by what had been sent after it."""
+    send = _acknowledged(history, rng)
+    log = list(history.final[send.partition])
+    own = [index for index, read in enumerate(log) if read.value[0] == send.value[0]]
+    first, second = own[0], own[-1]
+    log[first], log[second] = (
+        log[first]._replace(value=log[second].value),
+        log[second]._replace(value=log[first].value),
+    )
+    return _with_final(history, send.partition, log)
+
+
+def _realtime_order(history: History, rng: random.Random) -> History:
+    """Something in front of it was sent only when it had been acknowledged."""
+    partition = _acknowledged(history, rng).partition
+    sends = [send for send in history.sends if send.offset is not None and send.partition == partition]
+    first, last = (choose(sends, key=lambda send: send.offset) for choose in (min, max))
+    return _with_send(history, first, first._replace(began_s=last.ended_s + 1, ended_s=last.ended_s + 2))
+
+
+def _vanished(history: History, rng: random.Random) -> History:
+    """A consumer was shown what was cut off afterwards."""
+    partition = rng.choice(sorted(history.final))
+    shown = Read(partition, history.final[partition][-1].offset + 1, (-1, 0))
+    return _with_first_consumer(history, [*history.consumptions[0].polls, [shown]])
+
+
+def _unseen(history: History, rng: random.Random) -> History:
+    """All consumers pass it over."""
+    send = _acknowledged(history, rng)
+    unwanted = send.partition, send.value
+    consumptions = [
+        Consumption(
+            one.begin, [[read for read in poll if (read.partition, read.value) != unwanted] for poll in one.polls]
+        )
+        for one in history.consumptions
+    ]
+    return replace(history, consumptions=consumptions)
+
+
+def _nonmonotonic_poll(history: History, rng: random.Random) -> History:
+    """What was fetched twice was handed out twice."""
+    polls = [poll for poll in history.consumptions[0].polls if poll]
+    index = rng.randrange(len(polls))
+    return _with_first_consumer(history, [*polls[: index + 1], polls[index], *polls[index + 1 :]])
+
+
+def _int_nonmonotonic_poll(history: History, rng: random.Random) -> History:
+    records = _records(history)
+    index = rng.randrange(len(records))
+    return _with_first_consumer(history, [[*records[: index + 1], records[index], *records[index + 1 :]]])
+
+
+def _poll_skip(history: History, rng: random.Random) -> History:
+    """A fetch was lost between two polls."""
+    polls = [[read] for read in _records(history)]
+    return _with_first_consumer(history, [*polls[: (index := _inner(history, rng))], *polls[index + 1 :]])
+
+
+def _int_poll_skip(history: History, rng: random.Random) -> History:
+    records = _records(history)
+    return _with_first_consumer(history, [[*records[: (index := _inner(history, rng))], *records[index + 1 :]]])
+
+
+def _inner(history: History, rng: random.Random) -> int:
+    """The index of a record with another one of its partition before and behind it."""
+    records = _records(history)
+    partition = rng.choice(records).partition
+    own = [index for index, read in enumerate(records) if read.partition == partition]
+    return rng.choice(own[1:-1])
+
+
+PLANTED: Final[Mapping[str, Callable[[History, random.Random], History]]] = {
+    "inconsistent-offset": _inconsistent_offset,
+    "duplicate": _duplicate,
+    "lost-write": _lost_write,
+    "failed-write": _failed_write,
+    "foreign-value": _foreign_value,
+    "reordered-send": _reordered_send,
+    "realtime-order": _realtime_order,
+    "vanished": _vanished,
+    "unseen": _unseen,
+    "nonmonotonic-poll": _nonmonotonic_poll,
+    "int-nonmonotonic-poll": _int_nonmonotonic_poll,
+    "poll-skip": _poll_skip,
+    "int-poll-skip": _int_poll_skip,
+}
