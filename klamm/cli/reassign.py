@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +24,9 @@ from klamm.cli.output import (
     say,
 )
 from klamm.model import TopicPartition
+
+if TYPE_CHECKING:
+    from klamm.admin import Admin, LogDirDescription, PartitionDescription
 
 app = typer.Typer(help="Move partitions to other brokers, or give them more or fewer replicas.", no_args_is_help=True)
 
@@ -69,19 +73,72 @@ def generate(
 
 
 @app.command("execute")
-def execute(file: PlanFile, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
-    """Begins to move partitions as a plan says, and prints the plan that would move them back."""
+def execute(
+    file: PlanFile,
+    throttle: Annotated[
+        int | None,
+        typer.Option(
+            "--throttle",
+            metavar="BYTES",
+            min=1,
+            help="Copy at most so many bytes per second, from each broker and to each; run again to change it.",
+        ),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Begins to move partitions as a plan says, and prints the plan that would move them back.
+
+    A throttle stays until klamm reassign verify finds everything moved, or cancel ends it."""
+    from klamm.admin.replication_throttle import throttle_changes
+
     plan = _read_plan(file)
     with connected(bootstrap, timeout) as admin:
-        described = admin.describe_topics({tp.topic for tp in plan})
         before = {
-            TopicPartition(name, each.partition): tuple(i for i in each.replicas if i not in each.adding_replicas)
-            for name, topic in described.items()
-            for each in topic.partitions
+            tp: tuple(i for i in each.replicas if i not in each.adding_replicas)
+            for tp, each in _partitions(admin, plan).items()
         }
+        _refuse_unknown(plan, before)
+        if throttle is not None:
+            brokers = [each.node_id for each in admin.describe_cluster().brokers]
+            changes = throttle_changes(before, plan, brokers=brokers, bytes_per_second=throttle)
+            admin.incremental_alter_configs(changes)
+            say(f"at most {throttle} bytes per second: klamm reassign verify removes that when all are moved")
         admin.alter_partition_reassignments(plan)
-    say(f"{len(plan)} partitions are being moved: klamm reassign list shows them until they are")
+    say(f"{len(plan)} partitions are being moved: klamm reassign verify shows how far they are")
     _print_plan({tp: before[tp] for tp in plan})
+
+
+PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="Leave the configs of throttles.")]
+
+
+@app.command("verify")
+def verify(
+    file: PlanFile,
+    preserve_throttles: PreserveThrottles = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Shows how far a plan is, and removes the throttles when nothing is being moved any more.
+
+    COPIED is in percent, of the replica that is furthest behind. The exit status is 1 when a partition is neither where
+    the plan has it, nor on its way."""
+    plan = _read_plan(file)
+    with connected(bootstrap, timeout) as admin:
+        partitions = _partitions(admin, plan)
+        _refuse_unknown(plan, partitions)
+        ongoing = admin.list_partition_reassignments()
+        log_dirs = admin.describe_log_dirs() if ongoing else {}
+        rows = [
+            (*tp, _state(partitions[tp], wanted), partitions[tp].target_replicas, _copied(tp, partitions[tp], log_dirs))
+            for tp, wanted in sorted(plan.items())
+        ]
+        if not ongoing and not preserve_throttles:
+            _unthrottle(admin, {tp.topic for tp in plan})
+    print_rows(("topic", "partition", "state", "replicas", "copied"), rows, as_json=as_json)
+    if any(row[2] == _ELSEWHERE for row in rows):
+        raise typer.Exit(int(ExitStatus.FAILED))
 
 
 @app.command("list")
@@ -102,16 +159,70 @@ def cancel(
         str | None, typer.Argument(metavar="FILE", help="The plan to cancel; - is the standard input.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every reassignment under way.")] = False,
+    preserve_throttles: PreserveThrottles = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Leaves partitions where they were."""
+    """Leaves partitions where they were, and removes the throttles unless others are being moved."""
     if (file is None) != everything:
         fail("expected a FILE, or --all", ExitStatus.USAGE)
     with connected(bootstrap, timeout) as admin:
         partitions = admin.list_partition_reassignments() if file is None else _read_plan(file)
         admin.alter_partition_reassignments(dict.fromkeys(partitions))
+        if not preserve_throttles and not admin.list_partition_reassignments():
+            _unthrottle(admin, {tp.topic for tp in partitions})
     say(f"{len(partitions)} reassignments cancelled")
+
+
+_COMPLETE, _MOVING, _ELSEWHERE = "complete", "moving", "not as planned"
+
+
+def _partitions(admin: Admin, plan: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionDescription]:
+    """All of the plan's topics."""
+    described = admin.describe_topics({tp.topic for tp in plan})
+    return {
+        TopicPartition(name, each.partition): each for name, topic in described.items() for each in topic.partitions
+    }
+
+
+def _refuse_unknown(plan: Iterable[TopicPartition], known: Iterable[TopicPartition]) -> None:
+    if unknown := sorted(set(plan).difference(known)):
+        tp = unknown[0]
+        fail(f"the plan has partition {tp.partition} of {tp.topic}, which does not exist")
+
+
+def _state(partition: PartitionDescription, wanted: tuple[int, ...]) -> str:
+    if partition.target_replicas != wanted:
+        return _ELSEWHERE
+    return _MOVING if partition.adding_replicas or partition.removing_replicas else _COMPLETE
+
+
+def _copied(
+    tp: TopicPartition, partition: PartitionDescription, log_dirs: dict[int, tuple[LogDirDescription, ...]]
+) -> int | None:
+    """In percent; None when the leader cannot be asked."""
+    if not partition.adding_replicas:
+        return 100
+    replicas = {
+        broker: replica
+        for broker, described in log_dirs.items()
+        for log_dir in described
+        for replica in log_dir.replicas
+        if replica.tp == tp
+    }
+    leader = replicas.get(partition.leader)
+    if leader is None:
+        return None
+    start, total = leader.log_start_offset, leader.log_end_offset - leader.log_start_offset
+    ends = [replicas[each].log_end_offset if each in replicas else 0 for each in partition.adding_replicas]
+    return 100 * max(0, min(min(ends) - start, total)) // total if total else 100
+
+
+def _unthrottle(admin: Admin, topics: Iterable[str]) -> None:
+    from klamm.admin.replication_throttle import unthrottle_changes
+
+    brokers = [each.node_id for each in admin.describe_cluster().brokers]
+    admin.incremental_alter_configs(unthrottle_changes(brokers=brokers, topics=topics))
 
 
 def _ids(text: str, known: dict[int, str]) -> set[int]:

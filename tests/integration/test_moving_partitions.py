@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 
@@ -91,6 +92,78 @@ def test_a_plan_moves_partitions_with_their_records(cluster: BrokerCluster, admi
     until(lambda: not klamm.ok("reassign", "list", "--json").document, cluster.logs)
     assert all(each.leader in (2, 3) for each in describe(admin, "moved").partitions)
     assert read(cluster, "moved", len(RECORDS)) == sorted(RECORDS)
+
+
+def make_slow(cluster: BrokerCluster, admin: Admin, name: str) -> None:
+    """On broker 1, in so many batches that a throttle of a byte per second takes minutes: each takes eleven seconds."""
+    admin.create_topics([NewTopic(name, assignments={0: (1,)})])
+    with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
+        for number in range(60):
+            producer.send(name, b"%d" % number, partition=0).result(60)
+
+
+def plan_of(name: str, *replicas: int) -> str:
+    partitions = [{"topic": name, "partition": 0, "replicas": list(replicas)}]
+    return json.dumps({"version": 1, "partitions": partitions})
+
+
+def throttles(klamm: KlammCommand, name: str) -> set[str]:
+    """The names of those that are set on the topic, and on brokers 1 and 2."""
+    shown = [klamm.ok("configs", "describe", "--topic", name, "--json").document]
+    shown += [klamm.ok("configs", "describe", "--broker", broker, "--json").document for broker in (1, 2)]
+    return {row["name"] for rows in shown for row in rows if "throttled" in row["name"] and row["source"] != "DEFAULT"}
+
+
+def test_a_throttled_move_takes_its_time_while_others_go_on(
+    cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
+) -> None:
+    make_slow(cluster, admin, "throttled")
+    make_topic(cluster, admin, "free", (1,))
+    plan = plan_of("throttled", 2)
+    klamm.ok("reassign", "execute", "-", "--throttle", 1, stdin=plan)
+    assert len(throttles(klamm, "throttled")) == 4
+    klamm.ok("reassign", "execute", "-", stdin=plan_of("free", 2))
+    wait(cluster, admin, "free", {2})
+    (row,) = klamm.ok("reassign", "verify", "-", "--json", stdin=plan).document
+    assert (row["state"], row["replicas"]) == ("moving", [2])
+    assert row["copied"] < 50
+    assert len(throttles(klamm, "throttled")) == 4
+    klamm.ok("reassign", "execute", "-", "--throttle", 10**9, stdin=plan)
+    wait(cluster, admin, "throttled", {2})
+    until(lambda: not admin.list_partition_reassignments(), cluster.logs)
+    (row,) = klamm.ok("reassign", "verify", "-", "--json", stdin=plan).document
+    assert (row["state"], row["copied"]) == ("complete", 100)
+    assert throttles(klamm, "throttled") == set()
+    assert len(read(cluster, "throttled", 60)) == 60
+    elsewhere = klamm("reassign", "verify", "-", "--json", stdin=plan_of("throttled", 3))
+    assert (elsewhere.status, elsewhere.document[0]["state"]) == (1, "not as planned")
+
+
+@pytest.mark.parametrize(("side", "replica"), [("leader", "0:1"), ("follower", "0:2")])
+def test_either_side_alone_can_be_throttled(
+    cluster: BrokerCluster, admin: Admin, klamm: KlammCommand, side: str, replica: str
+) -> None:
+    name, free = f"by-{side}", f"beside-{side}"
+    make_slow(cluster, admin, name)
+    make_topic(cluster, admin, free, (1,))
+    klamm.ok("configs", "alter", "--topic", name, "--set", f"{side}.replication.throttled.replicas={replica}")
+    klamm.ok("configs", "alter", "--all-brokers", "--set", f"{side}.replication.throttled.rate=1")
+    admin.alter_partition_reassignments({TopicPartition(name, 0): [2], TopicPartition(free, 0): [2]})
+    wait(cluster, admin, free, {2})
+    (row,) = klamm.ok("reassign", "verify", "-", "--json", stdin=plan_of(name, 2)).document
+    assert row["state"] == "moving"
+    klamm.ok("configs", "alter", "--all-brokers", "--delete", f"{side}.replication.throttled.rate")
+    wait(cluster, admin, name, {2})
+    assert len(read(cluster, name, 60)) == 60
+
+
+def test_a_cancelled_move_leaves_no_throttle(cluster: BrokerCluster, admin: Admin, klamm: KlammCommand) -> None:
+    make_slow(cluster, admin, "cancelled")
+    plan = plan_of("cancelled", 2)
+    klamm.ok("reassign", "execute", "-", "--throttle", 1, stdin=plan)
+    klamm.ok("reassign", "cancel", "-", stdin=plan)
+    assert throttles(klamm, "cancelled") == set()
+    assert describe(admin, "cancelled").partitions[0].replicas == (1,)
 
 
 def test_what_cannot_be_completed_is_shown_and_cancelled(

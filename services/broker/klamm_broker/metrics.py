@@ -99,6 +99,16 @@ _OFFLINE_REPLICAS = Gauge("klamm_broker_offline_replica_count", "Replicas in log
 _REPLICA_MAX_LAG = Gauge(
     "klamm_broker_replica_max_lag", "The most records that a follower here is behind its leader.", registry=REGISTRY
 )
+_THROTTLED_OUT = Gauge(
+    "klamm_broker_leader_replication_throttled_bytes",
+    "Sent since the start of replicas that leader.replication.throttled.rate is for.",
+    registry=REGISTRY,
+)
+_THROTTLED_IN = Gauge(
+    "klamm_broker_follower_replication_throttled_bytes",
+    "Fetched since the start of replicas that follower.replication.throttled.rate is for.",
+    registry=REGISTRY,
+)
 
 
 def on_error(rpc: str, code: ErrorCode) -> None:
@@ -122,6 +132,8 @@ def watch_replication(
     at_min_isr: Callable[[], int],
     offline_replicas: Callable[[], int],
     replica_max_lag: Callable[[], int],
+    throttled_bytes_out: Callable[[], int],
+    throttled_bytes_in: Callable[[], int],
 ) -> None:
     """As `watch_gauges`."""
     _LEADERS.set_function(leaders)
@@ -130,6 +142,8 @@ def watch_replication(
     _AT_MIN_ISR.set_function(at_min_isr)
     _OFFLINE_REPLICAS.set_function(offline_replicas)
     _REPLICA_MAX_LAG.set_function(replica_max_lag)
+    _THROTTLED_OUT.set_function(throttled_bytes_out)
+    _THROTTLED_IN.set_function(throttled_bytes_in)
 
 
 def watch_gauges(

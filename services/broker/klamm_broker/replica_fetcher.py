@@ -3,6 +3,9 @@
 What is said and what an answer means are the cores' (`replica/follower_session.py`, `replica/follower_partition.py`);
 this connects, sends, appends and waits. A stream that ends is begun anew, and names every partition again. A partition
 whose answer was an error, or could not be appended, is left alone for `replica.fetch.backoff.ms`.
+
+While the follower's replication quota is exceeded (`replica/replication_quota.py`), throttled partitions that are
+behind are *held*: the leader is told to forget them, until the moment when the quota is free again.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from klamm_broker import metrics
 from klamm_broker.replica.follower_partition import FollowerUpdate, LeaderAnswer, NextStep
 from klamm_broker.replica.follower_session import FetchBounds, FollowerSession, PartitionKey, key_of
 from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.replication_quota import ReplicationQuota
 from klamm_server.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -71,6 +75,7 @@ class ReplicaFetcher:
         leader: int,
         ports: FetcherPorts,
         bounds: FetchBounds,
+        quota: ReplicationQuota,
         backoff_ms: int,
         receive_max_bytes: int,
         clock: Clock,
@@ -79,6 +84,7 @@ class ReplicaFetcher:
         self._leader = leader
         self._ports = ports
         self._bounds = bounds
+        self._quota = quota
         self._backoff_ms = backoff_ms
         self._options = [*_OPTIONS, ("grpc.max_receive_message_length", receive_max_bytes)]
         self._clock = clock
@@ -86,6 +92,10 @@ class ReplicaFetcher:
         self._reconnect = Backoff(initial_ms=min(RECONNECT_MS, backoff_ms), max_ms=backoff_ms)
         self._failures = 0
         self._partitions: dict[PartitionKey, Partition] = {}
+        self._held: dict[PartitionKey, Partition] = {}
+        """Of those; not in the session."""
+        self._release: asyncio.TimerHandle | None = None
+        """Set while some may be held."""
         self._session = self._new_session()
         self._call: Any = None
         self._writing = asyncio.Lock()
@@ -94,12 +104,21 @@ class ReplicaFetcher:
     def follow(self, partition: Partition) -> None:
         """From where it stands, under its present leader epoch."""
         self._partitions[key_of(partition)] = partition
+        self._held.pop(key_of(partition), None)
         self._session.add(partition)
+        self._maybe_hold(partition)
         self._say_soon()
 
     def unfollow(self, partition: Partition) -> None:
         self._partitions.pop(key_of(partition), None)
+        self._held.pop(key_of(partition), None)
         self._session.remove(partition)
+
+    def on_quota_change(self) -> None:
+        """Another quota is in force, or for other partitions."""
+        if self._release is not None:
+            self._release.cancel()
+            self._take_up()
 
     async def run(self) -> None:
         """Raises only what is a bug."""
@@ -113,15 +132,21 @@ class ReplicaFetcher:
                 self._failures += 1
                 await asyncio.sleep(self._reconnect.delay_ms(self._failures, self._rng) / 1000)
         finally:
+            if self._release is not None:
+                self._release.cancel()
             for task in self._tasks:
                 task.cancel()
 
     def _new_session(self) -> FollowerSession:
         session = FollowerSession(
-            replica_id=self._broker_id, session_id=self._ports.next_session_id(), bounds=self._bounds
+            replica_id=self._broker_id,
+            session_id=self._ports.next_session_id(),
+            bounds=self._bounds,
+            quota=self._quota,
         )
-        for partition in self._partitions.values():
-            session.add(partition)
+        for key, partition in self._partitions.items():
+            if key not in self._held:
+                session.add(partition)
         return session
 
     async def _one_stream(self) -> str:
@@ -154,13 +179,16 @@ class ReplicaFetcher:
             metrics.REPLICATION_BYTES_IN.inc(len(records))
             for partition, answer in self._session.on_answer(header, parts):
                 self._take(partition, answer)
+            self._heed_quota()
             await self._say()
         return "the leader ended it"
 
     async def _say(self) -> None:
         async with self._writing:
             if self._session.may_send and self._call is not None:
-                await self._call.write(self._session.next_request(broker_epoch=self._ports.broker_epoch))
+                now_ms = self._clock.monotonic_ms()
+                request = self._session.next_request(broker_epoch=self._ports.broker_epoch, now_ms=now_ms)
+                await self._call.write(request)
 
     def _say_soon(self) -> None:
         if self._call is not None and self._session.may_send:
@@ -180,6 +208,7 @@ class ReplicaFetcher:
     def _take(self, partition: Partition, answer: LeaderAnswer) -> None:
         """Takes over one partition's part of an answer."""
         session = self._session
+        self._quota.record(partition.topic_partition, len(answer.records), self._clock.monotonic_ms())
         try:
             update = partition.on_leader_answer(answer, wall_ms=self._clock.wall_ms())
             self._ports.on_update(partition, update)
@@ -196,6 +225,36 @@ class ReplicaFetcher:
             session.name_again(partition)
         else:
             session.name_if_moved(partition)
+        self._maybe_hold(partition)
+
+    # Throttling
+
+    def _heed_quota(self) -> None:
+        """Holds throttled partitions from the moment when the quota is exceeded."""
+        now_ms = self._clock.monotonic_ms()
+        if self._release is not None or not self._quota.is_exceeded(now_ms):
+            return
+        delay_s = (self._quota.free_at_ms(now_ms) - now_ms) / 1000
+        self._release = asyncio.get_running_loop().call_later(delay_s, self._take_up)
+        for partition in self._partitions.values():
+            self._maybe_hold(partition)
+
+    def _maybe_hold(self, partition: Partition) -> None:
+        if self._release is None or not self._quota.is_throttled(partition.topic_partition):
+            return
+        following = partition.following
+        if following is not None and not following.is_caught_up and key_of(partition) in self._partitions:
+            self._held[key_of(partition)] = partition
+            self._session.remove(partition)
+
+    def _take_up(self) -> None:
+        """Follows what was held, unless the quota is still exceeded: others fetch under it too."""
+        self._release = None
+        held, self._held = self._held, {}
+        for partition in held.values():
+            self._session.add(partition)
+        self._heed_quota()
+        self._say_soon()
 
     def _resume(self, session: FollowerSession, partition: Partition) -> None:
         if session is self._session:
@@ -249,6 +308,11 @@ class ReplicaFetchers:
         stream = self._stream(place)
         stream.placed.add(key)
         stream.fetcher.follow(partition)
+
+    def on_quota_change(self) -> None:
+        """Another quota is in force, or for other partitions."""
+        for stream in self._streams.values():
+            stream.fetcher.on_quota_change()
 
     async def close(self) -> None:
         """Follows nothing any more."""

@@ -134,10 +134,18 @@ class Replication:
     def on_image(self) -> None:
         """The replicas are in line with newer metadata."""
         self._sessions.on_image()
+        self._apply_quotas()
         if len(self.deletions):
             # Who was waited for may be dead.
             for partition in self.replicas:
                 self.deletions.check_and_complete(partition.topic_partition)
+
+    def _apply_quotas(self) -> None:
+        config = self._config
+        quotas = self.replicas.quotas
+        if quotas.apply(self.replicas.image, broker_id=config.node_id, static_configs=config.originals):
+            self.servicer.wake()
+            self._fetchers.on_quota_change()
 
     # What the fetchers ask (`FetcherPorts`)
 
@@ -189,6 +197,7 @@ class Replication:
                 max_bytes=config.replica_fetch_response_max_bytes,
                 partition_max_bytes=config.replica_fetch_max_bytes,
             ),
+            quota=self.replicas.quotas.follower,
             backoff_ms=config.replica_fetch_backoff_ms,
             # An answer is as long as asked for, or one batch long, and no batch is longer than a request may be.
             receive_max_bytes=max(config.replica_fetch_response_max_bytes, config.socket_request_max_bytes)
@@ -209,6 +218,8 @@ class Replication:
             at_min_isr=led(lambda partition, leadership: len(leadership.isr) == partition.effective_min_isr),
             offline_replicas=lambda: self.replicas.offline_count,
             replica_max_lag=lambda: max_lag(self.replicas),
+            throttled_bytes_out=lambda: self.replicas.quotas.leader.copied_bytes,
+            throttled_bytes_in=lambda: self.replicas.quotas.follower.copied_bytes,
         )
 
 

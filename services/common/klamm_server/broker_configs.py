@@ -1,8 +1,8 @@
 """The configs a broker understands: Kafka's names and defaults, and the few of our own.
 
 Those that stand in for a topic config (topic_configs.SYNONYMS) are made from it, and can be changed at run time:
-the defaults of topics are looked up again whenever the metadata changes. Everything else is read at the start. A
-config is listed when something acts on it: one that does not work yet is refused like an unknown name.
+the defaults of topics are looked up again whenever the metadata changes. So can throttles. Everything else is read at
+the start. A config is listed when something acts on it: one that does not work yet is refused like an unknown name.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from klamm_server.config_def import (
     ConfigType,
     ConfigValue,
     Required,
+    UpdateMode,
     Validator,
     at_least,
     between,
@@ -54,8 +55,16 @@ def _broker(
     default: ConfigValue | Required,
     validator: Validator | None,
     documentation: str,
+    update_mode: UpdateMode = UpdateMode.READ_ONLY,
 ) -> ConfigDef:
-    return ConfigDef(name=name, type=type_, default=default, validator=validator, documentation=documentation)
+    return ConfigDef(
+        name=name,
+        type=type_,
+        default=default,
+        validator=validator,
+        documentation=documentation,
+        update_mode=update_mode,
+    )
 
 
 _LIMIT_OR_NONE = Validator(
@@ -348,6 +357,22 @@ _OWN = [
         5_000,
         at_least(1),
         "How often high watermarks are written to disk.",
+    ),
+    _broker(
+        "leader.replication.throttled.rate",
+        _LONG,
+        LONG_MAX,
+        at_least(0),
+        "Bytes per second that a leader sends of replicas in their topics' leader.replication.throttled.replicas.",
+        UpdateMode.CLUSTER_WIDE,
+    ),
+    _broker(
+        "follower.replication.throttled.rate",
+        _LONG,
+        LONG_MAX,
+        at_least(0),
+        "Bytes per second that a follower fetches of replicas in follower.replication.throttled.replicas.",
+        UpdateMode.CLUSTER_WIDE,
     ),
     # serving
     _broker(

@@ -18,6 +18,7 @@ from klamm_broker.log.log_manager import LogManager, LogManagerConfig
 from klamm_broker.replica.follower_partition import FollowerUpdate
 from klamm_broker.replica.follower_session import FetchBounds
 from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.replication_quota import ReplicationQuota
 from klamm_broker.replica_fetcher import ReplicaFetcher, ReplicaFetchers
 from klamm_server.clock import SystemClock
 from klamm_server.metadata.image import PartitionImage
@@ -71,6 +72,7 @@ class Fetching:
             leader=leader,
             ports=Surroundings(),
             bounds=FetchBounds(max_wait_ms=500, min_bytes=1, max_bytes=1_000, partition_max_bytes=1_000),
+            quota=ReplicationQuota(),
             backoff_ms=1_000,
             receive_max_bytes=1_000,
             clock=SystemClock(),

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from klamm.errors import ErrorCode
 from klamm.model import NO_LEADER_EPOCH
 from klamm.records.header import Buffer
+from klamm_broker.replica.follower_state import UNKNOWN_OFFSET
 from klamm_broker.replica.replica_log import ReplicaLog
 
 _SUPERSEDED = frozenset({ErrorCode.FENCED_LEADER_EPOCH})
@@ -79,7 +80,7 @@ class FollowerPartition:
     def __init__(self, log: ReplicaLog, *, leader_epoch: int) -> None:
         self._log = log
         self.leader_epoch = leader_epoch
-        self._leader_end_offset = 0
+        self._leader_end_offset = UNKNOWN_OFFSET
 
     @property
     def position(self) -> FollowerPosition:
@@ -90,6 +91,11 @@ class FollowerPartition:
     def lag(self) -> int:
         """Records of the leader, as of its last answer, that are not here."""
         return max(0, self._leader_end_offset - self._log.log_end_offset)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether it has all that the leader had at its last answer; False before the first one."""
+        return UNKNOWN_OFFSET < self._leader_end_offset <= self._log.log_end_offset
 
     def on_answer(self, answer: LeaderAnswer, *, high_watermark: int, now_ms: int) -> FollowerUpdate:
         """`now_ms` is the wall clock's. Raises what the log raises, and a CorruptBatchError; the position is then what

@@ -21,6 +21,7 @@ from klamm.wire.v1.broker_pb2 import (
 )
 from klamm_broker.replica.follower_partition import EpochEnd, FollowerPosition, LeaderAnswer
 from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.replication_quota import ReplicationQuota
 
 REQUESTS_UNDER_WAY_MAX = 2
 
@@ -53,10 +54,11 @@ class _Followed:
 class FollowerSession:
     """Partitions by key; `add` and `remove` at any time."""
 
-    def __init__(self, *, replica_id: int, session_id: int, bounds: FetchBounds) -> None:
+    def __init__(self, *, replica_id: int, session_id: int, bounds: FetchBounds, quota: ReplicationQuota) -> None:
         self._replica_id = replica_id
         self._session_id = session_id
         self._bounds = bounds
+        self._quota = quota
         self._followed: dict[PartitionKey, _Followed] = {}
         self._changed: dict[PartitionKey, None] = {}
         self._forgotten: dict[PartitionKey, None] = {}
@@ -95,8 +97,8 @@ class FollowerSession:
         if followed is not None and following is not None and following.position != followed.position:
             self.name_again(partition)
 
-    def next_request(self, *, broker_epoch: int) -> ReplicaFetchRequest:
-        """What there is to say; the caller sends it now."""
+    def next_request(self, *, broker_epoch: int, now_ms: int) -> ReplicaFetchRequest:
+        """What there is to say; the caller sends it now. `now_ms` is monotonic."""
         assert self.may_send, (self._sent, self._answered)
         self._sent += 1
         bounds = self._bounds
@@ -107,18 +109,22 @@ class FollowerSession:
             max_wait_ms=bounds.max_wait_ms,
             min_bytes=bounds.min_bytes,
             max_bytes=bounds.max_bytes,
-            positions=[position for key in self._changed if (position := self._name(key)) is not None],
+            positions=[position for key in self._changed if (position := self._name(key, now_ms)) is not None],
             forgotten=[ReplicaPartition(topic_id=topic_id, partition=number) for topic_id, number in self._forgotten],
         )
         self._changed.clear()
         self._forgotten.clear()
         return request
 
-    def _name(self, key: PartitionKey) -> ReplicaPosition | None:
+    def _name(self, key: PartitionKey, now_ms: int) -> ReplicaPosition | None:
         followed = self._followed[key]
-        following = followed.partition.following
+        partition = followed.partition
+        following = partition.following
         if following is None:
             return None
+        max_bytes = self._bounds.partition_max_bytes
+        if self._quota.is_throttled(partition.topic_partition) and not following.is_caught_up:
+            max_bytes = min(max_bytes, self._quota.room_bytes(now_ms))
         followed.position = following.position
         followed.named_in = followed.named_in or self._sent
         leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset = following.position
@@ -129,7 +135,7 @@ class FollowerSession:
             fetch_offset=fetch_offset,
             last_fetched_epoch=last_fetched_epoch,
             log_start_offset=log_start_offset,
-            max_bytes=self._bounds.partition_max_bytes,
+            max_bytes=max_bytes,
         )
 
     def on_answer(

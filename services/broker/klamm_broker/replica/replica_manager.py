@@ -14,6 +14,7 @@ from klamm.model import TopicId, TopicPartition
 from klamm_broker.log.partition_log import AppendResult
 from klamm_broker.replica.leadership import FollowerFetch, IsrChange
 from klamm_broker.replica.partition import CommittedIsr, Effects, FetchOutcome, Partition
+from klamm_broker.replica.replication_quota import ReplicationQuotas
 from klamm_server.clock import Clock
 from klamm_server.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 
@@ -82,6 +83,7 @@ class ReplicaManager:
         self.broker_id = broker_id
         self.image = MetadataImage.empty()
         self.brokers = BrokerDirectory()
+        self.quotas = ReplicationQuotas()
         self._clock = clock
         self._observer = observer
         self._partitions: dict[TopicPartition, Partition] = {}

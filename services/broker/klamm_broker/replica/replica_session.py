@@ -4,6 +4,9 @@ A request names what changed, an answer what there is to say; in between, partit
 each entry is in at most one of three states: *ready* (records or an error for it), *news* (only the high watermark or
 the log start moved), or silent. What was sent is not sent again until the follower names the partition anew.
 
+While the leader's replication quota is exceeded (`replication_quota.py`), records of throttled partitions that the
+follower is out of sync with are *held*: the entry stays ready, and is told of everything else.
+
 A position under an epoch that this broker has not heard of waits for the metadata instead of being refused: the
 follower heard of the election first. Event loop only; who waits for the session sets `on_ready`.
 """
@@ -70,6 +73,8 @@ class SessionAnswer(NamedTuple):
     size_bytes: int
     is_urgent: bool
     """There is an error or a divergence."""
+    held: frozenset[SessionEntry] = frozenset()
+    """Entries with records that the quota holds back."""
 
 
 class SessionWatch:
@@ -264,24 +269,51 @@ class ReplicaSession:
 
     # Answers
 
-    def locate(self, max_bytes: int) -> SessionAnswer:
+    def locate(self, max_bytes: int, *, now_ms: int) -> SessionAnswer:
         """What there is to say: at most `max_bytes` of records unless the first batch is larger. Changes nothing.
 
         Entries are served in the order in which they became ready; those that find no room are first next time."""
         parts: list[tuple[SessionEntry, ReplicatedPartition]] = []
         slices: list[LocatedSlice] = []
         size_bytes, is_urgent = 0, bool(self._refused)
+        quota = self._replicas.quotas.leader
+        throttled_room = 0 if quota.is_exceeded(now_ms) else quota.room_bytes(now_ms)
+        held: list[SessionEntry] = []
         for entry in self._ready:
-            answer, located = self._locate_one(entry, max_bytes - size_bytes, min_one=not size_bytes)
+            room_bytes = max_bytes - size_bytes
+            is_throttled = self._is_throttled(entry)
+            if is_throttled:
+                if throttled_room <= 0:
+                    held.append(entry)
+                    continue
+                room_bytes = min(room_bytes, throttled_room)
+            answer, located = self._locate_one(entry, room_bytes, min_one=not size_bytes)
             if answer is None:
+                if is_throttled:
+                    continue  # those behind it may fit
                 break
             parts.append((entry, answer))
             is_urgent |= bool(answer.error_code) or entry.diverging is not None
             if located is not None:
                 slices.append(LocatedSlice(entry.partition.log.log_dir, located))
                 size_bytes += answer.records_bytes
+                throttled_room -= answer.records_bytes if is_throttled else 0
         parts += [(entry, self._answer(entry)) for entry in self._news]
-        return SessionAnswer(parts, slices, size_bytes, is_urgent)
+        parts += [(entry, self._answer(entry)) for entry in held if self._has_news(entry)]
+        return SessionAnswer(parts, slices, size_bytes, is_urgent, frozenset(held))
+
+    def resume_at_ms(self, now_ms: int) -> int:
+        """When what the last answer held back may be sent."""
+        return self._replicas.quotas.leader.free_at_ms(now_ms)
+
+    def _is_throttled(self, entry: SessionEntry) -> bool:
+        """Whether its records may be held back: not of a replica in sync, nor an error or a divergence."""
+        partition = entry.partition
+        if not self._replicas.quotas.leader.is_throttled(partition.topic_partition):
+            return False
+        leadership = partition.leadership
+        is_in_sync = leadership is None or self._replica_id in leadership.isr
+        return not is_in_sync and not entry.is_lost and entry.diverging is None
 
     def _locate_one(
         self, entry: SessionEntry, room_bytes: int, *, min_one: bool
@@ -321,10 +353,14 @@ class ReplicaSession:
         """Whether a leadership was lost while the records were read: they may be others by now."""
         return any(part.records_bytes and entry.is_lost for entry, part in answer.parts)
 
-    def sent(self, answer: SessionAnswer) -> list[ReplicatedPartition]:
+    def sent(self, answer: SessionAnswer, *, now_ms: int) -> list[ReplicatedPartition]:
         """The answer goes out; returns its parts, those with records first and in the order of the slices."""
         refused, self._refused = self._refused, []
         for entry, part in answer.parts:
+            if entry in answer.held:
+                entry.told_high_watermark, entry.told_log_start = part.high_watermark, part.log_start_offset
+                continue
+            self._replicas.quotas.leader.record(entry.partition.topic_partition, part.records_bytes, now_ms)
             self._ready.pop(entry, None)
             self._news.pop(entry, None)
             if part.error_code:

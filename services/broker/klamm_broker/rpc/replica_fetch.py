@@ -58,7 +58,7 @@ class ReplicaFetchRpc:
             while (request := await inbox.next()) is not None:
                 session.on_request(request, now_ms=self._clock.monotonic_ms())
                 found, records = await self._answer(session, request, inbox)
-                header = ReplicaFetchHeader(partitions=session.sent(found))
+                header = ReplicaFetchHeader(partitions=session.sent(found, now_ms=self._clock.monotonic_ms()))
                 self._memory.take_anyway(found.size_bytes)
                 try:
                     yield encode_framed(header, records)
@@ -84,7 +84,8 @@ class ReplicaFetchRpc:
             found = self._locate(session, request)
 
     def _locate(self, session: ReplicaSession, request: ReplicaFetchRequest) -> SessionAnswer:
-        return session.locate(min(request.max_bytes, MESSAGE_BYTES_MAX, self._memory.free_bytes))
+        max_bytes = min(request.max_bytes, MESSAGE_BYTES_MAX, self._memory.free_bytes)
+        return session.locate(max_bytes, now_ms=self._clock.monotonic_ms())
 
     async def _wait(self, session: ReplicaSession, request: ReplicaFetchRequest, inbox: _Inbox) -> SessionAnswer:
         """What there is to say when that is enough, or the time is up, or the follower has more to say."""
@@ -97,12 +98,20 @@ class ReplicaFetchRpc:
                 lingers = True
                 deadline_ms = min(deadline_ms, now_ms + NEWS_LINGER_MS)
             is_over = inbox.has_next or now_ms >= deadline_ms
+            wake_ms = deadline_ms
             if is_over or session.has_ready:
                 found = self._locate(session, request)
                 if is_over or found.is_urgent or found.size_bytes >= min_bytes:
                     return found
-            await inbox.wait((deadline_ms - now_ms) / 1000)
+                if found.held and not found.size_bytes:
+                    wake_ms = min(deadline_ms, session.resume_at_ms(now_ms))
+            await inbox.wait((wake_ms - now_ms) / 1000)
             now_ms = self._clock.monotonic_ms()
+
+    def wake(self) -> None:
+        """Looks at all sessions again: another quota is in force."""
+        for inbox in self._inboxes:
+            inbox.wake()
 
     def close(self) -> None:
         """Ends the sessions: the broker stops."""

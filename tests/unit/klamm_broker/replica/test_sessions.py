@@ -13,7 +13,13 @@ from log_steps import create_log
 from klamm.errors import ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm.records.encoder import encode_batch
-from klamm.wire.v1.broker_pb2 import ReplicaFetchHeader, ReplicaFetchRequest, ReplicaPartition, ReplicaPosition
+from klamm.wire.v1.broker_pb2 import (
+    ReplicaFetchHeader,
+    ReplicaFetchRequest,
+    ReplicaPartition,
+    ReplicaPosition,
+    ReplicatedPartition,
+)
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_manager import LogManager, LogManagerConfig
@@ -22,6 +28,7 @@ from klamm_broker.replica.leadership import IsrChange
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_session import ReplicaSession, SessionAnswer, SessionWatch
+from klamm_broker.replica.replication_quota import ReplicationQuota
 from klamm_server.metadata.image import BrokerImage, PartitionImage
 
 TOPIC_ID = TopicId(uuid.UUID(int=7))
@@ -125,11 +132,17 @@ class Broker:
         )
         self.session.on_request(request, now_ms=self.clock.now_ms)
 
+    def locate(self, max_bytes: int = ROOM) -> SessionAnswer:
+        return self.session.locate(max_bytes, now_ms=self.clock.now_ms)
+
+    def send(self, answer: SessionAnswer) -> list[ReplicatedPartition]:
+        return self.session.sent(answer, now_ms=self.clock.now_ms)
+
     def answer(self, max_bytes: int = ROOM) -> list[tuple[int, int, int, int]]:
         """Sends what there is: (partition, error, bytes, high watermark) of each part."""
         return [
             (part.partition, part.error_code, part.records_bytes, part.high_watermark)
-            for part in self.session.sent(self.session.locate(max_bytes))
+            for part in self.send(self.locate(max_bytes))
         ]
 
 
@@ -261,7 +274,7 @@ def test_a_position_ahead_of_the_metadata_waits_for_them(leader: Broker) -> None
 def test_a_position_under_an_older_epoch_is_refused_and_leaves_the_session(leader: Broker) -> None:
     partition = leader.host(0, leader_epoch=3)
     leader.ask(at(0, 0, leader_epoch=2))
-    assert leader.session.locate(ROOM).is_urgent
+    assert leader.locate().is_urgent
     assert leader.answer() == [(0, ErrorCode.FENCED_LEADER_EPOCH, 0, 0)]
     leader.append(partition)
     assert leader.rings == 0
@@ -275,7 +288,7 @@ def test_a_lost_leadership_is_told_at_once(leader: Broker, new_leader: int) -> N
     leader.ask()
     leader.elect(partition, 1, leader=new_leader)
     assert leader.rings == 1
-    found = leader.session.locate(ROOM)
+    found = leader.locate()
     assert found.is_urgent
     assert leader.answer()[0][1] == ErrorCode.FENCED_LEADER_EPOCH
     assert leader.answer() == []
@@ -285,7 +298,7 @@ def test_records_read_under_a_lost_leadership_are_stale(leader: Broker) -> None:
     partition = leader.host(0)
     leader.append(partition)
     leader.ask(at(0, 0))
-    found = leader.session.locate(ROOM)
+    found = leader.locate()
     assert not leader.session.is_stale(found)
     leader.elect(partition, 1)
     assert leader.session.is_stale(found)
@@ -297,7 +310,7 @@ def test_out_of_range_says_where_the_log_is(leader: Broker) -> None:
         leader.append(partition)
     leader.replicas.delete_records(partition, 2)
     leader.ask(at(0, 1))
-    (part,) = leader.session.sent(leader.session.locate(ROOM))
+    (part,) = leader.send(leader.locate())
     assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert (part.fetch_offset, part.log_start_offset, part.log_end_offset) == (1, 2, 3)
 
@@ -309,7 +322,7 @@ def test_a_new_log_start_is_news(leader: Broker) -> None:
     leader.answer()
     leader.replicas.delete_records(partition, 1)
     assert leader.session.has_news
-    (part,) = leader.session.sent(leader.session.locate(ROOM))
+    (part,) = leader.send(leader.locate())
     assert part.log_start_offset == 1
 
 
@@ -357,14 +370,14 @@ def test_a_session_that_ended_counts_up_to_its_last_request(leader: Broker) -> N
 # The follower's half
 
 
-def follower_session() -> FollowerSession:
+def follower_session(quota: ReplicationQuota | None = None) -> FollowerSession:
     bounds = FetchBounds(max_wait_ms=500, min_bytes=1, max_bytes=ROOM, partition_max_bytes=ROOM)
-    return FollowerSession(replica_id=FOLLOWER, session_id=3, bounds=bounds)
+    return FollowerSession(replica_id=FOLLOWER, session_id=3, bounds=bounds, quota=quota or ReplicationQuota())
 
 
 def named(session: FollowerSession) -> list[tuple[int, int, int]]:
     """The next request's partitions, epochs and offsets."""
-    request = session.next_request(broker_epoch=FOLLOWER)
+    request = session.next_request(broker_epoch=FOLLOWER, now_ms=0)
     return [(one.partition, one.current_leader_epoch, one.fetch_offset) for one in request.positions]
 
 
@@ -432,7 +445,7 @@ def test_what_is_followed_no_more_is_forgotten(follower: Broker) -> None:
     session.add(partition)
     named(session)
     session.remove(partition)
-    request = session.next_request(broker_epoch=FOLLOWER)
+    request = session.next_request(broker_epoch=FOLLOWER, now_ms=0)
     assert [one.partition for one in request.forgotten] == [0]
     assert told(session, 0) == []
     session.name_again(partition)
@@ -443,8 +456,77 @@ def test_what_is_followed_no_more_is_forgotten(follower: Broker) -> None:
 def test_an_answer_sent_is_what_was_located(leader: Broker) -> None:
     size = leader.append(leader.host(0))
     leader.ask(at(0, 0))
-    found: SessionAnswer = leader.session.locate(ROOM)
+    found: SessionAnswer = leader.locate()
     assert leader.session.has_ready, "looking changes nothing"
     assert (found.size_bytes, len(found.slices)) == (size, 1)
-    leader.session.sent(found)
+    leader.send(found)
     assert not leader.session.has_ready
+
+
+# Throttling
+
+
+def throttle(leader: Broker, limit: int, *numbers: int) -> None:
+    leader.replicas.quotas.leader.configure(limit, {f"on-{LEADER}": frozenset(numbers)})
+
+
+def test_records_of_a_throttled_replica_out_of_sync_are_held_until_the_quota_is_free(leader: Broker) -> None:
+    throttled, other = leader.host(0, isr=(LEADER,)), leader.host(1, isr=(LEADER,))
+    throttle(leader, 100, 0)
+    # So far behind that it does not join the in-sync set.
+    size = leader.append(throttled, 20)
+    leader.append(throttled, 20)
+    leader.append(other, 1)
+    leader.ask(at(0, 0), at(1, 0))
+    (first, *_) = leader.answer()
+    assert first[0] == 0
+    assert first[2] >= size > 100
+    leader.append(other, 1)
+    leader.ask(at(0, 20), at(1, 1))
+    assert [number for number, *_ in leader.answer()] == [1], "the others go on"
+    found = leader.locate()
+    assert (found.size_bytes, len(found.held)) == (0, 1)
+    assert leader.session.has_ready
+    free_ms = leader.session.resume_at_ms(leader.clock.now_ms)
+    assert free_ms > leader.clock.now_ms
+    leader.clock.now_ms = free_ms - 1
+    assert leader.answer() == []
+    leader.clock.now_ms = free_ms
+    assert [(number, bytes_) for number, _, bytes_, _ in leader.answer()] == [(0, size)]
+
+
+def test_a_throttled_replica_in_sync_is_not_held(leader: Broker) -> None:
+    partition = leader.host(0)
+    throttle(leader, 0, 0)
+    for offset in range(2):
+        size = leader.append(partition)
+        leader.ask(at(0, offset))
+        assert [bytes_ for _, _, bytes_, _ in leader.answer()] == [size]
+    assert leader.replicas.quotas.leader.copied_bytes == 2 * size
+
+
+def test_who_is_held_hears_of_a_log_start_and_of_a_lost_leadership(leader: Broker) -> None:
+    partition = leader.host(0, isr=(LEADER,))
+    throttle(leader, 0, 0)
+    leader.replicas.quotas.leader.record(partition.topic_partition, 1, 0)
+    leader.append(partition, 5)
+    leader.append(partition, 5)
+    leader.ask(at(0, 0))
+    assert [bytes_ for _, _, bytes_, _ in leader.answer()] == [0], "where the leader stands is no record"
+    leader.replicas.delete_records(partition, 5)
+    (part,) = leader.send(leader.locate())
+    assert (part.log_start_offset, part.records_bytes) == (5, 0)
+    assert leader.answer() == []
+    leader.elect(partition, 1, leader=FOLLOWER)
+    assert leader.answer()[0][1] == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_of_a_throttled_partition_that_is_behind_no_more_is_asked_for_than_may_be_copied(follower: Broker) -> None:
+    quota = ReplicationQuota()
+    quota.configure(50, {f"on-{FOLLOWER}": frozenset({0})})
+    session = follower_session(quota)
+    session.add(follower.host(0))
+    session.add(follower.host(1))
+    request = session.next_request(broker_epoch=FOLLOWER, now_ms=0)
+    assert [position.max_bytes < 1_000 for position in request.positions] == [True, False]
+    assert request.positions[0].max_bytes == 50
