@@ -104,7 +104,7 @@ def check(history: History) -> list[Anomaly]:
         *_sends_in_order(history),
         *_real_time_order(history),
         *_shown_and_seen(history),
-        *(anomaly for one in history.consumptions for anomaly in _one_consumer(one, history)),
+        *_consumers(history),
     ]
 
 
@@ -189,8 +189,13 @@ def _shown_and_seen(history: History) -> Iterator[Anomaly]:
             yield Anomaly("unseen", send.partition, f"nobody polled {send.value}, acknowledged at offset {send.offset}")
 
 
-def _one_consumer(consumption: Consumption, history: History) -> Iterator[Anomaly]:
+def _consumers(history: History) -> Iterator[Anomaly]:
     offsets = {partition: [read.offset for read in records] for partition, records in history.final.items()}
+    for consumption in history.consumptions:
+        yield from _one_consumer(consumption, offsets)
+
+
+def _one_consumer(consumption: Consumption, offsets: Mapping[Partition, Sequence[int]]) -> Iterator[Anomaly]:
     last: dict[Partition, tuple[int, int]] = {}
     for number, poll in enumerate(consumption.polls):
         for partition, offset, _ in poll:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 import time
 from collections import defaultdict
@@ -22,9 +23,12 @@ from klammchaos.partition_cluster import PARTITIONS, TOPIC
 PAUSE_S: Final = 0.01
 """Of each producer between records: leaves the brokers some CPU on two cores."""
 PADDING: Final = b"." * 200
+END_PROBABILITY: Final = 0.002
+"""Of a mortal producer, after each record."""
+PRODUCERS_MAX: Final = 10
 DELIVERY_TIMEOUT_MS: Final = 60_000
 POLL_MS: Final = 200
-GO_BACK_PROBABILITY: Final = 0.003
+GO_BACK_PROBABILITY: Final = 0.001
 """After each poll."""
 BACK_RECORDS_MAX: Final = 2_000
 _BEGINNING: Final = dict.fromkeys(range(PARTITIONS), 0)
@@ -49,28 +53,42 @@ def reads_of(polled: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> Itera
 
 
 class ProducerClient:
-    """One idempotent producer that writes to all partitions until it is stopped."""
+    """One idempotent producer that writes to all partitions until it is stopped.
 
-    def __init__(self, number: int, bootstrap: str, rng: random.Random, **config: object) -> None:
+    A mortal one ends every now and then, waiting for nothing, and another takes its place."""
+
+    def __init__(self, number: int, bootstrap: str, rng: random.Random, *, mortal: bool = False) -> None:
         self.sends: list[Send] = []
         self.acknowledged_s: dict[int, list[float]] = defaultdict(list)
         """When, by partition."""
         self._number = number
         self._bootstrap = bootstrap
         self._rng = rng
-        self._config = config
+        self._end_probability = END_PROBABILITY if mortal else 0.0
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        async with AsyncProducer(
-            bootstrap_servers=self._bootstrap, delivery_timeout_ms=DELIVERY_TIMEOUT_MS, acks="all", **self._config
-        ) as producer:
-            count = 0
-            while not stop.is_set():
-                await self._send(producer, (self._number, count))
-                count += 1
-                await asyncio.sleep(self._rng.uniform(0, 2 * PAUSE_S))
+        for life in itertools.count():
+            producer = AsyncProducer(
+                bootstrap_servers=self._bootstrap, delivery_timeout_ms=DELIVERY_TIMEOUT_MS, acks="all"
+            )
+            try:
+                await self._live(producer, self._number + life * PRODUCERS_MAX, stop)
+            finally:
+                await producer.close(timeout=0)
             await asyncio.gather(*self._waiting)
+            if stop.is_set():
+                return
+
+    async def _live(self, producer: AsyncProducer, name: int, stop: asyncio.Event) -> None:
+        for count in itertools.count():
+            if stop.is_set():
+                await producer.flush()
+                return
+            await self._send(producer, (name, count))
+            if self._rng.random() < self._end_probability:
+                return
+            await asyncio.sleep(self._rng.uniform(0, 2 * PAUSE_S))
 
     async def _send(self, producer: AsyncProducer, value: Value) -> None:
         partition = self._rng.randrange(PARTITIONS)

@@ -28,6 +28,7 @@ from klammchaos.partition_strike import PartitionFault, PartitionStrike
 from klammchaos.planted_violations import PLANTED
 
 PRODUCERS: Final = 3
+"""One of them ends now and then, and another takes its place."""
 CONSUMERS: Final = 3
 """One of them goes back now and then."""
 MIN_INSYNC_REPLICAS: Final = 2
@@ -84,7 +85,8 @@ class _Run:
         self._faults = [fault for fault in PARTITION_FAULTS if only in fault.name and fault.is_possible(cluster)]
         assert self._faults, f"no fault that is possible here has {only!r} in its name"
         self._producers = [
-            ProducerClient(number, cluster.bootstrap, random.Random(f"{seed}-{number}")) for number in range(PRODUCERS)
+            ProducerClient(number, cluster.bootstrap, random.Random(f"{seed}-{number}"), mortal=number == 0)
+            for number in range(PRODUCERS)
         ]
         self._consumers = [
             *(ConsumerClient(cluster.bootstrap) for _ in range(CONSUMERS - 1)),
