@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from klammchaos.planted_violations import PLANTED
+from klammchaos.planted_violations import PLANTED, prove
 from log_checker import Consumption, History, Outcome, Read, Send, check, summary
 
 PRODUCERS, COUNT = 3, 20
@@ -158,6 +158,10 @@ def test_an_acknowledged_record_that_no_consumer_was_given():
 @pytest.mark.parametrize("kind", PLANTED)
 def test_a_planted_violation(kind):
     assert kind in kinds(PLANTED[kind](sound(), random.Random(1)))
+
+
+def test_every_violation_is_planted_in_a_part_of_a_history():
+    assert prove(sound(), random.Random(1)) == PRODUCERS * COUNT
 
 
 def test_a_gap_of_offsets_is_no_skip():

@@ -25,7 +25,7 @@ from klammchaos.partition_faults import PARTITION_FAULTS
 from klammchaos.partition_load import ConsumerClient, ProducerClient, read_everything
 from klammchaos.partition_replicas import check_same_records, differ, flipped_byte
 from klammchaos.partition_strike import PartitionFault, PartitionStrike
-from klammchaos.planted_violations import PLANTED
+from klammchaos.planted_violations import PLANTED, prove
 
 PRODUCERS: Final = 3
 """One of them ends now and then, and another takes its place."""
@@ -218,10 +218,12 @@ class _Run:
             raise AnomaliesError(anomalies)
         led_astray = [story for consumer in self._consumers for story in consumer.led_astray]
         assert not led_astray, f"consumers were somewhere where nothing is: {led_astray}"
-        for kind, plant in PLANTED.items():
-            found = {anomaly.kind for anomaly in check(plant(history, self._rng))}
-            assert kind in found, f"a planted {kind} was taken for {found}"
-        print(f"no anomalies; {len(PLANTED)} planted ones found, in {time.monotonic() - begin_s:.1f} s", flush=True)
+        checked_s = time.monotonic() - begin_s
+        count = prove(history, self._rng)
+        print(
+            f"no anomalies, in {checked_s:.1f} s; {len(PLANTED)} planted in {count} of the records are found",
+            flush=True,
+        )
 
     async def _check_replicas(self) -> None:
         """All replicas are the same bytes, when their brokers have stopped."""
