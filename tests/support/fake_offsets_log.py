@@ -17,6 +17,7 @@ from klamm.wire.v1.broker_pb2 import (
     FetchRequest,
     ProducedPartition,
     ProduceHeader,
+    ProducePartition,
     ProduceResponse,
 )
 
@@ -34,6 +35,8 @@ class FakeOffsetsLog:
         self.log_start_offset = 0
         self.batch_bytes_max = 1_000_000
         self.produce_count = 0
+        self.transaction_epochs: dict[int, int] = {}
+        """producer id -> epoch, of transactions"""
         self._writers: dict[int, tuple[int, int, ProducedPartition]] = {}
         """producer id -> epoch, next sequence, the last answer"""
 
@@ -56,13 +59,15 @@ class FakeOffsetsLog:
             return ProduceResponse(partitions=[ProducedPartition(error_code=fate, base_offset=-1)])
         header, records = decode_framed(message, ProduceHeader)
         assert header.acks == -1
-        answer = self._append(bytearray(records))
+        answer = self._append(bytearray(records), header.partitions[0])
         if fate == LOST_ANSWER:
             raise unavailable()
         return ProduceResponse(partitions=[answer])
 
-    def _append(self, batch: bytearray) -> ProducedPartition:
+    def _append(self, batch: bytearray, asked: ProducePartition) -> ProducedPartition:
         header = read_header(batch)
+        if header.is_transactional:
+            return self._append_of_transaction(batch, header, asked)
         if len(batch) > self.batch_bytes_max:
             return ProducedPartition(error_code=ErrorCode.MESSAGE_TOO_LARGE, base_offset=-1)
         epoch, next_sequence, last = self._writers.get(header.producer_id, (-1, 0, ProducedPartition()))
@@ -82,6 +87,19 @@ class FakeOffsetsLog:
         )
         self.store(batch, header)
         return answer
+
+    def _append_of_transaction(
+        self, batch: bytearray, header: BatchHeader, asked: ProducePartition
+    ) -> ProducedPartition:
+        assert asked.HasField("writer")
+        writer_epoch, _, _ = self._writers[asked.writer.producer_id]
+        epoch = self.transaction_epochs.setdefault(header.producer_id, header.producer_epoch)
+        if asked.writer.producer_epoch < writer_epoch or header.producer_epoch < epoch:
+            return ProducedPartition(error_code=ErrorCode.INVALID_PRODUCER_EPOCH, base_offset=-1)
+        self.transaction_epochs[header.producer_id] = header.producer_epoch
+        base_offset = self.end_offset
+        self.store(batch, header)
+        return ProducedPartition(base_offset=base_offset, log_start_offset=self.log_start_offset)
 
     def store(self, batch: bytearray, header: BatchHeader) -> None:
         """Appends a batch whoever it is from."""

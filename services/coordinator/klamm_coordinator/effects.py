@@ -9,11 +9,25 @@ from dataclasses import dataclass, field
 
 from klamm_coordinator.group.member import Member
 from klamm_coordinator.group.messages import HeartbeatReply, JoinReply, LeaveReply, SyncReply
-from klamm_coordinator.offsets.messages import CommitReply, DeleteGroupsReply, DeleteOffsetsReply
+from klamm_coordinator.offsets.messages import (
+    CommitReply,
+    DeleteGroupsReply,
+    DeleteOffsetsReply,
+    EndTransactionReply,
+)
 from klamm_coordinator.records.schemas import Record
 from klamm_coordinator.write import Write
 
-Reply = JoinReply | SyncReply | HeartbeatReply | LeaveReply | CommitReply | DeleteOffsetsReply | DeleteGroupsReply
+Reply = (
+    JoinReply
+    | SyncReply
+    | HeartbeatReply
+    | LeaveReply
+    | CommitReply
+    | DeleteOffsetsReply
+    | DeleteGroupsReply
+    | EndTransactionReply
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +35,7 @@ class ReplyWhenStored:
     """Answers `reply`; on failure the codes in it that say success become the failure's."""
 
     reply_id: int
-    reply: CommitReply | DeleteOffsetsReply
+    reply: CommitReply | DeleteOffsetsReply | EndTransactionReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,13 +17,16 @@ from klamm.wire.service import COORDINATOR
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_coordinator.group_host import GroupHost
 from klamm_coordinator.io.broker_channels import BrokerChannels
+from klamm_coordinator.io.coordinator_channels import CoordinatorChannels
 from klamm_coordinator.io.log_link import LogLink
 from klamm_coordinator.io.shard_topics import OFFSETS, ShardTopic
+from klamm_coordinator.io.txn_registry import TxnRegistry
 from klamm_coordinator.metrics import watch_gauges
 from klamm_coordinator.rpc.admin import GroupAdminRpc
 from klamm_coordinator.rpc.groups import GroupsRpc
 from klamm_coordinator.rpc.offsets import OffsetsRpc
 from klamm_coordinator.rpc.servicer import CoordinatorServicer
+from klamm_coordinator.rpc.txn_offsets import TxnOffsetsRpc
 from klamm_coordinator.shard.events import TopicsDeleted
 from klamm_coordinator.shards import Shards, loaded
 from klamm_server.clock import Clock, SystemClock
@@ -52,10 +55,13 @@ class CoordinatorServer:
         self._controllers = Controllers(config.controllers)
         self._link = MetadataLink(self._controllers, cluster_id="", on_image=self._on_image, clock=self._clock)
         self._channels = BrokerChannels(lambda: self._link.image)
+        self._coordinators = CoordinatorChannels(lambda: self._link.image)
+        registry = TxnRegistry(self._coordinators, lambda: self._link.image)
         self._servicer = CoordinatorServicer(
             GroupsRpc(self._group_shards, config.groups),
             OffsetsRpc(self._group_shards, lambda: self._link.image),
             GroupAdminRpc(self._group_shards, config.node_id),
+            TxnOffsetsRpc(self._group_shards, registry, lambda: self._link.image),
         )
 
     async def open(self) -> None:
@@ -91,6 +97,7 @@ class CoordinatorServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._channels.close()
+        await self._coordinators.close()
 
     async def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         self._group_shards.on_image(new)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import random
 import uuid
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from klamm_coordinator.effects import Reply, Then
 from klamm_coordinator.records.schemas import Record
 from klamm_coordinator.settings import GroupSettings
 from klamm_coordinator.timers import Now, Timers
+from klamm_coordinator.write import TxnMarker, TxnProducer
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,15 @@ class ExpiryTimer:
 TimerKey = SessionTimer | JoinTimer | SyncTimer | WriteTimer | ExpiryTimer
 
 
+class WantedWrite(NamedTuple):
+    """A write as the rules want it."""
+
+    records: tuple[Record, ...]
+    then: Then
+    producer: TxnProducer | None
+    marker: TxnMarker | None
+
+
 @dataclass(slots=True)
 class Turn:
     """Alive for one step only."""
@@ -62,16 +73,20 @@ class Turn:
     timers: Timers[TimerKey]
     rng: random.Random
     replies: list[tuple[int, Reply]] = field(default_factory=list)
-    writes: list[tuple[tuple[Record, ...], Then]] = field(default_factory=list)
+    writes: list[WantedWrite] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def reply(self, reply_id: int, reply: Reply) -> None:
         """Answers a request."""
         self.replies.append((reply_id, reply))
 
-    def append(self, records: tuple[Record, ...], then: Then) -> None:
-        """Wants `records` stored together, and `then` done."""
-        self.writes.append((records, then))
+    def append(self, records: tuple[Record, ...], then: Then, *, producer: TxnProducer | None = None) -> None:
+        """Wants `records` stored together, as part of the producer's transaction if there is one, and `then` done."""
+        self.writes.append(WantedWrite(records, then, producer, None))
+
+    def append_marker(self, producer: TxnProducer, marker: TxnMarker, then: Then) -> None:
+        """Wants the end of a transaction stored, and `then` done."""
+        self.writes.append(WantedWrite((), then, producer, marker))
 
     def note(self, line: str) -> None:
         """One line for the log."""

@@ -27,6 +27,7 @@ from klamm_coordinator.offsets.messages import (
     CommitOffsets,
     DeleteGroups,
     DeleteOffsets,
+    EndTransaction,
 )
 from klamm_coordinator.records.codec import Writer
 from klamm_coordinator.settings import GroupSettings
@@ -34,7 +35,7 @@ from klamm_coordinator.shard.events import Event, TimePassed, WriteAppended, Wri
 from klamm_coordinator.shard.shard import Shard
 from klamm_coordinator.shard.state import ShardState
 from klamm_coordinator.timers import Now
-from klamm_coordinator.write import Write
+from klamm_coordinator.write import TxnMarker, TxnProducer, Write
 
 GROUP = "orders"
 SESSION_MS = 10_000
@@ -64,7 +65,7 @@ class ShardDriver:
         self.asked: set[int] = set()
         self.unsent: deque[Write] = deque()
         self.log: list[Any] = []
-        """Records acknowledged, in order."""
+        """Records acknowledged, in order; of transactions the writes."""
         self.auto_ack = True
         self._next_id = 0
         self._take(self.shard.start(self.now))
@@ -83,7 +84,7 @@ class ShardDriver:
     def ack(self) -> None:
         """The broker acknowledges the oldest write."""
         write = self.unsent.popleft()
-        self.log.extend(write.records)
+        self.log.extend(write.records if write.producer is None else [write])
         self._take(self.shard.step(WriteAppended(write_id=write.write_id), self.now))
 
     def nack(self, error: ErrorCode) -> None:
@@ -104,8 +105,7 @@ class ShardDriver:
         self.unsent.clear()
         former = self.shard.state
         self.shard = Shard(self.settings, self.rng)
-        for record in self.log:
-            self.shard.state.replay(record)
+        self._replay(self.shard.state)
         assert self.shard.state == former
         self.asked = set(self.replies)
         self._take(self.shard.start(self.now))
@@ -113,9 +113,18 @@ class ShardDriver:
     def replayed(self) -> ShardState:
         """The state that the acknowledged records describe."""
         state = ShardState()
-        for record in self.log:
-            state.replay(record)
+        self._replay(state)
         return state
+
+    def _replay(self, state: ShardState) -> None:
+        for entry in self.log:
+            if not isinstance(entry, Write):
+                state.replay(entry)
+                continue
+            for record in entry.records:
+                state.replay(record, entry.producer.producer_id)
+            if entry.marker is not None:
+                state.end_transaction(entry.producer.producer_id, committed=entry.marker.committed)
 
     def _take(self, effects: Effects) -> None:
         for reply_id, reply in effects.replies:
@@ -216,6 +225,8 @@ class ShardDriver:
         partition: int = 0,
         metadata: str = "",
         group_id: str = GROUP,
+        producer: TxnProducer | None = None,
+        verification: int | None = None,
     ) -> int:
         wanted = CommitOffset(
             partition=TopicPartition(topic, partition), offset=offset, leader_epoch=7, metadata=metadata
@@ -228,8 +239,26 @@ class ShardDriver:
                 member_id=member_id,
                 instance_id=instance_id,
                 offsets=(wanted,),
+                producer=producer,
+                verification=verification,
             )
         )
+
+    def txn_commit(self, offset: int, producer: TxnProducer, **kwargs: Any) -> int:
+        """As `commit`, in a transaction whose coordinator was asked."""
+        verification = self.shard.transactions.begin_verification(producer)
+        return self.commit(offset, producer=producer, verification=verification, **kwargs)
+
+    def end_transaction(self, producer: TxnProducer, *, committed: bool) -> int:
+        """The marker, with the next epoch as after EndTxn."""
+        marker = TxnMarker(committed, coordinator_epoch=1, transaction_version=2)
+        return self.ask(
+            EndTransaction(reply_id=0, producer=TxnProducer(producer.producer_id, producer.epoch + 1), marker=marker)
+        )
+
+    def unstable(self, *partitions: int, group_id: str = GROUP) -> list[int]:
+        wanted = [TopicPartition("t", partition) for partition in partitions] or None
+        return [each.partition for each in self.shard.unstable_offsets(group_id, wanted)]
 
     def delete_offsets(self, *partitions: tuple[str, int], group_id: str = GROUP) -> int:
         return self.ask(

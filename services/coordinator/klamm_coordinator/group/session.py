@@ -118,6 +118,23 @@ def check_commit(group: Group, *, generation_id: int, member_id: str, instance_i
     return ErrorCode.NONE
 
 
+def check_transactional_commit(
+    group: Group, *, generation_id: int, member_id: str, instance_id: str | None, turn: Turn
+) -> ErrorCode:
+    """Whether a transaction may commit offsets in this name (KIP-447): its generation must be the group's.
+
+    As in Kafka a producer that names no member is let in whoever is in the group: it fences itself, by its
+    transactional id."""
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if generation_id < 0 and (group.state is GroupState.EMPTY or (not member_id and instance_id is None)):
+        return ErrorCode.NONE
+    error = group.member_error(member_id, instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    return ErrorCode.NONE if generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
+
+
 def describe(group: Group) -> GroupDescription:
     """Metadata and assignments are shown while they are in force."""
     is_stable = group.state is GroupState.STABLE

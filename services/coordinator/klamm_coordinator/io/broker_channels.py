@@ -9,7 +9,7 @@ from grpc import aio
 from klamm.wire.service import BROKER, Stub
 from klamm_server.metadata.image import MetadataImage
 
-_OPTIONS = [
+CHANNEL_OPTIONS = [
     # A fetch answers with what was asked for or one batch more, whatever size the broker allowed that batch.
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -41,6 +41,6 @@ class BrokerChannels:
 
     def _stub(self, address: str) -> Stub:
         if address not in self._stubs:
-            channel = aio.insecure_channel(address, options=_OPTIONS)
+            channel = aio.insecure_channel(address, options=CHANNEL_OPTIONS)
             self._stubs[address] = (channel, Stub(channel, BROKER))
         return self._stubs[address][1]

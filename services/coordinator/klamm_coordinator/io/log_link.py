@@ -7,6 +7,11 @@
 
 A batch that got no definite answer is sent again as it is, under the same sequence number, until it gets one: the
 broker recognises what it has. So a write is decided once, in order, and never twice in the log.
+
+Offsets of a transaction, and its marker, are batches of the transaction's producer, without sequence numbers, under the
+fence of this owner. Such a batch may be in the log twice, one right behind the other, which says the same as once.
+What comes later than that is refused by the producer's epoch: a transaction has one of its own, and its marker the
+next (KIP-890).
 """
 
 from __future__ import annotations
@@ -21,7 +26,14 @@ from typing import Any, NamedTuple
 import grpc
 
 from klamm.errors import ErrorCode, KlammError
-from klamm.records import RawRecord, encode_batch, increment_sequence, iter_headers
+from klamm.records import (
+    ControlRecordType,
+    RawRecord,
+    encode_batch,
+    end_transaction_marker,
+    increment_sequence,
+    iter_headers,
+)
 from klamm.retry import Backoff
 from klamm.wire.framed import decode_framed, encode_framed
 from klamm.wire.v1.broker_pb2 import (
@@ -33,10 +45,11 @@ from klamm.wire.v1.broker_pb2 import (
     ProduceHeader,
     ProducePartition,
     ProduceResponse,
+    WriterFence,
 )
 from klamm_coordinator.io.broker_channels import BrokerChannels
 from klamm_coordinator.io.shard_topics import ShardTopic
-from klamm_coordinator.write import Write
+from klamm_coordinator.write import TxnMarker, TxnProducer, Write
 from klamm_server.clock import Clock
 from klamm_server.metadata.image import ShardImage
 
@@ -59,9 +72,13 @@ OnDecided = Callable[[int, ErrorCode], None]
 
 
 class _QueuedWrite(NamedTuple):
-    write_id: int
+    write: Write[Any]
     records: list[RawRecord]
     size_bytes: int
+
+    def goes_with(self, other: _QueuedWrite) -> bool:
+        """Whether both can be in one batch."""
+        return self.write.producer == other.write.producer and not (self.write.marker or other.write.marker)
 
 
 class FencedError(KlammError):
@@ -122,7 +139,7 @@ class LogLink:
         records = [self._encode(record) for record in write.records]
         size_bytes = sum(len(key or b"") + len(value or b"") for _, key, value, _ in records)
         size_bytes += RECORD_OVERHEAD_BYTES * len(records)
-        self._queue.append(_QueuedWrite(write.write_id, records, size_bytes))
+        self._queue.append(_QueuedWrite(write, records, size_bytes))
         self._has_queued.set()
 
     async def run(self, on_decided: OnDecided) -> None:
@@ -138,11 +155,15 @@ class LogLink:
                     self._queue.extendleft(reversed(writes))
                     continue
                 for write in writes:
-                    on_decided(write.write_id, code)
+                    on_decided(write.write.write_id, code)
             self._has_queued.clear()
 
     async def _append_batch(self, writes: list[_QueuedWrite]) -> ErrorCode:
-        produced = await self._produce([record for write in writes for record in write.records])
+        records = [record for write in writes for record in write.records]
+        producer = writes[0].write.producer
+        if producer is not None:
+            return await self._append_of(producer, writes[0].write.marker, records)
+        produced = await self._produce(records)
         code = ErrorCode.of(produced.error_code)
         if code in _FENCED:
             _raise_for_refusal(produced)
@@ -151,11 +172,36 @@ class LogLink:
         )
         return code
 
+    async def _append_of(self, producer: TxnProducer, marker: TxnMarker | None, records: list[RawRecord]) -> ErrorCode:
+        """Appends a batch of a transaction, or its marker."""
+        fence = WriterFence(producer_id=self._writer.producer_id, producer_epoch=self._writer.writer_epoch)
+        if marker is None:
+            batch = encode_batch(
+                records, producer_id=producer.producer_id, producer_epoch=producer.epoch, is_transactional=True
+            )
+        else:
+            fence.transaction_version = marker.transaction_version
+            batch = end_transaction_marker(
+                ControlRecordType.COMMIT if marker.committed else ControlRecordType.ABORT,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                coordinator_epoch=marker.coordinator_epoch,
+                timestamp_ms=self._clock.wall_ms(),
+            )
+        produced = await self._send(batch, fence)
+        code = ErrorCode.of(produced.error_code)
+        if code in _FENCED:
+            # Who is fenced, the transaction's producer or this owner? A record of our own tells.
+            _raise_for_refusal(await self._produce([self._encode(self._topic.claim)]))
+        return code
+
     def _take_batch(self) -> list[_QueuedWrite]:
-        """As many writes as fit, at least one."""
+        """As many writes as fit and go together, at least one."""
         writes = [self._queue.popleft()]
         size_bytes = writes[0].size_bytes
         while self._queue and size_bytes + self._queue[0].size_bytes <= self._append_max_bytes:
+            if not writes[0].goes_with(self._queue[0]):
+                break
             writes.append(self._queue.popleft())
             size_bytes += writes[-1].size_bytes
         return writes
@@ -164,14 +210,23 @@ class LogLink:
         return (self._clock.wall_ms(), *self._topic.encode(record), ())
 
     async def _produce(self, records: list[RawRecord]) -> ProducedPartition:
-        """The definite answer of whoever leads the partition; a batch that was taken uses up its sequence numbers."""
+        """A batch of this owner; one that was taken uses up its sequence numbers."""
         batch = encode_batch(
             records,
             producer_id=self._writer.producer_id,
             producer_epoch=self._writer.writer_epoch,
             base_sequence=self._sequence,
         )
-        partition = ProducePartition(topic=self._topic.name, partition=self._shard, records_bytes=len(batch))
+        produced = await self._send(batch)
+        if not produced.error_code:
+            self._sequence = increment_sequence(self._sequence, len(records))
+        return produced
+
+    async def _send(self, batch: bytes, fence: WriterFence | None = None) -> ProducedPartition:
+        """The definite answer of whoever leads the partition."""
+        partition = ProducePartition(
+            topic=self._topic.name, partition=self._shard, records_bytes=len(batch), writer=fence
+        )
         header = ProduceHeader(acks=-1, timeout_ms=REQUEST_TIMEOUT_MS, client_id=CLIENT_ID, partitions=[partition])
         message = encode_framed(header, [batch])
         failures = 0
@@ -179,7 +234,6 @@ class LogLink:
             produced = await self._try_produce(message)
             code = ErrorCode.of(produced.error_code)
             if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                self._sequence = increment_sequence(self._sequence, len(records))
                 produced.error_code = ErrorCode.NONE
                 return produced
             if not code.retriable or code in _NOT_RETRIED:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
+from klamm_coordinator.write import TxnMarker, TxnProducer
 
 NO_OFFSET = -1
 """Nothing is stored."""
@@ -39,6 +40,10 @@ class CommitOffsets:
     member_id: str
     instance_id: str | None
     offsets: tuple[CommitOffset, ...]
+    producer: TxnProducer | None = None
+    """Of a transaction (KIP-447): the offsets count when it commits."""
+    verification: int | None = None
+    """What `Shard.begin_verification` gave before the transaction's coordinator was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,22 @@ class CommitReply:
     """One code per offset, in order."""
 
     errors: tuple[ErrorCode, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransaction:
+    """The marker of a transaction: its offsets count from now on, or never will."""
+
+    reply_id: int
+    producer: TxnProducer
+    marker: TxnMarker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransactionReply:
+    """NONE: all in-sync replicas have the marker."""
+
+    error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

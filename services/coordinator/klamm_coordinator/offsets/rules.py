@@ -11,7 +11,7 @@ Expiry is KIP-211's: an offset lives as long as somebody may read on from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
@@ -60,6 +60,14 @@ def fetch(store: OffsetStore, group_id: str, partitions: Sequence[TopicPartition
     return tuple(_fetched(partition, stored.get(partition)) for partition in wanted)
 
 
+def unstable(
+    store: OffsetStore, group_id: str, partitions: Sequence[TopicPartition] | None
+) -> Iterable[TopicPartition]:
+    """Those of them, or of all, that an open transaction may change."""
+    found = store.unstable_partitions(group_id)
+    return found if partitions is None else found.intersection(partitions)
+
+
 def _fetched(partition: TopicPartition, value: OffsetCommitValue | None) -> FetchedOffset:
     if value is None:
         return FetchedOffset(partition=partition)
@@ -92,7 +100,7 @@ def delete_records(
     doomed = [
         partition
         for partition, error in zip(request.partitions, errors, strict=True)
-        if error is ErrorCode.NONE and (partition in stored or store.is_in_flight(group.group_id, partition))
+        if error is ErrorCode.NONE and (partition in stored or store.is_undecided(group.group_id, partition))
     ]
     return tombstones(group.group_id, doomed), errors
 
@@ -107,7 +115,7 @@ def tombstones(group_id: str, partitions: list[TopicPartition]) -> tuple[Record,
 def expired_partitions(store: OffsetStore, group: Group, *, retention_ms: int, wall_ms: int) -> list[TopicPartition]:
     """Partitions of which the offset has outlived its retention, in a stable order.
 
-    One that is just being written is left alone."""
+    One that is just being written, or that an open transaction may change, is left alone."""
     base = _retention_base(group)
     if base is _NOTHING_EXPIRES:
         return []
@@ -116,7 +124,7 @@ def expired_partitions(store: OffsetStore, group: Group, *, retention_ms: int, w
         for partition, value in store.of_group(group.group_id).items()
         if _is_expired(value, base, retention_ms=retention_ms, wall_ms=wall_ms)
         and not group.is_subscribed_to(partition.topic)
-        and not store.is_in_flight(group.group_id, partition)
+        and not store.is_undecided(group.group_id, partition)
     )
 
 

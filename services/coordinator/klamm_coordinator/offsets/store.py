@@ -1,6 +1,7 @@
 """The offsets of a shard: those that are durable, and which ones are being written.
 
     committed   what acknowledged records say; readers see only this
+    pending     acknowledged too, but part of a transaction that is still open (`pending.py`)
     in flight   how many writes that are not decided touch an offset; who deletes must delete those too
 
 Invariant: no group with an empty dict of offsets is kept.
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from klamm.model import TopicPartition
+from klamm_coordinator.offsets.pending import PendingOffsets
 from klamm_coordinator.records.schemas import OffsetCommitKey, OffsetCommitValue, Record
 
 _NONE: Mapping[TopicPartition, OffsetCommitValue] = {}
@@ -23,16 +25,18 @@ class OffsetStore:
     def __init__(self) -> None:
         self._committed: dict[str, dict[TopicPartition, OffsetCommitValue]] = {}
         self._in_flight: dict[str, Counter[TopicPartition]] = {}
+        self._in_flight_of_transactions: Counter[tuple[str, TopicPartition]] = Counter()
+        self.pending = PendingOffsets()
 
     def __eq__(self, other: object) -> bool:
         """Whether the same offsets are durable."""
-        return isinstance(other, OffsetStore) and self._committed == other._committed
+        return isinstance(other, OffsetStore) and self._committed == other._committed and self.pending == other.pending
 
     __hash__ = None  # type: ignore[assignment]
 
     def group_ids(self) -> Iterable[str]:
-        """Groups with durable offsets."""
-        return self._committed.keys()
+        """Groups with durable offsets, decided or pending."""
+        return self._committed.keys() | self.pending.group_ids()
 
     def count(self) -> int:
         """How many offsets are durable."""
@@ -47,15 +51,44 @@ class OffsetStore:
         return partition in self._in_flight.get(group_id, ())
 
     def has_any(self, group_id: str) -> bool:
-        """Whether the group has offsets, durable or in flight."""
-        return group_id in self._committed or group_id in self._in_flight
+        """Whether the group has offsets, durable, pending or in flight."""
+        return group_id in self._committed or group_id in self._in_flight or bool(self.pending.partitions(group_id))
+
+    def is_undecided(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether a write under way or an open transaction may change this offset."""
+        return self.is_in_flight(group_id, partition) or self.pending.is_pending(group_id, partition)
+
+    def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether a transaction may change this offset (KIP-447)."""
+        return self.pending.is_pending(group_id, partition) or (
+            self._in_flight_of_transactions[group_id, partition] > 0
+        )
+
+    def unstable_partitions(self, group_id: str) -> set[TopicPartition]:
+        """All such of the group."""
+        in_flight = {partition for group, partition in self._in_flight_of_transactions if group == group_id}
+        return self.pending.partitions(group_id) | in_flight
 
     def partitions_to_delete(self, group_id: str) -> list[TopicPartition]:
         """Every partition of the group of which an offset is, or may become, durable."""
-        return sorted({*self.of_group(group_id), *self._in_flight.get(group_id, ())})
+        return sorted(
+            {*self.of_group(group_id), *self._in_flight.get(group_id, ()), *self.pending.partitions(group_id)}
+        )
 
     def replay(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
-        """An acknowledged record: the one way durable offsets change."""
+        """An acknowledged record outside of transactions: it is newer than all that is pending."""
+        if self.pending.is_pending(group_id, partition):
+            self.pending.drop(group_id, partition)
+        self._set(group_id, partition, value)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> set[str]:
+        """An acknowledged marker; returns the groups that had offsets pending."""
+        group_ids = self.pending.groups_of(producer_id)
+        for group_id, partition, value in self.pending.end(producer_id, committed=committed):
+            self._set(group_id, partition, value)
+        return group_ids
+
+    def _set(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
         offsets = self._committed.get(group_id)
         if value is not None:
             if offsets is None:
@@ -66,19 +99,26 @@ class OffsetStore:
             if not offsets:
                 del self._committed[group_id]
 
-    def begin(self, records: Iterable[Record]) -> None:
+    def begin(self, records: Iterable[Record], *, transactional: bool = False) -> None:
         """These records are on their way."""
         for key, _ in records:
             if isinstance(key, OffsetCommitKey):
+                partition = TopicPartition(key.topic, key.partition)
                 counter = self._in_flight.setdefault(key.group_id, Counter())
-                counter[TopicPartition(key.topic, key.partition)] += 1
+                counter[partition] += 1
+                if transactional:
+                    self._in_flight_of_transactions[key.group_id, partition] += 1
 
-    def end(self, records: Iterable[Record]) -> None:
+    def end(self, records: Iterable[Record], *, transactional: bool = False) -> None:
         """They are decided, one way or the other."""
         for key, _ in records:
             if isinstance(key, OffsetCommitKey):
                 counter = self._in_flight[key.group_id]
                 partition = TopicPartition(key.topic, key.partition)
+                if transactional:
+                    self._in_flight_of_transactions[key.group_id, partition] -= 1
+                    if not self._in_flight_of_transactions[key.group_id, partition]:
+                        del self._in_flight_of_transactions[key.group_id, partition]
                 counter[partition] -= 1
                 if not counter[partition]:
                     del counter[partition]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from klamm.errors import BrokerError, ErrorCode
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm.wire.v1.coordinator_pb2 import (
@@ -53,6 +53,8 @@ class OffsetsRpc:
         try:
             check_group_id(request.group_id)
             shard = self._shards.of_key(request.group_id).shard
+            if request.require_stable:
+                _refuse_unstable(shard.unstable_offsets(request.group_id, partitions))
         except BrokerError as error:
             return OffsetFetchResponse(error_code=error.code, error_message=error.message)
         offsets = [
@@ -82,17 +84,7 @@ class OffsetsRpc:
         return OffsetDeleteResponse(partitions=_results(partitions, reply.errors))
 
     def _commit(self, request: OffsetCommitRequest) -> Any:
-        image = self._image()
-        offsets = tuple(
-            CommitOffset(
-                partition=TopicPartition(one.topic, one.partition),
-                offset=one.offset,
-                leader_epoch=one.leader_epoch,
-                metadata=one.metadata,
-                error=_refusal(image, one),
-            )
-            for one in request.offsets
-        )
+        offsets = offsets_to_commit(self._image(), request.offsets)
         return lambda reply_id: CommitOffsets(
             reply_id=reply_id,
             group_id=request.group_id,
@@ -100,6 +92,28 @@ class OffsetsRpc:
             member_id=request.member_id,
             instance_id=request.group_instance_id or None,
             offsets=offsets,
+        )
+
+
+def offsets_to_commit(image: MetadataImage, offsets: Iterable[GroupOffset]) -> tuple[CommitOffset, ...]:
+    """As the shard takes them."""
+    return tuple(
+        CommitOffset(
+            partition=TopicPartition(one.topic, one.partition),
+            offset=one.offset,
+            leader_epoch=one.leader_epoch,
+            metadata=one.metadata,
+            error=_refusal(image, one),
+        )
+        for one in offsets
+    )
+
+
+def _refuse_unstable(partitions: list[TopicPartition]) -> None:
+    if partitions:
+        more = f" and {len(partitions) - 1} more" if len(partitions) > 1 else ""
+        raise EXCEPTIONS[ErrorCode.UNSTABLE_OFFSET_COMMIT](
+            f"a transaction that is still open has an offset of {partitions[0]}{more}"
         )
 
 

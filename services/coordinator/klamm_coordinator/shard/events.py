@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from klamm.errors import ErrorCode
 from klamm_coordinator.group.messages import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
-from klamm_coordinator.offsets.messages import CommitOffsets, DeleteGroups, DeleteOffsets
+from klamm_coordinator.offsets.messages import CommitOffsets, DeleteGroups, DeleteOffsets, EndTransaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,5 +37,5 @@ class TimePassed:
     """A deadline may be due."""
 
 
-Request = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | DeleteOffsets | DeleteGroups
+Request = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | DeleteOffsets | DeleteGroups | EndTransaction
 Event = Request | WriteAppended | WriteFailed | TopicsDeleted | TimePassed

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import struct
 
-from klamm.model import TopicPartition
-from klamm.records import BatchHeader, Buffer, decode_batch
+from klamm.model import NO_PRODUCER_ID, TopicPartition
+from klamm.records import BatchHeader, Buffer, ControlRecordType, decode_batch, decode_control_record
 from klamm_coordinator.records.schemas import (
     GroupMetadataKey,
     OffsetCommitKey,
@@ -37,8 +37,12 @@ class Replayer:
     def replay_batch(self, buffer: Buffer, position: int, header: BatchHeader) -> None:
         """Applies the batch at `position`. Raises SchemaError, or a CorruptBatchError."""
         if header.is_control:
+            self._replay_marker(buffer, position, header.producer_id)
             return
+        # The producer of a batch outside of transactions is the shard's owner.
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
         replay_offset = self._state.offsets.replay
+        replay_pending = self._state.offsets.pending.add
         unpack_partition = _PARTITION.unpack_from
         for _, _, key, value, _ in decode_batch(buffer, position):
             if key is None:
@@ -47,9 +51,18 @@ class Replayer:
                 group_id, topic = self._prefixes.get(key[:-4]) or self._decode_prefix(key)
                 (partition,) = unpack_partition(key, len(key) - 4)
                 offset = None if value is None else decode_offset_value(value)
-                replay_offset(group_id, TopicPartition(topic, partition), offset)
+                if producer_id >= 0 and offset is not None:
+                    replay_pending(producer_id, group_id, TopicPartition(topic, partition), offset)
+                else:
+                    replay_offset(group_id, TopicPartition(topic, partition), offset)
             else:
                 self._replay_other(key, value)
+
+    def _replay_marker(self, buffer: Buffer, position: int, producer_id: int) -> None:
+        for _, _, key, value, _ in decode_batch(buffer, position):
+            marker = decode_control_record(key, value)
+            if marker.type is not ControlRecordType.UNKNOWN:
+                self._state.end_transaction(producer_id, committed=marker.type is ControlRecordType.COMMIT)
 
     def _decode_prefix(self, key: bytes) -> tuple[str, str]:
         decoded = decode_key(key)

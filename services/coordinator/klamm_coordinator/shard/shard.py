@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from klamm.errors import ErrorCode
-from klamm.model import TopicPartition
+from klamm.model import NO_PRODUCER_ID, TopicPartition
 from klamm_coordinator.effects import (
     AssignmentStored,
     Effects,
@@ -54,22 +54,25 @@ from klamm_coordinator.offsets.messages import (
     DeleteGroups,
     DeleteOffsets,
     DeleteOffsetsReply,
+    EndTransaction,
+    EndTransactionReply,
     FetchedOffset,
 )
 from klamm_coordinator.records.schemas import Record
 from klamm_coordinator.settings import GroupSettings
 from klamm_coordinator.shard import deletion
 from klamm_coordinator.shard.append_errors import requester_error
-from klamm_coordinator.shard.events import Event, TimePassed, TopicsDeleted, WriteAppended, WriteFailed
+from klamm_coordinator.shard.events import Event, Request, TimePassed, TopicsDeleted, WriteAppended, WriteFailed
 from klamm_coordinator.shard.state import ShardState
+from klamm_coordinator.shard.transactions import Transactions
 from klamm_coordinator.timers import Now, Timers
 from klamm_coordinator.turn import ExpiryTimer, JoinTimer, SessionTimer, SyncTimer, TimerKey, Turn, WriteTimer
-from klamm_coordinator.write import Write
+from klamm_coordinator.write import TxnProducer, Write
 
 
 @dataclass(slots=True)
 class _PendingWrite:
-    records: tuple[Record, ...]
+    write: Write[Record]
     then: Then | None
     """None once its requester was told that it takes too long."""
 
@@ -80,6 +83,8 @@ class Shard:
     def __init__(self, settings: GroupSettings, rng: random.Random) -> None:
         self.state = ShardState()
         self.groups: dict[str, Group] = {}
+        self.transactions = Transactions()
+        """Whose transactions may write; `begin_verification` before their coordinator is asked."""
         self._settings = settings
         self._rng = rng
         self._timers: Timers[TimerKey] = Timers()
@@ -110,6 +115,10 @@ class Shard:
         """Durable offsets: those asked for, in order, or all."""
         return rules.fetch(self.state.offsets, group_id, partitions)
 
+    def unstable_offsets(self, group_id: str, partitions: Sequence[TopicPartition] | None) -> list[TopicPartition]:
+        """Those of them that an open transaction may change (KIP-447)."""
+        return sorted(rules.unstable(self.state.offsets, group_id, partitions))
+
     # Changing
 
     def start(self, now: Now) -> Effects:
@@ -123,6 +132,7 @@ class Shard:
                 rebalance.start_session(group, member, turn)
             if len(group.members) > self._settings.group_size_max:
                 rebalance.prepare(group, "it is larger than group.max.size", turn)
+        self.transactions.load(self.state.offsets.pending.producer_ids())
         turn.schedule(ExpiryTimer(), self._settings.offsets_retention_check_interval_ms)
         return self._effects_of(turn)
 
@@ -163,15 +173,29 @@ class Shard:
     def _begin_writes(self, turn: Turn, effects: Effects) -> None:
         """Makes the writes wanted so far known, before anything else of this step looks at what is in flight."""
         wanted, turn.writes = turn.writes, []
-        for records, then in wanted:
+        for records, then, producer, marker in wanted:
             write_id = self._next_write_id
             self._next_write_id += 1
-            self._pending[write_id] = _PendingWrite(records, then)
-            self.state.offsets.begin(records)
+            write = Write(write_id=write_id, records=records, producer=producer, marker=marker)
+            self._pending[write_id] = _PendingWrite(write, then)
+            self.state.offsets.begin(records, transactional=producer is not None)
             turn.schedule(WriteTimer(write_id), self._settings.commit_timeout_ms)
-            effects.writes.append(Write(write_id=write_id, records=records))
+            effects.writes.append(write)
 
     def _handle(self, event: Event, turn: Turn) -> None:
+        match event:
+            case WriteAppended():
+                self._on_write_appended(event, turn)
+            case WriteFailed():
+                self._on_write_failed(event, turn)
+            case TopicsDeleted():
+                deletion.delete_offsets_of_topics(event.topics, self.groups, self.state, turn)
+            case TimePassed():
+                pass
+            case _:
+                self._handle_request(event, turn)
+
+    def _handle_request(self, event: Request, turn: Turn) -> None:
         match event:
             case JoinGroup():
                 self._on_join(event, turn)
@@ -183,18 +207,12 @@ class Shard:
                 self._on_leave(event, turn)
             case CommitOffsets():
                 self._on_commit(event, turn)
+            case EndTransaction():
+                self._on_end_transaction(event, turn)
             case DeleteOffsets():
                 self._on_delete_offsets(event, turn)
             case DeleteGroups():
                 deletion.handle_delete_groups(event, self.groups, self.state, turn)
-            case WriteAppended():
-                self._on_write_appended(event, turn)
-            case WriteFailed():
-                self._on_write_failed(event, turn)
-            case TopicsDeleted():
-                deletion.delete_offsets_of_topics(event.topics, self.groups, self.state, turn)
-            case TimePassed():
-                pass
             case _:
                 assert_never(event)
 
@@ -244,6 +262,8 @@ class Shard:
         if group is None and request.generation_id < 0:
             group = self._create_group(request.group_id, turn)
         error = self._commit_error(group, request, turn)
+        if error is ErrorCode.NONE and request.producer is not None:
+            error = self._transaction_error(request.producer, request.verification)
         if error is not ErrorCode.NONE:
             turn.reply(request.reply_id, CommitReply(errors=(error,) * len(request.offsets)))
             return
@@ -254,7 +274,9 @@ class Shard:
         )
         reply = CommitReply(errors=errors)
         if records:
-            turn.append(records, ReplyWhenStored(reply_id=request.reply_id, reply=reply))
+            if request.producer is not None:
+                self.transactions.wrote(request.producer)
+            turn.append(records, ReplyWhenStored(reply_id=request.reply_id, reply=reply), producer=request.producer)
         else:
             turn.reply(request.reply_id, reply)
             assert group is not None
@@ -266,13 +288,25 @@ class Shard:
             # A member of a group that is gone has to join again, which this code makes every client do.
             is_member = request.generation_id >= 0
             return ErrorCode.ILLEGAL_GENERATION if is_member else ErrorCode.GROUP_MAX_SIZE_REACHED
-        return session.check_commit(
+        check = session.check_commit if request.producer is None else session.check_transactional_commit
+        return check(
             group,
             generation_id=request.generation_id,
             member_id=request.member_id,
             instance_id=request.instance_id,
             turn=turn,
         )
+
+    def _transaction_error(self, producer: TxnProducer, verification: int | None) -> ErrorCode:
+        is_admitted = self.transactions.admits(producer, verification)
+        if verification is not None:
+            self.transactions.end_verification(verification)
+        return ErrorCode.NONE if is_admitted else ErrorCode.TRANSACTION_ABORTABLE
+
+    def _on_end_transaction(self, request: EndTransaction, turn: Turn) -> None:
+        self.transactions.end(request.producer.producer_id)
+        then = ReplyWhenStored(reply_id=request.reply_id, reply=EndTransactionReply())
+        turn.append_marker(request.producer, request.marker, then)
 
     def _on_delete_offsets(self, request: DeleteOffsets, turn: Turn) -> None:
         group = self.groups.get(request.group_id)
@@ -291,26 +325,32 @@ class Shard:
     # Writes
 
     def _on_write_appended(self, event: WriteAppended, turn: Turn) -> None:
-        write = self._take_write(event.write_id)
+        pending = self._take_write(event.write_id)
+        write = pending.write
+        producer_id = NO_PRODUCER_ID if write.producer is None else write.producer.producer_id
         for record in write.records:
             assert record.value is None or record.key.group_id in self.groups, record
-            self.state.replay(record)
-        self._finish(write, None, turn)
+            self.state.replay(record, producer_id)
+        group_ids = {record.key.group_id for record in write.records}
+        if write.marker is not None:
+            group_ids = self.state.end_transaction(producer_id, committed=write.marker.committed)
+        self._finish(pending, None, turn, group_ids)
 
     def _on_write_failed(self, event: WriteFailed, turn: Turn) -> None:
-        self._finish(self._take_write(event.write_id), event.error, turn)
+        pending = self._take_write(event.write_id)
+        self._finish(pending, event.error, turn, {record.key.group_id for record in pending.write.records})
 
     def _take_write(self, write_id: int) -> _PendingWrite:
         assert next(iter(self._pending)) == write_id, (write_id, list(self._pending)[:3])
-        write = self._pending.pop(write_id)
+        pending = self._pending.pop(write_id)
         self._timers.cancel(WriteTimer(write_id))
-        self.state.offsets.end(write.records)
-        return write
+        self.state.offsets.end(pending.write.records, transactional=pending.write.producer is not None)
+        return pending
 
-    def _finish(self, write: _PendingWrite, error: ErrorCode | None, turn: Turn) -> None:
-        if write.then is not None:
-            self._do(write.then, error, turn)
-        for group_id in dict.fromkeys(record.key.group_id for record in write.records):
+    def _finish(self, pending: _PendingWrite, error: ErrorCode | None, turn: Turn, group_ids: set[str]) -> None:
+        if pending.then is not None:
+            self._do(pending.then, error, turn)
+        for group_id in sorted(group_ids):
             if group_id in self.groups:
                 self._forget_if_unused(self.groups[group_id])
 
@@ -379,7 +419,11 @@ class Shard:
             del self.groups[group.group_id]
 
 
-def _reply_after(then: ReplyWhenStored, error: ErrorCode | None) -> CommitReply | DeleteOffsetsReply:
+def _reply_after(
+    then: ReplyWhenStored, error: ErrorCode | None
+) -> CommitReply | DeleteOffsetsReply | EndTransactionReply:
     if error is None:
         return then.reply
+    if isinstance(then.reply, EndTransactionReply):
+        return EndTransactionReply(error=error)
     return replace(then.reply, errors=tuple(code or error for code in then.reply.errors))

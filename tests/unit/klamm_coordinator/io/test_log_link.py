@@ -11,7 +11,7 @@ import pytest
 from fake_offsets_log import LOST_ANSWER, NO_ANSWER, FakeOffsetsLog
 
 from klamm.errors import ErrorCode
-from klamm.records import iter_headers
+from klamm.records import ControlRecordType, decode_batch, decode_control_record, iter_headers, read_header
 from klamm.retry import Backoff
 from klamm_coordinator.io import log_link
 from klamm_coordinator.io.log_link import FencedError, LogLink
@@ -23,7 +23,7 @@ from klamm_coordinator.records.schemas import (
     Record,
     encode_key,
 )
-from klamm_coordinator.write import Write
+from klamm_coordinator.write import TxnMarker, TxnProducer, Write
 from klamm_server.clock import SystemClock
 from klamm_server.metadata.image import ShardImage
 
@@ -46,9 +46,14 @@ def link_to(log: FakeOffsetsLog, *, epoch: int = 0, append_max_bytes: int = 1_00
     )
 
 
-def write(write_id: int, *, note: str = "") -> Write:
+def write(write_id: int, *, note: str = "", producer: TxnProducer | None = None) -> Write[Record]:
     record = Record(OffsetCommitKey("g", "t", write_id), OffsetCommitValue(write_id, -1, note, 0))
-    return Write(write_id=write_id, records=(record,))
+    return Write(write_id=write_id, records=(record,), producer=producer)
+
+
+def marker(write_id: int, producer: TxnProducer, *, committed: bool = True) -> Write[Record]:
+    end = TxnMarker(committed, coordinator_epoch=11, transaction_version=2)
+    return Write(write_id=write_id, records=(), producer=producer, marker=end)
 
 
 async def append_all(link: LogLink, writes: list[Write]) -> list[tuple[int, ErrorCode]]:
@@ -244,5 +249,106 @@ def test_loading_begins_where_the_log_does() -> None:
         read = [part async for part in link.load(0, end_offset)]
 
         assert next(iter_headers(read[0]))[1].base_offset == 6
+
+    run(scenario)
+
+
+ONE, ONE_ENDED, TWO, TWO_ENDED = (
+    TxnProducer(1_000, 3),
+    TxnProducer(1_000, 4),
+    TxnProducer(2_000, 0),
+    TxnProducer(2_000, 1),
+)
+
+
+def test_offsets_of_a_transaction_are_a_batch_of_its_producer_under_the_fence_of_the_owner() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        link = link_to(log)
+        await link.claim()
+
+        await append_all(link, [write(1, producer=ONE), write(2, producer=ONE), write(3)])
+
+        batches = [read_header(batch) for batch in log.batches[1:]]
+        assert [(each.producer_id, each.producer_epoch, each.is_transactional) for each in batches] == [
+            (*ONE, True),
+            (77, 0, False),
+        ]
+        assert [each.base_sequence for each in batches] == [-1, 1]
+        assert partitions_in(log) == [1, 2, 3]
+
+    run(scenario)
+
+
+def test_writes_of_different_transactions_and_markers_are_batches_of_their_own_in_order() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        link = link_to(log)
+        await link.claim()
+        writes = [
+            write(1, producer=ONE),
+            write(2, producer=TWO),
+            marker(3, ONE_ENDED),
+            marker(4, TWO_ENDED, committed=False),
+            write(5, producer=ONE_ENDED),
+        ]
+
+        decided = await append_all(link, writes)
+
+        assert decided == [(number, ErrorCode.NONE) for number in range(1, 6)]
+        batches = [read_header(batch) for batch in log.batches[1:]]
+        assert [(each.producer_id, each.producer_epoch, each.is_control) for each in batches] == [
+            (*ONE, False),
+            (*TWO, False),
+            (*ONE_ENDED, True),
+            (*TWO_ENDED, True),
+            (*ONE_ENDED, False),
+        ]
+        (_, _, key, value, _), *_ = decode_batch(log.batches[3])
+        assert decode_control_record(key, value).type is ControlRecordType.COMMIT
+        assert decode_control_record(key, value).coordinator_epoch == 11
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("fate", [LOST_ANSWER, NO_ANSWER, ErrorCode.NOT_ENOUGH_REPLICAS])
+def test_a_transactions_batch_is_sent_until_there_is_an_answer(fate: ErrorCode | str) -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        link = link_to(log)
+        await link.claim()
+        log.script.extend([fate, ErrorCode.NONE, fate])
+
+        decided = await append_all(link, [write(1, producer=ONE), marker(2, ONE_ENDED), write(3)])
+
+        assert decided == [(1, ErrorCode.NONE), (2, ErrorCode.NONE), (3, ErrorCode.NONE)]
+        # Twice in the log at most, side by side.
+        assert list(dict.fromkeys(partitions_in(log))) == [1, 3]
+
+    run(scenario)
+
+
+def test_a_producer_that_is_fenced_does_not_cost_the_owner_its_shard() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        link = link_to(log)
+        await link.claim()
+        log.transaction_epochs[ONE.producer_id] = ONE.epoch + 1
+
+        decided = await append_all(link, [write(1, producer=ONE), write(2)])
+
+        assert decided == [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.NONE)]
+        assert partitions_in(log) == [2]
+
+    run(scenario)
+
+
+def test_an_owner_that_is_fenced_writes_nothing_of_transactions() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        former, latter = link_to(log, epoch=4), link_to(log, epoch=5)
+        await former.claim()
+        await latter.claim()
+
+        for late in (write(1, producer=ONE), marker(2, ONE)):
+            with pytest.raises(FencedError):
+                await append_all(former, [late])
+
+        assert len(log.batches) == 2
 
     run(scenario)

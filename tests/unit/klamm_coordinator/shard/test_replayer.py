@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from klamm.records import CompressionType, encode_batch, iter_headers
+from klamm.model import TopicPartition
+from klamm.records import CompressionType, ControlRecordType, encode_batch, end_transaction_marker, iter_headers
 from klamm_coordinator.records.codec import SchemaError
-from klamm_coordinator.records.schemas import encode_key, encode_value
+from klamm_coordinator.records.schemas import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
 from klamm_coordinator.shard.replayer import Replayer
 from klamm_coordinator.shard.state import ShardState
 
@@ -54,8 +55,8 @@ def test_what_is_not_known_here_is_counted():
     assert (state, replayer.skipped_count) == (ShardState(), 2)
 
 
-def test_control_batches_say_nothing():
-    state, replayer = load(encode_batch([(0, b"\x00\x00\x00\x01", b"\x00\x00", ())], is_control=True))
+def test_control_records_of_another_kind_say_nothing():
+    state, replayer = load(encode_batch([(0, b"\x00\x00\x00\x02", b"\x00\x00", ())], is_control=True))
 
     assert (state, replayer.skipped_count) == (ShardState(), 0)
 
@@ -67,3 +68,32 @@ def test_control_batches_say_nothing():
 def test_a_damaged_record_is_refused(key, value):
     with pytest.raises(SchemaError):
         load(encode_batch([(0, key, value, ())]))
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_offsets_of_a_transaction_are_pending_until_its_marker(committed):
+    key, value = encode_key(OffsetCommitKey("g", "t", 1)), encode_value(OffsetCommitValue(42, 7, "", 0))
+    offsets = encode_batch([(0, key, value, ())], producer_id=9, producer_epoch=3, is_transactional=True)
+    marker = end_transaction_marker(
+        ControlRecordType.COMMIT if committed else ControlRecordType.ABORT,
+        producer_id=9,
+        producer_epoch=4,
+        coordinator_epoch=0,
+        timestamp_ms=0,
+    )
+
+    open_state, _ = load(offsets)
+    state, _ = load(offsets, marker)
+
+    assert open_state.offsets.pending.partitions("g") == {TopicPartition("t", 1)}
+    assert not open_state.offsets.of_group("g")
+    assert not state.offsets.pending.partitions("g")
+    assert TopicPartition("t", 1) in state.offsets.of_group("g") if committed else state == ShardState()
+
+
+def test_a_batch_of_the_owner_is_not_one_of_a_transaction():
+    key, value = encode_key(OffsetCommitKey("g", "t", 1)), encode_value(OffsetCommitValue(42, 7, "", 0))
+
+    state, _ = load(encode_batch([(0, key, value, ())], producer_id=9, producer_epoch=3, base_sequence=0))
+
+    assert TopicPartition("t", 1) in state.offsets.of_group("g")

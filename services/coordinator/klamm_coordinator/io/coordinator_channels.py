@@ -1,0 +1,38 @@
+"""One gRPC channel per coordinator, found by who owns a shard in the newest metadata image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grpc import aio
+
+from klamm.wire.service import COORDINATOR, Stub
+from klamm_coordinator.io.broker_channels import CHANNEL_OPTIONS
+from klamm_server.metadata.image import MetadataImage
+
+
+class CoordinatorChannels:
+    """`owner_of` gives a stub, or None while nobody owns the shard."""
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+        self._stubs: dict[str, tuple[aio.Channel, Stub]] = {}
+
+    def owner_of(self, topic: str, shard: int) -> Stub | None:
+        """The coordinator that owns the shard of that internal topic."""
+        image = self._image()
+        writer = image.shards.get((topic, shard))
+        owner = None if writer is None else image.coordinators.get(writer.coordinator_id)
+        return None if owner is None or owner.fenced else self._stub(f"{owner.host}:{owner.port}")
+
+    async def close(self) -> None:
+        """Ends the calls under way."""
+        stubs, self._stubs = self._stubs, {}
+        for channel, _ in stubs.values():
+            await channel.close()
+
+    def _stub(self, address: str) -> Stub:
+        if address not in self._stubs:
+            channel = aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+            self._stubs[address] = (channel, Stub(channel, COORDINATOR))
+        return self._stubs[address][1]

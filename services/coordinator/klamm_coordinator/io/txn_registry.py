@@ -1,0 +1,71 @@
+"""Asks the coordinator of a transaction to take a shard into it, before anything of it is written there (KIP-890)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import grpc
+
+from klamm.errors import ErrorCode
+from klamm.model import TRANSACTION_STATE_TOPIC, TopicPartition, coordinator_shard
+from klamm.wire.v1.common_pb2 import TopicPartitions
+from klamm.wire.v1.coordinator_pb2 import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from klamm_coordinator.io.coordinator_channels import CoordinatorChannels
+from klamm_coordinator.write import TxnProducer
+from klamm_server.metadata.image import MetadataImage
+
+TIMEOUT_MS = 5_000
+
+_NOT_REACHED = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+
+
+class TxnRegistry:
+    """One try per call: who asked us asks again."""
+
+    def __init__(self, channels: CoordinatorChannels, image: Callable[[], MetadataImage]) -> None:
+        self._channels = channels
+        self._image = image
+
+    async def add(
+        self, transactional_id: str, producer: TxnProducer, partition: TopicPartition, *, verify_only: bool
+    ) -> None:
+        """Returns when the partition is part of the transaction for good.
+
+        Raises CoordinatorLoadInProgressError when the transaction's coordinator cannot be reached (it is not the one
+        that the client asked, so the client must not look for another), and what that coordinator answers."""
+        response = await self._ask(
+            transactional_id,
+            AddPartitionsToTxnRequest(
+                transactional_id=transactional_id,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                topics=[TopicPartitions(topic=partition.topic, partitions=[partition.partition])],
+                verify_only=verify_only,
+            ),
+        )
+        code, message = ErrorCode.of(response.error_code), response.error_message
+        if not code and response.partitions:
+            code, message = ErrorCode.of(response.partitions[0].error_code), response.partitions[0].error_message
+        if code in _NOT_REACHED:
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if code:
+            raise code.exception(message)
+
+    async def _ask(self, transactional_id: str, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+        topic = self._image().topic(TRANSACTION_STATE_TOPIC)
+        shard = coordinator_shard(transactional_id, len(topic.partitions)) if topic is not None else -1
+        stub = self._channels.owner_of(TRANSACTION_STATE_TOPIC, shard)
+        if stub is None:
+            return AddPartitionsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        try:
+            response: AddPartitionsToTxnResponse = await stub.add_partitions_to_txn(request, timeout=TIMEOUT_MS / 1000)
+        except grpc.RpcError as error:
+            return AddPartitionsToTxnResponse(error_code=ErrorCode.NETWORK_EXCEPTION, error_message=error.details())
+        return response

@@ -1,0 +1,128 @@
+"""Offsets in transactions: TxnOffsetCommit (KIP-447), and the markers that decide them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
+from klamm.model import GROUP_METADATA_TOPIC, TopicPartition
+from klamm.wire.v1 import common_pb2
+from klamm.wire.v1.common_pb2 import (
+    PartitionResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+    WrittenTxnMarker,
+)
+from klamm.wire.v1.coordinator_pb2 import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from klamm_coordinator.group_host import GroupHost
+from klamm_coordinator.io.txn_registry import TxnRegistry
+from klamm_coordinator.offsets.messages import CommitOffsets, CommitReply, EndTransaction, EndTransactionReply
+from klamm_coordinator.rpc.checks import check_group_id
+from klamm_coordinator.rpc.failures import text_of
+from klamm_coordinator.rpc.offsets import offsets_to_commit
+from klamm_coordinator.shards import Shards
+from klamm_coordinator.write import TxnMarker, TxnProducer
+from klamm_server.metadata.image import MetadataImage
+
+
+class TxnOffsetsRpc:
+    """Of the groups' shards. A transaction's coordinator is asked once per transaction and shard."""
+
+    def __init__(self, shards: Shards[GroupHost], registry: TxnRegistry, image: Callable[[], MetadataImage]) -> None:
+        self._shards = shards
+        self._registry = registry
+        self._image = image
+
+    async def txn_offset_commit(self, request: TxnOffsetCommitRequest, context: Any) -> TxnOffsetCommitResponse:
+        try:
+            check_group_id(request.group_id)
+            _check_producer(request)
+            errors = await self._commit(self._shards.of_key(request.group_id), request)
+        except BrokerError as error:
+            return TxnOffsetCommitResponse(
+                partitions=[_result(each.topic, each.partition, error.code, error.message) for each in request.offsets]
+            )
+        return TxnOffsetCommitResponse(
+            partitions=[
+                _result(each.topic, each.partition, error, text_of(error))
+                for each, error in zip(request.offsets, errors, strict=True)
+            ]
+        )
+
+    async def write_txn_markers(self, request: WriteTxnMarkersRequest, context: Any) -> WriteTxnMarkersResponse:
+        written = await asyncio.gather(*(self._write_marker(marker) for marker in request.markers))
+        return WriteTxnMarkersResponse(markers=written)
+
+    async def _commit(self, host: GroupHost, request: TxnOffsetCommitRequest) -> tuple[ErrorCode, ...]:
+        producer = TxnProducer(request.producer_id, request.producer_epoch)
+        transactions = host.shard.transactions
+        if transactions.is_open(producer):
+            return await self._append(host, request, producer, None)
+        verification = transactions.begin_verification(producer)
+        try:
+            await self._registry.add(
+                request.transactional_id,
+                producer,
+                TopicPartition(GROUP_METADATA_TOPIC, host.number),
+                verify_only=request.verify_only,
+            )
+            return await self._append(host, request, producer, verification)
+        finally:
+            transactions.end_verification(verification)
+
+    async def _append(
+        self, host: GroupHost, request: TxnOffsetCommitRequest, producer: TxnProducer, verification: int | None
+    ) -> tuple[ErrorCode, ...]:
+        offsets = offsets_to_commit(self._image(), request.offsets)
+        reply = await host.ask(
+            lambda reply_id: CommitOffsets(
+                reply_id=reply_id,
+                group_id=request.group_id,
+                generation_id=request.generation_id,
+                member_id=request.member_id,
+                instance_id=request.group_instance_id or None,
+                offsets=offsets,
+                producer=producer,
+                verification=verification,
+            )
+        )
+        assert isinstance(reply, CommitReply), reply
+        return reply.errors
+
+    async def _write_marker(self, marker: common_pb2.TxnMarker) -> WrittenTxnMarker:
+        partitions = [(one.topic, number) for one in marker.topics for number in one.partitions]
+        results = await asyncio.gather(*(self._write_to(topic, number, marker) for topic, number in partitions))
+        return WrittenTxnMarker(producer_id=marker.producer_id, partitions=results)
+
+    async def _write_to(self, topic: str, number: int, marker: common_pb2.TxnMarker) -> PartitionResult:
+        try:
+            if topic != GROUP_METADATA_TOPIC:
+                raise EXCEPTIONS[ErrorCode.INVALID_REQUEST](
+                    f"a coordinator writes markers to {GROUP_METADATA_TOPIC} only, not to {topic!r}"
+                )
+            reply = await self._shards.of_number(number).ask(
+                lambda reply_id: EndTransaction(
+                    reply_id=reply_id,
+                    producer=TxnProducer(marker.producer_id, marker.producer_epoch),
+                    marker=TxnMarker(marker.committed, marker.coordinator_epoch, marker.transaction_version),
+                )
+            )
+        except BrokerError as error:
+            return _result(topic, number, error.code, error.message)
+        assert isinstance(reply, EndTransactionReply), reply
+        return _result(topic, number, reply.error, text_of(reply.error))
+
+
+def _check_producer(request: TxnOffsetCommitRequest) -> None:
+    if not request.transactional_id:
+        raise EXCEPTIONS[ErrorCode.INVALID_REQUEST]("transactional_id is empty")
+    if request.producer_id < 0 or request.producer_epoch < 0:
+        raise EXCEPTIONS[ErrorCode.INVALID_REQUEST](
+            f"producer_id={request.producer_id} producer_epoch={request.producer_epoch}; expected 0 or more"
+        )
+
+
+def _result(topic: str, partition: int, error: ErrorCode, message: str) -> PartitionResult:
+    return PartitionResult(topic=topic, partition=partition, error_code=error, error_message=message)
