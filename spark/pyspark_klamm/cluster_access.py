@@ -167,7 +167,6 @@ class ClusterAccess:
             min_bytes=1,
             max_bytes=max_bytes,
             isolation_level=self._isolation_level,
-            rack_id=self.config.client_rack,
         )
 
     def _leader_of(self, tp: TopicPartition) -> int:

@@ -281,6 +281,7 @@ def produce_request(parts: Sequence[tuple[str, int, bytes]], *, acks: int = -1, 
 def fetch_request(wanted: Sequence[tuple[str, int, int]], **settings: int) -> b.FetchRequest:
     partition_max_bytes = settings.pop("partition_max_bytes", 1024**2)
     leader_epoch = settings.pop("current_leader_epoch", -1)
+    last_fetched_epoch = settings.pop("last_fetched_epoch", -1)
     return b.FetchRequest(
         replica_id=settings.pop("replica_id", -1),
         max_wait_ms=settings.pop("max_wait_ms", 0),
@@ -292,6 +293,7 @@ def fetch_request(wanted: Sequence[tuple[str, int, int]], **settings: int) -> b.
                 partition=partition,
                 fetch_offset=offset,
                 current_leader_epoch=leader_epoch,
+                last_fetched_epoch=last_fetched_epoch,
                 max_bytes=partition_max_bytes,
             )
             for topic, partition, offset in wanted

@@ -24,6 +24,7 @@ class BrokerConfig(MemberConfig):
     """See `klamm_server.config`: `load(BrokerConfig, properties)` makes one."""
 
     broker_rack: str | None = setting(BROKER_CONFIGS["broker.rack"])
+    replica_selector_class: str | None = setting(BROKER_CONFIGS["replica.selector.class"])
     auto_create_topics_enable: bool = setting(BROKER_CONFIGS["auto.create.topics.enable"])
     offsets_topic_num_partitions: int = setting(BROKER_CONFIGS["offsets.topic.num.partitions"])
     log_dir: tuple[str, ...] = setting(BROKER_CONFIGS["log.dir"])

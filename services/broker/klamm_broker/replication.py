@@ -161,6 +161,7 @@ class Replication:
         return next(self._session_ids)
 
     def on_update(self, partition: Partition, update: FollowerUpdate) -> None:
+        self.fetches.check_and_complete(partition.topic_partition)  # consumers that read from this follower
         if update.truncated_from is None:
             return
         name, end_offset = partition.topic_partition, partition.log.log_end_offset

@@ -32,6 +32,7 @@ from klamm_broker.metadata_publisher import MetadataPublisher
 from klamm_broker.metrics import watch_gauges
 from klamm_broker.producer_ids import ProducerIds
 from klamm_broker.record_reader import RecordReader
+from klamm_broker.replica.replica_selector import replica_selector
 from klamm_broker.replication import Replication
 from klamm_broker.rpc.delete_records import DeleteRecordsRpc
 from klamm_broker.rpc.fetch import FetchRpc
@@ -161,7 +162,12 @@ class BrokerServer:
         return BrokerServicer(
             produce=ProduceRpc(replicas, self._produces, self._memory),
             fetch=FetchRpc(
-                replicas, self._fetches, self._records, self._memory, fetch_max_bytes=config.fetch_max_bytes
+                replicas,
+                self._fetches,
+                self._records,
+                self._memory,
+                fetch_max_bytes=config.fetch_max_bytes,
+                selector=replica_selector(config.replica_selector_class, replicas.brokers.live_rack),
             ),
             list_offsets=ListOffsetsRpc(replicas),
             delete_records=DeleteRecordsRpc(replicas, self._replication.deletions),

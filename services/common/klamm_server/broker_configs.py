@@ -71,6 +71,15 @@ _LIMIT_OR_NONE = Validator(
     expected="-1 or at least 1", accepts=lambda value: isinstance(value, int) and (value == -1 or value >= 1)
 )
 
+_KAFKA_REPLICA = "org.apache.kafka.common.replica."
+_REPLICA_SELECTOR = one_of(
+    "RackAwareReplicaSelector",
+    f"{_KAFKA_REPLICA}RackAwareReplicaSelector",
+    "LeaderSelector",
+    f"{_KAFKA_REPLICA}LeaderSelector",
+)
+"""Kafka loads a class; these two are its own."""
+
 _OWN = [
     # the process
     _broker(
@@ -96,6 +105,14 @@ _OWN = [
         "What clients and other servers dial, as NAME://host:port, when that is not what listeners says.",
     ),
     _broker("broker.rack", _STRING, None, None, "Where the broker stands; replicas are spread over racks."),
+    _broker(
+        "replica.selector.class",
+        _STRING,
+        None,
+        _REPLICA_SELECTOR,
+        "Which replica a consumer with a client.rack is told to read from: RackAwareReplicaSelector, one in its rack;"
+        " LeaderSelector, or nothing, the leader.",
+    ),
     _broker(
         "controller.quorum.bootstrap.servers",
         _LIST,

@@ -9,7 +9,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
-from broker_harness import RunningBroker, ScriptedController, StartBroker, batch, until
+from broker_harness import (
+    RunningBroker,
+    ScriptedController,
+    StartBroker,
+    batch,
+    fetch_request,
+    produce_request,
+    split_fetch,
+    until,
+)
 from grpc import aio
 
 from klamm.errors import ErrorCode
@@ -19,9 +28,13 @@ from klamm.wire.service import REPLICATION, Stub
 from klamm.wire.v1 import broker_pb2 as b
 from klamm.wire.v1 import controller_pb2 as c
 from klamm.wire.v1 import metadata_pb2 as m
+from klamm.wire.v1.common_pb2 import Endpoint
 
 LONG_MS = 30_000
 """Longer than any test takes: who waits that long was not woken."""
+
+
+ENDPOINT_2 = Endpoint(host="two", port=2)
 
 
 class Follower:
@@ -73,12 +86,15 @@ async def leading(
     *,
     isr: tuple[int, ...] = (1, 2),
     controller: ScriptedController | None = None,
+    rack: str = "",
     **configs: str,
 ) -> AsyncIterator[tuple[RunningBroker, ScriptedController, Follower]]:
-    """Broker 1 leads flights-0 and flights-1, which broker 2 has replicas of."""
+    """Broker 1 leads flights-0 and flights-1, which broker 2, in `rack`, has replicas of."""
     settings = {key.replace("_", "."): text for key, text in configs.items()}
     async with start_broker(controller=controller, configs=settings) as (broker, controller):
-        register = m.RegisterBrokerRecord(broker_id=2, broker_epoch=20, incarnation_id=b"2" * 16, fenced=False)
+        register = m.RegisterBrokerRecord(
+            broker_id=2, broker_epoch=20, incarnation_id=b"2" * 16, fenced=False, rack=rack, endpoint=ENDPOINT_2
+        )
         await controller.add(m.MetadataRecord(register_broker=register))
         await controller.create_topic("flights", 2, replicas=(1, 2), isr=isr)
         await broker.wait_for_topic("flights", 2)
@@ -294,5 +310,87 @@ def test_a_deletion_waits_for_the_followers_on_live_brokers(start_broker: StartB
             await controller.add(m.MetadataRecord(broker_change=fence))
             assert await delete(2, LONG_MS) == (0, 2)
             assert await deleting == (0, 2)
+
+    asyncio.run(scenario())
+
+
+def test_who_asks_a_former_leader_is_told_who_leads_and_where(start_broker: StartBroker) -> None:
+    """KIP-951."""
+
+    async def scenario() -> None:
+        async with leading(start_broker) as (broker, controller, _):
+            waiting = asyncio.ensure_future(
+                broker.stub.produce(produce_request([("flights", 0, batch(1))], timeout_ms=LONG_MS))
+            )
+            await until(lambda: broker.parked_produces == 1)
+            await controller.change_leader("flights", 0, 2)
+            settled = await waiting
+            refused = await broker.stub.produce(produce_request([("flights", 0, batch(1))]))
+            message = await broker.stub.fetch(fetch_request([("flights", 0, 0)]))
+            fetched, _ = decode_framed(message, b.FetchHeader)
+            for answer in (settled, refused, fetched):
+                [part], [node] = answer.partitions, answer.node_endpoints
+                assert part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                assert (part.current_leader, part.current_leader_epoch) == (2, 1)
+                assert (node.node_id, node.endpoint) == (2, ENDPOINT_2)
+
+    asyncio.run(scenario())
+
+
+def test_who_asks_under_an_older_epoch_is_told_the_newer_one(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with leading(start_broker) as (broker, controller, _):
+            await controller.change_leader("flights", 0, 1)
+            await wait_leader_epoch(broker, 1)
+            message = await broker.stub.fetch(fetch_request([("flights", 0, 0)], current_leader_epoch=0))
+            fetched, _ = decode_framed(message, b.FetchHeader)
+            [part], [node] = fetched.partitions, fetched.node_endpoints
+            assert part.error_code == ErrorCode.FENCED_LEADER_EPOCH
+            assert (part.current_leader, part.current_leader_epoch, node.node_id) == (1, 1, 1)
+            assert node.endpoint.port == broker.port
+
+    asyncio.run(scenario())
+
+
+def test_a_consumer_whose_last_record_is_not_in_the_log_is_told_where_the_logs_part(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with leading(start_broker, isr=(1,)) as (broker, controller, _):
+            await broker.produce("flights", batch(2))
+            await controller.change_leader("flights", 0, 1)
+            await wait_leader_epoch(broker, 1)
+            await broker.produce("flights", batch(1))
+            request = [("flights", 0, 3)]
+            answer, records = await broker.fetch("flights", 3, last_fetched_epoch=0, max_wait_ms=LONG_MS)
+            assert (answer.error_code, answer.diverging.epoch, answer.diverging.end_offset) == (0, 0, 2)
+            assert records == b""
+            [message] = [each async for each in broker.stub.fetch_stream(fetch_request(request, last_fetched_epoch=0))]
+            [(answer, _)] = split_fetch(message)
+            assert answer.diverging.end_offset == 2
+            answer, records = await broker.fetch("flights", 2, last_fetched_epoch=0)
+            assert not answer.HasField("diverging")
+            assert len(records) == len(batch(1))
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_names_the_replica_in_the_rack_of_the_consumer(start_broker: StartBroker) -> None:
+    """KIP-392."""
+
+    async def scenario() -> None:
+        settings = {"replica_selector_class": "RackAwareReplicaSelector", "broker_rack": "a"}
+        async with leading(start_broker, rack="b", **settings) as (broker, _, follower):
+            producing = asyncio.create_task(broker.produce("flights", batch(1), timeout_ms=LONG_MS))
+            await follower.ask((0, 0, 0))
+            await follower.answer()
+            await follower.ask((0, 1, 0))
+            await producing
+
+            async def preferred(rack: str) -> int | None:
+                answer, records = await broker.fetch("flights", rack_id=rack, max_wait_ms=LONG_MS)
+                named = answer.HasField("preferred_read_replica")
+                assert bool(records) is not named
+                return answer.preferred_read_replica if named else None
+
+            assert [await preferred(rack) for rack in ("a", "b", "c", "")] == [None, 2, None, None]
 
     asyncio.run(scenario())

@@ -17,7 +17,7 @@ from klamm_broker.replica.follower_partition import (
     NextStep,
 )
 from klamm_broker.replica.follower_state import FollowerState
-from klamm_broker.replica.leadership import FollowerFetch, IsrChange, Leadership
+from klamm_broker.replica.leadership import IsrChange, Leadership
 from klamm_broker.replica.partition import Effects, Partition
 from klamm_controller.metadata import alter_partition, partition_change
 from klamm_server.metadata.image import PartitionImage
@@ -34,7 +34,7 @@ def _cut_to_high_watermark(self: Partition, image: PartitionImage, *, now_ms: in
 _apply = Partition.apply
 
 
-def _never_diverges(self: Partition, fetch: FollowerFetch) -> EpochEnd | None:
+def _never_diverges(self: Partition, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
     return None
 
 
@@ -137,7 +137,7 @@ MUTATIONS: dict[str, Mutation] = {
     "no-divergence": Mutation(
         what="a leader does not compare epochs with a follower's log (before KIP-101)",
         known_seed=0,
-        changes=((Partition, "_divergence", _never_diverges),),
+        changes=((Partition, "divergence", _never_diverges),),
     ),
     "answers-of-old-sessions": Mutation(
         what="a follower believes answers of sessions that it gave up, and of leaders that it left",

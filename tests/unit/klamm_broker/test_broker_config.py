@@ -37,6 +37,7 @@ def test_log_dirs_win_over_log_dir_and_count_once() -> None:
             "log.cleaner.dedupe.buffer.size=3000000: expected at least 1048576 for each of log.cleaner.threads=3",
         ),
         ({"replica.fetch.wait.max.ms": "40000"}, "expected at most replica.lag.time.max.ms=30000"),
+        ({"replica.selector.class": "Nearest"}, "replica.selector.class: 'Nearest' is not valid, expected one of Rack"),
         ({"max.parked.requests": "0"}, "max.parked.requests: '0' is not valid"),
         ({"log.retention.hours": "soon"}, "log.retention.hours: 'soon' is not valid"),
     ],

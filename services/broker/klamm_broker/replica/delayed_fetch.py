@@ -14,10 +14,11 @@ from klamm_broker.replica.partition import Partition
 class AwaitedPartition:
     """A partition as it stood when its reader had read everything there was."""
 
-    __slots__ = ("_leader_epoch", "_readable_bytes", "partition")
+    __slots__ = ("_is_leader", "_leader_epoch", "_readable_bytes", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
+        self._is_leader = partition.is_leader
         self._leader_epoch = partition.leader_epoch
         self._readable_bytes = partition.readable_bytes_total
 
@@ -26,7 +27,12 @@ class AwaitedPartition:
 
     def is_lost(self) -> bool:
         """Whether reading on needs another answer than records: the reader must hear of it at once."""
-        return not self.partition.is_leader or self.partition.leader_epoch != self._leader_epoch
+        partition = self.partition
+        return (
+            partition.is_leader is not self._is_leader
+            or partition.leader_epoch != self._leader_epoch
+            or not partition.has_leader
+        )
 
 
 class DelayedFetch:

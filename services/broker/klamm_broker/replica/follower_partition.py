@@ -81,6 +81,8 @@ class FollowerPartition:
         self._log = log
         self.leader_epoch = leader_epoch
         self._leader_end_offset = UNKNOWN_OFFSET
+        self.agrees = False
+        """The leader found its own log in all that is here."""
 
     @property
     def position(self) -> FollowerPosition:
@@ -111,6 +113,7 @@ class FollowerPartition:
         self._leader_end_offset = answer.log_end_offset
         if answer.diverging is not None:
             return self._truncate(self._common_end(answer.diverging), high_watermark, now_ms)
+        self.agrees = True
         if len(answer.records):
             log.append_as_follower(answer.records, now_ms=now_ms)
         high_watermark = max(high_watermark, min(answer.high_watermark, log.log_end_offset))

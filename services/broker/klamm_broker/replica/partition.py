@@ -20,6 +20,7 @@ from klamm_broker.log.partition_log import AppendResult, PartitionLog
 from klamm_broker.replica.follower_partition import EpochEnd, FollowerPartition, FollowerUpdate, LeaderAnswer
 from klamm_broker.replica.leadership import Brokers, FollowerFetch, IsrChange, Leadership
 from klamm_broker.replica.readable_bytes import ReadableBytes
+from klamm_broker.replica.replica_selector import ReplicaSelector, ReplicaView
 from klamm_server.metadata.image import NO_LEADER, PartitionImage
 
 _FencedLeaderEpochError = EXCEPTIONS[ErrorCode.FENCED_LEADER_EPOCH]
@@ -112,6 +113,11 @@ class Partition:
         return self.leadership is not None
 
     @property
+    def has_leader(self) -> bool:
+        """Whether this leads, or follows who does."""
+        return self.leadership is not None or self.following is not None
+
+    @property
     def readable_bytes_total(self) -> int:
         """Bytes that became readable since the replica was opened: what delayed fetches count."""
         return self._readable.total
@@ -157,11 +163,12 @@ class Partition:
             self.leadership.commit(image, now_ms=now_ms)
             return self.review()
         self.leadership = None
-        self._readable.forget()
         if image.leader == NO_LEADER:
             self.following = None
         elif new_epoch or self.following is None:
             self.following = FollowerPartition(self.log, leader_epoch=image.leader_epoch)
+        if new_epoch:
+            self._readable.forget()
         return NO_EFFECTS
 
     def resign(self) -> None:
@@ -173,12 +180,31 @@ class Partition:
 
     def check_leader(self, current_leader_epoch: int = -1) -> Leadership:
         """Raises NotLeaderOrFollowerError, and what KIP-320 says if the caller's epoch is not ours."""
-        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
-            error = _FencedLeaderEpochError if current_leader_epoch < self.leader_epoch else _UnknownLeaderEpochError
-            raise error(f"{self.topic_partition}: leader epoch {current_leader_epoch}; here it is {self.leader_epoch}")
+        self._check_epoch(current_leader_epoch)
         if self.leadership is None:
             raise _NotLeaderOrFollowerError(f"{self.topic_partition} is not led by broker {self._broker_id}")
         return self.leadership
+
+    def _check_epoch(self, current_leader_epoch: int) -> None:
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            error = _FencedLeaderEpochError if current_leader_epoch < self.leader_epoch else _UnknownLeaderEpochError
+            raise error(f"{self.topic_partition}: leader epoch {current_leader_epoch}; here it is {self.leader_epoch}")
+
+    def check_reader(self, current_leader_epoch: int, fetch_offset: int, *, from_follower: bool) -> None:
+        """Whether a consumer may read here; a follower serves those who ask for it (KIP-392).
+
+        Raises as `check_leader`, and OffsetNotAvailableError while a follower lacks what the leader may have."""
+        following = self.following
+        if following is None or not from_follower:
+            self.check_leader(current_leader_epoch)
+            return
+        self._check_epoch(current_leader_epoch)
+        # Before that its log may be another one than the leader's, committed or not.
+        if not following.agrees or fetch_offset > self.log.log_end_offset:
+            raise _OffsetNotAvailableError(
+                f"{self.topic_partition}: offset {fetch_offset} is not here yet; broker {self._broker_id} follows"
+                f" broker {self.leader} up to {self.log.log_end_offset}"
+            )
 
     def check_min_isr(self) -> None:
         """Raises NotEnoughReplicasError if acks=all cannot be kept."""
@@ -200,6 +226,23 @@ class Partition:
                 f" {self.leader_epoch} began at {leadership.start_offset}"
             )
 
+    def closer_replica(self, fetch_offset: int, client_rack: str, selector: ReplicaSelector) -> int | None:
+        """The follower that a consumer in `client_rack` should ask for `fetch_offset` (KIP-392); None: this leader.
+
+        Only those in sync: who lags would hold the reader up, and the leader would send it back there for ever."""
+        leadership = self.leadership
+        if leadership is None:
+            return None
+        log_end_offset = self.log.log_end_offset
+        views = [
+            ReplicaView(state.broker_id, False, state.end_offset, state.caught_up_ms)
+            for state in leadership.followers.values()
+            if state.broker_id in leadership.isr and state.log_start_offset <= fetch_offset <= state.end_offset
+        ]
+        views.append(ReplicaView(self._broker_id, True, log_end_offset, 0))
+        chosen = selector(client_rack, views)
+        return None if chosen is None or chosen.is_leader else chosen.broker_id
+
     def readable_end_offset(self, *, read_committed: bool) -> int:
         """One past the last record a consumer may have."""
         return self.last_stable_offset if read_committed else self.high_watermark
@@ -213,7 +256,7 @@ class Partition:
         return min(starts)
 
     def epoch_end(self, epoch: int) -> EpochEnd:
-        """The greatest epoch of this leader's log that is not above `epoch`, and its end; -1, -1 for one to come."""
+        """The greatest epoch of this log that is not above `epoch`, and its end; -1, -1 for one to come."""
         log_end_offset = self.log.log_end_offset
         if epoch == self.leader_epoch:
             return EpochEnd(epoch, log_end_offset)
@@ -260,7 +303,7 @@ class Partition:
         log = self.log
         if fetch.fetch_offset < log.log_start_offset:
             raise self._out_of_range(fetch)
-        diverging = self._divergence(fetch)
+        diverging = self.divergence(fetch.last_fetched_epoch, fetch.fetch_offset)
         if diverging is not None:
             return FetchOutcome(NO_EFFECTS, diverging)
         if fetch.fetch_offset > log.log_end_offset:
@@ -273,15 +316,17 @@ class Partition:
         effects = self.review()
         return FetchOutcome(effects._replace(log_start_moved=log_start_moved), None)
 
-    def _divergence(self, fetch: FollowerFetch) -> EpochEnd | None:
-        """Where the logs part, if the follower's last record is not in this log (KIP-595)."""
-        if fetch.last_fetched_epoch == NO_LEADER_EPOCH:
+    def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
+        """Where the logs part, if the record before `fetch_offset`, of `last_fetched_epoch`, is not in this log.
+
+        The reader, a follower or a consumer, may know no epoch (-1). KIP-595."""
+        if last_fetched_epoch == NO_LEADER_EPOCH:
             return None
-        end = self.epoch_end(fetch.last_fetched_epoch)
+        end = self.epoch_end(last_fetched_epoch)
         if end.epoch == NO_LEADER_EPOCH:
             end = EpochEnd(NO_LEADER_EPOCH, self.log.log_end_offset)
-            return end if end.end_offset < fetch.fetch_offset else None
-        agrees = end.epoch == fetch.last_fetched_epoch and end.end_offset >= fetch.fetch_offset
+            return end if end.end_offset < fetch_offset else None
+        agrees = end.epoch == last_fetched_epoch and end.end_offset >= fetch_offset
         return None if agrees else end
 
     def _out_of_range(self, fetch: FollowerFetch) -> Exception:
@@ -351,6 +396,12 @@ class Partition:
     def on_leader_answer(self, answer: LeaderAnswer, *, wall_ms: int) -> FollowerUpdate:
         """Does what the leader's answer says. Raises as `FollowerPartition.on_answer`."""
         assert self.following is not None, self.topic_partition
+        log_end_offset = self.log.log_end_offset
         update = self.following.on_answer(answer, high_watermark=self.high_watermark, now_ms=wall_ms)
+        if update.truncated_from is not None:
+            self._readable.forget()
+        elif self.log.log_end_offset > log_end_offset:
+            self._readable.note(self.log.log_end_offset, len(answer.records))
         self.high_watermark = update.high_watermark
+        self._readable.reach(self.high_watermark)
         return update

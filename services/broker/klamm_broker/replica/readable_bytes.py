@@ -34,5 +34,5 @@ class ReadableBytes:
             self.total += waiting.popleft()[1]
 
     def forget(self) -> None:
-        """What waits may be cut from the log: the leadership is lost."""
+        """What waits may be cut from the log, or was: another leader."""
         self._waiting.clear()

@@ -71,6 +71,11 @@ class BrokerDirectory:
         broker = self.images.get(broker_id)
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
+    def live_rack(self, broker_id: int) -> str | None:
+        """Its `broker.rack`, or ""; None unless it is registered and not fenced."""
+        broker = self.images.get(broker_id)
+        return None if broker is None or broker.fenced else broker.rack
+
     def live(self) -> frozenset[int]:
         """Those that are not fenced."""
         return frozenset(broker_id for broker_id, broker in self.images.items() if not broker.fenced)
@@ -169,12 +174,16 @@ class ReplicaManager:
     def leader(self, topic_partition: TopicPartition, current_leader_epoch: int = -1) -> Partition:
         """The partition, led by this broker under the epoch the caller knows (-1: any).
 
-        Raises UnknownTopicOrPartitionError, KafkaStorageError, NotLeaderOrFollowerError,
-        FencedLeaderEpochError or UnknownLeaderEpochError."""
+        Raises as `hosted`, and NotLeaderOrFollowerError, FencedLeaderEpochError or UnknownLeaderEpochError."""
+        partition = self.hosted(topic_partition)
+        partition.check_leader(current_leader_epoch)
+        return partition
+
+    def hosted(self, topic_partition: TopicPartition) -> Partition:
+        """The replica here. Raises UnknownTopicOrPartitionError, KafkaStorageError or NotLeaderOrFollowerError."""
         partition = self._partitions.get(topic_partition)
         if partition is None:
             raise self._why_not_here(topic_partition)
-        partition.check_leader(current_leader_epoch)
         return partition
 
     def _why_not_here(self, topic_partition: TopicPartition) -> Exception:
@@ -191,13 +200,13 @@ class ReplicaManager:
         return _NotLeaderOrFollowerError(f"{topic_partition} has no replica on broker {self.broker_id}")
 
     def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint:
-        """For answers that refuse because another broker leads."""
+        """For answers that refuse because another broker leads, or this one under a newer epoch."""
         replica = self._partitions.get(topic_partition)
-        if replica is not None and replica.leader not in (NO_LEADER, self.broker_id):
+        if replica is not None and replica.leader != NO_LEADER:
             return LeaderHint(replica.leader, replica.leader_epoch)
         found = self.image.partition(topic_partition.topic, topic_partition.partition)
         # This broker refuses although its metadata name it: it is stopping. Nobody better is known yet.
-        if found is None or found.leader == self.broker_id:
+        if found is None or found.leader in (NO_LEADER, self.broker_id):
             return _NO_HINT
         return LeaderHint(found.leader, found.leader_epoch)
 

@@ -16,17 +16,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.model import NO_LEADER_EPOCH
 from klamm.records.header import LENGTH_OVERHEAD_BYTES, read_header
 from klamm.wire.framed import encode_framed
-from klamm.wire.v1.broker_pb2 import FetchHeader, FetchRequest
+from klamm.wire.v1.broker_pb2 import FetchedPartition, FetchHeader, FetchRequest
 from klamm_broker import metrics
 from klamm_broker.log.storage_failure import LogDirFailure
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.record_reader import Buffer, RecordReader
 from klamm_broker.replica.delayed_fetch import DelayedFetch
-from klamm_broker.replica.fetch_reader import FetchCursor, FetchReader, LocatedFetch
+from klamm_broker.replica.fetch_reader import FetchCursor, FetchReader, LocatedFetch, ReaderTerms
 from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.replica.replica_selector import ReplicaSelector
 from klamm_broker.rpc.isolation import reads_committed
+from klamm_broker.rpc.leader_hints import leader_nodes
 from klamm_broker.rpc.request_memory import RequestMemory
 from klamm_server.event_queue import QueueFullError
 
@@ -47,7 +50,7 @@ class _Query:
 
     cursors: list[FetchCursor]
     max_bytes: int
-    read_committed: bool
+    terms: ReaderTerms
 
 
 class FetchRpc:
@@ -61,32 +64,34 @@ class FetchRpc:
         memory: RequestMemory,
         *,
         fetch_max_bytes: int,
+        selector: ReplicaSelector | None = None,
     ) -> None:
+        self._replicas = replicas
         self._fetches = fetches
         self._records = records
-        self._reader = FetchReader(replicas)
+        self._reader = FetchReader(replicas, selector)
         self._memory = memory
         self._fetch_max_bytes = fetch_max_bytes
 
     async def fetch(self, request: FetchRequest, context: Any) -> bytes:
-        query = _query(request, request.max_bytes)
+        query = _query(request, request.max_bytes, rack=request.rack_id)
         min_bytes = min(request.min_bytes, request.max_bytes)
         wait_ms = 0 if self._fetches.is_full else request.max_wait_ms
         found = self._locate(query)
-        if wait_ms > 0 and found.answers and not found.errors and found.size_bytes < min_bytes:
+        if wait_ms > 0 and found.answers and not found.is_urgent and found.size_bytes < min_bytes:
             await self._wait(found, min_bytes - found.size_bytes, wait_ms)
             found = self._locate(query)
         found, records = await self._read(query, found)
         self._memory.take_anyway(found.size_bytes)
         context.add_done_callback(lambda _: self._memory.give_back(found.size_bytes))
-        return encode_framed(FetchHeader(partitions=found.answers), records)
+        return encode_framed(self._header(found, found.answers), records)
 
     async def fetch_stream(self, request: FetchRequest, context: Any) -> AsyncIterator[bytes]:
         query = _query(request, min(request.max_bytes, STREAM_MESSAGE_BYTES_MAX))
         while query.cursors:
             found, records = await self._read(query, await self._next(query, request))
-            answers = [one for one in found.answers if one.records_bytes or one.error_code]
-            message = encode_framed(FetchHeader(partitions=answers), records)
+            answers = [one for one in found.answers if one.records_bytes or _ends_reading(one)]
+            message = encode_framed(self._header(found, answers), records)
             query.cursors = _advanced(query.cursors, found, records)
             self._memory.take_anyway(found.size_bytes)
             try:
@@ -94,13 +99,17 @@ class FetchRpc:
             finally:
                 self._memory.give_back(found.size_bytes)
 
+    def _header(self, found: LocatedFetch, answers: Sequence[FetchedPartition]) -> FetchHeader:
+        nodes = leader_nodes(self._replicas.brokers, answers) if found.errors else ()
+        return FetchHeader(partitions=answers, node_endpoints=nodes)
+
     async def _next(self, query: _Query, request: FetchRequest) -> LocatedFetch:
         """What a stream sends next. Waits for the first byte as long as it takes, then like a fetch for more."""
         may_wait_for_more = request.max_wait_ms > 0
         while True:
             found = self._locate(query)
             missing_bytes = min(request.min_bytes, query.max_bytes) - found.size_bytes
-            if found.errors or (found.size_bytes and (missing_bytes <= 0 or not may_wait_for_more)):
+            if found.is_urgent or (found.size_bytes and (missing_bytes <= 0 or not may_wait_for_more)):
                 return found
             if self._fetches.is_full:
                 raise QueueFullError("max.parked.requests fetches wait already")
@@ -112,7 +121,7 @@ class FetchRpc:
 
     def _locate(self, query: _Query) -> LocatedFetch:
         max_bytes = min(query.max_bytes, self._fetch_max_bytes, self._memory.free_bytes)
-        return self._reader.locate(query.cursors, max_bytes, read_committed=query.read_committed)
+        return self._reader.locate(query.cursors, max_bytes, query.terms)
 
     async def _wait(self, found: LocatedFetch, missing_bytes: int, wait_ms: int) -> None:
         awaited = found.awaited
@@ -134,14 +143,14 @@ class FetchRpc:
         return found, records
 
 
-def _query(request: FetchRequest, max_bytes: int) -> _Query:
+def _query(request: FetchRequest, max_bytes: int, *, rack: str = "") -> _Query:
     """Raises InvalidRequestError."""
     if request.replica_id != _CONSUMER:
         raise _InvalidRequestError(f"replica id {request.replica_id}; only consumers (-1) are served here")
     return _Query(
         cursors=[FetchCursor.of(partition) for partition in request.partitions],
         max_bytes=max_bytes,
-        read_committed=reads_committed(request.isolation_level),
+        terms=ReaderTerms(reads_committed(request.isolation_level), rack),
     )
 
 
@@ -152,14 +161,21 @@ def _advanced(cursors: Sequence[FetchCursor], found: LocatedFetch, records: Sequ
     parts = iter(records)
     waiting, served = [], []
     for cursor, answer in zip(cursors, found.answers, strict=True):
-        if answer.error_code:
+        if _ends_reading(answer):
             continue
         if answer.records_bytes:
             cursor.offset = next_offset(next(parts))
+            # From here on it reads on in this log, or is refused by its leader epoch.
+            cursor.last_fetched_epoch = NO_LEADER_EPOCH
             served.append(cursor)
         else:
             waiting.append(cursor)
     return waiting + served
+
+
+def _ends_reading(answer: FetchedPartition) -> bool:
+    """Whether a stream does not read on there."""
+    return bool(answer.error_code) or answer.HasField("diverging")
 
 
 def next_offset(records: Buffer) -> int:

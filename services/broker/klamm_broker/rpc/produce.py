@@ -21,6 +21,7 @@ from klamm_broker import metrics
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.delayed_produce import DelayedProduce, PendingAppend
 from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.rpc.leader_hints import HINTED, leader_nodes
 from klamm_broker.rpc.request_memory import RequestMemory
 
 log = logging.getLogger(__name__)
@@ -83,7 +84,8 @@ class ProduceRpc:
         waiting = [pending for _, pending in outcomes if pending is not None and not pending.settle()]
         if waiting:
             await self._wait(waiting, header.timeout_ms)
-        return ProduceResponse(partitions=[self._settled(outcome) for outcome in outcomes])
+        answers = [self._settled(outcome) for outcome in outcomes]
+        return ProduceResponse(partitions=answers, node_endpoints=leader_nodes(self._replicas.brokers, answers))
 
     def _append(self, partition: ProducePartition, records: memoryview, acks: int) -> _Outcome:
         topic_partition = TopicPartition(partition.topic, partition.partition)
@@ -128,8 +130,7 @@ class ProduceRpc:
             current_leader=-1,
             current_leader_epoch=-1,
         )
-        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            self._add_hint(answer)
+        self._hint(answer)
         return answer
 
     def _settled(self, outcome: _Outcome) -> ProducedPartition:
@@ -138,14 +139,15 @@ class ProduceRpc:
         if pending is not None and pending.code:
             answer.error_code = pending.code
             answer.error_message = pending.code.text
-            answer.base_offset = answer.current_leader = answer.current_leader_epoch = -1
-            if pending.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                self._add_hint(answer)
+            answer.base_offset = -1
+            answer.current_leader = answer.current_leader_epoch = -1
+            self._hint(answer)
         return answer
 
-    def _add_hint(self, answer: ProducedPartition) -> None:
-        hint = self._replicas.leader_hint(TopicPartition(answer.topic, answer.partition))
-        answer.current_leader, answer.current_leader_epoch = hint
+    def _hint(self, answer: ProducedPartition) -> None:
+        if answer.error_code in HINTED:
+            hint = self._replicas.leader_hint(TopicPartition(answer.topic, answer.partition))
+            answer.current_leader, answer.current_leader_epoch = hint
 
 
 def _decode(request: bytes) -> tuple[ProduceHeader, list[memoryview]]:

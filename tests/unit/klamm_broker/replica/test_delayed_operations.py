@@ -17,6 +17,7 @@ class PartitionState:
     """The part of a Partition that waiting operations look at."""
 
     is_leader: bool = True
+    has_leader: bool = True
     leader_epoch: int = 3
     high_watermark: int = 0
     has_min_isr: bool = True
@@ -105,7 +106,16 @@ def test_a_fetch_is_done_when_enough_bytes_came_since_it_began() -> None:
     assert done.calls == 1
 
 
-@pytest.mark.parametrize("change", [{"is_leader": False}, {"leader_epoch": 4}])
+def test_a_fetch_from_a_follower_waits_like_one_from_a_leader_and_ends_when_it_leads() -> None:
+    state = PartitionState(is_leader=False)
+    operation, done = fetch(state)
+    assert not operation.try_complete()
+    state.is_leader = True
+    assert operation.try_complete()
+    assert done.calls == 1
+
+
+@pytest.mark.parametrize("change", [{"is_leader": False}, {"leader_epoch": 4}, {"has_leader": False}])
 def test_a_fetch_is_done_when_a_partition_is_lost(change: dict[str, int]) -> None:
     one, other = PartitionState(), PartitionState()
     operation, done = fetch(one, other)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from log_steps import create_log
 
-from klamm.errors import ErrorCode
+from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm.records.encoder import encode_batch
 from klamm.records.header import iter_headers
@@ -144,6 +144,51 @@ def test_records_are_kept_as_they_came_with_their_epochs(make_replica: MakeRepli
     exchange(leader, follower)
     exchange(leader, follower)
     assert follower.high_watermark == leader.high_watermark == 3
+
+
+def test_a_follower_serves_readers_once_its_leader_found_its_own_log_in_what_is_there(
+    make_replica: MakeReplica,
+) -> None:
+    leader, follower = make_replica(LEADER, [1, 1]), make_replica(FOLLOWER, [1, 0], high_watermark=2)
+    for replica in (leader, follower):
+        lead(replica, 5)
+
+    def refuses(offset: int) -> bool:
+        try:
+            follower.check_reader(5, offset, from_follower=True)
+        except EXCEPTIONS[ErrorCode.OFFSET_NOT_AVAILABLE]:
+            return True
+        return False
+
+    assert refuses(0), "records that the leader may not have"
+    assert exchange(leader, follower).diverging is not None
+    assert refuses(0)
+    exchange(leader, follower)
+    assert not refuses(0)
+    assert not refuses(2)
+    assert refuses(3), "the leader may have it by now"
+
+
+def test_bytes_become_readable_with_what_the_follower_hears_of_the_high_watermark(make_replica: MakeReplica) -> None:
+    leader, follower = make_replica(LEADER, [1, 1]), make_replica(FOLLOWER, [])
+    for replica in (leader, follower):
+        lead(replica, 5)
+    exchange(leader, follower)
+    assert follower.readable_bytes_total == 0
+    exchange(leader, follower)
+    exchange(leader, follower)
+    assert follower.high_watermark == 2
+    assert follower.readable_bytes_total == 2 * len(batch())
+    assert follower.readable_end_offset(read_committed=False) == 2
+
+
+def test_records_that_are_cut_never_become_readable(make_replica: MakeReplica) -> None:
+    follower = make_replica(FOLLOWER, [])
+    lead(follower, 5)
+    follower.on_leader_answer(answer(follower, records=batch(), log_end_offset=1), wall_ms=0)
+    follower.on_leader_answer(answer(follower, diverging=EpochEnd(-1, 0)), wall_ms=0)
+    follower.on_leader_answer(answer(follower, records=batch(), log_end_offset=1, high_watermark=1), wall_ms=0)
+    assert follower.readable_bytes_total == len(batch())
 
 
 def test_the_high_watermark_stays_within_the_own_log_and_does_not_go_back(make_replica: MakeReplica) -> None:

@@ -19,6 +19,7 @@ from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_manager import LogManager, LogManagerConfig
 from klamm_broker.replica.leadership import FollowerFetch, IsrChange
 from klamm_broker.replica.partition import CommittedIsr, FetchOutcome, Partition
+from klamm_broker.replica.replica_selector import rack_aware_selector
 from klamm_server.metadata.image import PartitionImage
 
 NAME = TopicPartition("flights", 0)
@@ -447,6 +448,42 @@ def test_epochs_and_leadership_are_checked(make_partition: MakePartition) -> Non
     partition.resign()
     with pytest.raises(EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER]):
         partition.check_leader(4)
+
+
+def test_consumers_read_where_they_ask_for(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    for from_follower in (False, True):
+        partition.check_reader(0, 0, from_follower=from_follower)
+        with pytest.raises(EXCEPTIONS[ErrorCode.UNKNOWN_LEADER_EPOCH]):
+            partition.check_reader(1, 0, from_follower=from_follower)
+    partition.apply(image(leader=2, leader_epoch=1, partition_epoch=1), now_ms=0)
+    with pytest.raises(EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER]):
+        partition.check_reader(1, 0, from_follower=False)
+    with pytest.raises(EXCEPTIONS[ErrorCode.FENCED_LEADER_EPOCH]):
+        partition.check_reader(0, 0, from_follower=True)
+    partition.apply(image(leader=-1, leader_epoch=2, partition_epoch=2), now_ms=0)
+    with pytest.raises(EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER]):
+        partition.check_reader(2, 0, from_follower=True)
+
+
+def test_the_closest_replica_is_one_in_sync_that_has_what_is_asked_for(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    append(partition, 3)
+    select = rack_aware_selector({1: "a", 2: "b", 3: "c"}.get)
+
+    def closer(offset: int, rack: str) -> int | None:
+        return partition.closer_replica(offset, rack, select)
+
+    assert closer(0, "b") is None, "it has not fetched under this leader yet"
+    fetch(partition, 2, 2, log_start_offset=1)
+    fetch(partition, 3, 1)
+    assert [closer(offset, "b") for offset in range(4)] == [None, 2, 2, None]
+    assert closer(1, "c") is None, "it is not in sync"
+    assert closer(1, "a") is None, "which is here"
+    partition.apply(image(leader=2, leader_epoch=1, partition_epoch=1), now_ms=0)
+    assert closer(1, "b") is None, "which another leader decides"
 
 
 def test_metadata_never_go_back(make_partition: MakePartition) -> None:

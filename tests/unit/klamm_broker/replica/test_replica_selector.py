@@ -1,0 +1,54 @@
+"""Which replica is closest to a reader."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm_broker.replica.replica_selector import ReplicaView, rack_aware_selector, replica_selector
+
+RACKS = {1: "a", 2: "b", 3: "b", 4: ""}
+"""Broker 5 is not alive."""
+select = rack_aware_selector(RACKS.get)
+
+
+def view(broker_id: int, *, end_offset: int = 10, caught_up_ms: int = 0) -> ReplicaView:
+    """Broker 1 leads."""
+    return ReplicaView(broker_id, broker_id == 1, end_offset, caught_up_ms)
+
+
+def selected(client_rack: str, *replicas: ReplicaView) -> int | None:
+    chosen = select(client_rack, replicas)
+    return None if chosen is None else chosen.broker_id
+
+
+def test_the_leader_is_closest_in_its_own_rack() -> None:
+    assert selected("a", view(2), view(1)) == 1
+
+
+def test_a_follower_is_closest_in_its_rack() -> None:
+    assert selected("b", view(1), view(2)) == 2
+
+
+def test_the_one_that_is_furthest_is_chosen_and_then_the_one_that_was_there_last() -> None:
+    assert selected("b", view(1), view(2, end_offset=9), view(3)) == 3
+    assert selected("b", view(1), view(2, caught_up_ms=5), view(3, caught_up_ms=4)) == 2
+    assert selected("b", view(3), view(2)) == 2, "the same one each time"
+
+
+@pytest.mark.parametrize("client_rack", ["c", "", "A"])
+def test_nobody_is_close_in_another_rack(client_rack: str) -> None:
+    assert selected(client_rack, view(1), view(2), view(5)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_rack_aware"),
+    [
+        (None, False),
+        ("LeaderSelector", False),
+        ("org.apache.kafka.common.replica.LeaderSelector", False),
+        ("RackAwareReplicaSelector", True),
+        ("org.apache.kafka.common.replica.RackAwareReplicaSelector", True),
+    ],
+)
+def test_names(name: str | None, is_rack_aware: bool) -> None:
+    assert (replica_selector(name, RACKS.get) is not None) is is_rack_aware
