@@ -94,10 +94,12 @@ class KlammClient:
             raise
         return self.cluster
 
-    def update_leader(self, tp: TopicPartition, leader: int, leader_epoch: int) -> bool:
-        """Takes in a broker's hint (KIP-951); whether it was news."""
+    def update_leader(
+        self, tp: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[common_pb2.Node] = ()
+    ) -> bool:
+        """Takes in a broker's hint, with the nodes that came with it (KIP-951); whether it was news."""
         before = self.cluster
-        self._install(before.with_leader(tp, leader, leader_epoch))
+        self._install(before.with_leader(tp, leader, leader_epoch, map(node_of, nodes)))
         return self.cluster is not before
 
     # Whom to ask

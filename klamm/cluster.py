@@ -140,16 +140,26 @@ class ClusterView:
             topic_errors=_frozen({**kept_errors, **errors}),
         )
 
-    def with_leader(self, tp: TopicPartition, leader: int, leader_epoch: int) -> ClusterView:
-        """This view with a hint taken in; itself when the hint is not newer or names an unknown broker."""
+    def with_leader(
+        self, tp: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[Node] = ()
+    ) -> ClusterView:
+        """This view with a hint taken in; itself when the hint is not newer, or names a broker that is neither known
+        nor among `nodes`, which came with the hint."""
         known = self.partition(tp)
-        if known is None or leader not in self.brokers or leader_epoch <= known.leader_epoch:
+        if known is None or leader_epoch <= known.leader_epoch:
+            return self
+        node = next((each for each in nodes if each.node_id == leader), self.brokers.get(leader))
+        if node is None:
             return self
         topic = self.topics[tp.topic]
         partitions = list(topic.partitions)
         partitions[tp.partition] = replace(known, leader=leader, leader_epoch=leader_epoch)
         changed = replace(topic, partitions=tuple(partitions))
-        return replace(self, topics=_frozen({**self.topics, tp.topic: changed}))
+        return replace(
+            self,
+            brokers=_frozen({**self.brokers, leader: node}),
+            topics=_frozen({**self.topics, tp.topic: changed}),
+        )
 
 
 def node_of(message: common_pb2.Node) -> Node:

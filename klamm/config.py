@@ -150,7 +150,7 @@ class ClientConfig:
     client_id: str = text("klamm")
     """Names this client in the servers' logs and quotas."""
     client_rack: str = text("")
-    """Where this client runs, to be compared with broker.rack."""
+    """Where this client runs, to be compared with broker.rack: consumers read from a replica there (KIP-392)."""
     request_timeout_ms: int = integer(30_000, at_least=1)
     """How long one call may take."""
     default_api_timeout_ms: int = integer(60_000, at_least=1)

@@ -5,11 +5,11 @@ Timestamps are milliseconds since the epoch or one of klamm.model's EARLIEST, LA
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 from klamm.client import KlammClient
-from klamm.errors import BrokerError, ErrorCode, raise_for
+from klamm.errors import raise_for
+from klamm.leader_calls import ask_leaders
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndTimestamp
 from klamm.wire.v1 import broker_pb2
@@ -41,31 +41,11 @@ class OffsetFinder:
     ) -> None:
         """One round for what is not in `found` yet, which takes in every answer; then raises the first error."""
         missing = {tp: at for tp, at in timestamps.items() if tp not in found}
-        await self._know_leaders(missing)
-        errors: list[BaseException] = []
-        by_leader: dict[int, dict[TopicPartition, int]] = {}
-        for tp, timestamp_ms in missing.items():
-            try:
-                by_leader.setdefault(self._leader(tp), {})[tp] = timestamp_ms
-            except BrokerError as error:
-                errors.append(error)
-        asked = (self._ask(node_id, of_node, found) for node_id, of_node in by_leader.items())
-        outcomes = await asyncio.gather(*asked, return_exceptions=True)
-        errors += [outcome for outcome in outcomes if outcome is not None]
-        if errors:
-            raise errors[0]
 
-    async def _know_leaders(self, wanted: Mapping[TopicPartition, int]) -> None:
-        unknown = {tp.topic for tp in wanted if self._client.cluster.leader_of(tp) is None}
-        if unknown:
-            await self._client.refresh_metadata(unknown)
+        async def ask(node_id: int, of_node: dict[TopicPartition, int]) -> None:
+            await self._ask(node_id, of_node, found)
 
-    def _leader(self, tp: TopicPartition) -> int:
-        cluster = self._client.cluster
-        leader = cluster.leader_of(tp)
-        if leader is not None:
-            return leader.node_id
-        raise missing_leader_error(cluster.topic_errors.get(tp.topic), cluster.partition_count(tp.topic), tp)
+        await ask_leaders(self._client, missing, ask)
 
     async def _ask(
         self,
@@ -91,14 +71,3 @@ class OffsetFinder:
                 found[tp] = OffsetAndTimestamp(each.offset, each.timestamp_ms, each.leader_epoch)
         for each in response.partitions:
             raise_for(each.error_code, f"{each.topic}-{each.partition}: {each.error_message}")
-
-
-def missing_leader_error(topic_error: ErrorCode | None, partition_count: int | None, tp: TopicPartition) -> BrokerError:
-    """Why there is nobody to ask about `tp`."""
-    if topic_error is not None:
-        return topic_error.exception(f"topic {tp.topic!r}")
-    if partition_count is not None and tp.partition >= partition_count:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.exception(
-            f"{tp}: topic {tp.topic!r} has {partition_count} partitions"
-        )
-    return ErrorCode.LEADER_NOT_AVAILABLE.exception(f"{tp} has no leader")

@@ -1,4 +1,4 @@
-"""Positions in a partition as the Consumer and the Admin exchange them with their user.
+"""Positions in a partition as the Consumer and the Admin exchange them with their user and with brokers.
 
 Follows `org.apache.kafka.clients.consumer.OffsetAndMetadata` and `OffsetAndTimestamp`.
 """
@@ -28,3 +28,18 @@ class OffsetAndTimestamp(NamedTuple):
     timestamp: int
     """Milliseconds since the epoch."""
     leader_epoch: int = NO_LEADER_EPOCH
+
+
+class EpochEnd(NamedTuple):
+    """Where a leader epoch ends in a leader's log (KIP-320)."""
+
+    leader_epoch: int
+    """The greatest of its log that is not above the one asked for; -1: none."""
+    end_offset: int
+    """One past the last offset of that epoch; -1: unknown."""
+    current_leader_epoch: int
+    """Under which it leads."""
+
+    @property
+    def is_known(self) -> bool:
+        return self.leader_epoch >= 0 and self.end_offset >= 0

@@ -28,8 +28,9 @@ from klamm.client import KlammClient
 from klamm.config import ClientConfig
 from klamm.consumer.offset_store import OUTSIDE_THE_GROUP, OffsetStore, group_by_topic
 from klamm.errors import EXCEPTIONS, CommitFailedError, ErrorCode, raise_for
+from klamm.leader_calls import missing_leader_error
 from klamm.model import TopicPartition
-from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, OffsetFinder, missing_leader_error
+from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, OffsetFinder
 from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from klamm.wire.v1 import broker_pb2, common_pb2, controller_pb2, coordinator_pb2
 

@@ -3,6 +3,7 @@
 subscription, offset_policy                      what is consumed and from where (pure)
 membership, assignors/, consumer_protocol        Kafka's classic group protocol from the member's side (pure)
 fetch_buffer, record_reader, record_drain        from fetched bytes to ConsumerRecords (pure)
+read_replicas                                    leader or closer follower (pure)
 fetcher, group_link, offset_store, position_finder      the calls to brokers and the coordinator
 rebalancer, consumer_core                        how the parts work together
 async_consumer, sync_consumer                    the two faces
@@ -11,7 +12,13 @@ async_consumer, sync_consumer                    the two faces
 from __future__ import annotations
 
 from klamm.consumer.async_consumer import AsyncConsumer
-from klamm.consumer.errors import CorruptRecordError, NoOffsetForPartitionError, RecordDeserializationError
+from klamm.consumer.errors import (
+    CorruptRecordError,
+    LogTruncation,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    RecordDeserializationError,
+)
 from klamm.consumer.rebalancer import ConsumerRebalanceListener
 from klamm.consumer.record import ConsumerRecord
 from klamm.consumer.sync_consumer import Consumer
@@ -22,6 +29,8 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "CorruptRecordError",
+    "LogTruncation",
+    "LogTruncationError",
     "NoOffsetForPartitionError",
     "RecordDeserializationError",
 ]

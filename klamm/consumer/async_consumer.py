@@ -128,9 +128,9 @@ class AsyncConsumer:
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
         """Records that are there, or the first that come within `timeout_ms`; at most `max.poll.records`.
 
-        Rebalances, automatic commits and listener calls happen in here. Raises NoOffsetForPartitionError and
-        OffsetOutOfRangeError (with auto.offset.reset=none), RecordDeserializationError, CorruptRecordError, what a
-        listener raised, and what the group refused this member for."""
+        Rebalances, automatic commits and listener calls happen in here. Raises NoOffsetForPartitionError,
+        OffsetOutOfRangeError and LogTruncationError (with auto.offset.reset=none), RecordDeserializationError,
+        CorruptRecordError, what a listener raised, and what the group refused this member for."""
         core = self.core
         limit = limit_of(core.config, max_records)
         with self._exclusively():
@@ -209,7 +209,9 @@ class AsyncConsumer:
         return await self.core.wait_for(known, self._timeout_ms(timeout_ms), f"finding the position of {tp}")
 
     def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """The next record of `tp` is the one at `offset`, or the first after it."""
+        """The next record of `tp` is the one at `offset`, or the first after it.
+
+        With a leader epoch, the record before it must still be in the log: else as when a log is cut (KIP-320)."""
         if isinstance(offset, int):
             offset = OffsetAndMetadata(offset)
         if offset.offset < 0:

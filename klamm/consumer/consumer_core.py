@@ -27,8 +27,9 @@ from klamm.consumer.record_drain import RecordDrain
 from klamm.consumer.record_reader import ReaderConfig
 from klamm.consumer.subscription import SubscriptionState
 from klamm.consumer.topic_watch import TopicWatch
+from klamm.epoch_finder import EpochFinder
 from klamm.errors import IllegalStateError, WakeupError
-from klamm.model import TopicPartition
+from klamm.model import NO_LEADER_EPOCH, TopicPartition
 from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, OffsetFinder
 
 logger = logging.getLogger(__name__)
@@ -83,7 +84,16 @@ class ConsumerCore:
                 commit=self._commit_before_rebalance if self.committer.automatic else None,
                 on_progress=self.notify,
             )
-        self.positions = PositionFinder(self.client, config, self.subscription, policy, store, self.finder, self.notify)
+        self.positions = PositionFinder(
+            self.client,
+            config,
+            self.subscription,
+            policy,
+            store,
+            self.finder,
+            EpochFinder(self.client),
+            self.notify,
+        )
         self.topics = TopicWatch(self.client, config, self.subscription, self._on_match_changed)
         self.client.on_change(self._on_cluster_change)
 
@@ -91,7 +101,7 @@ class ConsumerCore:
 
     def quiet(self) -> bool:
         """Whether a poll may read the drain without `fill` first. Callable from the polling thread."""
-        if self.woken or self.committer.due or self._giving_up:
+        if self.woken or self.committer.due or self._giving_up or self.subscription.is_unchecked:
             return False
         if self.link is not None and self.subscription.auto_assigned:
             if self.link.needs_poll:
@@ -111,6 +121,9 @@ class ConsumerCore:
             self._signal.clear()
             self.raise_if_woken()
             await self._maintain()
+            # In one turn with what follows: nothing that was fetched from another leader is loaded unchecked.
+            self.subscription.check_leaders(self._leader_epoch_of)
+            self.positions.kick()
             self._reload()
             readable = self.drain.reading() and not self._giving_up
             if readable or not await self._wait_until(deadline_s):
@@ -203,7 +216,6 @@ class ConsumerCore:
             await self.rebalancer.advance()
         if not self._giving_up:
             self.committer.commit_if_due()
-        self.positions.kick()
         self.topics.watch()
         self._raise_failures()
 
@@ -214,11 +226,16 @@ class ConsumerCore:
         if failure is not None:
             raise failure
 
+    def _leader_epoch_of(self, tp: TopicPartition) -> int:
+        cluster = self.client.cluster
+        return NO_LEADER_EPOCH if cluster.leader_of(tp) is None else cluster.leader_epoch_of(tp)
+
     def _on_match_changed(self) -> None:
         assert self.link is not None, "a pattern without a group"
         self.link.request_rejoin("the topics that match the pattern changed")
 
     def _on_cluster_change(self, _: ClusterView, __: ClusterView) -> None:
+        self.subscription.is_unchecked = True
         self.fetcher.pump()
         self.notify()
 

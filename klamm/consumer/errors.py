@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from klamm.errors import KlammError
+from klamm.errors import KlammError, OffsetOutOfRangeError
 from klamm.model import TopicPartition
+from klamm.offsets import OffsetAndMetadata
 
 
 class NoOffsetForPartitionError(KlammError):
@@ -15,6 +17,41 @@ class NoOffsetForPartitionError(KlammError):
         self.partitions = frozenset(partitions)
         names = ", ".join(map(str, sorted(self.partitions)))
         super().__init__(f"no committed offset for {names} and auto.offset.reset is none: seek, or set it")
+
+
+class LogTruncation(NamedTuple):
+    """A position whose last record is not in the leader's log any more."""
+
+    topic_partition: TopicPartition
+    fetch_offset: int
+    """The position."""
+    leader_epoch: int
+    """Of the record before it."""
+    divergent: OffsetAndMetadata | None
+    """The first offset whose record may be another one now, and the epoch before it; None: the leader cannot tell."""
+
+    def __str__(self) -> str:
+        until = (
+            "somewhere before" if self.divergent is None else f"from offset {self.divergent.offset} (at the latest) to"
+        )
+        return (
+            f"{self.topic_partition}: what was read {until} offset {self.fetch_offset}, in leader epoch"
+            f" {self.leader_epoch}, is not in the log any more"
+        )
+
+
+class LogTruncationError(OffsetOutOfRangeError):  # type: ignore[misc, valid-type]
+    """Records that were read, or committed as read, were cut from the log by an unclean election, and
+    `auto.offset.reset` is none (KIP-320). Raised until the consumer seeks, for instance to `divergent_offsets[tp]`."""
+
+    def __init__(self, truncations: Iterable[LogTruncation]) -> None:
+        self.truncations = tuple(truncations)
+        super().__init__("; ".join(map(str, self.truncations)))
+
+    @property
+    def divergent_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The first offsets that may hold other records now, as far as the leaders can tell."""
+        return {each.topic_partition: each.divergent for each in self.truncations if each.divergent is not None}
 
 
 class RecordDeserializationError(KlammError):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from klamm.consumer.subscription import SubscriptionState
 from klamm.model import TopicPartition
-from klamm.records import read_header
+from klamm.records import BatchHeader, read_header
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,8 @@ class FetchedData:
     batches: memoryview
     next_offset: int
     """Where the partition goes on after these batches."""
+    leader_epoch: int
+    """Of the last of them."""
     aborted_transactions: tuple[tuple[int, int], ...] = ()
     """(producer id, first offset) of the aborted transactions among these batches."""
 
@@ -43,6 +45,8 @@ class FetchPosition:
     tp: TopicPartition
     position_epoch: int
     offset: int
+    last_fetched_epoch: int
+    """Of the batch before it, or -1."""
 
 
 class FetchBuffer:
@@ -52,8 +56,8 @@ class FetchBuffer:
         self._subscription = subscription
         self._max_bytes = max_bytes
         self._waiting: dict[TopicPartition, FetchedData] = {}
-        self._ends: dict[TopicPartition, tuple[int, int]] = {}
-        """Position epoch and the offset up to which the partition was fetched in that epoch."""
+        self._ends: dict[TopicPartition, FetchPosition] = {}
+        """Up to where the partition was fetched, in a position epoch."""
         self.buffered_bytes = 0
 
     @property
@@ -82,7 +86,12 @@ class FetchBuffer:
             return False  # leaders changed, and two were asked for the same
         assert data.tp not in self._waiting, f"a second fetch of {data.tp} waits"
         self._ends.pop(data.tp, None)
-        self._ends[data.tp] = data.position_epoch, data.next_offset
+        self._ends[data.tp] = FetchPosition(
+            tp=data.tp,
+            position_epoch=data.position_epoch,
+            offset=data.next_offset,
+            last_fetched_epoch=data.leader_epoch,
+        )
         self._waiting[data.tp] = data
         self.buffered_bytes += len(data.batches)
         return True
@@ -123,13 +132,19 @@ class FetchBuffer:
 
     def _position_of(self, tp: TopicPartition) -> FetchPosition:
         state = self._subscription.require(tp)
-        epoch, end = self._ends.get(tp, (None, 0))
-        offset = end if epoch == state.position_epoch else state.position
-        return FetchPosition(tp=tp, position_epoch=state.position_epoch, offset=offset)
+        end = self._ends.get(tp)
+        if end is not None and end.position_epoch == state.position_epoch:
+            return end
+        return FetchPosition(
+            tp=tp,
+            position_epoch=state.position_epoch,
+            offset=state.position,
+            last_fetched_epoch=state.leader_epoch,
+        )
 
 
-def next_offset_after(batches: memoryview) -> int:
-    """One past the last offset of `batches`, which holds at least one whole batch. Reads headers only.
+def last_header(batches: memoryview) -> BatchHeader:
+    """Of the last of `batches`, which holds at least one whole batch. Reads headers only.
 
     Raises a CorruptBatchError."""
     position = 0
@@ -137,4 +152,4 @@ def next_offset_after(batches: memoryview) -> int:
         header = read_header(batches, position)
         position += header.size_bytes
         if position >= len(batches):
-            return header.next_offset
+            return header

@@ -1,6 +1,6 @@
-"""Fetches for the assigned partitions: one long poll to each leader, into the FetchBuffer.
+"""Fetches for the assigned partitions: one long poll to each broker that is read from, into the FetchBuffer.
 
-A request names every partition of that leader that may take more. While some are left out, because what they
+A request names every partition of that broker that may take more. While some are left out, because what they
 have is not read yet, it does not wait for data: it would keep them from being asked for when they are read. A
 request that is waiting is given up when the set grows (assigned, resumed, sought): nothing is lost by that, an
 answer counts only when it has arrived. One for a position that has been left does not count: the FetchBuffer
@@ -8,6 +8,9 @@ checks position epoch and offset.
 
 Unary long polls rather than FetchStream: a stream would go on from offsets of before a seek or a pause, and
 measured as fast (870 MB/s of 1 KB records over loopback either way, 0.57 CPU seconds of the client per GB).
+
+A partition with records behind it is fetched only under the leader epoch that its position was validated under, and
+says which epoch they are of: a leader whose log is another one by then says so (KIP-320, KIP-595).
 """
 
 from __future__ import annotations
@@ -16,23 +19,32 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from klamm.client import KlammClient
 from klamm.consumer.config import ConsumerConfig
-from klamm.consumer.fetch_buffer import FetchBuffer, FetchedData, FetchPosition, next_offset_after
+from klamm.consumer.fetch_buffer import FetchBuffer, FetchedData, FetchPosition, last_header
 from klamm.consumer.offset_policy import OffsetPolicy
+from klamm.consumer.read_replicas import ReadReplicas
 from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import ErrorCode, KlammError
-from klamm.model import TopicPartition
+from klamm.model import NO_LEADER_EPOCH, TopicPartition
 from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED
 from klamm.wire.framed import decode_framed, split_records
-from klamm.wire.v1 import broker_pb2
+from klamm.wire.v1 import broker_pb2, common_pb2
 
-_Answer = list[tuple[broker_pb2.FetchedPartition, memoryview]]
-"""Each partition's header and batches."""
 _CONSUMER_REPLICA_ID = -1
+_HINTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Refusals that name the leader (KIP-951)."""
 _TRANSPORT_SLACK_MS = 5_000
 """A broker that holds a long poll may answer this much later than asked."""
+
+
+class _Answer(NamedTuple):
+    parts: list[tuple[broker_pb2.FetchedPartition, memoryview]]
+    """Each partition's header and batches."""
+    nodes: tuple[common_pb2.Node, ...]
+    """Where leaders listen that it names."""
 
 
 @dataclass(slots=True)
@@ -87,21 +99,24 @@ class Fetcher:
         self._flights: dict[int, _Flight] = {}
         self._cancelled: set[asyncio.Task[None]] = set()
         self._rest = _Rest()
+        self._replicas = ReadReplicas(config.metadata_max_age_ms / 1000)
         self._failures_in_a_row: dict[int, int] = {}
         self._failure: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+        self._taking_in = False
+        """An answer is half taken in: what its other half is about must not be asked for again meanwhile."""
 
     def pump(self, *, read: bool = False) -> None:
         """Sends what can be sent now. `read`: the user has read something, so there may be room again."""
-        if self._closed:
+        if self._closed or self._taking_in:
             return
         if read:
             self._rest.brokers = {
                 node_id: until for node_id, until in self._rest.brokers.items() if node_id in self._failures_in_a_row
             }
         self._end_rests()
-        for node_id, positions in self._wanted_by_leader().items():
+        for node_id, positions in self._wanted_by_node().items():
             flight = self._flights.get(node_id)
             if flight is not None and flight.waits and not _covers(flight, positions):
                 self._give_up(node_id, flight)
@@ -125,20 +140,40 @@ class Fetcher:
 
     # --- asking
 
-    def _wanted_by_leader(self) -> dict[int, list[FetchPosition]]:
-        by_leader: dict[int, list[FetchPosition]] = {}
+    def _wanted_by_node(self) -> dict[int, list[FetchPosition]]:
+        by_node: dict[int, list[FetchPosition]] = {}
         leaderless = []
         for position in self._buffer.wanted():
-            if position.tp in self._rest.partitions:
+            if position.tp in self._rest.partitions or not self._is_valid(position):
                 continue
             leader = self._client.cluster.leader_of(position.tp)
             if leader is None:
                 leaderless.append(position.tp)
             else:
-                by_leader.setdefault(leader.node_id, []).append(position)
+                by_node.setdefault(self._node_for(position.tp, leader.node_id), []).append(position)
         if leaderless:
             self._rest_partitions(leaderless, refresh=True)
-        return by_leader
+        return by_node
+
+    def _is_valid(self, position: FetchPosition) -> bool:
+        """Whether the next poll has not first to look if what was read is still there."""
+        state = self._subscription.require(position.tp)
+        if position.last_fetched_epoch == NO_LEADER_EPOCH:
+            return True
+        return not state.suspect and state.current_leader_epoch == self._client.cluster.leader_epoch_of(position.tp)
+
+    def _node_for(self, tp: TopicPartition, leader: int) -> int:
+        cluster = self._client.cluster
+        node_id = self._replicas.node_for(tp, leader, cluster.leader_epoch_of(tp), self._loop.time())
+        if node_id in cluster.brokers:
+            return node_id
+        self._fall_back(tp)
+        self._rest_partitions([], refresh=True, topics={tp.topic})
+        return leader
+
+    def _fall_back(self, tp: TopicPartition) -> bool:
+        """Whether the partition was read from a follower; from now on from its leader."""
+        return self._replicas.fall_back(tp, self._loop.time() + self._client.backoff.max_ms / 1000)
 
     def _send(self, node_id: int, positions: list[FetchPosition]) -> None:
         waits = not self._buffer.saturated()
@@ -159,10 +194,13 @@ class Fetcher:
             self._on_failure(node_id, self._flights.pop(node_id), error)
             return
         flight = self._flights.pop(node_id)
+        self._taking_in = True
         try:
             self._take_in(node_id, flight, answer)
         except Exception as error:  # noqa: BLE001 - see above
             self._on_failure(node_id, flight, error)
+        finally:
+            self._taking_in = False
         self.pump()
         self._on_progress()
 
@@ -178,13 +216,14 @@ class Fetcher:
         self.metrics.fetches += 1
         self.metrics.fetched_bytes += len(records)
         self.metrics.latency_ms_total += (self._loop.time() - started_s) * 1000
-        return list(zip(header.partitions, parts, strict=True))
+        return _Answer(list(zip(header.partitions, parts, strict=True)), tuple(header.node_endpoints))
 
     def _take_in(self, node_id: int, flight: _Flight, answer: _Answer) -> None:
-        for part, batches in answer:
-            self._on_part(part, batches, flight.positions[TopicPartition(part.topic, part.partition)])
+        for part, batches in answer.parts:
+            position = flight.positions[TopicPartition(part.topic, part.partition)]
+            self._on_part(part, batches, position, answer.nodes)
         self._failures_in_a_row.pop(node_id, None)
-        if not flight.waits and not any(len(batches) for _, batches in answer) and self._buffer.saturated():
+        if not flight.waits and not any(len(batches) for _, batches in answer.parts) and self._buffer.saturated():
             self._rest.brokers[node_id] = self._loop.time() + self._config.fetch_max_wait_ms / 1000
             self._arm_timer()
 
@@ -197,6 +236,8 @@ class Fetcher:
         self._failures_in_a_row[node_id] = failures
         delay_ms = self._client.backoff.delay_ms(failures, self._client.rng)
         self._rest.brokers[node_id] = self._loop.time() + delay_ms / 1000
+        for tp in flight.positions:
+            self._fall_back(tp)
         self._rest_partitions([], refresh=True, topics={tp.topic for tp in flight.positions})
         self._arm_timer()
 
@@ -210,14 +251,14 @@ class Fetcher:
             min_bytes=self._config.fetch_min_bytes,
             max_bytes=self._config.fetch_max_bytes,
             isolation_level=READ_COMMITTED if committed else READ_UNCOMMITTED,
-            rack_id=self._config.client_rack,
+            rack_id=self._rack_for(positions),
             partitions=[
                 broker_pb2.FetchPartition(
                     topic=position.tp.topic,
                     partition=position.tp.partition,
                     fetch_offset=position.offset,
                     current_leader_epoch=cluster.leader_epoch_of(position.tp),
-                    last_fetched_epoch=-1,
+                    last_fetched_epoch=position.last_fetched_epoch,
                     log_start_offset=-1,
                     max_bytes=self._config.max_partition_fetch_bytes,
                 )
@@ -225,22 +266,35 @@ class Fetcher:
             ],
         )
 
+    def _rack_for(self, positions: list[FetchPosition]) -> str:
+        rack = self._config.client_rack
+        if rack and self._replicas.needs_leader((position.tp for position in positions), self._loop.time()):
+            return ""
+        return rack
+
     # --- answers
 
-    def _on_part(self, part: broker_pb2.FetchedPartition, batches: memoryview, position: FetchPosition) -> None:
+    def _on_part(
+        self,
+        part: broker_pb2.FetchedPartition,
+        batches: memoryview,
+        position: FetchPosition,
+        nodes: tuple[common_pb2.Node, ...],
+    ) -> None:
         tp = position.tp
         state = self._subscription.get(tp)
         if state is None or state.position_epoch != position.position_epoch:
             return
         if part.error_code:
-            self._on_part_error(part, position, ErrorCode.of(part.error_code))
+            self._on_part_error(part, position, ErrorCode.of(part.error_code), nodes)
             return
         state.high_watermark = part.high_watermark
         state.last_stable_offset = part.last_stable_offset
         if not batches:
+            self._on_nothing(part, tp)
             return
         try:
-            next_offset = next_offset_after(batches)
+            last = last_header(batches)
         except KlammError as error:
             self._fail(position, error)
             return
@@ -251,22 +305,45 @@ class Fetcher:
                 position_epoch=position.position_epoch,
                 fetch_offset=position.offset,
                 batches=batches,
-                next_offset=next_offset,
+                next_offset=last.next_offset,
+                leader_epoch=last.partition_leader_epoch,
                 aborted_transactions=aborted,
             )
         )
 
-    def _on_part_error(self, part: broker_pb2.FetchedPartition, position: FetchPosition, code: ErrorCode) -> None:
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+    def _on_nothing(self, part: broker_pb2.FetchedPartition, tp: TopicPartition) -> None:
+        """There is nothing yet, or the broker says why it reads nothing."""
+        if part.HasField("diverging"):
+            self._fall_back(tp)
+            self._subscription.suspect(tp)
+            self._on_progress()
+        elif part.HasField("preferred_read_replica"):
+            leader_epoch = self._client.cluster.leader_epoch_of(tp)
+            self._replicas.keep_only(self._subscription.assignment)
+            self._replicas.prefer(tp, part.preferred_read_replica, leader_epoch, self._loop.time())
+
+    def _on_part_error(
+        self,
+        part: broker_pb2.FetchedPartition,
+        position: FetchPosition,
+        code: ErrorCode,
+        nodes: tuple[common_pb2.Node, ...],
+    ) -> None:
+        tp = position.tp
+        fell_back = self._fall_back(tp)
+        if code in _HINTED and self._client.update_leader(tp, part.current_leader, part.current_leader_epoch, nodes):
+            return
+        if fell_back:
+            # What a follower says is no reason to trouble the user, nor to wait: the leader is asked.
+            self._rest_partitions([], refresh=code.refresh_metadata, topics={tp.topic})
+        elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._on_out_of_range(position)
-        elif code.refresh_metadata:
-            known = self._client.update_leader(position.tp, part.current_leader, part.current_leader_epoch)
-            if not known:
-                self._rest_partitions([position.tp], refresh=True)
         elif code.retriable:
-            self._rest_partitions([position.tp], refresh=False)
+            # The broker is behind the metadata, not ahead of them, when it does not know the epoch yet.
+            refresh = code.refresh_metadata or code is ErrorCode.OFFSET_NOT_AVAILABLE
+            self._rest_partitions([tp], refresh=refresh and code is not ErrorCode.UNKNOWN_LEADER_EPOCH)
         else:
-            self._fail(position, code.exception(f"{position.tp}: {part.error_message or code.text}"))
+            self._fail(position, code.exception(f"{tp}: {part.error_message or code.text}"))
 
     def _on_out_of_range(self, position: FetchPosition) -> None:
         state = self._subscription.require(position.tp)

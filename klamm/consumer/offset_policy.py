@@ -3,6 +3,8 @@
 earliest, latest         the ends of the log
 by_duration:<duration>   so long before now (KIP-1106); durations are those of ISO 8601, as `P1DT2H30M`
 none                     nowhere: that is an error
+
+A position whose log was cut goes back to where the logs part, as long as there is a policy at all (KIP-320).
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from klamm.consumer.errors import NoOffsetForPartitionError
-from klamm.consumer.subscription import SubscriptionState
+from klamm.consumer.errors import LogTruncation, NoOffsetForPartitionError
+from klamm.consumer.subscription import SubscriptionState, Validation
 from klamm.errors import ErrorCode
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from klamm.offsets import EpochEnd, OffsetAndMetadata
 
 NONE: Final = "none"
 _ENDS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
@@ -73,6 +76,33 @@ class OffsetPolicy:
             )
         self._subscription.request_reset(tp, timestamp_ms)
         return None
+
+    @property
+    def resets(self) -> bool:
+        """Whether there is a policy but none."""
+        return self._end is not None or self._duration_ms is not None
+
+    def on_epoch_end(self, tp: TopicPartition, asked: Validation, end: EpochEnd, now_ms: int) -> LogTruncation | None:
+        """Goes on at the position if the leader's log of its epoch reaches it, or where the logs part.
+
+        The truncation, if there is one; without a policy the position then keeps waiting to be validated."""
+        subscription = self._subscription
+        if not subscription.is_validating(tp, asked):
+            return None
+        if end.is_known and end.end_offset >= asked.position:
+            # A leader that lacks the epoch and yet reaches the position has an earlier one there.
+            epoch = min(asked.leader_epoch, end.leader_epoch)
+            subscription.go_on(tp, asked.position, epoch, current_leader_epoch=end.current_leader_epoch)
+            return None
+        divergent = OffsetAndMetadata(end.end_offset, "", end.leader_epoch) if end.is_known else None
+        timestamp_ms = self._timestamp_ms(now_ms)
+        if timestamp_ms is not None and divergent is None:
+            subscription.request_reset(tp, timestamp_ms)
+        elif divergent is not None and self.resets:
+            subscription.go_on(
+                tp, divergent.offset, divergent.leader_epoch, current_leader_epoch=end.current_leader_epoch
+            )
+        return LogTruncation(tp, asked.position, asked.leader_epoch, divergent)
 
     def _timestamp_ms(self, now_ms: int) -> int | None:
         """Whose offset to begin at, as ListOffsets takes it; None: nowhere."""

@@ -1,5 +1,8 @@
 """Finds out where assigned partitions begin: the committed offset, else what the reset policy or a seek asks for.
 
+And whether positions are still good: the leader must have the record before them in its log (KIP-320). What became of
+them when it has not is the reset policy's to say. Kafka's `OffsetFetcher`.
+
 Runs beside the polls, one look-up at a time; what it finds counts only if the partition still waits for it.
 """
 
@@ -7,18 +10,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 
 from klamm.client import KlammClient
 from klamm.consumer.config import ConsumerConfig
+from klamm.consumer.errors import LogTruncationError
 from klamm.consumer.offset_policy import OffsetPolicy
 from klamm.consumer.offset_store import OffsetStore
-from klamm.consumer.subscription import PositionState, SubscriptionState
+from klamm.consumer.subscription import PositionState, SubscriptionState, Validation
+from klamm.epoch_finder import EpochFinder
 from klamm.errors import KlammError
 from klamm.model import LATEST_TIMESTAMP, NO_LEADER_EPOCH, TopicPartition
 from klamm.offset_finder import OffsetFinder
-from klamm.offsets import OffsetAndTimestamp
+from klamm.offsets import EpochEnd, OffsetAndTimestamp
+
+logger = logging.getLogger(__name__)
+
+
+_FAILURES_BEFORE_A_WARNING = 10
 
 
 class PositionFinder:
@@ -32,6 +43,7 @@ class PositionFinder:
         policy: OffsetPolicy,
         store: OffsetStore | None,
         finder: OffsetFinder,
+        epochs: EpochFinder,
         on_progress: Callable[[], None],
     ) -> None:
         self._client = client
@@ -40,6 +52,7 @@ class PositionFinder:
         self._policy = policy
         self._store = store
         self._finder = finder
+        self._epochs_of = epochs
         self._on_progress = on_progress
         self._task: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
@@ -67,26 +80,36 @@ class PositionFinder:
         failures = 0
         try:
             while self._waiting() and self._failure is None:
-                try:
-                    await self._initialize()
-                    await self._reset()
-                    failures = 0
-                except KlammError as error:
-                    if not error.retriable:
-                        raise
-                    failures += 1
-                    self._on_progress()
-                    await self._recover(error, failures)
+                failed = await self._look_up()
                 self._on_progress()
+                failures = failures + 1 if failed else 0
+                if failed:
+                    await self._recover(failed, failures)
         except Exception as error:  # noqa: BLE001 - also what nobody expected is for the next poll to raise
             self._failure = error
         finally:
             self._task = None
         self._on_progress()
 
-    async def _recover(self, error: KlammError, failures: int) -> None:
-        if getattr(error, "refresh_metadata", False):
-            topics = {tp.topic for tp in self._subscription.resetting()}
+    async def _look_up(self) -> list[KlammError]:
+        """One round of everything; what may be tried again. One that fails does not keep the others from going on."""
+        failed = []
+        for step in (self._initialize, self._reset, self._validate):
+            if self._failure is not None:
+                break
+            try:
+                await step()
+            except KlammError as error:
+                if not error.retriable:
+                    raise
+                failed.append(error)
+        return failed
+
+    async def _recover(self, failed: list[KlammError], failures: int) -> None:
+        if failures % _FAILURES_BEFORE_A_WARNING == 0:
+            logger.warning("no positions after attempts=%d: %s", failures, failed[0])
+        if any(getattr(error, "refresh_metadata", False) for error in failed):
+            topics = {tp.topic for tp in (*self._subscription.resetting(), *self._subscription.validating())}
             with contextlib.suppress(KlammError):
                 await self._client.refresh_metadata(topics)
         await asyncio.sleep(self._client.backoff.delay_ms(failures, self._client.rng) / 1000)
@@ -106,7 +129,7 @@ class PositionFinder:
 
     async def _reset(self) -> None:
         wanted = self._subscription.resetting()
-        if not wanted or self._failure is not None:
+        if not wanted:
             return
         epochs = self._epochs(list(wanted))
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
@@ -123,6 +146,33 @@ class PositionFinder:
             elif self._waits_for(tp, epochs[tp]):
                 # No record is that late: the end is where the first such record will be.
                 self._subscription.request_reset(tp, LATEST_TIMESTAMP)
+
+    async def _validate(self) -> None:
+        wanted = self._subscription.validating()
+        if not wanted:
+            return
+        found: dict[TopicPartition, EpochEnd] = {}
+        try:
+            await self._epochs_of.ask_once({tp: each.leader_epoch for tp, each in wanted.items()}, found)
+        finally:
+            self._take_ends(wanted, found)
+
+    def _take_ends(self, wanted: dict[TopicPartition, Validation], found: dict[TopicPartition, EpochEnd]) -> None:
+        truncations = []
+        for tp, end in found.items():
+            truncation = self._policy.on_epoch_end(tp, wanted[tp], end, int(time.time() * 1000))
+            if truncation is not None:
+                logger.warning("%s", truncation)
+                truncations.append(truncation)
+            elif end.leader_epoch < wanted[tp].leader_epoch:
+                # As in Kafka, whose position goes on too: the leader's log reaches it, with other records before it.
+                logger.warning(
+                    "%s: what was read before offset %d, in leader epoch %d, is not in the log any more; where the logs"
+                    " part cannot be told",
+                    *(tp, wanted[tp].position, wanted[tp].leader_epoch),
+                )
+        if truncations and not self._policy.resets:
+            self._failure = LogTruncationError(truncations)
 
     def _epochs(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         return {tp: self._subscription.require(tp).position_epoch for tp in partitions}

@@ -16,6 +16,7 @@ from klamm.consumer.record import ConsumerRecord
 from klamm.consumer.record_reader import ReaderConfig, RecordReader
 from klamm.consumer.subscription import PartitionState, SubscriptionState
 from klamm.errors import KlammError
+from klamm.model import NO_LEADER_EPOCH
 
 
 class RecordDrain:
@@ -77,6 +78,7 @@ class RecordDrain:
                 raise
         if taken:
             records[reader.data.tp] = taken
+        if reader.leader_epoch != NO_LEADER_EPOCH:
             state.leader_epoch = reader.leader_epoch
         state.position = reader.next_offset
         if reader.exhausted:

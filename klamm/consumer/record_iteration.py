@@ -22,6 +22,7 @@ class _Run(NamedTuple):
     records: Iterator[ConsumerRecord]
     end_position: int
     """After the last of them; further than its offset when nothing for the user follows it."""
+    end_leader_epoch: int
 
 
 class RecordIteration:
@@ -37,7 +38,7 @@ class RecordIteration:
         for tp, records in polled.items():
             state = self._subscription.get(tp)
             if state is not None:
-                self._runs.append(_Run(tp, state.position_epoch, iter(records), state.position))
+                self._runs.append(_Run(tp, state.position_epoch, iter(records), state.position, state.leader_epoch))
                 state.position = records[0].offset
 
     def next(self) -> ConsumerRecord | None:
@@ -47,7 +48,7 @@ class RecordIteration:
             state = self._subscription.get(run.tp)
             if state is not None and state.position_epoch == run.position_epoch:
                 if state.paused:
-                    self._subscription.seek(run.tp, state.position, state.leader_epoch)
+                    self._subscription.refetch(run.tp)
                 else:
                     record = next(run.records, None)
                     if record is not None:
@@ -55,6 +56,7 @@ class RecordIteration:
                         state.leader_epoch = record.leader_epoch
                         return record
                     state.position = run.end_position
+                    state.leader_epoch = run.end_leader_epoch
             self._runs.popleft()
         return None
 
@@ -63,7 +65,7 @@ class RecordIteration:
         for run in self._runs:
             state = self._subscription.get(run.tp)
             if state is not None and state.position_epoch == run.position_epoch:
-                self._subscription.seek(run.tp, state.position, state.leader_epoch)
+                self._subscription.refetch(run.tp)
         self._runs.clear()
 
     def __bool__(self) -> bool:

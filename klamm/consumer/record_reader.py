@@ -37,7 +37,7 @@ class RecordReader:
         self.data = data
         self.next_offset = data.fetch_offset
         self.leader_epoch = -1
-        """Of the last record given out."""
+        """Of the last batch that something was given out of, or that had nothing to give out."""
         self._config = config
         self._position = 0
         self._records: list[ConsumerRecord] = []
@@ -94,6 +94,7 @@ class RecordReader:
         self._records = self._deserialize(self._wrap(records, header))
         if not self._records and self._failure is None:
             self.next_offset = max(self.next_offset, self._batch_end)
+            self.leader_epoch = header.partition_leader_epoch
 
     def _wrap(self, records: list[Record], header: BatchHeader) -> list[ConsumerRecord]:
         if records and records[0].offset < self.data.fetch_offset:

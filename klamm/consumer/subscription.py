@@ -1,15 +1,19 @@
 """What a consumer consumes, and where it is in each partition.
 
 A subscription is of one kind for as long as it lasts: topics by name, topics by pattern, or partitions
-assigned by hand. Each assigned partition is in one of three states:
+assigned by hand. Each assigned partition is in one of four states:
 
     INITIALIZING   where to begin is not known yet: the committed offset is being looked up
     RESETTING      the position will be the offset at `reset_timestamp_ms` (earliest and latest included)
+    VALIDATING     `position` counts when the leader has the record before it, of `leader_epoch`, in its log (KIP-320)
     FETCHING       `position` is the next offset to return
 
-    INITIALIZING -> FETCHING (committed offset, seek) | RESETTING (nothing committed)
-    RESETTING    -> FETCHING (offset found, seek)
-    FETCHING     -> FETCHING (records returned, seek) | RESETTING (seek_to_beginning, out of range ...)
+    INITIALIZING -> VALIDATING (committed offset with its epoch, such a seek) | FETCHING (without) |
+                    RESETTING (nothing committed)
+    RESETTING    -> FETCHING (offset found) | VALIDATING, FETCHING (seek)
+    VALIDATING   -> FETCHING (at the position, or where the logs part) | RESETTING (nobody knows where)
+    FETCHING     -> FETCHING (records returned, seek) | VALIDATING (another leader epoch, an answer that the logs part,
+                    such a seek) | RESETTING (seek_to_beginning, out of range ...)
 
 Whatever moves a position other than returning records gives the partition a new `position_epoch`, so that
 what was fetched for the old position can be told from what was fetched for the new one. Pausing is
@@ -25,6 +29,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from klamm.errors import IllegalStateError
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
@@ -45,18 +50,23 @@ class PositionState(enum.Enum):
 
     INITIALIZING = "initializing"
     RESETTING = "resetting"
+    VALIDATING = "validating"
     FETCHING = "fetching"
 
 
 @dataclass(slots=True)
 class PartitionState:
-    """One assigned partition. `position` is valid in FETCHING only, `reset_timestamp_ms` in RESETTING."""
+    """One assigned partition. `position` is set in FETCHING and VALIDATING only, `reset_timestamp_ms` in RESETTING."""
 
     position_epoch: int
     state: PositionState = PositionState.INITIALIZING
     position: int = -1
     leader_epoch: int = NO_LEADER_EPOCH
-    """Epoch of the last record returned, for the commit."""
+    """Of the batch before the position, as far as known: for the commit, and to notice that the log was cut."""
+    current_leader_epoch: int = NO_LEADER_EPOCH
+    """Under which the position is valid; -1: not compared with any leader's yet."""
+    suspect: bool = False
+    """A leader's answer says that the position is not valid any more; to be validated with the next poll."""
     reset_timestamp_ms: int = 0
     paused: bool = False
     high_watermark: int | None = None
@@ -65,6 +75,15 @@ class PartitionState:
     @property
     def fetchable(self) -> bool:
         return self.state is PositionState.FETCHING and not self.paused
+
+
+class Validation(NamedTuple):
+    """A position that waits to be validated."""
+
+    position_epoch: int
+    position: int
+    leader_epoch: int
+    """Of the batch before it."""
 
 
 class SubscriptionState:
@@ -79,6 +98,8 @@ class SubscriptionState:
         self.topics: frozenset[str] = frozenset()
         """What a TOPICS or PATTERN subscription covers now."""
         self.pattern: re.Pattern[str] | None = None
+        self.is_unchecked = False
+        """Leaders have changed, or a position is suspect, since `check_leaders`."""
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._epochs = itertools.count(1)
 
@@ -170,6 +191,14 @@ class SubscriptionState:
             if state.state is PositionState.RESETTING
         }
 
+    def validating(self) -> dict[TopicPartition, Validation]:
+        """Positions to be validated."""
+        return {
+            tp: Validation(state.position_epoch, state.position, state.leader_epoch)
+            for tp, state in self._partitions.items()
+            if state.state is PositionState.VALIDATING
+        }
+
     def paused(self) -> frozenset[TopicPartition]:
         return frozenset(self.partitions_where(lambda state: state.paused))
 
@@ -182,12 +211,23 @@ class SubscriptionState:
     # --- where it is
 
     def seek(self, tp: TopicPartition, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
-        """The next record returned is the first at or after `offset`."""
+        """The next record returned is the first at or after `offset`, if the one before it, of `leader_epoch`, is still
+        there; without an epoch that cannot be told."""
         state = self.require(tp)
-        state.state = PositionState.FETCHING
+        known = leader_epoch != NO_LEADER_EPOCH
+        self._place(state, PositionState.VALIDATING if known else PositionState.FETCHING, offset, leader_epoch)
+        state.current_leader_epoch = NO_LEADER_EPOCH
+
+    def _place(self, state: PartitionState, kind: PositionState, offset: int, leader_epoch: int) -> None:
+        state.state = kind
         state.position = offset
         state.leader_epoch = leader_epoch
+        state.suspect = False
         state.position_epoch = self._next_epoch()
+
+    def refetch(self, tp: TopicPartition) -> None:
+        """What was fetched ahead of the position, or returned and not consumed, is to be fetched again."""
+        self.require(tp).position_epoch = self._next_epoch()
 
     def request_reset(self, tp: TopicPartition, timestamp_ms: int) -> None:
         """The position becomes unknown until the offset at `timestamp_ms` is found."""
@@ -204,6 +244,42 @@ class SubscriptionState:
         self.seek(tp, offset, leader_epoch)
         return True
 
+    def suspect(self, tp: TopicPartition) -> None:
+        """The leader said that its log parts from what was read."""
+        self.require(tp).suspect = True
+        self.is_unchecked = True
+
+    def check_leaders(self, leader_epoch_of: Callable[[TopicPartition], int]) -> None:
+        """Positions read under another leader epoch than the present one (-1: no leader) are to be validated, and those
+        that are suspect; what was fetched ahead of them is not returned."""
+        self.is_unchecked = False
+        for tp, state in self._partitions.items():
+            leader_epoch = leader_epoch_of(tp)
+            if state.state is not PositionState.FETCHING or leader_epoch == NO_LEADER_EPOCH:
+                continue
+            moved = leader_epoch != state.current_leader_epoch
+            state.current_leader_epoch = leader_epoch
+            if (moved or state.suspect) and state.leader_epoch != NO_LEADER_EPOCH:
+                self._place(state, PositionState.VALIDATING, state.position, state.leader_epoch)
+            elif state.suspect:
+                self._place(state, PositionState.FETCHING, state.position, NO_LEADER_EPOCH)
+
+    def is_validating(self, tp: TopicPartition, asked: Validation) -> bool:
+        """Whether an answer about the position is still wanted."""
+        state = self._partitions.get(tp)
+        return (
+            state is not None
+            and state.state is PositionState.VALIDATING
+            and state.position_epoch == asked.position_epoch
+        )
+
+    def go_on(self, tp: TopicPartition, offset: int, leader_epoch: int, *, current_leader_epoch: int) -> None:
+        """A position that was validating is valid at `offset`, after a batch of `leader_epoch`, under that leader."""
+        state = self.require(tp)
+        self._place(state, PositionState.FETCHING, offset, leader_epoch)
+        state.current_leader_epoch = current_leader_epoch
+        self.is_unchecked = True  # The leader may be another one by now.
+
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a commit of everything returned so far stores."""
         return {
@@ -218,5 +294,7 @@ class SubscriptionState:
         assert len(set(epochs)) == len(epochs), f"position epochs are shared: {epochs}"
         assert self.type is not SubscriptionType.NONE or not self._partitions, "assigned without a subscription"
         for tp, state in self._partitions.items():
-            fetching = state.state is PositionState.FETCHING
-            assert not fetching or state.position >= 0, f"{tp} is fetching from {state.position}"
+            placed = state.state in (PositionState.FETCHING, PositionState.VALIDATING)
+            assert not placed or state.position >= 0, f"{tp} is fetching from {state.position}"
+            validating = state.state is PositionState.VALIDATING
+            assert not validating or state.leader_epoch >= 0, f"{tp} is validating without an epoch"

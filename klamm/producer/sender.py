@@ -25,7 +25,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from klamm.client import KlammClient
@@ -40,7 +40,7 @@ from klamm.producer.sequences import ProducerId, Sequences
 from klamm.records import encode_batch
 from klamm.retry import Backoff
 from klamm.wire.framed import encode_framed
-from klamm.wire.v1 import broker_pb2
+from klamm.wire.v1 import broker_pb2, common_pb2
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +67,8 @@ class _Outcome(NamedTuple):
     log_append_time_ms: int = -1
     leader: int = -1
     leader_epoch: int = -1
+    nodes: Sequence[common_pb2.Node] = ()
+    """Where leaders listen that the answer named."""
 
 
 class Sender:
@@ -281,7 +283,8 @@ class Sender:
         response = await broker.produce(encode_framed(header, chunks))
         if not self._config.acks:
             return {queue.tp: _Outcome(None) for queue, _ in request.parts}
-        return {TopicPartition(each.topic, each.partition): _outcome(each) for each in response.partitions}
+        nodes = tuple(response.node_endpoints)
+        return {TopicPartition(each.topic, each.partition): _outcome(each, nodes) for each in response.partitions}
 
     def _encode(self, batch: Batch) -> bytes:
         if batch.encoded is None:
@@ -327,7 +330,7 @@ class Sender:
         self._retry(queue, outcome, error)
 
     def _retry(self, queue: PartitionQueue, outcome: _Outcome, error: KlammError) -> None:
-        self._client.update_leader(queue.tp, outcome.leader, outcome.leader_epoch)
+        self._client.update_leader(queue.tp, outcome.leader, outcome.leader_epoch, outcome.nodes)
         moved = self._has_newer_leader(queue)
         is_stale = isinstance(error, NoBrokerError) or getattr(error, "refresh_metadata", False)
         if is_stale and not moved:
@@ -392,7 +395,7 @@ class Sender:
         task.add_done_callback(self._tasks.discard)
 
 
-def _outcome(message: broker_pb2.ProducedPartition) -> _Outcome:
+def _outcome(message: broker_pb2.ProducedPartition, nodes: Sequence[common_pb2.Node]) -> _Outcome:
     code = ErrorCode.of(message.error_code)
     return _Outcome(
         None if code is ErrorCode.NONE else code.exception(message.error_message),
@@ -400,4 +403,5 @@ def _outcome(message: broker_pb2.ProducedPartition) -> _Outcome:
         message.log_append_time_ms,
         message.current_leader,
         message.current_leader_epoch,
+        nodes,
     )

@@ -113,6 +113,21 @@ def test_newer_hint_moves_the_leader() -> None:
     assert before.leader_epoch_of(TopicPartition("t", 1)) == 5
 
 
+def test_a_hint_may_bring_a_broker_that_was_not_known() -> None:
+    tp, new = TopicPartition("t", 0), Node(node_id=9, host="new", port=9)
+
+    after = view(topic("t", (0, 5))).with_leader(tp, 9, 6, [new])
+
+    assert after.leader_of(tp) == new
+    assert after.brokers[9] == new
+
+
+def test_a_hint_may_say_where_a_known_broker_listens_now() -> None:
+    tp, moved = TopicPartition("t", 0), Node(node_id=1, host="moved", port=9)
+
+    assert view(topic("t", (0, 5))).with_leader(tp, 1, 6, [moved]).leader_of(tp) == moved
+
+
 @pytest.mark.parametrize(
     ("tp", "leader", "epoch"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.consumer.fetch_buffer import FetchBuffer, FetchedData, next_offset_after
+from klamm.consumer.fetch_buffer import FetchBuffer, FetchedData, last_header
 from klamm.consumer.subscription import SubscriptionState
 from klamm.model import TopicPartition
 from klamm.records import encode_batch
@@ -27,7 +27,7 @@ def buffer(subscription) -> FetchBuffer:
     return FetchBuffer(subscription, max_bytes=3 * SIZE)
 
 
-def fetched(buffer: FetchBuffer, tp: TopicPartition, next_offset: int) -> FetchedData:
+def fetched(buffer: FetchBuffer, tp: TopicPartition, next_offset: int, leader_epoch: int = 3) -> FetchedData:
     """The answer to what the buffer wants of `tp`."""
     (position,) = [each for each in buffer.wanted() if each.tp == tp]
     return FetchedData(
@@ -36,6 +36,7 @@ def fetched(buffer: FetchBuffer, tp: TopicPartition, next_offset: int) -> Fetche
         fetch_offset=position.offset,
         batches=memoryview(bytes(SIZE)),
         next_offset=next_offset,
+        leader_epoch=leader_epoch,
     )
 
 
@@ -124,8 +125,23 @@ def test_it_is_saturated_while_something_waits_to_be_read(buffer):
     assert not buffer.saturated()
 
 
-def test_the_next_offset_is_the_one_after_the_last_batch():
+def test_a_fetch_says_the_epoch_of_the_batch_before_it(buffer, subscription):
+    """Of the position, and then of what was fetched ahead of it."""
+
+    def epochs() -> dict[TopicPartition, int]:
+        return {each.tp: each.last_fetched_epoch for each in buffer.wanted()}
+
+    subscription.require(B).leader_epoch = 2
+    assert epochs() == {A: -1, B: 2}
+    buffer.put(fetched(buffer, A, 15, leader_epoch=4))
+    buffer.take()
+    assert epochs() == {A: 4, B: 2}
+    subscription.refetch(A)
+    assert epochs()[A] == -1
+
+
+def test_the_last_header_is_that_of_the_last_batch():
     first = encode_batch([(0, None, b"v", ())] * 3, base_offset=7)
     second = encode_batch([(0, None, b"v", ())] * 2, base_offset=50)
-    assert next_offset_after(memoryview(first)) == 10
-    assert next_offset_after(memoryview(first + second)) == 52
+    assert last_header(memoryview(first)).next_offset == 10
+    assert last_header(memoryview(first + second)).next_offset == 52

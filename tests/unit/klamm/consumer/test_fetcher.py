@@ -6,10 +6,10 @@ import asyncio
 import functools
 import random
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import SimpleNamespace
 
-from klamm.cluster import ClusterView, Node, PartitionView, TopicView
+from klamm.cluster import ClusterView, Node, PartitionView, TopicView, node_of
 from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.fetch_buffer import FetchBuffer
 from klamm.consumer.fetcher import Fetcher
@@ -20,7 +20,7 @@ from klamm.model import EARLIEST_TIMESTAMP, TopicPartition
 from klamm.records import encode_batch
 from klamm.retry import Backoff
 from klamm.wire.framed import encode_framed
-from klamm.wire.v1 import broker_pb2
+from klamm.wire.v1 import broker_pb2, common_pb2
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 
@@ -41,14 +41,18 @@ class Call:
     def waits(self) -> bool:
         return self.request.max_wait_ms > 0
 
-    async def answer(self, parts: dict[TopicPartition, object] | None = None) -> None:
-        """Batches, an ErrorCode, or nothing for each partition that was asked for."""
-        header, records = broker_pb2.FetchHeader(), []
+    async def answer(
+        self, parts: dict[TopicPartition, object] | None = None, nodes: Sequence[common_pb2.Node] = ()
+    ) -> None:
+        """Batches, an ErrorCode, more than that, or nothing for each partition that was asked for."""
+        header, records = broker_pb2.FetchHeader(node_endpoints=nodes), []
         for tp in self.asked:
             part = (parts or {}).get(tp, b"")
             made = broker_pb2.FetchedPartition(topic=tp.topic, partition=tp.partition, current_leader=-1)
             if isinstance(part, ErrorCode):
                 made.error_code = part
+            elif isinstance(part, broker_pb2.FetchedPartition):
+                made.MergeFrom(part)
             else:
                 made.records_bytes = len(part)
                 made.high_watermark = 1_000
@@ -73,14 +77,16 @@ class Client:
         self.rng = random.Random(1)
         self.calls: list[Call] = []
         self.refreshed: list[set[str]] = []
+        self.on_change: Callable[[], None] = lambda: None
         self.lead(leaders)
 
-    def lead(self, leaders: dict[int, int]) -> None:
+    def lead(self, leaders: dict[int, int], leader_epoch: int = 7, also: tuple[int, ...] = ()) -> None:
+        """`also`: brokers that lead nothing."""
         partitions = tuple(
-            PartitionView(partition=number, leader=leader, leader_epoch=7, replicas=(leader,), isr=(leader,))
+            PartitionView(partition=number, leader=leader, leader_epoch=leader_epoch, replicas=(leader,), isr=(leader,))
             for number, leader in leaders.items()
         )
-        nodes = {leader: Node(node_id=leader, host="h", port=1) for leader in leaders.values()}
+        nodes = {broker: Node(node_id=broker, host="h", port=1) for broker in (*leaders.values(), *also)}
         self.cluster = ClusterView(
             brokers=nodes, topics={"t": TopicView(name="t", topic_id=uuid.UUID(int=1), partitions=partitions)}
         )
@@ -94,8 +100,14 @@ class Client:
 
         return SimpleNamespace(fetch=fetch)
 
-    def update_leader(self, tp: TopicPartition, leader: int, leader_epoch: int) -> bool:
-        return False
+    def update_leader(
+        self, tp: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[common_pb2.Node]
+    ) -> bool:
+        before = self.cluster
+        self.cluster = before.with_leader(tp, leader, leader_epoch, map(node_of, nodes))
+        if self.cluster is not before:
+            self.on_change()
+        return self.cluster is not before
 
     async def refresh_metadata(self, topics: set[str]) -> None:
         self.refreshed.append(topics)
@@ -104,7 +116,13 @@ class Client:
 class World:
     """A Fetcher with everything around it; a, b and c are assigned at offset 0 of brokers of their own."""
 
-    def __init__(self, reset: str = "earliest", leaders: dict[int, int] | None = None, buffer_bytes: int = 10_000):
+    def __init__(
+        self,
+        reset: str = "earliest",
+        leaders: dict[int, int] | None = None,
+        buffer_bytes: int = 10_000,
+        **config: object,
+    ):
         self.client = Client(leaders or {0: 1, 1: 1, 2: 2})
         self.subscription = SubscriptionState()
         self.subscription.assign([A, B, C])
@@ -112,9 +130,10 @@ class World:
             self.subscription.seek(tp, 0)
         self.buffer = FetchBuffer(self.subscription, buffer_bytes)
         self.progress = 0
-        config = ConsumerConfig.parse(fetch_max_wait_ms=60_000)
         policy = OffsetPolicy(self.subscription, reset)
-        self.fetcher = Fetcher(self.client, config, self.subscription, self.buffer, policy, self._on_progress)
+        parsed = ConsumerConfig.parse(fetch_max_wait_ms=60_000, **config)
+        self.fetcher = Fetcher(self.client, parsed, self.subscription, self.buffer, policy, self._on_progress)
+        self.client.on_change = self.fetcher.pump
 
     def _on_progress(self) -> None:
         self.progress += 1
@@ -128,6 +147,18 @@ class World:
     @property
     def open(self) -> list[Call]:
         return [call for call in self.client.calls if not call.outcome.done()]
+
+    def check_leaders(self) -> None:
+        """What a poll does before it returns anything."""
+        self.subscription.check_leaders(self.client.cluster.leader_epoch_of)
+
+    async def read(self, tp: TopicPartition, position: int, leader_epoch: int) -> None:
+        """All that was fetched, and what a poll does besides."""
+        self.check_leaders()
+        self.buffer.release(self.buffer.take())
+        state = self.subscription.require(tp)
+        state.position, state.leader_epoch = position, leader_epoch
+        await self.pump(read=True)
 
     def open_at(self, node_id: int) -> Call:
         (call,) = [call for call in self.open if call.node_id == node_id]
@@ -155,8 +186,20 @@ def scenario(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     return run
 
 
-def batch(first: int, count: int = 1, size: int = 10) -> bytes:
-    return encode_batch([(0, None, bytes(size), ())] * count, base_offset=first)
+def batch(first: int, count: int = 1, size: int = 10, leader_epoch: int = -1) -> bytes:
+    return encode_batch([(0, None, bytes(size), ())] * count, base_offset=first, partition_leader_epoch=leader_epoch)
+
+
+def epochs(call: Call) -> dict[TopicPartition, tuple[int, int]]:
+    """(current leader epoch, last fetched epoch) of each partition asked for."""
+    return {
+        TopicPartition(each.topic, each.partition): (each.current_leader_epoch, each.last_fetched_epoch)
+        for each in call.request.partitions
+    }
+
+
+def part(**fields: object) -> broker_pb2.FetchedPartition:
+    return broker_pb2.FetchedPartition(**fields)
 
 
 @scenario
@@ -389,3 +432,175 @@ async def test_closing_gives_everything_up():
     await world.fetcher.close()
     assert all(call.outcome.cancelled() for call in world.client.calls)
     assert await world.pump() == []
+
+
+@scenario
+async def test_a_fetch_says_which_epoch_what_was_read_is_of():
+    world = World()
+    await world.pump()
+    assert epochs(world.open_at(2)) == {C: (7, -1)}
+    await world.open_at(2).answer({C: batch(0, 2, leader_epoch=3) + batch(2, 1, leader_epoch=5)})
+    await world.read(C, 3, 5)
+    assert epochs(world.open_at(2)) == {C: (7, 5)}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_what_was_read_is_validated_before_a_new_leader_is_asked_for_more():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
+    await world.read(C, 3, 7)
+    waiting = world.open_at(2)
+    world.client.lead({0: 1, 1: 3, 2: 3}, leader_epoch=8)
+    await world.pump()
+    assert world.open_at(3).asked == {B: 0}, "of which nothing was read"
+    await waiting.answer({C: ErrorCode.FENCED_LEADER_EPOCH})
+    await world.open_at(3).answer()
+    world.check_leaders()
+    (waits,) = world.subscription.validating()
+    assert waits == C
+    world.subscription.go_on(C, 3, 7, current_leader_epoch=8)
+    await until(lambda: any(C in call.asked for call in world.open))
+    assert epochs(world.open_at(3))[C] == (8, 7)
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_log_that_parts_from_what_was_read_is_not_asked_again_before_that_is_looked_into():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
+    await world.read(C, 3, 7)
+    progress = world.progress
+    await world.open_at(2).answer({C: part(diverging=broker_pb2.DivergingEpoch(epoch=6, end_offset=1))})
+    assert world.progress > progress, "the next poll need not wait"
+    assert world.subscription.is_unchecked
+    assert [call.node_id for call in await world.pump()] == [1]
+    assert world.subscription.require(C).state is PositionState.FETCHING, "until the poll: records may be being read"
+    world.check_leaders()
+    assert set(world.subscription.validating()) == {C}
+    assert world.buffer.buffered_bytes == 0
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_divergence_ahead_of_the_first_records_read_is_fetched_again_from_the_position():
+    """Without an epoch before the position there is nothing to ask for."""
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
+    world.buffer.release(world.buffer.take())
+    world.check_leaders()
+    await world.pump(read=True)
+    await world.open_at(2).answer({C: part(diverging=broker_pb2.DivergingEpoch(epoch=6, end_offset=1))})
+    world.check_leaders()
+    await world.pump()
+    assert world.open_at(2).asked == {C: 0}
+    assert epochs(world.open_at(2)) == {C: (7, -1)}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_hint_is_followed_without_metadata_also_to_a_broker_that_was_not_known():
+    world = World()
+    await world.pump()
+    node = common_pb2.Node(node_id=9, endpoint=common_pb2.Endpoint(host="new", port=9))
+    hint = part(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=9, current_leader_epoch=8)
+    await world.open_at(2).answer({C: hint}, nodes=[node])
+    assert world.open_at(9).asked == {C: 0}
+    assert epochs(world.open_at(9)) == {C: (8, -1)}
+    assert world.client.refreshed == []
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_hint_beside_records_asks_nothing_twice():
+    world = World()
+    await world.pump()
+    hint = part(error_code=ErrorCode.FENCED_LEADER_EPOCH, current_leader=2, current_leader_epoch=8)
+    await world.open_at(1).answer({A: hint, B: batch(0, 3)})
+    assert [call.asked for call in world.client.calls if B in call.asked] == [{A: 0, B: 0}]
+    assert world.open_at(2).asked == {A: 0, C: 0}
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_broker_that_lags_behind_the_metadata_is_asked_again_without_new_ones():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: ErrorCode.UNKNOWN_LEADER_EPOCH})
+    await until(lambda: any(call.node_id == 2 for call in world.open))
+    assert world.client.refreshed == []
+    await world.open_at(2).answer({C: ErrorCode.OFFSET_NOT_AVAILABLE})
+    await until(lambda: any(call.node_id == 2 for call in world.open))
+    assert world.client.refreshed == [{"t"}]
+    await world.fetcher.close()
+
+
+async def near() -> tuple[World, Call]:
+    """Of partition C the follower 3 is closer than its leader 2; and the call that waits there."""
+    world = World(client_rack="here")
+    world.client.lead({0: 1, 1: 1, 2: 2}, also=(3,))
+    await world.pump()
+    assert world.open_at(2).request.rack_id == "here"
+    await world.open_at(2).answer({C: part(preferred_read_replica=3)})
+    return world, world.open_at(3)
+
+
+@scenario
+async def test_the_closest_replica_is_read_from():
+    world, call = await near()
+    assert (call.asked, epochs(call), call.request.rack_id) == ({C: 0}, {C: (7, -1)}, "here")
+    assert [call.node_id for call in world.open] == [1, 3]
+    await call.answer({C: batch(0, 3, leader_epoch=7)})
+    await world.read(C, 3, 7)
+    assert world.open_at(3).asked == {C: 3}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_what_is_out_of_range_of_the_closest_replica_is_asked_of_the_leader_first():
+    world, call = await near()
+    await call.answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
+    again = world.open_at(2)
+    assert (again.asked, again.request.rack_id) == ({C: 0}, ""), "or it would be sent back at once"
+    assert world.subscription.require(C).state is PositionState.FETCHING
+    await again.answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
+    assert world.subscription.resetting() == {C: EARLIEST_TIMESTAMP}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_closest_replica_that_dies_is_left_for_the_leader():
+    world, call = await near()
+    await call.fail(ErrorCode.NETWORK_EXCEPTION)
+    await until(lambda: any(call.node_id == 2 for call in world.open))
+    assert world.open_at(2).request.rack_id == ""
+    assert world.client.refreshed == [{"t"}]
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_closest_replica_that_the_metadata_do_not_know_is_not_asked():
+    world = World(client_rack="here")
+    await world.pump()
+    await world.open_at(2).answer({C: part(preferred_read_replica=3)})
+    assert world.open_at(2).request.rack_id == ""
+    assert world.client.refreshed == [{"t"}]
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_closest_replica_whose_log_parts_from_what_was_read_has_not_the_last_word():
+    world, call = await near()
+    await call.answer({C: batch(0, 3, leader_epoch=7)})
+    await world.read(C, 3, 7)
+    await world.open_at(3).answer({C: part(diverging=broker_pb2.DivergingEpoch(epoch=6, end_offset=1))})
+    world.check_leaders()
+    world.subscription.go_on(C, 3, 7, current_leader_epoch=7)
+    await world.pump()
+    assert world.open_at(2).asked == {C: 3}
+    await world.fetcher.close()

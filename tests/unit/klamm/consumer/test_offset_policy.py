@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from klamm.consumer.config import ConsumerConfig
-from klamm.consumer.errors import NoOffsetForPartitionError
+from klamm.consumer.errors import LogTruncation, LogTruncationError, NoOffsetForPartitionError
 from klamm.consumer.offset_policy import OffsetPolicy
-from klamm.consumer.subscription import SubscriptionState
+from klamm.consumer.subscription import SubscriptionState, Validation
 from klamm.errors import ConfigError, OffsetOutOfRangeError
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from klamm.offsets import EpochEnd, OffsetAndMetadata
 
 TP = TopicPartition("t", 0)
 NOW_MS = 1_700_000_000_000
@@ -60,3 +61,88 @@ def test_without_a_policy_both_are_errors():
 def test_what_is_no_duration_is_refused(duration):
     with pytest.raises(ConfigError, match="by_duration:PT1H"):
         ConsumerConfig.parse(auto_offset_reset=f"by_duration:{duration}")
+
+
+# --- a log that was cut
+
+
+def validating(reset: str) -> tuple[OffsetPolicy, SubscriptionState, Validation]:
+    """The position is 9, after records of epoch 3."""
+    made, subscription = policy(reset)
+    subscription.seek(TP, 9, 3)
+    return made, subscription, subscription.validating()[TP]
+
+
+def end(leader_epoch: int, end_offset: int) -> EpochEnd:
+    """Answered by the leader of epoch 6."""
+    return EpochEnd(leader_epoch, end_offset, 6)
+
+
+DIVERGENT = OffsetAndMetadata(7, "", 2)
+TRUNCATION = LogTruncation(TP, 9, 3, DIVERGENT)
+UNKNOWN = pytest.mark.parametrize("unknown", [end(-1, -1), end(2, -1), end(-1, 7)])
+
+
+@pytest.mark.parametrize("reset", ["earliest", "none"])
+@pytest.mark.parametrize("end_offset", [9, 12])
+def test_a_position_goes_on_when_its_epoch_reaches_it(reset, end_offset):
+    made, subscription, asked = validating(reset)
+    assert made.on_epoch_end(TP, asked, end(3, end_offset), NOW_MS) is None
+    state = subscription.require(TP)
+    assert (state.fetchable, state.position, state.leader_epoch, state.current_leader_epoch) == (True, 9, 3, 6)
+
+
+def test_a_position_in_an_older_epoch_than_was_read_goes_on_with_that():
+    """Else every fetch would say that the logs part, and every validation that they do not."""
+    made, subscription, asked = validating("none")
+    assert made.on_epoch_end(TP, asked, end(2, 9), NOW_MS) is None
+    assert subscription.require(TP).leader_epoch == 2
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "by_duration:PT1H"])
+def test_with_any_policy_a_cut_log_is_read_again_from_where_it_parts(reset):
+    made, subscription, asked = validating(reset)
+    assert made.on_epoch_end(TP, asked, end(2, 7), NOW_MS) == TRUNCATION
+    state = subscription.require(TP)
+    assert (state.fetchable, state.position, state.leader_epoch, state.current_leader_epoch) == (True, 7, 2, 6)
+
+
+def test_without_a_policy_a_cut_log_keeps_the_position_waiting():
+    made, subscription, asked = validating("none")
+    for _ in range(2):
+        assert made.on_epoch_end(TP, asked, end(2, 7), NOW_MS) == TRUNCATION
+    assert subscription.validating() == {TP: asked}
+
+
+@UNKNOWN
+def test_where_nobody_knows_where_the_log_parts_the_policy_says_where_to_begin(unknown):
+    made, subscription, asked = validating("earliest")
+    assert made.on_epoch_end(TP, asked, unknown, NOW_MS) == TRUNCATION._replace(divergent=None)
+    assert subscription.resetting() == {TP: EARLIEST_TIMESTAMP}
+
+
+@UNKNOWN
+def test_where_nobody_knows_and_there_is_no_policy_the_position_keeps_waiting(unknown):
+    made, subscription, asked = validating("none")
+    assert made.on_epoch_end(TP, asked, unknown, NOW_MS) == TRUNCATION._replace(divergent=None)
+    assert subscription.validating() == {TP: asked}
+
+
+@pytest.mark.parametrize("answer", [end(3, 9), end(2, 7), end(-1, -1)])
+def test_an_answer_that_a_seek_overtook_moves_nothing(answer):
+    made, subscription, asked = validating("earliest")
+    subscription.seek(TP, 1)
+    assert made.on_epoch_end(TP, asked, answer, NOW_MS) is None
+    assert subscription.require(TP).position == 1
+    assert subscription.resetting() == {}
+
+
+def test_the_error_says_what_was_lost_and_where_to_go_on():
+    other = LogTruncation(TopicPartition("t", 1), 5, 3, None)
+    error = LogTruncationError([TRUNCATION, other])
+    assert isinstance(error, OffsetOutOfRangeError)
+    assert error.truncations == (TRUNCATION, other)
+    assert error.divergent_offsets == {TP: DIVERGENT}
+    assert "t-0" in str(error)
+    assert "from offset 7" in str(error)
+    assert "offset 9, in leader epoch 3" in str(error)

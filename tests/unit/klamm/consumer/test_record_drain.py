@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.consumer.errors import RecordDeserializationError
-from klamm.consumer.fetch_buffer import FetchedData, next_offset_after
+from klamm.consumer.fetch_buffer import FetchedData, last_header
 from klamm.consumer.record_drain import RecordDrain
 from klamm.consumer.record_iteration import RecordIteration
 from klamm.consumer.record_reader import ReaderConfig
@@ -37,7 +37,8 @@ def data(subscription, tp: TopicPartition, values: list[bytes], at: int = 0) -> 
         position_epoch=subscription.require(tp).position_epoch,
         fetch_offset=at,
         batches=view,
-        next_offset=next_offset_after(view),
+        next_offset=last_header(view).next_offset,
+        leader_epoch=last_header(view).partition_leader_epoch,
     )
 
 
@@ -108,6 +109,30 @@ def test_an_error_waits_until_the_records_before_it_are_returned(subscription):
             drain.read(100)
     subscription.seek(raised.value.topic_partition, raised.value.offset + 1)
     assert drain.read(100) == {}
+
+
+def test_the_epoch_before_the_position_is_that_of_the_last_batch_read(drain, subscription):
+    """Also when nothing of it is returned: a position behind it would else seem to be beyond the epoch before."""
+    first = encode_batch([(0, None, b"v", ())], base_offset=0, partition_leader_epoch=3)
+    nothing = encode_batch([], base_offset=1, partition_leader_epoch=4, offset_deltas=[], last_offset_delta=4)
+    view = memoryview(first + nothing)
+    drain.load(
+        [
+            FetchedData(
+                tp=A,
+                position_epoch=subscription.require(A).position_epoch,
+                fetch_offset=0,
+                batches=view,
+                next_offset=6,
+                leader_epoch=4,
+            )
+        ]
+    )
+    state = subscription.require(A)
+    drain.read(1)
+    assert (state.position, state.leader_epoch) == (1, 3)
+    drain.read(1)
+    assert (state.position, state.leader_epoch) == (6, 4)
 
 
 # --- iteration

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from klamm.consumer.errors import CorruptRecordError, RecordDeserializationError
-from klamm.consumer.fetch_buffer import FetchedData, next_offset_after
+from klamm.consumer.fetch_buffer import FetchedData, last_header
 from klamm.consumer.record_reader import ReaderConfig, RecordReader
 from klamm.model import TopicPartition
 from klamm.records import (
@@ -34,7 +34,8 @@ def reader(*batches: bytes, fetch_offset: int = 0, aborted=(), **config) -> Reco
         position_epoch=1,
         fetch_offset=fetch_offset,
         batches=view,
-        next_offset=next_offset_after(view),
+        next_offset=last_header(view).next_offset,
+        leader_epoch=last_header(view).partition_leader_epoch,
         aborted_transactions=tuple(aborted),
     )
     return RecordReader(data, ReaderConfig(**config))

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from klamm.consumer.subscription import PositionState, SubscriptionState, SubscriptionType
+from klamm.consumer.subscription import PositionState, SubscriptionState, SubscriptionType, Validation
 from klamm.errors import IllegalStateError
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from klamm.offsets import OffsetAndMetadata
@@ -83,8 +83,8 @@ def test_a_found_offset_counts_only_while_it_is_waited_for(assigned):
     assert not assigned.complete(A0, asked, 3, -1)
     assert assigned.require(A0).position == 9
     assigned.request_reset(A1, EARLIEST_TIMESTAMP)
-    assert assigned.complete(A1, assigned.require(A1).position_epoch, 3, 7)
-    assert assigned.positions()[A1] == OffsetAndMetadata(3, "", 7)
+    assert assigned.complete(A1, assigned.require(A1).position_epoch, 3, -1)
+    assert assigned.positions()[A1] == OffsetAndMetadata(3, "", -1)
     assert not assigned.complete(B0, 1, 3, -1)
 
 
@@ -100,3 +100,100 @@ def test_what_is_not_assigned_cannot_be_moved(assigned):
     for move in (assigned.pause, assigned.resume, lambda tp: assigned.seek(tp, 1)):
         with pytest.raises(IllegalStateError, match="b-0 is not assigned"):
             move(B0)
+
+
+# --- positions and leaders
+
+
+@pytest.fixture
+def reading(assigned) -> SubscriptionState:
+    """A0 is read up to 9, records of epoch 3, under epoch 3; A1 has no position."""
+    assigned.seek(A0, 5)
+    assigned.check_leaders(lambda _: 3)
+    assigned.require(A0).position, assigned.require(A0).leader_epoch = 9, 3
+    return assigned
+
+
+def test_a_seek_with_an_epoch_is_validated_before_anything_is_fetched(assigned):
+    assigned.seek(A0, 5, 3)
+    state = assigned.require(A0)
+    assert assigned.validating() == {A0: Validation(state.position_epoch, 5, 3)}
+    assert not state.fetchable
+    assert A0 not in assigned.positions()
+    assigned.check_invariants()
+
+
+def test_a_committed_offset_is_validated_by_its_epoch(assigned):
+    assert assigned.complete(A0, assigned.require(A0).position_epoch, 5, 3)
+    assert set(assigned.validating()) == {A0}
+    assert assigned.complete(A1, assigned.require(A1).position_epoch, 5, -1)
+    assert assigned.require(A1).fetchable
+
+
+def test_under_the_same_leader_a_position_stays_valid(reading):
+    epoch = reading.require(A0).position_epoch
+    reading.check_leaders(lambda _: 3)
+    assert reading.require(A0).position_epoch == epoch
+    assert reading.require(A0).fetchable
+
+
+def test_another_leader_makes_positions_wait_and_drops_what_was_fetched_ahead(reading):
+    epoch = reading.require(A0).position_epoch
+    reading.check_leaders(lambda _: 4)
+    state = reading.require(A0)
+    assert reading.validating() == {A0: Validation(state.position_epoch, 9, 3)}
+    assert state.position_epoch != epoch
+    assert not reading.is_unchecked
+
+
+def test_no_leader_is_not_another_leader(reading):
+    reading.check_leaders(lambda _: -1)
+    assert reading.require(A0).fetchable
+    reading.check_leaders(lambda _: 3)
+    assert reading.require(A0).fetchable
+
+
+def test_before_the_first_record_there_is_nothing_to_validate(assigned):
+    assigned.seek(A0, 5)
+    epoch = assigned.require(A0).position_epoch
+    assigned.check_leaders(lambda _: 3)
+    assigned.check_leaders(lambda _: 4)
+    assert assigned.require(A0).fetchable
+    assert assigned.require(A0).position_epoch == epoch
+
+
+def test_a_suspect_position_is_validated_under_the_same_leader(reading):
+    reading.suspect(A0)
+    assert reading.is_unchecked
+    assert reading.require(A0).fetchable, "until the next poll: its records may be being read"
+    reading.check_leaders(lambda _: 3)
+    assert set(reading.validating()) == {A0}
+    assert not reading.require(A0).suspect
+
+
+def test_an_answer_counts_only_for_the_position_it_is_about(reading):
+    reading.check_leaders(lambda _: 4)
+    asked = reading.validating()[A0]
+    assert reading.is_validating(A0, asked)
+    reading.seek(A0, 1, 2)
+    assert not reading.is_validating(A0, asked)
+    assert not reading.is_validating(B0, asked)
+
+
+def test_after_validation_a_leader_that_moved_meanwhile_is_noticed(reading):
+    reading.check_leaders(lambda _: 4)
+    reading.go_on(A0, 9, 3, current_leader_epoch=4)
+    assert reading.is_unchecked
+    reading.check_leaders(lambda _: 4)
+    assert reading.require(A0).fetchable
+    reading.check_leaders(lambda _: 5)
+    assert set(reading.validating()) == {A0}
+
+
+def test_fetching_again_moves_nothing_and_validates_nothing(reading):
+    epoch = reading.require(A0).position_epoch
+    reading.refetch(A0)
+    state = reading.require(A0)
+    assert (state.position, state.leader_epoch, state.current_leader_epoch) == (9, 3, 3)
+    assert state.position_epoch != epoch
+    assert state.fetchable
