@@ -19,6 +19,7 @@ from typing import Any
 
 from klamm.errors import KlammError
 from klamm.wire.service import BROKER, REPLICATION
+from klamm.wire.v1.controller_pb2 import AllocateProducerIdsRequest
 from klamm_broker.allocator import keep_request_memory
 from klamm_broker.config import BrokerConfig
 from klamm_broker.log.disk import Disk
@@ -30,7 +31,6 @@ from klamm_broker.log_cleaner import CleanerSettings, LogCleaner
 from klamm_broker.log_maintenance import LogMaintenance, MaintenanceIntervals
 from klamm_broker.metadata_publisher import MetadataPublisher
 from klamm_broker.metrics import watch_gauges
-from klamm_broker.producer_ids import ProducerIds
 from klamm_broker.record_reader import RecordReader
 from klamm_broker.replica.replica_selector import replica_selector
 from klamm_broker.replication import Replication
@@ -52,6 +52,7 @@ from klamm_server.controllers import Controllers
 from klamm_server.faults import watch
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata_link import MetadataLink
+from klamm_server.producer_ids import ProducerIds
 from klamm_server.registration import NOT_REGISTERED, BrokerMember, Registration
 from klamm_server.rpc_server import RpcServer
 
@@ -94,8 +95,10 @@ class BrokerServer:
         self._topic_creator = TopicCreator(self._controllers, timeout_ms=config.broker_session_timeout_ms)
         self._producer_ids = ProducerIds(
             self._controllers,
-            broker_id=config.node_id,
-            broker_epoch=lambda: self._registration.epoch if self._registration is not None else NOT_REGISTERED,
+            lambda: AllocateProducerIdsRequest(
+                broker_id=config.node_id,
+                broker_epoch=NOT_REGISTERED if self._registration is None else self._registration.epoch,
+            ),
             timeout_ms=config.broker_session_timeout_ms,
         )
         self._servicer = self._make_servicer()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klamm.errors import ConfigError
-from klamm_coordinator.settings import MINUTE_MS, GroupSettings
+from klamm_coordinator.settings import MINUTE_MS, GroupSettings, TransactionSettings
 from klamm_server.config import setting
 from klamm_server.config_def import ConfigDef, ConfigType, ConfigValue, Validator, at_least, between
 from klamm_server.member_config import MemberConfig
 
 _DEFAULTS = GroupSettings()
+_TRANSACTIONS = TransactionSettings()
 _RETENTION_MINUTES_MAX = 2**31 - 1
 
 
@@ -104,6 +105,42 @@ COORDINATOR_CONFIGS: dict[str, ConfigDef] = {
             at_least(1),
         ),
         _config(
+            "transaction.max.timeout.ms",
+            _TRANSACTIONS.timeout_max_ms,
+            "The longest transaction.timeout.ms a producer may ask for.",
+            at_least(1),
+        ),
+        _config(
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+            _TRANSACTIONS.abort_check_interval_ms,
+            "How often transactions are looked for that have been open for longer than their transaction.timeout.ms.",
+            at_least(1),
+        ),
+        _config(
+            "transactional.id.expiration.ms",
+            _TRANSACTIONS.id_expiration_ms,
+            "How long a transactional id is remembered after its last transaction.",
+            at_least(1),
+        ),
+        _config(
+            "transaction.remove.expired.transaction.cleanup.interval.ms",
+            _TRANSACTIONS.expiration_check_interval_ms,
+            "How often expired transactional ids are looked for.",
+            at_least(1),
+        ),
+        _config(
+            "transactional.id.count.max",
+            _TRANSACTIONS.id_count_max,
+            "Transactional ids per partition of __transaction_state; one more is refused with POLICY_VIOLATION.",
+            at_least(1),
+        ),
+        _config(
+            "transaction.state.log.load.buffer.size",
+            5 * 1024**2,
+            "Bytes read at once from a partition of __transaction_state that is being loaded.",
+            at_least(1),
+        ),
+        _config(
             "coordinator.append.max.bytes",
             1_000_000,
             "Bytes of writes that are appended as one batch; less than max.message.bytes of __consumer_offsets.",
@@ -145,6 +182,16 @@ class CoordinatorConfig(MemberConfig):
     offsets_retention_check_interval_ms: int = setting(COORDINATOR_CONFIGS["offsets.retention.check.interval.ms"])
     offsets_commit_timeout_ms: int = setting(COORDINATOR_CONFIGS["offsets.commit.timeout.ms"])
     offsets_load_buffer_size: int = setting(COORDINATOR_CONFIGS["offsets.load.buffer.size"])
+    transaction_max_timeout_ms: int = setting(COORDINATOR_CONFIGS["transaction.max.timeout.ms"])
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        COORDINATOR_CONFIGS["transaction.abort.timed.out.transaction.cleanup.interval.ms"]
+    )
+    transactional_id_expiration_ms: int = setting(COORDINATOR_CONFIGS["transactional.id.expiration.ms"])
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        COORDINATOR_CONFIGS["transaction.remove.expired.transaction.cleanup.interval.ms"]
+    )
+    transactional_id_count_max: int = setting(COORDINATOR_CONFIGS["transactional.id.count.max"])
+    transaction_state_log_load_buffer_size: int = setting(COORDINATOR_CONFIGS["transaction.state.log.load.buffer.size"])
     coordinator_append_max_bytes: int = setting(COORDINATOR_CONFIGS["coordinator.append.max.bytes"])
     coordinator_pending_writes_max: int = setting(COORDINATOR_CONFIGS["coordinator.pending.writes.max"])
 
@@ -159,7 +206,7 @@ class CoordinatorConfig(MemberConfig):
 
     @property
     def groups(self) -> GroupSettings:
-        """What the core obeys."""
+        """What the core of a shard of groups obeys."""
         return GroupSettings(
             session_timeout_min_ms=self.group_min_session_timeout_ms,
             session_timeout_max_ms=self.group_max_session_timeout_ms,
@@ -172,5 +219,17 @@ class CoordinatorConfig(MemberConfig):
             offsets_retention_ms=self.offsets_retention_minutes * MINUTE_MS,
             offsets_retention_check_interval_ms=self.offsets_retention_check_interval_ms,
             commit_timeout_ms=self.offsets_commit_timeout_ms,
+            pending_writes_max=self.coordinator_pending_writes_max,
+        )
+
+    @property
+    def transactions(self) -> TransactionSettings:
+        """What the core of a shard of transactions obeys."""
+        return TransactionSettings(
+            timeout_max_ms=self.transaction_max_timeout_ms,
+            abort_check_interval_ms=self.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            id_expiration_ms=self.transactional_id_expiration_ms,
+            expiration_check_interval_ms=self.transaction_remove_expired_transaction_cleanup_interval_ms,
+            id_count_max=self.transactional_id_count_max,
             pending_writes_max=self.coordinator_pending_writes_max,
         )

@@ -18,6 +18,15 @@ LOAD_SECONDS = Histogram(
 _GAUGES = {
     "shards": Gauge("klamm_coordinator_shards", "Shards that are served.", registry=REGISTRY),
     "groups": Gauge("klamm_coordinator_groups", "Groups of the shards that are served.", registry=REGISTRY),
+    "transactional_ids": Gauge(
+        "klamm_coordinator_transactional_ids", "Transactional ids of the shards that are served.", registry=REGISTRY
+    ),
+    "open_transactions": Gauge("klamm_coordinator_open_transactions", "Transactions that are open.", registry=REGISTRY),
+    "untold_transactions": Gauge(
+        "klamm_coordinator_untold_transactions",
+        "Ended transactions whose partitions have not all been told.",
+        registry=REGISTRY,
+    ),
     "pending_writes": Gauge(
         "klamm_coordinator_pending_writes", "Writes that wait for their append.", registry=REGISTRY
     ),
@@ -25,7 +34,7 @@ _GAUGES = {
 
 
 def watch_gauges(**gauges: Callable[[], int]) -> None:
-    """Reports `shards()`, `groups()` and `pending_writes()` when the metrics are read.
+    """Reports each of them when the metrics are read.
 
     They run in the endpoint's thread, so they may only look."""
     assert gauges.keys() == _GAUGES.keys(), sorted(gauges)

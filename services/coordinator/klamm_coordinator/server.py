@@ -14,26 +14,34 @@ from collections.abc import Coroutine
 from typing import Any
 
 from klamm.wire.service import COORDINATOR
+from klamm.wire.v1.controller_pb2 import AllocateProducerIdsRequest
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_coordinator.group_host import GroupHost
 from klamm_coordinator.io.broker_channels import BrokerChannels
 from klamm_coordinator.io.coordinator_channels import CoordinatorChannels
 from klamm_coordinator.io.log_link import LogLink
-from klamm_coordinator.io.shard_topics import OFFSETS, ShardTopic
+from klamm_coordinator.io.marker_sender import MarkerSender
+from klamm_coordinator.io.partition_holders import PartitionHolders
+from klamm_coordinator.io.producer_id_supply import ProducerIdSupply
+from klamm_coordinator.io.shard_topics import OFFSETS, TRANSACTIONS, ShardTopic
 from klamm_coordinator.io.txn_registry import TxnRegistry
 from klamm_coordinator.metrics import watch_gauges
 from klamm_coordinator.rpc.admin import GroupAdminRpc
 from klamm_coordinator.rpc.groups import GroupsRpc
 from klamm_coordinator.rpc.offsets import OffsetsRpc
 from klamm_coordinator.rpc.servicer import CoordinatorServicer
+from klamm_coordinator.rpc.transactions import TransactionsRpc
 from klamm_coordinator.rpc.txn_offsets import TxnOffsetsRpc
 from klamm_coordinator.shard.events import TopicsDeleted
 from klamm_coordinator.shards import Shards, loaded
+from klamm_coordinator.transaction.producer_ids import ProducerIdStock
+from klamm_coordinator.transaction_host import TransactionHost
 from klamm_server.clock import Clock, SystemClock
 from klamm_server.controllers import Controllers
 from klamm_server.faults import watch
 from klamm_server.metadata.image import MetadataImage, ShardImage, changed_topics
 from klamm_server.metadata_link import MetadataLink
+from klamm_server.producer_ids import ProducerIds
 from klamm_server.registration import NOT_REGISTERED, CoordinatorMember, Registration
 from klamm_server.rpc_server import RpcServer
 
@@ -57,11 +65,24 @@ class CoordinatorServer:
         self._channels = BrokerChannels(lambda: self._link.image)
         self._coordinators = CoordinatorChannels(lambda: self._link.image)
         registry = TxnRegistry(self._coordinators, lambda: self._link.image)
+        self._markers = MarkerSender(
+            PartitionHolders(self._channels, self._coordinators, lambda: self._link.image), self._rng
+        )
+        self._stock = ProducerIdStock()
+        self._supply = ProducerIdSupply(self._stock, self._make_producer_ids(), self._rng)
+        self._transaction_shards = Shards(TRANSACTIONS.name, config.node_id, self._epoch, self._open_transaction_shard)
         self._servicer = CoordinatorServicer(
             GroupsRpc(self._group_shards, config.groups),
             OffsetsRpc(self._group_shards, lambda: self._link.image),
             GroupAdminRpc(self._group_shards, config.node_id),
             TxnOffsetsRpc(self._group_shards, registry, lambda: self._link.image),
+            TransactionsRpc(
+                self._transaction_shards,
+                lambda: self._link.image,
+                self._supply.wait,
+                settings=config.transactions,
+                clock=self._clock,
+            ),
         )
 
     async def open(self) -> None:
@@ -80,10 +101,17 @@ class CoordinatorServer:
         await registration.register()
         self._spawn("registration", registration.run())
         await registration.wait_unfenced()
+        self._supply.top_up()
         watch_gauges(
-            shards=lambda: len(loaded(self._group_shards)),
+            shards=lambda: len(loaded(self._group_shards)) + len(loaded(self._transaction_shards)),
             groups=lambda: sum(len(shard.groups) for shard in loaded(self._group_shards)),
-            pending_writes=lambda: sum(shard.pending_write_count for shard in loaded(self._group_shards)),
+            transactional_ids=lambda: sum(len(shard.values) for shard in loaded(self._transaction_shards)),
+            open_transactions=lambda: sum(shard.open_count for shard in loaded(self._transaction_shards)),
+            untold_transactions=lambda: self._markers.pending_count,
+            pending_writes=lambda: (
+                sum(shard.pending_write_count for shard in loaded(self._group_shards))
+                + sum(shard.pending_write_count for shard in loaded(self._transaction_shards))
+            ),
         )
         log.info("coordinator=%d serving host=%s port=%d", self._config.node_id, host, port)
 
@@ -92,7 +120,9 @@ class CoordinatorServer:
         if self._epoch() != NOT_REGISTERED and self._config.controlled_shutdown_enable:
             assert self._registration is not None
             await self._registration.shut_down(self._config.broker_session_timeout_ms)
-        await self._group_shards.close()
+        await asyncio.gather(self._group_shards.close(), self._transaction_shards.close())
+        await self._markers.close()
+        await self._supply.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -101,6 +131,7 @@ class CoordinatorServer:
 
     async def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         self._group_shards.on_image(new)
+        self._transaction_shards.on_image(new)
         deleted = frozenset(topic.name for topic in changed_topics(old, new).deleted)
         if deleted:
             for host in self._group_shards:
@@ -129,8 +160,28 @@ class CoordinatorServer:
         link = self._open_log(OFFSETS, number, writer)
         return GroupHost(number, link, settings=self._config.groups, clock=self._clock, rng=self._rng)
 
+    def _open_transaction_shard(self, number: int, writer: ShardImage) -> TransactionHost:
+        return TransactionHost(
+            number,
+            self._open_log(TRANSACTIONS, number, writer),
+            settings=self._config.transactions,
+            stock=self._stock,
+            supply=self._supply,
+            markers=self._markers,
+            clock=self._clock,
+            rng=self._rng,
+        )
+
+    def _make_producer_ids(self) -> ProducerIds:
+        return ProducerIds(
+            self._controllers,
+            lambda: AllocateProducerIdsRequest(coordinator_id=self._config.node_id, coordinator_epoch=self._epoch()),
+            timeout_ms=self._config.broker_session_timeout_ms,
+        )
+
     def _open_log(self, topic: ShardTopic, number: int, writer: ShardImage) -> LogLink:
         config = self._config
+        is_of_groups = topic is OFFSETS
         return LogLink(
             topic,
             number,
@@ -139,7 +190,9 @@ class CoordinatorServer:
             clock=self._clock,
             rng=self._rng,
             append_max_bytes=config.coordinator_append_max_bytes,
-            load_buffer_bytes=config.offsets_load_buffer_size,
+            load_buffer_bytes=(
+                config.offsets_load_buffer_size if is_of_groups else config.transaction_state_log_load_buffer_size
+            ),
         )
 
     def _spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:

@@ -1,4 +1,4 @@
-"""The settings that the pure core obeys; `config.py` fills them from a file under Kafka's names."""
+"""The settings that the pure cores obey; `config.py` fills them from a file under Kafka's names."""
 
 from __future__ import annotations
 
@@ -35,5 +35,31 @@ class GroupSettings:
     """offsets.retention.check.interval.ms"""
     commit_timeout_ms: int = 5_000
     """offsets.commit.timeout.ms: how long an append may take before its requester is told to try again."""
+    pending_writes_max: int = 10_000
+    """coordinator.pending.writes.max: writes of a shard that wait for their append."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSettings:
+    """Kafka's defaults, save where said otherwise."""
+
+    timeout_max_ms: int = 15 * MINUTE_MS
+    """transaction.max.timeout.ms"""
+    abort_check_interval_ms: int = 10_000
+    """transaction.abort.timed.out.transaction.cleanup.interval.ms"""
+    id_expiration_ms: int = 7 * 24 * 60 * MINUTE_MS
+    """transactional.id.expiration.ms"""
+    expiration_check_interval_ms: int = 60 * MINUTE_MS
+    """transaction.remove.expired.transaction.cleanup.interval.ms"""
+    id_count_max: int = 100_000
+    """transactional.id.count.max: ids per shard. Kafka has no bound; an InitProducerId with a fresh id costs memory."""
+    waiting_requests_max: int = 1_000
+    """Requests of one transactional id that wait for what is under way; one more is CONCURRENT_TRANSACTIONS."""
+    wait_max_ms: int = 1_000
+    """How long such a request waits before it is answered CONCURRENT_TRANSACTIONS, as Kafka answers at once."""
+    append_timeout_ms: int = 5_000
+    """How long an append may take before its requester is told to try again."""
+    completion_retry_ms: int = 1_000
+    """After how long the end of a transaction that the log refused is tried again."""
     pending_writes_max: int = 10_000
     """coordinator.pending.writes.max: writes of a shard that wait for their append."""

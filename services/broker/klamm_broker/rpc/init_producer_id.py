@@ -7,7 +7,7 @@ from typing import Any
 
 from klamm.errors import BrokerError
 from klamm.wire.v1.broker_pb2 import InitProducerIdRequest, InitProducerIdResponse
-from klamm_broker.producer_ids import ProducerIds
+from klamm_server.producer_ids import ProducerIds
 
 log = logging.getLogger(__name__)
 

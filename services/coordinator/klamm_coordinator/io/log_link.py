@@ -117,6 +117,11 @@ class LogLink:
         """The topic that the shard is a partition of."""
         return self._topic.name
 
+    @property
+    def writer_epoch(self) -> int:
+        """Of the shard's owner: grows from owner to owner."""
+        return self._writer.writer_epoch
+
     async def claim(self) -> tuple[int, int]:
         """Becomes the only writer; returns (first, end) offset of what is to be loaded.
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from klamm.model import GROUP_METADATA_TOPIC
+from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from klamm_coordinator.records.schemas import GroupMetadataKey, Record, encode_key, encode_value
+from klamm_coordinator.transaction.records import TransactionRecord, encode_transaction_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +27,6 @@ def _encode_group_record(record: Record) -> tuple[bytes, bytes | None]:
 
 
 OFFSETS = ShardTopic(name=GROUP_METADATA_TOPIC, encode=_encode_group_record, claim=Record(GroupMetadataKey(""), None))
+TRANSACTIONS = ShardTopic(
+    name=TRANSACTION_STATE_TOPIC, encode=encode_transaction_record, claim=TransactionRecord("", None)
+)

@@ -1,19 +1,21 @@
-"""Kafka's primitive encodings, as far as the schemas of `__consumer_offsets` need them.
+"""Kafka's primitive encodings, as far as the schemas of the internal topics need them.
 
 Two families share the fixed-width integers (big endian) and differ in how lengths are written:
 
     classic    string: int16 length, -1 is null    bytes: int32 length    array: int32 count
     flexible   string, bytes, array: unsigned varint of length + 1, 0 is null; each struct ends in tagged fields
 
-Tagged fields are skipped when read (KIP-482: a reader ignores the tags it does not know).
+A reader ignores the tagged fields that it does not know (KIP-482).
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 
 from klamm.errors import KlammError
 
+_INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -40,6 +42,9 @@ class Reader:
     def use_flexible(self) -> None:
         """Lengths are varints from here on."""
         self._flexible = True
+
+    def int8(self) -> int:
+        return self._fixed(_INT8)
 
     def int16(self) -> int:
         return self._fixed(_INT16)
@@ -71,17 +76,30 @@ class Reader:
 
     def array_count(self) -> int:
         """How many elements follow; at least one byte each, so a count beyond the data is refused."""
+        return self._checked_count(self._length(_INT32))
+
+    def nullable_array_count(self) -> int:
+        """As `array_count`; 0 for null."""
         count = self._length(_INT32)
+        return 0 if count == -1 else self._checked_count(count)
+
+    def _checked_count(self, count: int) -> int:
         if not 0 <= count <= len(self._data) - self._position:
             raise SchemaError(f"an array of {count} elements does not fit at byte {self._position}")
         return count
 
     def skip_tagged_fields(self) -> None:
         """To be called at the end of every struct; classic structs have none."""
+        self.tagged_fields()
+
+    def tagged_fields(self) -> dict[int, bytes]:
+        """The tagged fields at the end of a struct, by tag."""
+        fields: dict[int, bytes] = {}
         if self._flexible:
             for _ in range(self._unsigned_varint()):
-                self._unsigned_varint()
-                self._take(self._unsigned_varint())
+                tag = self._unsigned_varint()
+                fields[tag] = self._take(self._unsigned_varint()) or b""
+        return fields
 
     def _fixed(self, layout: struct.Struct) -> int:
         end = self._position + layout.size
@@ -117,12 +135,22 @@ class Reader:
 
 
 class Writer:
-    """Builds one value in the classic encoding, which is the one that is written."""
+    """Builds one value, in the classic encoding unless `use_flexible` says otherwise."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_flexible", "_parts")
 
     def __init__(self) -> None:
+        self._flexible = False
         self._parts: list[bytes] = []
+
+    def use_flexible(self) -> Writer:
+        """Lengths are varints from here on."""
+        self._flexible = True
+        return self
+
+    def int8(self, value: int) -> Writer:
+        self._parts.append(_INT8.pack(value))
+        return self
 
     def int16(self, value: int) -> Writer:
         self._parts.append(_INT16.pack(value))
@@ -139,15 +167,42 @@ class Writer:
     def string(self, value: str) -> Writer:
         raw = value.encode()
         assert len(raw) <= STRING_BYTES_MAX, len(raw)
-        self._parts += (_INT16.pack(len(raw)), raw)
+        self._parts += (self._length(_INT16, len(raw)), raw)
         return self
 
     def nullable_string(self, value: str | None) -> Writer:
-        return self.int16(-1) if value is None else self.string(value)
+        if value is not None:
+            return self.string(value)
+        self._parts.append(self._length(_INT16, -1))
+        return self
 
     def bytes_(self, value: bytes) -> Writer:
-        self._parts += (_INT32.pack(len(value)), value)
+        self._parts += (self._length(_INT32, len(value)), value)
+        return self
+
+    def array_count(self, count: int | None) -> Writer:
+        """Before the elements; None: the array is null."""
+        self._parts.append(self._length(_INT32, -1 if count is None else count))
+        return self
+
+    def tagged_fields(self, fields: Mapping[int, bytes]) -> Writer:
+        """At the end of every flexible struct."""
+        self._parts.append(_unsigned_varint(len(fields)))
+        for tag, value in sorted(fields.items()):
+            self._parts += (_unsigned_varint(tag), _unsigned_varint(len(value)), value)
         return self
 
     def build(self) -> bytes:
         return b"".join(self._parts)
+
+    def _length(self, classic: struct.Struct, length: int) -> bytes:
+        return _unsigned_varint(length + 1) if self._flexible else classic.pack(length)
+
+
+def _unsigned_varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

@@ -9,6 +9,7 @@ from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.wire.v1.coordinator_pb2 import JoinGroupRequest
 from klamm_coordinator.records.codec import STRING_BYTES_MAX
 from klamm_coordinator.settings import GroupSettings
+from klamm_coordinator.transaction.metadata import EPOCH_MAX, Producer
 
 PROTOCOL_COUNT_MAX = 100
 """Assignors of one member; clients have five to choose from."""
@@ -19,6 +20,23 @@ def check_group_id(group_id: str) -> None:
     if not group_id:
         raise EXCEPTIONS[ErrorCode.INVALID_GROUP_ID]("the group id is empty")
     _check_length(group_id, "the group id", ErrorCode.INVALID_GROUP_ID)
+
+
+def check_transactional_id(transactional_id: str) -> None:
+    """INVALID_REQUEST for an empty one, or one that no record can hold."""
+    if not transactional_id:
+        raise _invalid("the transactional id is empty")
+    _check_length(transactional_id, "the transactional id", ErrorCode.INVALID_REQUEST)
+
+
+def check_producer(producer_id: int, producer_epoch: int) -> Producer:
+    """Who a request says that it is from. INVALID_REQUEST for what no producer can be."""
+    if producer_id < 0 or not 0 <= producer_epoch <= EPOCH_MAX:
+        raise _invalid(
+            f"producer id {producer_id} with epoch {producer_epoch}; expected an id from 0 on and an epoch"
+            f" from 0 to {EPOCH_MAX}"
+        )
+    return Producer(producer_id, producer_epoch)
 
 
 def check_join(request: JoinGroupRequest, settings: GroupSettings) -> None:

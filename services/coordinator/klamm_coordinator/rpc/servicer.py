@@ -10,6 +10,7 @@ from klamm_coordinator.metrics import REQUESTS
 from klamm_coordinator.rpc.admin import GroupAdminRpc
 from klamm_coordinator.rpc.groups import GroupsRpc
 from klamm_coordinator.rpc.offsets import OffsetsRpc
+from klamm_coordinator.rpc.transactions import TransactionsRpc
 from klamm_coordinator.rpc.txn_offsets import TxnOffsetsRpc
 
 Rpc = Callable[[Any, Any], Awaitable[Any]]
@@ -19,10 +20,16 @@ class CoordinatorServicer:
     """What `RpcServer.add_service(COORDINATOR, ...)` takes."""
 
     def __init__(
-        self, groups: GroupsRpc, offsets: OffsetsRpc, admin: GroupAdminRpc, txn_offsets: TxnOffsetsRpc
+        self,
+        groups: GroupsRpc,
+        offsets: OffsetsRpc,
+        admin: GroupAdminRpc,
+        txn_offsets: TxnOffsetsRpc,
+        transactions: TransactionsRpc,
     ) -> None:
+        families = (groups, offsets, admin, txn_offsets, transactions)
         for method in methods(COORDINATOR):
-            (family,) = (one for one in (groups, offsets, admin, txn_offsets) if hasattr(one, method.name))
+            (family,) = (one for one in families if hasattr(one, method.name))
             setattr(self, method.name, _counted(method.path.rpartition("/")[2], getattr(family, method.name)))
 
 

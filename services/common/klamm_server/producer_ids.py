@@ -1,4 +1,4 @@
-"""Producer ids for this broker to give out: blocks of them from the active controller.
+"""Producer ids for a broker or a coordinator to give out: blocks of them from the active controller.
 
 Kafka's `RPCProducerIdManager`. A block that this process does not use up is lost; there are 2^63 ids.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import grpc
 
@@ -23,20 +23,19 @@ _NoIdsError = EXCEPTIONS[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
 class ProducerIds:
-    """`next` gives ids; `close` ends the connection. Event loop only."""
+    """`next` gives ids one by one, `next_block` many; `close` ends the connection. Event loop only."""
 
     def __init__(
         self,
         controllers: Controllers,
+        make_request: Callable[[], AllocateProducerIdsRequest],
         *,
-        broker_id: int,
-        broker_epoch: Callable[[], int],
         timeout_ms: int,
     ) -> None:
+        """`make_request` says who asks, by its newest registration."""
         self._controllers = controllers
         self._channel = ControllerChannel(controllers, CONTROLLER)
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self._make_request = make_request
         self._timeout_ms = timeout_ms
         self._block = iter(range(0))
         self._allocating = asyncio.Lock()
@@ -48,22 +47,26 @@ class ProducerIds:
         async with self._allocating:
             producer_id = next(self._block, None)
             if producer_id is None:
-                self._block = await self._allocate()
+                self._block = iter(await self._allocate())
                 producer_id = next(self._block)
             return producer_id
+
+    async def next_block(self) -> range:
+        """Ids that nobody else ever gets. Raises as `next`."""
+        async with self._allocating:
+            return await self._allocate()
 
     async def close(self) -> None:
         await self._channel.close()
 
-    async def _allocate(self) -> Iterator[int]:
+    async def _allocate(self) -> range:
         """Asks each controller once, and one more if the last of them points at another."""
         why = ""
         for _ in range(len(self._controllers.to_try) + 1):
-            request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
             try:
                 stub = self._channel.stub()
                 response: AllocateProducerIdsResponse = await stub.allocate_producer_ids(
-                    request, timeout=self._timeout_ms / 1000
+                    self._make_request(), timeout=self._timeout_ms / 1000
                 )
             except grpc.RpcError as error:
                 why = f"{self._channel.address}: {error.code().name} {error.details()}"
@@ -72,7 +75,7 @@ class ProducerIds:
             if response.error_code == ErrorCode.NONE:
                 first, count = response.first_producer_id, response.count
                 log.info("producer ids allocated first=%d count=%d", first, count)
-                return iter(range(first, first + count))
+                return range(first, first + count)
             why = f"{self._channel.address}: {ErrorCode.of(response.error_code).name} {response.error_message}"
             if response.error_code != ErrorCode.NOT_CONTROLLER:
                 break

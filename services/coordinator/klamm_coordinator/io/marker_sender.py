@@ -1,0 +1,194 @@
+"""Tells partitions how transactions ended: WriteTxnMarkers, until each partition has its marker.
+
+To a server there is one request under way, with whatever waits for it; what could not be written is tried again after a
+while, wherever it belongs by then. A partition of `__consumer_offsets` is told through the coordinator that owns it
+as a shard, any other one through its leader. One whose topic is gone needs no marker: a coordinator knows every topic
+of its transactions, for only who does adds partitions, and it learns of its shards in the order of the metadata.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import grpc
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+from klamm.retry import Backoff
+from klamm.wire.service import Stub
+from klamm.wire.v1.common_pb2 import TopicPartitions, TxnMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from klamm_coordinator.io.partition_holders import PartitionHolders
+from klamm_coordinator.transaction.messages import SendMarkers
+from klamm_server.faults import watch
+
+log = logging.getLogger(__name__)
+
+RETRY = Backoff(initial_ms=20, max_ms=500)
+REQUEST_TIMEOUT_MS = 10_000
+PARTITIONS_PER_REQUEST_MAX = 1_000
+
+_FENCED = frozenset({ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""A later owner of the shard tells the partitions: it will be in the next metadata image."""
+_HAS_LATER = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+"""The partition has seen a later epoch of the producer: one that began when all markers of this one were written."""
+
+
+@dataclass(eq=False, slots=True)
+class _Sending:
+    """The markers of one transaction."""
+
+    order: SendMarkers
+    coordinator_epoch: int
+    owner: object
+    on_written: Callable[[], None]
+    remaining: set[TopicPartition]
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What waits for one server."""
+
+    sending: _Sending
+    partition: TopicPartition
+
+
+class MarkerSender:
+    """`send` for each ended transaction; `forget` when its shard is let go; `close` at the end. Event loop only."""
+
+    def __init__(self, holders: PartitionHolders, rng: random.Random) -> None:
+        self._holders = holders
+        self._rng = rng
+        self._sendings: set[_Sending] = set()
+        self._queues: defaultdict[Stub, deque[_Part]] = defaultdict(deque)
+        self._workers: dict[Stub, asyncio.Task[None]] = {}
+
+    @property
+    def pending_count(self) -> int:
+        """Transactions whose partitions have not all been told."""
+        return len(self._sendings)
+
+    def send(
+        self, order: SendMarkers, *, coordinator_epoch: int, owner: object, on_written: Callable[[], None]
+    ) -> None:
+        """Calls `on_written` when every partition has the marker, unless `owner` is forgotten before."""
+        sending = _Sending(order, coordinator_epoch, owner, on_written, set(order.partitions))
+        self._sendings.add(sending)
+        self._route(sending, sorted(order.partitions))
+
+    def forget(self, owner: object) -> None:
+        """Nothing more is sent for it, and nothing said to it."""
+        self._sendings = {sending for sending in self._sendings if sending.owner is not owner}
+
+    async def close(self) -> None:
+        """Ends the requests under way."""
+        self._sendings.clear()
+        workers = list(self._workers.values())
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+    def _route(self, sending: _Sending, partitions: Sequence[TopicPartition]) -> None:
+        """Each partition to whoever holds it now."""
+        if sending not in self._sendings:
+            return
+        homeless = []
+        for partition in partitions:
+            if not self._holders.exists(partition):
+                self._written(sending, partition)
+                continue
+            stub = self._holders.holder_of(partition)
+            if stub is None:
+                homeless.append(partition)
+                continue
+            self._queues[stub].append(_Part(sending, partition))
+            if stub not in self._workers:
+                self._workers[stub] = watch(asyncio.create_task(self._work(stub), name="markers"))
+        self._retry(sending, homeless, "nobody holds it")
+
+    def _retry(self, sending: _Sending, partitions: Sequence[TopicPartition], why: str) -> None:
+        if not partitions or sending not in self._sendings:
+            return
+        sending.failures += 1
+        level = logging.WARNING if sending.failures % 20 == 10 else logging.DEBUG
+        log.log(
+            level,
+            "transactional_id=%s markers=retried partition=%s %s",
+            sending.order.transactional_id,
+            partitions[0],
+            why,
+        )
+        delay_ms = RETRY.delay_ms(sending.failures, self._rng)
+        asyncio.get_running_loop().call_later(delay_ms / 1000, self._route, sending, partitions)
+
+    async def _work(self, stub: Stub) -> None:
+        """Serves one server until nothing waits for it."""
+        queue = self._queues[stub]
+        try:
+            while queue:
+                parts = [queue.popleft() for _ in range(min(len(queue), PARTITIONS_PER_REQUEST_MAX))]
+                await self._send(stub, [part for part in parts if part.sending in self._sendings])
+        finally:
+            del self._workers[stub], self._queues[stub]
+
+    async def _send(self, stub: Stub, parts: Sequence[_Part]) -> None:
+        by_sending: defaultdict[_Sending, list[TopicPartition]] = defaultdict(list)
+        for part in parts:
+            by_sending[part.sending].append(part.partition)
+        if not by_sending:
+            return
+        request = WriteTxnMarkersRequest(markers=[_marker(one, asked) for one, asked in by_sending.items()])
+        try:
+            response: WriteTxnMarkersResponse = await stub.write_txn_markers(request, timeout=REQUEST_TIMEOUT_MS / 1000)
+        except grpc.RpcError as error:
+            for sending, asked in by_sending.items():
+                self._retry(sending, asked, f"{error.code().name}: {error.details()}")
+            return
+        for sending, written in zip(by_sending, response.markers, strict=True):
+            failed: dict[TopicPartition, str] = {}
+            for result in written.partitions:
+                partition = TopicPartition(result.topic, result.partition)
+                code = ErrorCode.of(result.error_code)
+                if not self._is_done(sending, partition, code, result.error_message):
+                    failed[partition] = f"{code.name} {result.error_message}"
+            self._retry(sending, list(failed), next(iter(failed.values()), ""))
+
+    def _is_done(self, sending: _Sending, partition: TopicPartition, code: ErrorCode, message: str) -> bool:
+        if code in _FENCED:
+            log.info("transactional_id=%s markers=fenced %s", sending.order.transactional_id, message)
+            self._sendings.discard(sending)
+            return True
+        if code in _HAS_LATER:
+            log.error(
+                "transactional_id=%s partition=%s %s %s", sending.order.transactional_id, partition, code, message
+            )
+        elif code is not ErrorCode.NONE:
+            return False
+        self._written(sending, partition)
+        return True
+
+    def _written(self, sending: _Sending, partition: TopicPartition) -> None:
+        sending.remaining.discard(partition)
+        if not sending.remaining and sending in self._sendings:
+            self._sendings.discard(sending)
+            sending.on_written()
+
+
+def _marker(sending: _Sending, partitions: Iterable[TopicPartition]) -> TxnMarker:
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, partition in partitions:
+        by_topic[topic].append(partition)
+    order = sending.order
+    return TxnMarker(
+        producer_id=order.marker.producer_id,
+        producer_epoch=order.marker.producer_epoch,
+        committed=order.committed,
+        coordinator_epoch=sending.coordinator_epoch,
+        transaction_version=order.transaction_version,
+        topics=[TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic.items()],
+    )

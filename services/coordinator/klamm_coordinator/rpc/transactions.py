@@ -1,0 +1,255 @@
+"""Transactions: InitProducerId, AddPartitionsToTxn, EndTxn; for people ListTransactions, DescribeTransactions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
+from klamm.model import NO_PRODUCER_ID, TRANSACTION_STATE_TOPIC, TopicPartition
+from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
+from klamm.wire.v1.coordinator_pb2 import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitTransactionalIdRequest,
+    InitTransactionalIdResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from klamm_coordinator.rpc.checks import check_producer, check_transactional_id
+from klamm_coordinator.rpc.failures import text_of
+from klamm_coordinator.settings import TransactionSettings
+from klamm_coordinator.shards import Shards
+from klamm_coordinator.transaction.messages import (
+    AddPartitions,
+    AddReply,
+    EndReply,
+    EndTxn,
+    InitProducerId,
+    InitReply,
+    VerifyPartitions,
+    VerifyReply,
+)
+from klamm_coordinator.transaction.metadata import Producer, TransactionMetadata
+from klamm_coordinator.transaction.states import TxnState
+from klamm_coordinator.transaction_host import TransactionHost
+from klamm_server.clock import Clock
+from klamm_server.metadata.image import MetadataImage
+
+
+class TransactionsRpc:
+    """Which partitions exist is the image's word."""
+
+    def __init__(
+        self,
+        shards: Shards[TransactionHost],
+        image: Callable[[], MetadataImage],
+        wait_for_producer_ids: Callable[[], Awaitable[None]],
+        *,
+        settings: TransactionSettings,
+        clock: Clock,
+    ) -> None:
+        self._shards = shards
+        self._image = image
+        self._wait_for_producer_ids = wait_for_producer_ids
+        self._settings = settings
+        self._clock = clock
+
+    async def init_producer_id(self, request: InitTransactionalIdRequest, context: Any) -> InitTransactionalIdResponse:
+        try:
+            check_transactional_id(request.transactional_id)
+            self._check_timeout(request.transaction_timeout_ms)
+            expected = None
+            if request.producer_id != NO_PRODUCER_ID:
+                expected = check_producer(request.producer_id, request.producer_epoch)
+            shard = self._shards.of_key(request.transactional_id)
+            await self._wait_for_producer_ids()
+            reply = await shard.ask(
+                lambda reply_id: InitProducerId(
+                    reply_id=reply_id,
+                    transactional_id=request.transactional_id,
+                    timeout_ms=request.transaction_timeout_ms,
+                    expected=expected,
+                )
+            )
+        except BrokerError as error:
+            return InitTransactionalIdResponse(
+                error_code=error.code, error_message=error.message, producer_id=-1, producer_epoch=-1
+            )
+        assert isinstance(reply, InitReply), reply
+        return InitTransactionalIdResponse(
+            error_code=reply.error,
+            error_message=self._text_of_init(reply.error),
+            producer_id=reply.producer.producer_id,
+            producer_epoch=reply.producer.producer_epoch,
+        )
+
+    async def add_partitions_to_txn(
+        self, request: AddPartitionsToTxnRequest, context: Any
+    ) -> AddPartitionsToTxnResponse:
+        partitions = [TopicPartition(one.topic, number) for one in request.topics for number in one.partitions]
+        try:
+            check_transactional_id(request.transactional_id)
+            producer = check_producer(request.producer_id, request.producer_epoch)
+            errors = self._unusable(partitions)
+            if errors is not None:
+                return AddPartitionsToTxnResponse(partitions=_results(partitions, errors))
+            reply = await self._shards.of_key(request.transactional_id).ask(
+                _verify(request, producer, partitions) if request.verify_only else _add(request, producer, partitions)
+            )
+        except BrokerError as error:
+            return AddPartitionsToTxnResponse(error_code=error.code, error_message=error.message)
+        assert isinstance(reply, AddReply | VerifyReply), reply
+        if reply.error is not ErrorCode.NONE:
+            return AddPartitionsToTxnResponse(error_code=reply.error, error_message=text_of(reply.error))
+        verified = reply.partitions if isinstance(reply, VerifyReply) else [ErrorCode.NONE] * len(partitions)
+        return AddPartitionsToTxnResponse(partitions=_results(partitions, verified))
+
+    async def end_txn(self, request: EndTxnRequest, context: Any) -> EndTxnResponse:
+        try:
+            check_transactional_id(request.transactional_id)
+            producer = check_producer(request.producer_id, request.producer_epoch)
+            reply = await self._shards.of_key(request.transactional_id).ask(
+                lambda reply_id: EndTxn(
+                    reply_id=reply_id,
+                    transactional_id=request.transactional_id,
+                    producer=producer,
+                    committed=request.committed,
+                    bump_epoch=request.bump_epoch,
+                )
+            )
+        except BrokerError as error:
+            return EndTxnResponse(error_code=error.code, error_message=error.message, producer_id=-1, producer_epoch=-1)
+        assert isinstance(reply, EndReply), reply
+        return EndTxnResponse(
+            error_code=reply.error,
+            error_message=text_of(reply.error),
+            producer_id=reply.producer.producer_id,
+            producer_epoch=reply.producer.producer_epoch,
+        )
+
+    async def list_transactions(self, request: ListTransactionsRequest, context: Any) -> ListTransactionsResponse:
+        values: dict[str, TransactionMetadata] = {}
+        try:
+            for host in self._shards:
+                values.update(host.shard.values)
+        except BrokerError as error:
+            return ListTransactionsResponse(error_code=error.code, error_message=error.message)
+        wanted = _filter(request, self._clock.wall_ms())
+        listed = [
+            ListedTransaction(transactional_id=one, producer_id=value.producer_id, state=value.state.text)
+            for one, value in sorted(values.items())
+            if wanted(value)
+        ]
+        return ListTransactionsResponse(transactions=listed)
+
+    async def describe_transactions(
+        self, request: DescribeTransactionsRequest, context: Any
+    ) -> DescribeTransactionsResponse:
+        return DescribeTransactionsResponse(transactions=[self._describe(one) for one in request.transactional_ids])
+
+    def _describe(self, transactional_id: str) -> DescribedTransaction:
+        try:
+            check_transactional_id(transactional_id)
+            value = self._shards.of_key(transactional_id).shard.values.get(transactional_id)
+            if value is None:
+                raise EXCEPTIONS[ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]()
+        except BrokerError as error:
+            return DescribedTransaction(
+                transactional_id=transactional_id, error_code=error.code, error_message=error.message
+            )
+        return DescribedTransaction(
+            transactional_id=transactional_id,
+            state=value.state.text,
+            transaction_timeout_ms=value.timeout_ms,
+            start_time_ms=-1 if value.state.is_idle else value.start_ms,
+            producer_id=value.producer_id,
+            producer_epoch=value.producer_epoch,
+            topics=_topics(value.partitions),
+        )
+
+    def _check_timeout(self, timeout_ms: int) -> None:
+        longest_ms = self._settings.timeout_max_ms
+        if not 0 < timeout_ms <= longest_ms:
+            raise EXCEPTIONS[ErrorCode.INVALID_TRANSACTION_TIMEOUT](
+                f"transaction_timeout_ms is {timeout_ms}, expected 1 to {longest_ms} (transaction.max.timeout.ms)"
+            )
+
+    def _text_of_init(self, error: ErrorCode) -> str:
+        if error is ErrorCode.POLICY_VIOLATION:
+            count = self._settings.id_count_max
+            return f"this shard has {count} transactional ids already (transactional.id.count.max)"
+        return text_of(error)
+
+    def _unusable(self, partitions: Iterable[TopicPartition]) -> list[ErrorCode] | None:
+        """The error of each partition if there is one that a transaction cannot write to; None: all can be added."""
+        image = self._image()
+        errors = [_partition_error(image, one) for one in partitions]
+        if not any(errors):
+            return None
+        return [error or ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors]
+
+
+def _partition_error(image: MetadataImage, partition: TopicPartition) -> ErrorCode:
+    if partition.topic == TRANSACTION_STATE_TOPIC:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if image.partition(*partition) is None else ErrorCode.NONE
+
+
+def _add(
+    request: AddPartitionsToTxnRequest, producer: Producer, partitions: list[TopicPartition]
+) -> Callable[[int], AddPartitions]:
+    return lambda reply_id: AddPartitions(
+        reply_id=reply_id,
+        transactional_id=request.transactional_id,
+        producer=producer,
+        partitions=frozenset(partitions),
+    )
+
+
+def _verify(
+    request: AddPartitionsToTxnRequest, producer: Producer, partitions: list[TopicPartition]
+) -> Callable[[int], VerifyPartitions]:
+    return lambda reply_id: VerifyPartitions(
+        reply_id=reply_id,
+        transactional_id=request.transactional_id,
+        producer=producer,
+        partitions=tuple(partitions),
+    )
+
+
+def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[TransactionMetadata], bool]:
+    states = {state.lower() for state in request.states}
+    producer_ids = frozenset(request.producer_ids)
+
+    def is_wanted(value: TransactionMetadata) -> bool:
+        if states and value.state.text.lower() not in states:
+            return False
+        if producer_ids and value.producer_id not in producer_ids:
+            return False
+        if request.longer_than_ms <= 0:
+            return True
+        return value.state is TxnState.ONGOING and now_ms - value.start_ms > request.longer_than_ms
+
+    return is_wanted
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, partition in sorted(partitions):
+        by_topic[topic].append(partition)
+    return [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic.items()]
+
+
+def _results(partitions: Iterable[TopicPartition], errors: Iterable[ErrorCode]) -> list[PartitionResult]:
+    return [
+        PartitionResult(topic=one.topic, partition=one.partition, error_code=error, error_message=text_of(error))
+        for one, error in zip(partitions, errors, strict=True)
+    ]

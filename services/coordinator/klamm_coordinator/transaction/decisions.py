@@ -1,0 +1,253 @@
+"""What a request means for a transactional id that nothing is under way for: the rules, and nothing else.
+
+Each rule gives the value to be stored, or why there is none. Kafka's TransactionCoordinator, with three differences:
+
+- A producer whose transaction was aborted by the coordinator (it timed out, or an operator ended it) is told
+  TRANSACTION_ABORTABLE and may go on after an abort (KIP-588); one that another producer has replaced, PRODUCER_FENCED.
+- An InitProducerId that names an epoch does not end a transaction of a newer one.
+- A repeated EndTxn is answered as soon as the decision is durable, as the first one was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from klamm.errors import ErrorCode
+from klamm.model import NO_PRODUCER_ID
+from klamm_coordinator.transaction.messages import AddPartitions, EndTxn, InitProducerId, VerifyPartitions
+from klamm_coordinator.transaction.metadata import (
+    NO_EPOCH,
+    Producer,
+    TransactionMetadata,
+    new_transactional_id,
+)
+from klamm_coordinator.transaction.producer_ids import ProducerIdStock
+from klamm_coordinator.transaction.states import TxnState
+
+_ABORTED = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """This value, then the answer."""
+
+    value: TransactionMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """At once."""
+
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The request is to be decided when what is under way has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbortFirst:
+    """As `Wait`; and this value, which ends the open transaction."""
+
+    value: TransactionMetadata
+
+
+NO_ID = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+"""No controller gave out producer ids yet; clients try again."""
+
+
+def init_producer_id(
+    request: InitProducerId, current: TransactionMetadata | None, stock: ProducerIdStock, now_ms: int
+) -> Store | Answer | Wait | AbortFirst:
+    """A producer wants an identity. An answer without an error goes with `current.producer`."""
+    if current is None:
+        producer_id = stock.take()
+        if producer_id is None:
+            return NO_ID
+        return Store(new_transactional_id(producer_id, timeout_ms=request.timeout_ms, now_ms=now_ms))
+    if request.expected is not None and not _may_be_current(request.expected, current):
+        return Answer(ErrorCode.PRODUCER_FENCED)
+    if current.state.is_decided:
+        return Wait()
+    if current.state is TxnState.ONGOING:
+        return _take_over_ongoing(request.expected, current, stock, now_ms)
+    return _next_producer(request, current, stock, now_ms)
+
+
+def _may_be_current(expected: Producer, current: TransactionMetadata) -> bool:
+    return expected == (current.producer_id, current.producer_epoch) or current.was_last(expected)
+
+
+def _take_over_ongoing(
+    expected: Producer | None, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int
+) -> Answer | AbortFirst:
+    if expected is not None and expected != (current.producer_id, current.producer_epoch):
+        # A request from before the transaction: its sender has its answer and went on.
+        return Answer(ErrorCode.PRODUCER_FENCED)
+    last_producer_epoch = NO_EPOCH if expected is None else expected.producer_epoch
+    value = abort_by_coordinator(current, stock, now_ms, last_producer_epoch=last_producer_epoch)
+    return NO_ID if value is None else AbortFirst(value)
+
+
+def _next_producer(
+    request: InitProducerId, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int
+) -> Store | Answer:
+    expected = request.expected
+    if expected is not None and current.was_last(expected):
+        # It was given its new epoch and does not know.
+        return Answer()
+    producer = _bumped(current, stock)
+    if producer is None:
+        return NO_ID
+    return Store(
+        current.initialised(
+            producer,
+            last_producer_epoch=NO_EPOCH if expected is None else current.producer_epoch,
+            timeout_ms=request.timeout_ms,
+            now_ms=now_ms,
+        )
+    )
+
+
+def _bumped(current: TransactionMetadata, stock: ProducerIdStock) -> Producer | None:
+    if not current.is_exhausted:
+        return Producer(current.producer_id, current.producer_epoch + 1)
+    producer_id = stock.take()
+    return None if producer_id is None else Producer(producer_id, 0)
+
+
+def abort_by_coordinator(
+    current: TransactionMetadata, stock: ProducerIdStock, now_ms: int, *, last_producer_epoch: int
+) -> TransactionMetadata | None:
+    """Ends an open transaction and its epoch; None: no producer id is to be had.
+
+    `last_producer_epoch`: the epoch it has, if its producer may go on, or -1."""
+    assert current.state is TxnState.ONGOING, current
+    return _ended_with_epoch(current, stock, now_ms, committed=False, last_producer_epoch=last_producer_epoch)
+
+
+def _ended_with_epoch(
+    current: TransactionMetadata, stock: ProducerIdStock, now_ms: int, *, committed: bool, last_producer_epoch: int
+) -> TransactionMetadata | None:
+    next_producer_id = stock.take() if current.is_exhausted else NO_PRODUCER_ID
+    if next_producer_id is None:
+        return None
+    return current.ending_epoch(
+        committed=committed,
+        now_ms=now_ms,
+        last_producer_epoch=last_producer_epoch,
+        next_producer_id=next_producer_id,
+    )
+
+
+def add_partitions(
+    requests: tuple[AddPartitions, ...], current: TransactionMetadata | None, now_ms: int
+) -> Store | Answer | Wait:
+    """Requests of one producer, decided together."""
+    if current is None:
+        return Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if requests[0].producer != current.producer:
+        return Answer(refusal(requests[0].producer, current))
+    if current.state.is_decided:
+        return Wait()
+    partitions = frozenset().union(*(request.partitions for request in requests))
+    if current.state is TxnState.ONGOING and partitions <= current.partitions:
+        return Answer()
+    return Store(current.adding(partitions, now_ms))
+
+
+def verify_partitions(
+    request: VerifyPartitions, current: TransactionMetadata | None
+) -> tuple[ErrorCode, tuple[ErrorCode, ...]]:
+    """(error for all, errors by partition)."""
+    if current is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING, ()
+    if request.producer != current.producer:
+        return refusal(request.producer, current), ()
+    if current.state.is_decided:
+        return ErrorCode.CONCURRENT_TRANSACTIONS, ()
+    return ErrorCode.NONE, tuple(
+        ErrorCode.NONE if one in current.partitions else ErrorCode.TRANSACTION_ABORTABLE for one in request.partitions
+    )
+
+
+def refusal(producer: Producer, current: TransactionMetadata) -> ErrorCode:
+    """What somebody is told who is not the current producer."""
+    if current.state in _ABORTED and current.was_last(producer):
+        return ErrorCode.TRANSACTION_ABORTABLE
+    if producer.producer_id != current.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.PRODUCER_FENCED
+
+
+def end_txn(
+    request: EndTxn, current: TransactionMetadata | None, stock: ProducerIdStock, now_ms: int
+) -> Store | Answer | Wait:
+    """The producer commits or aborts. An answer without an error goes with `current.producer`."""
+    if current is None:
+        return Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if request.bump_epoch and current.was_last(request.producer):
+        return _end_again(request, current)
+    if request.producer != current.producer:
+        # Kafka knows TRANSACTION_ABORTABLE of this request only since there are bumps.
+        return Answer(refusal(request.producer, current) if request.bump_epoch else _fenced(request, current))
+    if current.state.is_decided:
+        return _end_decided(request, current)
+    if current.state is TxnState.ONGOING:
+        return _end_ongoing(request, current, stock, now_ms)
+    return _end_nothing(request, current, stock, now_ms)
+
+
+def _end_again(request: EndTxn, current: TransactionMetadata) -> Answer:
+    """The epoch of the request has ended: with that outcome, or otherwise."""
+    if current.state is TxnState.EMPTY or current.state is TxnState.ONGOING:
+        return Answer(ErrorCode.PRODUCER_FENCED)
+    if _has_that_outcome(request, current):
+        return Answer()
+    return Answer(ErrorCode.TRANSACTION_ABORTABLE if request.committed else ErrorCode.INVALID_TXN_STATE)
+
+
+def _has_that_outcome(request: EndTxn, current: TransactionMetadata) -> bool:
+    return request.committed == (current.state in (TxnState.PREPARE_COMMIT, TxnState.COMPLETE_COMMIT))
+
+
+def _fenced(request: EndTxn, current: TransactionMetadata) -> ErrorCode:
+    if request.producer.producer_id != current.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.PRODUCER_FENCED
+
+
+def _end_decided(request: EndTxn, current: TransactionMetadata) -> Answer | Wait:
+    if request.bump_epoch:
+        # A decided transaction has the epoch before: this is the end of the next one, which has written nothing yet.
+        return Wait()
+    return Answer(ErrorCode.NONE if _has_that_outcome(request, current) else ErrorCode.INVALID_TXN_STATE)
+
+
+def _end_ongoing(request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int) -> Store | Answer:
+    if not request.bump_epoch:
+        return Store(current.ending(committed=request.committed, now_ms=now_ms))
+    return _end_epoch(request, current, stock, now_ms)
+
+
+def _end_nothing(request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int) -> Store | Answer:
+    if request.bump_epoch:
+        # Something of the epoch may still be on its way to a partition: an abort ends the epoch all the same.
+        if request.committed:
+            return Answer(ErrorCode.INVALID_TXN_STATE)
+        return _end_epoch(request, current, stock, now_ms)
+    if current.state is TxnState.EMPTY or not _has_that_outcome(request, current):
+        return Answer(ErrorCode.INVALID_TXN_STATE)
+    return Answer()
+
+
+def _end_epoch(request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int) -> Store | Answer:
+    value = _ended_with_epoch(
+        current,
+        stock,
+        now_ms,
+        committed=request.committed,
+        last_producer_epoch=current.producer_epoch,
+    )
+    return NO_ID if value is None else Store(value)

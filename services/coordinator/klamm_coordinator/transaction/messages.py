@@ -1,0 +1,125 @@
+"""What is asked of a transactional id, what happens to its shard, and what the shard asks for.
+
+A request carries a `reply_id`; exactly one answer with that id comes back, at once or when the transactional id gets
+there. Transactional ids are not empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+from klamm_coordinator.transaction.metadata import NO_PRODUCER, Producer
+from klamm_coordinator.transaction.records import TransactionRecord
+from klamm_coordinator.write import Write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducerId:
+    """A producer begins, or begins again after an error (KIP-360)."""
+
+    reply_id: int
+    transactional_id: str
+    timeout_ms: int
+    """At most transaction.max.timeout.ms."""
+    expected: Producer | None
+    """What it was until now; None: it is new and takes over from whoever there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitions:
+    """Something is about to be written to these partitions."""
+
+    reply_id: int
+    transactional_id: str
+    producer: Producer
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyPartitions:
+    """Are these part of the transaction? Changes nothing."""
+
+    reply_id: int
+    transactional_id: str
+    producer: Producer
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTxn:
+    """The producer commits or aborts."""
+
+    reply_id: int
+    transactional_id: str
+    producer: Producer
+    committed: bool
+    bump_epoch: bool
+    """The next transaction has another epoch (KIP-890)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitReply:
+    """With an error there is no producer."""
+
+    error: ErrorCode = ErrorCode.NONE
+    producer: Producer = NO_PRODUCER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddReply:
+    """All were added, or none."""
+
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReply:
+    """`partitions` in the order of the request, unless there is an error for all."""
+
+    error: ErrorCode = ErrorCode.NONE
+    partitions: tuple[ErrorCode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndReply:
+    """The decision is durable; `producer` is who writes the next transaction."""
+
+    error: ErrorCode = ErrorCode.NONE
+    producer: Producer = NO_PRODUCER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkersWritten:
+    """Every partition of the transaction knows how it ended."""
+
+    transactional_id: str
+    marker: Producer
+
+
+Request = InitProducerId | AddPartitions | VerifyPartitions | EndTxn
+Reply = InitReply | AddReply | VerifyReply | EndReply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMarkers:
+    """Tell these partitions how the transaction ended, until each of them has it; then say `MarkersWritten`."""
+
+    transactional_id: str
+    marker: Producer
+    """Producer id and epoch of the marker."""
+    committed: bool
+    transaction_version: int
+    """2: the marker's epoch is one more than that of what was written."""
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(slots=True)
+class Effects:
+    """Of one step, each list in order."""
+
+    replies: list[tuple[int, Reply]] = field(default_factory=list)
+    writes: list[Write[TransactionRecord]] = field(default_factory=list)
+    markers: list[SendMarkers] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)

@@ -1,0 +1,174 @@
+"""What is promised about one transactional id, and how it may change: values, each change gives a new one.
+
+Epochs: a producer is given 0 to `EPOCH_LAST`. One more is kept for the marker that ends a transaction of the last one;
+then the producer id is used up and the next transaction has a new one, with epoch 0 (Kafka's TransactionMetadata).
+
+`last_producer_epoch` is the epoch before the current one if its owner is the same producer, which may not know yet that
+it has a new one; -1 once another producer has taken over. It tells who repeats a request, or was timed out, from who
+is a zombie (KIP-360, KIP-588).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from klamm.model import NO_PRODUCER_ID, TopicPartition
+from klamm_coordinator.transaction.states import PREDECESSORS, TxnState
+
+EPOCH_MAX = (1 << 15) - 1
+EPOCH_LAST = EPOCH_MAX - 1
+"""The last that a producer is given."""
+NO_EPOCH = -1
+NO_TIMESTAMP = -1
+
+WITHOUT_BUMP = 0
+"""A transaction that ended in its own epoch, as clients before KIP-890 expect (Kafka's transaction.version)."""
+WITH_BUMP = 2
+
+
+class Producer(NamedTuple):
+    """A producer id and an epoch of it."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+NO_PRODUCER = Producer(NO_PRODUCER_ID, NO_EPOCH)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionMetadata:
+    """The value of a record of `__transaction_state`. Times are wall-clock ms."""
+
+    producer_id: int
+    producer_epoch: int
+    last_producer_epoch: int = NO_EPOCH
+    previous_producer_id: int = NO_PRODUCER_ID
+    """That of before the last change."""
+    next_producer_id: int = NO_PRODUCER_ID
+    """While a transaction that used up the producer id is being ended: the id of the next one."""
+    timeout_ms: int
+    state: TxnState
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_ms: int = NO_TIMESTAMP
+    last_update_ms: int
+    transaction_version: int = WITH_BUMP
+
+    @property
+    def producer(self) -> Producer:
+        """Who may write, as soon as nothing is being ended."""
+        if self.next_producer_id != NO_PRODUCER_ID:
+            return Producer(self.next_producer_id, 0)
+        return Producer(self.producer_id, self.producer_epoch)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """The producer id has no further epoch to give out."""
+        return self.producer_epoch >= EPOCH_LAST
+
+    def was_last(self, producer: Producer) -> bool:
+        """`producer` is the current one's former self."""
+        if self.last_producer_epoch == NO_EPOCH or producer.producer_epoch != self.last_producer_epoch:
+            return False
+        return self._was_bumped(producer) or self._was_rotated(producer)
+
+    def _was_bumped(self, producer: Producer) -> bool:
+        return producer == (self.producer_id, self.producer_epoch - 1)
+
+    def _was_rotated(self, producer: Producer) -> bool:
+        return producer == (self.previous_producer_id, EPOCH_LAST) and self.producer_epoch == 0
+
+    # Changes
+
+    def initialised(
+        self, producer: Producer, *, last_producer_epoch: int, timeout_ms: int, now_ms: int
+    ) -> TransactionMetadata:
+        """A producer begins, with this identity."""
+        return self._change(
+            TxnState.EMPTY,
+            now_ms,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            last_producer_epoch=last_producer_epoch,
+            timeout_ms=timeout_ms,
+            start_ms=NO_TIMESTAMP,
+        )
+
+    def adding(self, partitions: frozenset[TopicPartition], now_ms: int) -> TransactionMetadata:
+        """The transaction is about to write to these, and begins if none is open."""
+        return self._change(
+            TxnState.ONGOING,
+            now_ms,
+            partitions=self.partitions | partitions,
+            start_ms=self.start_ms if self.state is TxnState.ONGOING else now_ms,
+        )
+
+    def ending(self, *, committed: bool, now_ms: int) -> TransactionMetadata:
+        """Decided, in the transaction's own epoch."""
+        return self._change(
+            TxnState.PREPARE_COMMIT if committed else TxnState.PREPARE_ABORT,
+            now_ms,
+            transaction_version=WITHOUT_BUMP,
+        )
+
+    def ending_epoch(
+        self, *, committed: bool, now_ms: int, last_producer_epoch: int, next_producer_id: int
+    ) -> TransactionMetadata:
+        """Decided, and with it the epoch: its marker carries the next one.
+
+        `next_producer_id` is wanted if there is no other epoch for the next transaction."""
+        assert self.is_exhausted == (next_producer_id != NO_PRODUCER_ID), (self, next_producer_id)
+        return self._change(
+            TxnState.PREPARE_COMMIT if committed else TxnState.PREPARE_ABORT,
+            now_ms,
+            producer_epoch=self.producer_epoch + 1,
+            last_producer_epoch=last_producer_epoch,
+            next_producer_id=next_producer_id,
+            start_ms=self.start_ms if self.state is TxnState.ONGOING else now_ms,
+            transaction_version=WITH_BUMP,
+        )
+
+    def completed(self, now_ms: int) -> TransactionMetadata:
+        """All partitions know how it ended."""
+        return self._change(
+            TxnState.COMPLETE_COMMIT if self.state is TxnState.PREPARE_COMMIT else TxnState.COMPLETE_ABORT,
+            now_ms,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.producer_epoch,
+            next_producer_id=NO_PRODUCER_ID,
+            partitions=frozenset(),
+        )
+
+    def _change(self, state: TxnState, now_ms: int, **fields: object) -> TransactionMetadata:
+        assert self.state in PREDECESSORS[state], (self, state)
+        after = replace(
+            self,
+            state=state,
+            previous_producer_id=self.producer_id,
+            # The clock may have been set back.
+            last_update_ms=max(now_ms, self.last_update_ms),
+            **fields,  # type: ignore[arg-type]
+        )
+        after.check_invariants()
+        return after
+
+    def check_invariants(self) -> None:
+        """Asserts what holds of every value."""
+        assert self.producer_id >= 0, self
+        assert 0 <= self.producer_epoch <= EPOCH_MAX, self
+        assert self.producer_epoch <= EPOCH_LAST or self.next_producer_id != NO_PRODUCER_ID, self
+        assert self.next_producer_id == NO_PRODUCER_ID or self.state.is_decided, self
+        assert not self.partitions or not self.state.is_idle, self
+        assert (self.start_ms == NO_TIMESTAMP) <= (self.state is TxnState.EMPTY), self
+
+
+def new_transactional_id(producer_id: int, *, timeout_ms: int, now_ms: int) -> TransactionMetadata:
+    """Of an id that nobody has used."""
+    return TransactionMetadata(
+        producer_id=producer_id,
+        producer_epoch=0,
+        timeout_ms=timeout_ms,
+        state=TxnState.EMPTY,
+        last_update_ms=now_ms,
+    )

@@ -1,0 +1,157 @@
+"""The keys and values of `__transaction_state`, byte for byte as Kafka writes and reads them.
+
+    key 0     TransactionLogKey     transactional_id string
+
+    TransactionLogValue                     0 1
+    producer_id int64                       x x
+    producer_epoch int16                    x x
+    transaction_timeout_ms int32            x x
+    transaction_status int8                 x x
+    transaction_partitions []?              x x     null in state Empty
+        topic string, partition_ids []int32 x x
+    last_update_timestamp_ms int64          x x
+    start_timestamp_ms int64                x x
+    tag 0  previous_producer_id int64         x
+    tag 1  next_producer_id int64             x
+    tag 2  client_transaction_version int16   x
+    tag 10000  last_producer_epoch int16      x     Klamm's own; Kafka's readers skip it
+    (1 is the flexible encoding)
+
+Kafka keeps the last producer epoch in memory only, so that a repeated InitProducerId of after a fail-over looks like a
+zombie's. Read: every version. Written: 1. A null value (tombstone) deletes the key.
+(Kafka: transaction-coordinator/src/main/resources/common/message/TransactionLog{Key,Value}.json)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from typing import Final, NamedTuple
+
+from klamm.model import NO_PRODUCER_ID, TopicPartition
+from klamm_coordinator.records.codec import Reader, SchemaError, Writer
+from klamm_coordinator.transaction.metadata import NO_EPOCH, WITHOUT_BUMP, TransactionMetadata
+from klamm_coordinator.transaction.states import STATES, TxnState
+
+_KEY_VERSION: Final = 0
+_VALUE_VERSION: Final = 1
+
+_PREVIOUS_PRODUCER_ID: Final = 0
+_NEXT_PRODUCER_ID: Final = 1
+_CLIENT_TRANSACTION_VERSION: Final = 2
+_LAST_PRODUCER_EPOCH: Final = 10_000
+_TAG_LAYOUTS: Final = {
+    _PREVIOUS_PRODUCER_ID: (struct.Struct(">q"), NO_PRODUCER_ID),
+    _NEXT_PRODUCER_ID: (struct.Struct(">q"), NO_PRODUCER_ID),
+    _CLIENT_TRANSACTION_VERSION: (struct.Struct(">h"), WITHOUT_BUMP),
+    _LAST_PRODUCER_EPOCH: (struct.Struct(">h"), NO_EPOCH),
+}
+"""Layout and default; a field that has its default is not written."""
+
+
+class TransactionRecord(NamedTuple):
+    """A change of a shard's state; `value` None deletes."""
+
+    transactional_id: str
+    value: TransactionMetadata | None
+
+
+def encode_transaction_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
+    """Its key and value."""
+    key = Writer().int16(_KEY_VERSION).string(record.transactional_id).build()
+    return key, None if record.value is None else _encode_value(record.value)
+
+
+def decode_transaction_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
+    """The record, or None for a kind of key this coordinator does not know (Kafka skips those too).
+
+    Raises SchemaError."""
+    reader = Reader(key)
+    if reader.int16() != _KEY_VERSION:
+        return None
+    return TransactionRecord(reader.string(), None if value is None else _decode_value(value))
+
+
+def _encode_value(value: TransactionMetadata) -> bytes:
+    writer = Writer().int16(_VALUE_VERSION).use_flexible()
+    writer.int64(value.producer_id).int16(value.producer_epoch)
+    writer.int32(value.timeout_ms).int8(value.state)
+    if value.state is TxnState.EMPTY:
+        writer.array_count(None)
+    else:
+        _write_partitions(writer, value.partitions)
+    writer.int64(value.last_update_ms).int64(value.start_ms)
+    tagged = {
+        _PREVIOUS_PRODUCER_ID: value.previous_producer_id,
+        _NEXT_PRODUCER_ID: value.next_producer_id,
+        _CLIENT_TRANSACTION_VERSION: value.transaction_version,
+        _LAST_PRODUCER_EPOCH: value.last_producer_epoch,
+    }
+    return writer.tagged_fields(
+        {tag: _TAG_LAYOUTS[tag][0].pack(field) for tag, field in tagged.items() if field != _TAG_LAYOUTS[tag][1]}
+    ).build()
+
+
+def _write_partitions(writer: Writer, partitions: frozenset[TopicPartition]) -> None:
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, partition in sorted(partitions):
+        by_topic[topic].append(partition)
+    writer.array_count(len(by_topic))
+    for topic, numbers in by_topic.items():
+        writer.string(topic).array_count(len(numbers))
+        for number in numbers:
+            writer.int32(number)
+        writer.tagged_fields({})
+
+
+def _decode_value(data: bytes) -> TransactionMetadata:
+    reader = Reader(data)
+    version = reader.int16()
+    if not 0 <= version <= _VALUE_VERSION:
+        raise SchemaError(f"TransactionLogValue version {version} is unknown; 0 to {_VALUE_VERSION} are")
+    if version == _VALUE_VERSION:
+        reader.use_flexible()
+    producer_id, producer_epoch, timeout_ms = reader.int64(), reader.int16(), reader.int32()
+    state = _state(reader.int8())
+    partitions = frozenset(_read_partitions(reader))
+    last_update_ms, start_ms = reader.int64(), reader.int64()
+    tagged = reader.tagged_fields()
+    return TransactionMetadata(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        last_producer_epoch=_tagged(tagged, _LAST_PRODUCER_EPOCH),
+        previous_producer_id=_tagged(tagged, _PREVIOUS_PRODUCER_ID),
+        next_producer_id=_tagged(tagged, _NEXT_PRODUCER_ID),
+        timeout_ms=timeout_ms,
+        state=state,
+        partitions=partitions,
+        start_ms=start_ms,
+        last_update_ms=last_update_ms,
+        transaction_version=_tagged(tagged, _CLIENT_TRANSACTION_VERSION),
+    )
+
+
+def _state(number: int) -> TxnState:
+    try:
+        return STATES[number]
+    except KeyError as error:
+        raise SchemaError(f"transaction status {number} is unknown; 0 to {max(TxnState)} are") from error
+
+
+def _read_partitions(reader: Reader) -> list[TopicPartition]:
+    partitions = []
+    for _ in range(reader.nullable_array_count()):
+        topic = reader.string()
+        partitions += [TopicPartition(topic, reader.int32()) for _ in range(reader.array_count())]
+        reader.skip_tagged_fields()
+    return partitions
+
+
+def _tagged(fields: dict[int, bytes], tag: int) -> int:
+    layout, default = _TAG_LAYOUTS[tag]
+    if tag not in fields:
+        return default
+    if len(fields[tag]) != layout.size:
+        raise SchemaError(f"tagged field {tag} has {len(fields[tag])} bytes, expected {layout.size}")
+    (value,) = layout.unpack(fields[tag])
+    return int(value)

@@ -1,0 +1,478 @@
+"""One shard of `__transaction_state`: `step(event, now) -> effects`.
+
+What is promised (`values`) changes only by records that the log has acknowledged. One change of a transactional id is
+under way at a time: its record is being appended, or, once an outcome is decided, the partitions are being told.
+Requests that come meanwhile wait, in order; Kafka answers them CONCURRENT_TRANSACTIONS and has the client poll, which
+this does only after `wait_max_ms`. Partitions that wait to be added are added together.
+
+A step takes its ids from a stock it shares with the other shards; who finds it empty is told to try again.
+
+Invariants: an id that is loaded has a value, or one on its way; requests wait only while something is under way; the
+open transactions are those of state Ongoing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from klamm.errors import ErrorCode
+from klamm_coordinator.settings import TransactionSettings
+from klamm_coordinator.shard.events import TimePassed, WriteAppended, WriteFailed
+from klamm_coordinator.timers import Now, Timers
+from klamm_coordinator.transaction import decisions
+from klamm_coordinator.transaction.append_errors import requester_error
+from klamm_coordinator.transaction.decisions import AbortFirst, Answer, Store, Wait
+from klamm_coordinator.transaction.messages import (
+    AddPartitions,
+    AddReply,
+    Effects,
+    EndReply,
+    EndTxn,
+    InitProducerId,
+    InitReply,
+    MarkersWritten,
+    Reply,
+    Request,
+    SendMarkers,
+    VerifyPartitions,
+    VerifyReply,
+)
+from klamm_coordinator.transaction.metadata import Producer, TransactionMetadata
+from klamm_coordinator.transaction.producer_ids import ProducerIdStock
+from klamm_coordinator.transaction.records import TransactionRecord
+from klamm_coordinator.transaction.states import TxnState
+from klamm_coordinator.write import Write
+
+Event = Request | MarkersWritten | WriteAppended | WriteFailed | TimePassed
+Parkable = InitProducerId | AddPartitions | EndTxn
+
+
+@dataclass(frozen=True, slots=True)
+class _WaitTimer:
+    """A request has waited long enough."""
+
+    reply_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _WriteTimer:
+    """An append takes too long to let its requesters wait on."""
+
+    write_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _CompletionTimer:
+    """Time to try again to store that a transaction has ended."""
+
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _AbortTimer:
+    """Time to look for transactions that have been open for too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ExpiryTimer:
+    """Time to look for transactional ids that nobody uses."""
+
+
+_TimerKey = _WaitTimer | _WriteTimer | _CompletionTimer | _AbortTimer | _ExpiryTimer
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """What goes on about one transactional id."""
+
+    is_changing: bool = False
+    """A record of it is being appended."""
+    waiting: deque[Parkable] = field(default_factory=deque)
+
+
+@dataclass(slots=True)
+class _PendingWrite:
+    record: TransactionRecord
+    replies: list[tuple[int, Reply]]
+    """Answered when the record is durable; none any more once their requesters were told that it takes too long."""
+
+
+class TransactionShard:
+    """Load it with `replay`, then `start`, then `step`."""
+
+    def __init__(self, settings: TransactionSettings, stock: ProducerIdStock) -> None:
+        self.values: dict[str, TransactionMetadata] = {}
+        """What is durable, by transactional id."""
+        self._settings = settings
+        self._stock = stock
+        self._transactions: dict[str, _Transaction] = {}
+        """Those that something goes on about."""
+        self._open: set[str] = set()
+        self._timers: Timers[_TimerKey] = Timers()
+        self._parked: dict[int, Parkable] = {}
+        """Who waits, by reply id."""
+        self._pending: dict[int, _PendingWrite] = {}
+        self._next_write_id = 0
+        self._effects = Effects()
+        """Of the step under way."""
+
+    # Reading
+
+    @property
+    def pending_write_count(self) -> int:
+        """Writes that are not decided."""
+        return len(self._pending)
+
+    @property
+    def open_count(self) -> int:
+        """Open transactions."""
+        return len(self._open)
+
+    def next_deadline_ms(self) -> int | None:
+        """When to step with `TimePassed` at the latest, on the monotonic clock."""
+        return self._timers.next_deadline_ms()
+
+    # Changing
+
+    def replay(self, record: TransactionRecord) -> None:
+        """Applies one acknowledged record: the one mutator of `values`."""
+        transactional_id, value = record
+        if value is None:
+            self.values.pop(transactional_id, None)
+        else:
+            self.values[transactional_id] = value
+        if value is not None and value.state is TxnState.ONGOING:
+            self._open.add(transactional_id)
+        else:
+            self._open.discard(transactional_id)
+
+    def start(self, now: Now) -> Effects:
+        """Everything is loaded: outcomes that were decided before are told to the partitions again."""
+        self._effects = Effects()
+        for transactional_id, value in sorted(self.values.items()):
+            if value.state.is_decided:
+                self._end(transactional_id, value, now)
+        self._schedule(_AbortTimer(), self._settings.abort_check_interval_ms, now)
+        self._schedule(_ExpiryTimer(), self._settings.expiration_check_interval_ms, now)
+        return self._effects
+
+    def step(self, event: Event, now: Now) -> Effects:
+        """The event, then whatever is due."""
+        self._effects = Effects()
+        self._handle(event, now)
+        for timer in self._timers.pop_due(now.monotonic_ms):
+            self._on_timer(timer, now)
+        return self._effects
+
+    def check_invariants(self) -> None:
+        """Asserts what the module's docstring lists."""
+        changing = {write.record.transactional_id for write in self._pending.values()}
+        assert len(changing) == len(self._pending), self._pending
+        for transactional_id, one in self._transactions.items():
+            assert one.is_changing == (transactional_id in changing), transactional_id
+            assert one.is_changing or one.waiting, transactional_id
+            assert not one.waiting or self._is_busy(transactional_id), transactional_id
+            for request in one.waiting:
+                assert _WaitTimer(request.reply_id) in self._timers, request
+        assert changing <= self._transactions.keys(), changing
+        waiting = {request.reply_id for one in self._transactions.values() for request in one.waiting}
+        assert waiting == self._parked.keys(), (waiting, self._parked)
+        for transactional_id, value in self.values.items():
+            value.check_invariants()
+            assert (transactional_id in self._open) == (value.state is TxnState.ONGOING), transactional_id
+
+    def _handle(self, event: Event, now: Now) -> None:
+        match event:
+            case InitProducerId() | AddPartitions() | EndTxn():
+                self._on_request(event, now)
+            case VerifyPartitions():
+                error, partitions = decisions.verify_partitions(event, self.values.get(event.transactional_id))
+                self._reply(event.reply_id, VerifyReply(error=error, partitions=partitions))
+            case MarkersWritten():
+                self._on_markers_written(event, now)
+            case WriteAppended():
+                self._on_write_appended(event, now)
+            case WriteFailed():
+                self._on_write_failed(event, now)
+            case TimePassed():
+                pass
+            case _:
+                assert_never(event)
+
+    # Requests
+
+    def _on_request(self, request: Parkable, now: Now) -> None:
+        going_on = self._transactions.get(request.transactional_id)
+        if going_on is not None and going_on.is_changing:
+            self._park(request, now)
+        elif isinstance(request, AddPartitions):
+            self._add_partitions((request,), now)
+        else:
+            self._decide(request, now)
+
+    def _decide(self, request: InitProducerId | EndTxn, now: Now) -> None:
+        current = self.values.get(request.transactional_id)
+        if current is None and self._is_full() and isinstance(request, InitProducerId):
+            self._reply(request.reply_id, InitReply(error=ErrorCode.POLICY_VIOLATION))
+            return
+        decision = self._decision(request, current, now)
+        match decision:
+            case Answer(error):
+                self._reply(request.reply_id, _answer(request, error, current))
+            case Store(value):
+                self._store(request.transactional_id, value, [(request.reply_id, _success(request, value))], now)
+            case AbortFirst(value):
+                self._store(request.transactional_id, value, [], now)
+                self._park(request, now)
+            case Wait():
+                self._park(request, now)
+
+    def _decision(
+        self, request: InitProducerId | EndTxn, current: TransactionMetadata | None, now: Now
+    ) -> Store | Answer | Wait | AbortFirst:
+        if isinstance(request, InitProducerId):
+            return decisions.init_producer_id(request, current, self._stock, now.wall_ms)
+        return decisions.end_txn(request, current, self._stock, now.wall_ms)
+
+    def _add_partitions(self, requests: tuple[AddPartitions, ...], now: Now) -> None:
+        transactional_id = requests[0].transactional_id
+        decision = decisions.add_partitions(requests, self.values.get(transactional_id), now.wall_ms)
+        match decision:
+            case Answer(error):
+                for request in requests:
+                    self._reply(request.reply_id, AddReply(error=error))
+            case Store(value):
+                self._store(transactional_id, value, [(one.reply_id, AddReply()) for one in requests], now)
+            case Wait():
+                for request in requests:
+                    self._park(request, now)
+            case _:
+                assert_never(decision)
+
+    def _is_full(self) -> bool:
+        return len(self.values) >= self._settings.id_count_max
+
+    # Waiting
+
+    def _park(self, request: Parkable, now: Now) -> None:
+        one = self._transactions.setdefault(request.transactional_id, _Transaction())
+        if len(one.waiting) >= self._settings.waiting_requests_max:
+            self._reply(request.reply_id, _answer(request, ErrorCode.CONCURRENT_TRANSACTIONS, None))
+            return
+        one.waiting.append(request)
+        if request.reply_id not in self._parked:
+            self._parked[request.reply_id] = request
+            self._schedule(_WaitTimer(request.reply_id), self._settings.wait_max_ms, now)
+
+    def _unpark(self, reply_id: int) -> None:
+        if self._parked.pop(reply_id, None) is not None:
+            self._timers.cancel(_WaitTimer(reply_id))
+
+    def _resume(self, transactional_id: str, now: Now) -> None:
+        """Nothing is being appended any more: who waits is decided, in order, until something is again."""
+        one = self._transactions.get(transactional_id)
+        if one is None:
+            return
+        waiting, one.waiting = one.waiting, deque()
+        while waiting:
+            request = waiting.popleft()
+            if one.is_changing:
+                one.waiting.append(request)
+            elif isinstance(request, AddPartitions):
+                self._add_partitions((request, *_take_adds_with(request, waiting)), now)
+            else:
+                self._decide(request, now)
+        self._forget_if_quiet(transactional_id)
+
+    def _forget_if_quiet(self, transactional_id: str) -> None:
+        one = self._transactions.get(transactional_id)
+        if one is not None and not one.is_changing and not one.waiting:
+            del self._transactions[transactional_id]
+
+    def _is_busy(self, transactional_id: str) -> bool:
+        one, value = self._transactions.get(transactional_id), self.values.get(transactional_id)
+        return (one is not None and one.is_changing) or (value is not None and value.state.is_decided)
+
+    # Writes
+
+    def _store(
+        self,
+        transactional_id: str,
+        value: TransactionMetadata | None,
+        replies: list[tuple[int, Reply]],
+        now: Now,
+    ) -> None:
+        one = self._transactions.setdefault(transactional_id, _Transaction())
+        assert not one.is_changing, transactional_id
+        one.is_changing = True
+        record = TransactionRecord(transactional_id, value)
+        write_id = self._next_write_id
+        self._next_write_id += 1
+        self._pending[write_id] = _PendingWrite(record, replies)
+        for reply_id, _ in replies:
+            self._unpark(reply_id)
+        self._schedule(_WriteTimer(write_id), self._settings.append_timeout_ms, now)
+        self._effects.writes.append(Write(write_id=write_id, records=(record,)))
+
+    def _on_write_appended(self, event: WriteAppended, now: Now) -> None:
+        write = self._take_write(event.write_id)
+        self.replay(write.record)
+        for reply_id, reply in write.replies:
+            self._reply(reply_id, reply)
+        transactional_id, value = write.record
+        if value is not None and value.state.is_decided:
+            self._end(transactional_id, value, now)
+        self._resume(transactional_id, now)
+
+    def _on_write_failed(self, event: WriteFailed, now: Now) -> None:
+        write = self._take_write(event.write_id)
+        error = requester_error(event.error)
+        for reply_id, reply in write.replies:
+            self._reply(reply_id, type(reply)(error=error))
+        transactional_id, value = write.record
+        self._note(transactional_id, f"append=failed error={event.error.name}")
+        former = self.values.get(transactional_id)
+        if former is not None and former.state.is_decided:
+            self._schedule(_CompletionTimer(transactional_id), self._settings.completion_retry_ms, now)
+        elif not write.replies and value is not None:
+            # What waits for this abort would have it tried over and over.
+            self._refuse_waiting(transactional_id, error)
+        self._resume(transactional_id, now)
+
+    def _take_write(self, write_id: int) -> _PendingWrite:
+        assert next(iter(self._pending)) == write_id, (write_id, list(self._pending)[:3])
+        write = self._pending.pop(write_id)
+        self._timers.cancel(_WriteTimer(write_id))
+        self._transactions[write.record.transactional_id].is_changing = False
+        return write
+
+    def _refuse_waiting(self, transactional_id: str, error: ErrorCode) -> None:
+        one = self._transactions[transactional_id]
+        waiting, one.waiting = one.waiting, deque()
+        for request in waiting:
+            self._reply(request.reply_id, _answer(request, error, None))
+
+    # Ends
+
+    def _end(self, transactional_id: str, value: TransactionMetadata, now: Now) -> None:
+        if not value.partitions:
+            self._complete(transactional_id, now)
+            return
+        self._effects.markers.append(
+            SendMarkers(
+                transactional_id=transactional_id,
+                marker=Producer(value.producer_id, value.producer_epoch),
+                committed=value.state is TxnState.PREPARE_COMMIT,
+                transaction_version=value.transaction_version,
+                partitions=value.partitions,
+            )
+        )
+
+    def _on_markers_written(self, event: MarkersWritten, now: Now) -> None:
+        value = self.values.get(event.transactional_id)
+        if value is not None and event.marker == (value.producer_id, value.producer_epoch):
+            self._complete(event.transactional_id, now)
+
+    def _complete(self, transactional_id: str, now: Now) -> None:
+        """All partitions have been told, for the first time or again."""
+        value, going_on = self.values.get(transactional_id), self._transactions.get(transactional_id)
+        if value is not None and value.state.is_decided and not (going_on is not None and going_on.is_changing):
+            self._store(transactional_id, value.completed(now.wall_ms), [], now)
+
+    # Timers
+
+    def _on_timer(self, timer: _TimerKey, now: Now) -> None:
+        match timer:
+            case _WaitTimer(reply_id):
+                self._give_up_waiting(self._parked[reply_id])
+            case _WriteTimer(write_id):
+                write = self._pending[write_id]
+                for reply_id, reply in write.replies:
+                    self._reply(reply_id, type(reply)(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                write.replies = []
+            case _CompletionTimer(transactional_id):
+                self._complete(transactional_id, now)
+            case _AbortTimer():
+                self._abort_timed_out(now)
+                self._schedule(timer, self._settings.abort_check_interval_ms, now)
+            case _ExpiryTimer():
+                self._expire(now)
+                self._schedule(timer, self._settings.expiration_check_interval_ms, now)
+            case _:
+                assert_never(timer)
+
+    def _give_up_waiting(self, request: Parkable) -> None:
+        self._transactions[request.transactional_id].waiting.remove(request)
+        self._reply(request.reply_id, _answer(request, ErrorCode.CONCURRENT_TRANSACTIONS, None))
+        self._forget_if_quiet(request.transactional_id)
+
+    def _abort_timed_out(self, now: Now) -> None:
+        for transactional_id in sorted(self._open):
+            value = self.values[transactional_id]
+            if now.wall_ms < value.start_ms + value.timeout_ms or self._is_busy(transactional_id):
+                continue
+            aborted = decisions.abort_by_coordinator(
+                value, self._stock, now.wall_ms, last_producer_epoch=value.producer_epoch
+            )
+            if aborted is None:
+                self._note(transactional_id, "abort=postponed there is no producer id")
+            else:
+                self._note(transactional_id, f"abort=timed-out after_ms={value.timeout_ms}")
+                self._store(transactional_id, aborted, [], now)
+
+    def _expire(self, now: Now) -> None:
+        for transactional_id in self._expired(now):
+            self._note(transactional_id, "expired")
+            self._store(transactional_id, None, [], now)
+
+    def _expired(self, now: Now) -> Iterable[str]:
+        older_than_ms = now.wall_ms - self._settings.id_expiration_ms
+        return sorted(
+            transactional_id
+            for transactional_id, value in self.values.items()
+            if value.state.is_idle and value.last_update_ms <= older_than_ms and not self._is_busy(transactional_id)
+        )
+
+    # Effects
+
+    def _reply(self, reply_id: int, reply: Reply) -> None:
+        self._unpark(reply_id)
+        self._effects.replies.append((reply_id, reply))
+
+    def _note(self, transactional_id: str, what: str) -> None:
+        self._effects.notes.append(f"transactional_id={transactional_id} {what}")
+
+    def _schedule(self, timer: _TimerKey, delay_ms: int, now: Now) -> None:
+        self._timers.schedule(timer, now.monotonic_ms + delay_ms)
+
+
+def _take_adds_with(request: AddPartitions, waiting: deque[Parkable]) -> list[AddPartitions]:
+    """Those that follow directly, of the same producer."""
+    taken: list[AddPartitions] = []
+    while waiting:
+        following = waiting[0]
+        if not isinstance(following, AddPartitions) or following.producer != request.producer:
+            break
+        taken.append(following)
+        waiting.popleft()
+    return taken
+
+
+def _success(request: InitProducerId | EndTxn, value: TransactionMetadata) -> Reply:
+    return (
+        InitReply(producer=value.producer) if isinstance(request, InitProducerId) else EndReply(producer=value.producer)
+    )
+
+
+def _answer(request: Parkable, error: ErrorCode, current: TransactionMetadata | None) -> Reply:
+    """Without an error it is about the current producer."""
+    if isinstance(request, AddPartitions):
+        return AddReply(error=error)
+    reply = InitReply if isinstance(request, InitProducerId) else EndReply
+    if error is not ErrorCode.NONE:
+        return reply(error=error)
+    assert current is not None, request
+    return reply(producer=current.producer)

@@ -1,0 +1,59 @@
+"""The states of a transactional id, with Kafka's names and numbers, and which may follow which.
+
+                    ┌────────────────────────────┐
+                    ▼                            │
+    new ──► EMPTY ──► ONGOING ──► PREPARE_COMMIT ──► COMPLETE_COMMIT ─┐
+              │  ▲        │ ▲                                         │
+              │  │        │ └──────────────── the next transaction ───┤
+              │  │        ▼                                           │
+              └──┼──► PREPARE_ABORT ──────────► COMPLETE_ABORT ───────┤
+                 └─────────────── a producer that begins anew ────────┘
+
+An id that has expired is deleted. Kafka's Dead and PrepareEpochFence never reach the log, and are not needed here.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class TxnState(enum.IntEnum):
+    """`text` is what people and Kafka's tools call it."""
+
+    text: str
+
+    def __new__(cls, value: int, text: str) -> TxnState:
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.text = text
+        return member
+
+    EMPTY = 0, "Empty"
+    ONGOING = 1, "Ongoing"
+    PREPARE_COMMIT = 2, "PrepareCommit"
+    PREPARE_ABORT = 3, "PrepareAbort"
+    COMPLETE_COMMIT = 4, "CompleteCommit"
+    COMPLETE_ABORT = 5, "CompleteAbort"
+
+    @property
+    def is_decided(self) -> bool:
+        """The outcome is durable, and the partitions are being told."""
+        return self in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT)
+
+    @property
+    def is_idle(self) -> bool:
+        """No transaction is open."""
+        return self in (TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
+
+
+STATES: dict[int, TxnState] = {state.value: state for state in TxnState}
+_IDLE = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
+PREDECESSORS: dict[TxnState, frozenset[TxnState]] = {
+    TxnState.EMPTY: _IDLE,
+    TxnState.ONGOING: _IDLE | {TxnState.ONGOING},
+    TxnState.PREPARE_COMMIT: frozenset({TxnState.ONGOING}),
+    # An abort without a transaction ends the epoch: something of it may still be on its way (KIP-890).
+    TxnState.PREPARE_ABORT: _IDLE | {TxnState.ONGOING},
+    TxnState.COMPLETE_COMMIT: frozenset({TxnState.PREPARE_COMMIT}),
+    TxnState.COMPLETE_ABORT: frozenset({TxnState.PREPARE_ABORT}),
+}
