@@ -138,6 +138,23 @@ def main(model: Model) -> int:
     return int(bool(failures) != bool(arguments.mutation))
 
 
+def run_slice(model: Model, slice_s: float) -> None:
+    """Fresh seeds in this process for so many seconds. Raises what the first violation raises, and says how to rerun it."""
+    start = random.SystemRandom().randrange(1_000_000_000)
+    print(f"seeds from {start}")
+    end_s = time.monotonic() + slice_s
+    seed, event_count = start, 0
+    while time.monotonic() < end_s:
+        try:
+            event_count += model.run_seed(seed, None).event_count
+        except BaseException:
+            print(f"again: {rerun_command(model.script, seed)}")
+            raise
+        seed += 1
+    print(f"{seed - start} seeds, {event_count} events; again: python {model.script} --start {start}")
+    assert event_count > 0
+
+
 def _parse_arguments(model: Model) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=model.description, formatter_class=argparse.RawDescriptionHelpFormatter
