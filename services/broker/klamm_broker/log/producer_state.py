@@ -155,9 +155,12 @@ class ProducerStates:
     def truncate_to(self, offset: int) -> bool:
         """Forgets what was written at `offset` and after. False when the rest must be read again: `clear`, then do.
 
-        That is so for a producer of which only later runs are known, unless it began with them."""
+        That is so for a producer of which only later runs are known, unless it began with them, and for one that may
+        have had a run before those that are kept."""
         for number, producer in list(self._producers.items()):
             first = producer.runs[0]
+            if len(producer.runs) == RUNS_KEPT and producer.runs[-1].base_offset >= offset:
+                return False
             while producer.runs and producer.runs[-1].base_offset >= offset:
                 producer.runs.pop()
             if producer.runs:

@@ -144,6 +144,14 @@ def test_truncation_keeps_what_is_below() -> None:
     assert list(states.rows()) == [ProducerRow(9, 0, Run(0, 0, 3, 0))]
 
 
+def test_truncation_asks_for_the_log_where_older_runs_were_dropped() -> None:
+    states = ProducerStates()
+    for number in range(RUNS_KEPT + 2):
+        write(states, header(number), base_offset=2 * number)
+    assert states.truncate_to(2 * RUNS_KEPT + 3), "nothing was written there"
+    assert not states.truncate_to(2 * RUNS_KEPT + 2), "of the last five runs one is not known any more"
+
+
 @pytest.mark.parametrize("batch", [header(4), header(0, epoch=1)])
 def test_truncation_asks_for_the_log_where_it_does_not_know(batch: BatchHeader) -> None:
     states = ProducerStates()
