@@ -42,8 +42,13 @@ class Mutation(Protocol):
     def what(self) -> str: ...
 
     @property
-    def known_seed(self) -> int:
-        """A seed that finds it."""
+    def known_seed(self) -> int | None:
+        """A seed that finds it, if one is known."""
+
+
+def no_stories(mutation: str) -> Iterator[tuple[str, str | None]]:
+    """Of a model without scripted scenarios."""
+    return iter(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +67,8 @@ class Model:
     """A seed's options, in one line."""
     minimise: Callable[[int, str | None], None] | None = None
     """Prints a short story of a failing seed."""
+    stories: Callable[[str], Iterator[tuple[str, str | None]]] = no_stories
+    """The scripted scenarios that are about that bug, and what each of them says of it, None: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +146,7 @@ def main(model: Model) -> int:
 
 
 def run_slice(model: Model, slice_s: float) -> None:
-    """Fresh seeds in this process for so many seconds. Raises what the first violation raises, and says how to rerun it."""
+    """Fresh seeds in this process for so many seconds. Raises what a violation raises, and says what to run again."""
     start = random.SystemRandom().randrange(1_000_000_000)
     print(f"seeds from {start}")
     end_s = time.monotonic() + slice_s
@@ -189,12 +196,16 @@ def _task(model: Model, seed: int, mutation: str | None, trace_lines: int = 0) -
 
 
 def _list_mutations(model: Model) -> int:
-    """Every planted bug, the seed that finds it, and as what."""
+    """Every planted bug, the seed and the scenarios that find it, and as what."""
     missed = 0
     for name, mutation in model.mutations.items():
-        result = run_one(_task(model, mutation.known_seed, name))
-        missed += result.failure is None
-        print(f"{name}: {mutation.what}\n    seed {result.seed}: {result.failure or 'NOT FOUND'}", flush=True)
+        print(f"{name}: {mutation.what}", flush=True)
+        found = list(model.stories(name))
+        if mutation.known_seed is not None:
+            found.append((f"seed {mutation.known_seed}", run_one(_task(model, mutation.known_seed, name)).failure))
+        missed += not found or None in (failure for _, failure in found)
+        for where, failure in found:
+            print(f"    {where}: {failure or 'NOT FOUND'}", flush=True)
     print(f"{len(model.mutations)} planted bugs, {missed} not found")
     return int(missed > 0)
 

@@ -3,9 +3,13 @@
 - *single-leader*: in one leader epoch one broker appends.
 - *committed-prefix*: below its high watermark every replica has the same records as everybody else.
 - *durable-acknowledgement*: whoever may be elected, in sync or eligible, has everything that was committed.
-- *clean-election*: whom the controller elects has it too, at that moment.
+- *clean-election*: whom the controller elects has it too, at that moment, and was in sync or eligible, or is the last
+  leader there was.
+- *joins-in-sync*: who comes into the in-sync set is neither fenced nor about to stop.
 - *acknowledged*: what was acknowledged is committed, and is what was sent.
 - *visible-end*: the end that consumers are told never goes back from one leader epoch to a later one, nor within one.
+- *sequence*: what a log remembers of its producers is what it says of them, among it where the last five records of
+  each are; in what is committed a producer's sequences follow one another; who leads takes what comes next.
 - *high-watermark*: it never goes back on a leader, and is never beyond the end of the log.
 
 A replica that lost its tail in a power failure is exempt until it is in sync again, for the controller learns of it
@@ -17,8 +21,9 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from typing import TYPE_CHECKING
 
-from isrsim.sim_log import NO_CHAIN
-from klamm_server.metadata.image import NO_LEADER, PartitionImage
+from isrsim.sim_log import NO_CHAIN, SimLog
+from klamm_broker.log.producer_state import RUNS_KEPT, Run
+from klamm_server.metadata.image import NO_LEADER, MetadataImage, PartitionImage
 
 if TYPE_CHECKING:
     from isrsim.broker import SimBroker
@@ -45,8 +50,18 @@ class Checks:
         self._high_watermarks: dict[int, tuple[object, int]] = {}
         self._visible: list[tuple[int, int]] = []
         """(leader epoch, end told to a consumer), by epoch."""
-        self._led: tuple[int, int] = (NO_LEADER, -1)
-        self.acknowledged_count = 0
+        self._image: PartitionImage | None = None
+        self._committed_sequences: dict[int, int] = {}
+        self._log_versions: dict[int, tuple[SimLog, int]] = {}
+        self._acknowledged: set[int] = set()
+
+        self.visible_count = 0
+        """How often a consumer was told an end."""
+
+    @property
+    def acknowledged_count(self) -> int:
+        """Records, however often each was acknowledged."""
+        return len(self._acknowledged)
 
     @property
     def committed_offset(self) -> int:
@@ -64,7 +79,7 @@ class Checks:
         )
 
     def on_acknowledged(self, broker: SimBroker, offset: int, value: int) -> None:
-        self.acknowledged_count += 1
+        self._acknowledged.add(offset)
         require(
             broker.log.records[offset].value == value,
             f"acknowledged: offset {offset} has {broker.log.records[offset]}, not {value}",
@@ -75,6 +90,7 @@ class Checks:
         partition = broker.partition
         assert partition is not None
         epoch = partition.leader_epoch
+        self.visible_count += 1
         place = bisect_right(self._visible, (epoch, 1 << 62))
         if place:
             earlier_epoch, earlier_end = self._visible[place - 1]
@@ -89,6 +105,7 @@ class Checks:
 
     def after_step(self, broker: SimBroker) -> None:
         """Of one broker, after anything happened to it."""
+        self._check_producers(broker)
         partition = broker.partition
         if partition is not None:
             self._check_high_watermark(broker)
@@ -115,11 +132,38 @@ class Checks:
         log = broker.log
         for end_offset in range(self.committed_offset + 1, high_watermark + 1):
             self._committed.append(log.chain_at(end_offset))
+            self._check_sequence(log, end_offset - 1)
         expected = self._committed[high_watermark - 1] if high_watermark else NO_CHAIN
         require(
             log.chain_at(high_watermark) == expected,
             f"committed-prefix: broker {broker.broker_id} has other records below {high_watermark}",
         )
+
+    def _check_sequence(self, log: SimLog, offset: int) -> None:
+        _, producer, sequence, _, _ = log.records[offset]
+        last = self._committed_sequences.get(producer, -1)
+        require(
+            sequence == last + 1, f"sequence: {sequence} of producer {producer} is committed at {offset}, after {last}"
+        )
+        self._committed_sequences[producer] = sequence
+
+    def _check_producers(self, broker: SimBroker) -> None:
+        log = broker.log
+        if self._log_versions.get(broker.broker_id) == (log, log.version):
+            return
+        self._log_versions[broker.broker_id] = (log, log.version)
+        remembered: dict[int, list[Run]] = {}
+        for row in log.producers.rows():
+            remembered.setdefault(row.producer_id, []).append(row.run)
+        for producer, offsets in log.offsets_of.items():
+            runs = remembered.pop(producer, [])
+            said = {offset: sequence for run in runs for sequence, offset in _places(run, RUNS_KEPT)}
+            expected = {offset: log.records[offset].sequence for offset in offsets[-RUNS_KEPT:]}
+            require(
+                expected.items() <= said.items() and max(said, default=-1) == max(expected, default=-1),
+                f"sequence: of producer {producer} broker {broker.broker_id} remembers {said}; its log says {expected}",
+            )
+        require(not remembered, f"sequence: broker {broker.broker_id} remembers {remembered}, not in its log")
 
     def _check_has_everything(self, broker: SimBroker, rule: str) -> None:
         log, end_offset = broker.log, self.committed_offset
@@ -137,13 +181,46 @@ class Checks:
 
     # What the controller does
 
-    def on_commit(self, image: PartitionImage) -> None:
-        brokers = self._cluster.brokers
-        if (image.leader, image.leader_epoch) != self._led:
-            self._led = (image.leader, image.leader_epoch)
-            self._cluster.note(f"epoch {image.leader_epoch}: leader {image.leader}, isr {image.isr}, elr {image.elr}")
-            if image.leader != NO_LEADER and not self._cluster.is_dead_in_secret(image.leader):
-                self._check_has_everything(brokers[image.leader], "clean-election")
+    def on_commit(self, image: PartitionImage, brokers: MetadataImage) -> None:
+        before, self._image = self._image, image
+        if image is before:
+            return
+        if before is not None:
+            self._check_joining(before, image, brokers)
+        if before is None or (image.leader, image.leader_epoch) != (before.leader, before.leader_epoch):
+            self._cluster.note(
+                f"controller: epoch {image.leader_epoch}: leader {image.leader}, isr {image.isr}, elr {image.elr}"
+            )
+            self._check_election(before, image)
         for broker_id in (*image.isr, *image.elr):
-            if self._counts(brokers[broker_id], image):
-                self._check_has_everything(brokers[broker_id], "durable-acknowledgement")
+            broker = self._cluster.brokers[broker_id]
+            if self._counts(broker, image):
+                self._check_has_everything(broker, "durable-acknowledgement")
+
+    def _check_joining(self, before: PartitionImage, image: PartitionImage, brokers: MetadataImage) -> None:
+        for broker_id in image.isr:
+            broker = brokers.brokers[broker_id]
+            require(
+                broker_id in before.isr or not (broker.fenced or broker.in_controlled_shutdown),
+                f"joins-in-sync: {broker}",
+            )
+
+    def _check_election(self, before: PartitionImage | None, image: PartitionImage) -> None:
+        if image.leader == NO_LEADER:
+            return
+        if before is not None:
+            candidates = (*before.isr, *before.elr, *before.last_known_elr)
+            # The change that completes a reassignment may bring the next leader into the in-sync set.
+            is_completion = before.removing_replicas and not image.removing_replicas
+            require(
+                image.leader in candidates or is_completion,
+                f"clean-election: {image.leader} is elected, and not one of {candidates}",
+            )
+        if not self._cluster.is_dead_in_secret(image.leader):
+            self._check_has_everything(self._cluster.brokers[image.leader], "clean-election")
+
+
+def _places(run: Run, last: int) -> list[tuple[int, int]]:
+    """(sequence, offset) of the last records of a run."""
+    count = run.record_count
+    return [(run.base_sequence + number, run.base_offset + number) for number in range(max(0, count - last), count)]

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from raftsim.world import MS, World
 
-from isrsim.broker import SimBroker
+from isrsim.broker import Life, PendingProduce, SimBroker
 from isrsim.checks import Checks, ViolationError
 from isrsim.controller import SimController
 from isrsim.network import CONTROLLER, Network
 from isrsim.options import Options
+from isrsim.producers import SimProducer
 from klamm_server.metadata.image import MetadataImage
 
 
 class Cluster:
     """See the module."""
 
-    def __init__(self, world: World, options: Options, trace: deque[str] | None) -> None:
+    def __init__(
+        self, world: World, options: Options, trace: deque[str] | None, network: Network | None = None
+    ) -> None:
         self.world = world
         self.options = options
         self._trace = trace
@@ -25,14 +29,15 @@ class Cluster:
         """Brokers that stopped uncleanly and are not in sync since, with the epoch of the life that ended so."""
         self.lossy: set[int] = set()
         """Those of them that lost the tail of their log."""
-        self.network = Network(world, options)
+        self._is_thin = False
+        """An administrator took replicas away that may have had what others lack: no tail may be lost now."""
+        self.network = network or Network(world, options)
         self.checks = Checks(self)
         self.brokers: dict[int, SimBroker] = {}
         self.controller = SimController(world, self.network, options, self._on_commit)
-        self.brokers = {number: SimBroker(number, self) for number in range(1, options.replica_count + 1)}
-        self._next_value = 0
+        self.brokers = {number: SimBroker(number, self) for number in range(1, options.broker_count + 1)}
+        self.producers = [SimProducer(number, self) for number in range(options.producer_count)]
         self._is_faulty = True
-        self.is_producing = True
 
     def note(self, text: str) -> None:
         """A line for whoever wants to know what led to a violation."""
@@ -44,9 +49,12 @@ class Cluster:
     def on_append(self, broker: SimBroker) -> None:
         self.checks.on_append(broker)
 
-    def on_acknowledged(self, broker: SimBroker, offset: int, value: int) -> None:
+    def on_acknowledged(self, broker: SimBroker, produce: PendingProduce) -> None:
         self.checks.after_step(broker)
-        self.checks.on_acknowledged(broker, offset, value)
+        self.checks.on_acknowledged(broker, produce.offset, produce.value)
+        if self.world.rng.random() >= self.options.lost_acknowledgement_probability or not self._is_faulty:
+            producer, sequence = produce.sequence
+            self.producers[producer].on_acknowledged(sequence)
 
     def on_read(self, broker: SimBroker, end_offset: int) -> None:
         self.checks.after_step(broker)
@@ -59,31 +67,45 @@ class Cluster:
         partition = image.partition("t", 0)
         if partition is None:
             return
-        for broker_id in partition.isr:
-            if image.brokers[broker_id].broker_epoch > self.suspects.get(broker_id, image.end_index):
+        for broker_id, epoch in tuple(self.suspects.items()):
+            is_back = broker_id in partition.isr and image.brokers[broker_id].broker_epoch > epoch
+            if is_back or broker_id not in partition.replicas:
                 del self.suspects[broker_id]
                 self.lossy.discard(broker_id)
-        self.checks.on_commit(partition)
+        if len(partition.isr) >= self.options.min_isr:
+            self._is_thin = False
+        self.checks.on_commit(partition, image)
 
     def is_dead_in_secret(self, broker_id: int) -> bool:
         """Whether it lost a tail and the controller cannot know yet."""
         known_epoch = self.controller.image.brokers[broker_id].broker_epoch
         return broker_id in self.lossy and known_epoch == self.suspects[broker_id]
 
+    def leads(self, broker: SimBroker) -> bool:
+        """Whether it is the leader that the controller has elected, under the epoch it believes."""
+        image, partition = self.controller.partition, broker.partition
+        if image is None or partition is None:
+            return False
+        return (image.leader, image.leader_epoch) == (broker.broker_id, partition.leader_epoch)
+
     # Load
 
     def begin(self) -> None:
         """Starts everybody; the topic is there when all are registered."""
+        self.controller.run()
         for broker in self.brokers.values():
             broker.start()
         self.world.run_until(self.world.now_us + 60_000 * MS, self._all_unfenced)
-        self.controller.create_topic(sorted(self.brokers), self.options.min_isr)
-        self._repeat(self.options.produce_mean_ms, self._produce)
+        self.controller.create_topic(sorted(self.brokers)[: self.options.replica_count], self.options.min_isr)
+        for producer in self.producers:
+            self._repeat(self.options.produce_mean_ms, self._produce, producer)
         self._repeat(self.options.read_mean_ms, self._consume)
         for mean_ms, fault in (
             (self.options.crash_mean_ms, self._crash),
             (self.options.partition_mean_ms, self._cut),
             (self.options.pause_mean_ms, self._pause),
+            (self.options.reassignment_mean_ms, self._administer),
+            (self.options.controller_mean_ms, self._fail_over),
         ):
             if mean_ms:
                 self._repeat(mean_ms, fault)
@@ -92,23 +114,30 @@ class Cluster:
         brokers = self.controller.image.brokers
         return len(brokers) == len(self.brokers) and not any(broker.fenced for broker in brokers.values())
 
-    def _repeat(self, mean_ms: int, action: object) -> None:
+    def _repeat(self, mean_ms: int, action: Callable[..., None], *args: object) -> None:
         def again() -> None:
-            action()  # type: ignore[operator]
+            action(*args)
             self.world.after(int(self.world.rng.expovariate(1 / (mean_ms * MS))) + 1, again)
 
         again()
 
-    def _produce(self) -> None:
-        """To whoever believes to lead, as a client would with metadata of any age."""
-        if self.is_producing:
-            self.produce()
+    def every(self, broker: SimBroker, life: Life, period_ms: int, action: Callable[[], None]) -> None:
+        """A timer of a process."""
 
-    def produce(self) -> None:
-        """One record."""
-        for broker in self._leaders():
-            self._next_value += 1
-            broker.receive(None, broker.produce, self._next_value)
+        def tick() -> None:
+            if broker.life is life:
+                broker.receive(life, action)
+                self.world.after(period_ms * MS, tick)
+
+        self.world.after(self.world.rng.randrange(period_ms * MS), tick)
+
+    def _produce(self, producer: SimProducer) -> None:
+        if self._is_faulty:
+            self.produce(producer)
+
+    def produce(self, producer: SimProducer) -> None:
+        """One record more."""
+        producer.send(self._leaders())
 
     def _consume(self) -> None:
         for broker in self._leaders():
@@ -121,7 +150,7 @@ class Cluster:
 
     def heal(self) -> None:
         """No more faults, and those there are end."""
-        self._is_faulty = self.is_producing = False
+        self._is_faulty = False
         self.network.is_faulty = False
         self.network.cut.clear()
         for broker in self.brokers.values():
@@ -130,24 +159,29 @@ class Cluster:
 
     def _crash(self) -> None:
         rng, options = self.world.rng, self.options
-        alive = [broker for broker in self.brokers.values() if broker.life is not None and broker.partition is not None]
+        alive = [broker for broker in self.brokers.values() if broker.life is not None and broker.life.is_up]
         if not self._is_faulty or not alive:
             return
         broker = rng.choice(alive)
-        assert broker.life is not None
         if rng.random() < options.shutdown_probability:
             broker.shut_down()
             return
         # KIP-966 bears min.insync.replicas - 1 unclean stops that may lose a tail; the controller cannot tell which do.
-        is_borne = len(self.suspects.keys() | {broker.broker_id}) < options.min_isr
+        is_borne = len(self.suspects.keys() | {broker.broker_id}) < options.min_isr and not self._is_thin
         if self.lossy and not is_borne:
             return
-        self.suspects[broker.broker_id] = broker.life.epoch
-        if is_borne and rng.random() < options.lossy_crash_probability:
-            self.lossy.add(broker.broker_id)
-            broker.crash(rng.randint(broker.log.durable_count, broker.log.log_end_offset))
-        else:
+        self.crash(broker, is_lossy=is_borne and rng.random() < options.lossy_crash_probability)
+
+    def crash(self, broker: SimBroker, *, is_lossy: bool, kept_count: int | None = None) -> None:
+        """kill -9, or a power failure that may lose what is not flushed."""
+        self.suspects[broker.broker_id] = broker.present.epoch
+        if not is_lossy:
             broker.crash()
+            return
+        self.lossy.add(broker.broker_id)
+        if kept_count is None:
+            kept_count = self.world.rng.randint(broker.log.durable_count, broker.log.log_end_offset)
+        broker.crash(kept_count)
 
     def after_down(self, broker: SimBroker) -> None:
         """It comes back some time."""
@@ -180,6 +214,42 @@ class Cluster:
             broker = rng.choice(list(self.brokers.values()))
             broker.paused_until_us = self.world.now_us + int(rng.expovariate(1 / (600 * MS)))
             self.note(f"broker {broker.broker_id} pauses")
+
+    # Administrators and controllers
+
+    def _administer(self) -> None:
+        if not self._is_faulty:
+            return
+        chance = self.world.rng.random()
+        if chance < 0.2:
+            self._cancel()
+        elif chance < 0.4:
+            self.note(f"election of the preferred leader: {self.controller.elect_preferred() or 'done'}")
+        else:
+            self._reassign()
+
+    def _reassign(self) -> None:
+        # Never fewer than min.insync.replicas, which would mean fewer then.
+        rng = self.world.rng
+        count = rng.randint(self.options.min_isr, self.options.broker_count)
+        target = rng.sample(sorted(self.brokers), count)
+        self.note(f"reassignment to {target}: {self.controller.reassign(target) or 'begun'}")
+
+    def _cancel(self) -> None:
+        """Only when nobody's tail is in doubt: who was being added may be the one who has everything."""
+        before = self.controller.partition
+        assert before is not None
+        if not before.adding_replicas or self.suspects:
+            return
+        self.note(f"reassignment cancelled: {self.controller.reassign(None) or 'done'}")
+        after = self.controller.partition
+        assert after is not None
+        self._is_thin = len(after.isr) < self.options.min_isr
+
+    def _fail_over(self) -> None:
+        if self._is_faulty:
+            self.note("another controller takes over")
+            self.controller.fail_over()
 
 
 __all__ = ["Cluster", "ViolationError"]

@@ -1,26 +1,36 @@
 """Known mistakes of partition replication, planted to prove that the simulation would see them. Only tests ever do.
 
-Most cost Kafka, or a model of it, acknowledged records once: the KIPs are named.
+Most cost Kafka, or a model of it, acknowledged records once: the KIPs are named. Random seeds hardly ever find some of
+them: stories do.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from raftsim.mutations import Mutation
+from raftsim.mutations import Mutation as AnyMutation
 
-from isrsim.broker import SimBroker
-from klamm_broker.replica.follower_partition import (
-    EpochEnd,
-    FollowerUpdate,
-    LeaderAnswer,
-    NextStep,
-)
+from isrsim.streams import FollowerStream
+from klamm.errors import ErrorCode
+from klamm_broker.log.producer_state import ProducerStates
+from klamm_broker.replica.follower_partition import EpochEnd
+from klamm_broker.replica.follower_session import FollowerSession
 from klamm_broker.replica.follower_state import FollowerState
 from klamm_broker.replica.leadership import IsrChange, Leadership
-from klamm_broker.replica.partition import Effects, Partition
-from klamm_controller.metadata import alter_partition, partition_change
+from klamm_broker.replica.partition import NO_EFFECTS, Effects, Partition
+from klamm_controller.metadata import alter_partition, leader_election, partition_change
+from klamm_controller.metadata.brokers import BrokerRegistration
+from klamm_controller.metadata.electorate import Electorate
+from klamm_server.metadata import image as image_module
 from klamm_server.metadata.image import PartitionImage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation(AnyMutation):
+    """A mistake that a seed finds, or a scripted scenario (tests/scenarios/isr), or both."""
+
+    known_seed: int | None = None
 
 
 def _cut_to_high_watermark(self: Partition, image: PartitionImage, *, now_ms: int) -> Effects:
@@ -113,65 +123,186 @@ def _serves_offsets_at_once(self: Partition) -> None:
     pass
 
 
-def _two_fetches(self: SimBroker, token: int, reply: LeaderAnswer) -> None:
-    """Answers of sessions that ended are believed."""
-    life = self.life
-    assert life is not None
-    if life.partition is None or life.partition.following is None:
-        return
-    update = FollowerUpdate(NextStep.FETCH, 0)
-    if reply.fetch_offset == self.log.log_end_offset:
-        update = life.partition.on_leader_answer(reply, wall_ms=1)
-    if token == life.fetch_token:
-        life.fetching = None
-        if update.next_step is NextStep.FETCH:
-            self._fetch()
+def _any_message(self: FollowerStream, session: FollowerSession, header: Any, records: bytes) -> None:
+    _on_message(self, session, header, records)
+    if session is not self.session:
+        for partition, answer in session.on_answer(header, [memoryview(records)] * len(header.partitions)):
+            if partition.following is not None:
+                self._take(partition, answer)
+
+
+_on_message = FollowerStream.on_message
+
+
+def _unmatched_answers(self: FollowerSession, header: Any, records: Any) -> Any:
+    for followed in self._followed.values():
+        followed.named_in = min(followed.named_in, 1)
+    return _on_answer(self, header, records)
+
+
+_on_answer = FollowerSession.on_answer
+
+
+def _any_epoch(self: Partition, current_leader_epoch: int = -1) -> Leadership:
+    return _check_leader(self)
+
+
+_check_leader = Partition.check_leader
+
+
+def _end_without_epoch(self: Partition, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
+    if last_fetched_epoch < 0:
+        return None
+    end_offset = self.epoch_end(last_fetched_epoch).end_offset
+    return EpochEnd(last_fetched_epoch, end_offset) if 0 <= end_offset < fetch_offset else None
+
+
+def _any_refusal_ends(self: Partition, change: IsrChange, code: ErrorCode) -> Effects:
+    if not self.is_pending(change):
+        return NO_EFFECTS
+    return _on_isr_refused(self, change, ErrorCode.OPERATION_NOT_ATTEMPTED)
+
+
+_on_isr_refused = Partition.on_isr_refused
+
+
+def _refusal_of_any_change(self: Partition, change: IsrChange, code: ErrorCode) -> Effects:
+    pending = None if self.leadership is None else self.leadership.pending
+    return NO_EFFECTS if pending is None else _on_isr_refused(self, pending, code)
+
+
+def _any_image_ends(self: Leadership, image: PartitionImage, *, now_ms: int) -> None:
+    self.pending = None
+    _commit(self, image, now_ms=now_ms)
+
+
+_commit = Leadership.commit
+
+
+def _eligible_in_any_life(self: Leadership, state: FollowerState) -> bool:
+    return state.broker_epoch >= 0 and self._brokers.is_eligible(state.broker_id)
+
+
+def _newest_epoch(self: Leadership, replica: int) -> int:
+    return self._brokers.broker_epoch(replica)
+
+
+def _any_life(member: Any, partition: PartitionImage, image: Any) -> str:
+    problem = _why_ineligible(member, partition, image)
+    return "" if "has epoch" in problem else problem
+
+
+_why_ineligible = alter_partition._why_ineligible
+
+
+def _isr_as_asked(self: Any, isr: tuple[int, ...], lost: Any) -> None:
+    self._isr = tuple(broker_id for broker_id in isr if broker_id not in lost)
+
+
+def _not_cut(self: ProducerStates, offset: int) -> bool:
+    return True
+
+
+def _cut_short(self: ProducerStates, offset: int) -> bool:
+    for number, producer in list(self._producers.items()):
+        while producer.runs and producer.runs[-1].base_offset >= offset:
+            producer.runs.pop()
+        if not producer.runs:
+            del self._producers[number]
+            continue
+        last = producer.runs[-1]
+        producer.runs[-1] = last._replace(record_count=min(last.record_count, offset - last.base_offset))
+    return True
+
+
+def _any_sequence(self: ProducerStates, headers: Any) -> None:
+    return None
+
+
+def _same_epoch(before: PartitionImage, record: Any) -> PartitionImage:
+    return _changed_partition(before, record)._replace(leader_epoch=before.leader_epoch)
+
+
+_changed_partition = image_module.changed_partition
+
+
+def _unclean_if_needed(self: Electorate, topic: str) -> bool:
+    return True
+
+
+def _complete_at_once(self: Any) -> None:
+    staying = partition_change._without(self.replicas, self._removing)
+    if self._removing and staying:
+        self.replicas = staying
+        self._isr = partition_change._without(self._isr, self._removing)
+        self._adding = self._removing = ()
+
+
+def _leaves_under_same_epoch(self: Any, topic: Any) -> Any:
+    record = _record(self, topic)
+    if record is not None and self._leader == self._before.leader:
+        record.partition_change.ClearField("leader")
+    return record
+
+
+_record = partition_change._Target.record
+
+
+def _forgets_the_rest(sweep: Any, image: Any, electorate: Electorate) -> Any:
+    changes, _ = _begin(sweep, image, electorate)
+    return changes, None
+
+
+_begin = leader_election._begin
+
+
+def _registers_at_once(self: BrokerRegistration, known: Any, image: Any) -> Any:
+    changes, _ = _end_life(self, known, image)
+    return changes, True
+
+
+_end_life = BrokerRegistration._end_life
 
 
 MUTATIONS: dict[str, Mutation] = {
     "cut-to-high-watermark": Mutation(
         what="a new follower cuts its log to its high watermark (before KIP-101)",
-        known_seed=0,
+        known_seed=3,
         changes=((Partition, "apply", _cut_to_high_watermark),),
     ),
     "no-divergence": Mutation(
         what="a leader does not compare epochs with a follower's log (before KIP-101)",
-        known_seed=0,
+        known_seed=1,
         changes=((Partition, "divergence", _never_diverges),),
-    ),
-    "answers-of-old-sessions": Mutation(
-        what="a follower believes answers of sessions that it gave up, and of leaders that it left",
-        known_seed=2,
-        changes=((SimBroker, "_on_answer", _two_fetches),),
     ),
     "minimal-isr": Mutation(
         what="the high watermark counts who is in the committed set and in the proposed one (KIP-497)",
-        known_seed=2,
+        known_seed=1,
         changes=((Leadership, "maximal_isr", property(_minimal_isr)),),
     ),
     "committed-isr": Mutation(
         what="the high watermark does not wait for who is being added (KIP-497)",
-        known_seed=2,
+        known_seed=56,
         changes=((Leadership, "maximal_isr", property(_committed_isr)),),
     ),
     "proposed-isr": Mutation(
         what="the high watermark does not wait for who is being removed (KIP-497)",
-        known_seed=5,
+        known_seed=1,
         changes=((Leadership, "maximal_isr", property(_proposed_isr)),),
     ),
     "join-anywhere": Mutation(
         what="a follower joins the in-sync set wherever it stands",
-        known_seed=0,
+        known_seed=1,
         changes=((Leadership, "maybe_expand", _join_anywhere),),
     ),
     "join-at-high-watermark": Mutation(
         what="a follower joins the in-sync set without what the leader's epoch began with",
-        known_seed=54,
+        known_seed=111,
         changes=((Leadership, "maybe_expand", _join_at_high_watermark),),
     ),
     "fenced-members": Mutation(
         what="nobody refuses fenced brokers and old registrations in in-sync sets (KIP-841, KIP-903)",
-        known_seed=160,
+        known_seed=95,
         changes=(
             (Leadership, "_is_eligible", _anybody_is_eligible),
             (alter_partition, "_why_ineligible", _nobody_is_ineligible),
@@ -179,12 +310,12 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "no-strict-min-isr": Mutation(
         what="the high watermark moves with fewer than min.insync.replicas (KIP-966)",
-        known_seed=0,
+        known_seed=3,
         changes=((Partition, "maybe_advance_high_watermark", _no_strict_min_isr),),
     ),
     "unclean-stop-ignored": Mutation(
         what="a broker that stopped uncleanly stays in sync and eligible (KIP-966)",
-        known_seed=60,
+        known_seed=6,
         changes=(
             (partition_change._Target, "set_isr", _keeps_last_in_sync),
             (partition_change._Target, "set_elr", _elr_forgets_nothing),
@@ -192,12 +323,109 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "eligible-for-ever": Mutation(
         what="replicas stay eligible although enough others are in sync (KIP-966)",
-        known_seed=0,
+        known_seed=1,
         changes=((partition_change._Target, "set_elr", _elr_for_ever),),
     ),
     "early-offsets": Mutation(
         what="a new leader tells consumers its high watermark before it reached the start of its epoch",
-        known_seed=0,
+        known_seed=26,
         changes=((Partition, "check_high_watermark", _serves_offsets_at_once),),
+    ),
+    "leaders-end-only": Mutation(
+        what="a leader says where an epoch ends in its log, not which epoch that is (before KIP-279)",
+        known_seed=132,
+        changes=((Partition, "divergence", _end_without_epoch),),
+    ),
+    "no-epoch-in-fetch": Mutation(
+        what="a leader counts followers of another epoch (before KIP-320)",
+        changes=((Partition, "check_leader", _any_epoch),),
+    ),
+    "answers-of-old-streams": Mutation(
+        what="a follower believes answers of streams that it gave up",
+        changes=((FollowerStream, "on_message", _any_message),),
+    ),
+    "answers-of-old-positions": Mutation(
+        what="a follower believes answers to a position that it named under an older epoch",
+        known_seed=116,
+        changes=((FollowerSession, "on_answer", _unmatched_answers),),
+    ),
+    "any-refusal-ends": Mutation(
+        what="whatever the controller refuses a change for, or if it says nothing, the change is over",
+        changes=((Partition, "on_isr_refused", _any_refusal_ends),),
+    ),
+    "unmatched-refusals": Mutation(
+        what="a refusal ends whichever change is pending",
+        changes=((Partition, "on_isr_refused", _refusal_of_any_change),),
+    ),
+    "any-metadata-ends": Mutation(
+        what="any metadata end a pending change of the in-sync set",
+        changes=((Leadership, "commit", _any_image_ends),),
+    ),
+    "newest-broker-epoch": Mutation(
+        what="a leader vouches for the present life of a follower by what an earlier one fetched (KIP-903)",
+        changes=(
+            (Leadership, "_is_eligible", _eligible_in_any_life),
+            (Leadership, "_broker_epoch_of", _newest_epoch),
+        ),
+    ),
+    "any-broker-epoch": Mutation(
+        what="the controller takes followers into the in-sync set whatever life they fetched in (before KIP-903)",
+        changes=((alter_partition, "_why_ineligible", _any_life),),
+    ),
+    "leavers-join": Mutation(
+        what="the controller takes fenced and stopping brokers into the in-sync set (before KIP-841)",
+        known_seed=3,
+        changes=(
+            (alter_partition, "_why_ineligible", _nobody_is_ineligible),
+            (Leadership, "_is_eligible", _anybody_is_eligible),
+            (partition_change._Target, "set_isr", _isr_as_asked),
+        ),
+    ),
+    "producers-not-cut": Mutation(
+        what="truncation leaves what is remembered of producers as it is",
+        known_seed=1,
+        changes=((ProducerStates, "truncate_to", _not_cut),),
+    ),
+    "producers-cut-short": Mutation(
+        what="truncation forgets runs, and does not read again what was there before them",
+        known_seed=1,
+        changes=((ProducerStates, "truncate_to", _cut_short),),
+    ),
+    "any-sequence": Mutation(
+        what="a leader appends whatever a producer sends",
+        known_seed=0,
+        changes=((ProducerStates, "check", _any_sequence),),
+    ),
+    "same-epoch": Mutation(
+        what="a new leader gets the epoch of the one before",
+        known_seed=1,
+        changes=(
+            (image_module, "changed_partition", _same_epoch),
+            (alter_partition, "changed_partition", _same_epoch),
+        ),
+    ),
+    "unclean-election": Mutation(
+        what="a replica that may lack records is elected though the topic forbids it",
+        known_seed=1,
+        changes=((Electorate, "unclean", _unclean_if_needed),),
+    ),
+    "moved-at-once": Mutation(
+        what="a reassignment drops the old replicas before the new ones are in sync",
+        known_seed=1,
+        changes=((partition_change._Target, "complete_reassignment", _complete_at_once),),
+    ),
+    "leaves-under-same-epoch": Mutation(
+        what="a replica that is taken away does not begin a leader epoch",
+        changes=((partition_change._Target, "record", _leaves_under_same_epoch),),
+    ),
+    "half-a-sweep": Mutation(
+        what="what a decision leaves for later turns is not done",
+        known_seed=28,
+        changes=((leader_election, "_begin", _forgets_the_rest),),
+    ),
+    "registers-too-early": Mutation(
+        what="a broker begins a life before it has left all in-sync sets of the one before",
+        known_seed=6,
+        changes=((BrokerRegistration, "_end_life", _registers_at_once),),
     ),
 }

@@ -10,7 +10,9 @@ from dataclasses import dataclass, fields
 class Options:
     """Times in ms unless the name says otherwise; a mean of 0 turns a fault off."""
 
+    broker_count: int
     replica_count: int
+    """To begin with; a reassignment may want more, or fewer."""
     min_isr: int
     duration_ms: int
     lag_time_max_ms: int
@@ -27,7 +29,10 @@ class Options:
     loss_probability: float
     metadata_delay_mean_us: int
     """What the metadata stream takes longer than other messages."""
+    producer_count: int
     produce_mean_ms: int
+    """Of each producer."""
+    lost_acknowledgement_probability: float
     read_mean_ms: int
     crash_mean_ms: int
     """Of kill -9: the log is whole, the checkpoint of the high watermark is old."""
@@ -39,6 +44,14 @@ class Options:
     partition_mean_ms: int
     """Of links that are cut, one way or both."""
     pause_mean_ms: int
+    reassignment_mean_ms: int
+    """Of moves to other brokers, cancellations and elections of the preferred leader."""
+    controller_mean_ms: int
+    """Of controllers that take over from another."""
+    partitions_per_turn: int
+    """How many a controller looks at before it does something else; 0: all."""
+    turn_ms: int
+    """From one turn to the next."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> Options:
@@ -47,11 +60,13 @@ class Options:
         def sometimes(probability: float, low: int, high: int) -> int:
             return rng.randint(low, high) if rng.random() < probability else 0
 
-        replica_count = rng.choice((2, 3, 3, 3, 4, 5))
+        broker_count = rng.choice((2, 3, 3, 4, 4, 5))
+        replica_count = min(broker_count, rng.choice((2, 3, 3, 3, 4, 5)))
         min_isr = rng.randint(1, replica_count)
         session_timeout_ms = rng.randint(100, 1_500)
         delay_mean_us = rng.choice((200, 1_000, 5_000))
         return cls(
+            broker_count=broker_count,
             replica_count=replica_count,
             min_isr=min_isr,
             duration_ms=rng.randint(5_000, 15_000),
@@ -67,7 +82,9 @@ class Options:
             slow_message_factor=rng.choice((5, 50)),
             loss_probability=rng.choice((0.0, 0.0, 0.01, 0.05)),
             metadata_delay_mean_us=rng.choice((0, 2_000, 50_000)),
-            produce_mean_ms=rng.randint(3, 40),
+            producer_count=rng.randint(1, 3),
+            produce_mean_ms=rng.randint(8, 80),
+            lost_acknowledgement_probability=rng.choice((0.0, 0.1, 0.5)),
             read_mean_ms=rng.randint(5, 50),
             crash_mean_ms=sometimes(0.8, 200, 3_000),
             lossy_crash_probability=rng.choice((0.0, 0.3, 0.9)),
@@ -75,6 +92,10 @@ class Options:
             downtime_mean_ms=rng.randint(10, 1_500),
             partition_mean_ms=sometimes(0.6, 200, 3_000),
             pause_mean_ms=sometimes(0.4, 200, 3_000),
+            reassignment_mean_ms=sometimes(0.4, 200, 3_000),
+            controller_mean_ms=sometimes(0.3, 500, 5_000),
+            partitions_per_turn=rng.choice((0, 0, 1, 2)),
+            turn_ms=rng.choice((1, 1, 20, 200)),
         )
 
     def describe(self) -> str:

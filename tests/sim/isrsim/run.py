@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from raftsim.world import MS, World
 
 from isrsim.checks import require
 from isrsim.cluster import Cluster
+from isrsim.controller import turns_of
 from isrsim.options import Options
 
 RECOVERY_MS = 60_000
@@ -32,9 +34,10 @@ def run_seed(seed: int, trace: deque[str] | None = None) -> Outcome:
     world = World(seed)
     options = Options.draw(random.Random(seed))
     cluster = Cluster(world, options, trace)
-    cluster.begin()
-    world.run_until(world.now_us + options.duration_ms * MS)
-    _demand_liveness(cluster)
+    with turns_of(options.partitions_per_turn) if options.partitions_per_turn else nullcontext():
+        cluster.begin()
+        world.run_until(world.now_us + options.duration_ms * MS)
+        _demand_liveness(cluster)
     image = cluster.controller.partition
     assert image is not None
     return Outcome(
@@ -55,12 +58,12 @@ def _demand_liveness(cluster: Cluster) -> None:
 
     def is_whole() -> bool:
         image = cluster.controller.partition
-        return image is not None and len(image.isr) == len(cluster.brokers)
+        return image is not None and set(image.isr) == set(image.replicas) and not image.adding_replicas
 
     # Without load: a follower that gets one record a round trip would never catch up with some seeds' producers.
     cluster.world.run_until(end_us, is_whole)
     require(is_whole(), f"liveness: {RECOVERY_MS} ms after the last fault: {cluster.controller.partition}")
     while cluster.checks.acknowledged_count == acknowledged_count:
         require(cluster.world.now_us < end_us, "liveness: everybody is in sync, but nothing is acknowledged")
-        cluster.produce()
+        cluster.produce(cluster.producers[0])
         cluster.world.run_until(cluster.world.now_us + 100 * MS)

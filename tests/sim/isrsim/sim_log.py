@@ -1,7 +1,8 @@
 """A log in memory that says of itself what `PartitionLog` does, and what a power failure leaves of it.
 
-A record is (leader epoch, value), 16 bytes; its *chain* is a hash of it and of everything before it, so that two logs
-are equal up to an offset when one pair of numbers is.
+A record is a batch of its own: (leader epoch, producer, sequence, value), 24 bytes. Its *chain* is a hash of it and of
+everything before it, so that two logs are equal up to an offset when one pair of numbers is. What it remembers of
+producers is the real `ProducerStates`.
 """
 
 from __future__ import annotations
@@ -11,15 +12,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from klamm.records.header import BatchHeader
 from klamm_broker.log.leader_epochs import LeaderEpochCache
 from klamm_broker.log.partition_log import AppendResult
+from klamm_broker.log.producer_state import ProducerStates
 
-_RECORD = struct.Struct(">qq")
+_RECORD = struct.Struct(">qiiq")
+RECORD_BYTES = _RECORD.size
 NO_CHAIN = 0
 
 
 class Record(NamedTuple):
     epoch: int
+    producer: int
+    sequence: int
     value: int
     chain: int
 
@@ -31,9 +37,29 @@ class SimLogConfig:
     min_insync_replicas: int
 
 
-def encode(records: Iterable[tuple[int, int]]) -> bytes:
-    """(epoch, value) pairs as they travel."""
-    return b"".join(_RECORD.pack(epoch, value) for epoch, value in records)
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Records to be sent: `PartitionLog.locate` names a part of a file, this has the bytes."""
+
+    records: bytes
+
+    @property
+    def part(self) -> Located:
+        return self
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.records)
+
+
+def encode(records: Iterable[tuple[int, int, int, int]]) -> bytes:
+    """(epoch, producer, sequence, value) as they travel."""
+    return b"".join(_RECORD.pack(*record) for record in records)
+
+
+def decode(records: bytes | memoryview) -> list[tuple[int, int, int, int]]:
+    """The reverse."""
+    return list(_RECORD.iter_unpack(records))
 
 
 class SimLog:
@@ -42,9 +68,15 @@ class SimLog:
     def __init__(self, config: SimLogConfig) -> None:
         self.config = config
         self.epochs = LeaderEpochCache()
+        self.producers = ProducerStates()
         self.log_start_offset = 0
+        self.log_dir = None
         self.records: list[Record] = []
+        self.offsets_of: dict[int, list[int]] = {}
+        """By producer, where its records are."""
         self.durable_count = 0
+        self.version = 0
+        """Grows with every change."""
 
     @property
     def log_end_offset(self) -> int:
@@ -56,26 +88,44 @@ class SimLog:
 
     def append_as_leader(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> AppendResult:
         base_offset = self.log_end_offset
-        for _, value in _RECORD.iter_unpack(records):
-            self._append(leader_epoch, value)
-        return appended(base_offset, self.log_end_offset - 1)
+        batches = decode(records)
+        duplicate = self.producers.check([_header(0, *batch) for batch in batches])
+        if duplicate is not None:
+            return AppendResult(duplicate.base_offset, duplicate.next_offset - 1, -1, 0, is_duplicate=True)
+        for _, producer, sequence, value in batches:
+            self._append(leader_epoch, producer, sequence, value)
+        return AppendResult(base_offset, self.log_end_offset - 1, -1, 0)
 
     def append_as_follower(self, records: bytes, *, now_ms: int) -> None:
-        for epoch, value in _RECORD.iter_unpack(records):
+        for epoch, producer, sequence, value in decode(records):
             assert epoch >= self.epochs.latest_epoch, (epoch, self.epochs.entries)
-            self._append(epoch, value)
+            self._append(epoch, producer, sequence, value)
 
-    def _append(self, epoch: int, value: int) -> None:
-        self.epochs.assign(epoch, self.log_end_offset)
-        chain = hash((self.chain_at(self.log_end_offset), epoch, value))
-        self.records.append(Record(epoch, value, chain))
+    def _append(self, epoch: int, producer: int, sequence: int, value: int) -> None:
+        offset = self.log_end_offset
+        self.epochs.assign(epoch, offset)
+        chain = hash((self.chain_at(offset), epoch, producer, sequence, value))
+        self.records.append(Record(epoch, producer, sequence, value, chain))
+        self.offsets_of.setdefault(producer, []).append(offset)
+        self.producers.note(_header(offset, epoch, producer, sequence, value), base_offset=offset, now_ms=0)
+        self.version += 1
 
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
         was_longer = offset < self.log_end_offset
+        for record in reversed(self.records[offset:]):
+            self.offsets_of[record.producer].pop()
         del self.records[offset:]
         self.durable_count = min(self.durable_count, offset)
         self.epochs.truncate_from_end(offset)
+        if was_longer and not self.producers.truncate_to(offset):
+            self._reload_producers()
+        self.version += 1
         return was_longer
+
+    def _reload_producers(self) -> None:
+        self.producers.clear()
+        for offset, (epoch, producer, sequence, value, _) in enumerate(self.records):
+            self.producers.note(_header(offset, epoch, producer, sequence, value), base_offset=offset, now_ms=0)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
         raise AssertionError(f"no log starts anywhere but at 0: {offset}")
@@ -87,11 +137,25 @@ class SimLog:
         """All of it survives a power failure."""
         self.durable_count = len(self.records)
 
-    def encoded(self, offset: int, records_max: int) -> bytes:
+    def locate(self, offset: int, max_bytes: int, *, min_one: bool) -> Located | None:
         """What a fetch from `offset` brings."""
-        return encode((record.epoch, record.value) for record in self.records[offset : offset + records_max])
+        count = max(max_bytes // RECORD_BYTES, int(min_one))
+        return Located(encode(record[:4] for record in self.records[offset : offset + count]))
 
 
-def appended(base_offset: int, last_offset: int) -> AppendResult:
-    """An append without log append time."""
-    return AppendResult(base_offset, last_offset, -1, 0)
+def _header(offset: int, epoch: int, producer: int, sequence: int, value: int) -> BatchHeader:
+    return BatchHeader(
+        base_offset=offset,
+        batch_length=0,
+        partition_leader_epoch=epoch,
+        magic=2,
+        crc=0,
+        attributes=0,
+        last_offset_delta=0,
+        base_timestamp_ms=0,
+        max_timestamp_ms=0,
+        producer_id=producer,
+        producer_epoch=0,
+        base_sequence=sequence,
+        record_count=1,
+    )

@@ -1,0 +1,56 @@
+"""An idempotent producer: up to five records under way, each sent again until its acknowledgement is heard.
+
+It asks whoever believes to lead, as a client would with metadata of any age, and begins with the oldest each time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from isrsim.checks import require
+from klamm.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from isrsim.broker import SimBroker
+    from isrsim.cluster import Cluster
+
+IN_FLIGHT_MAX = 5
+VALUES_PER_PRODUCER = 10**9
+
+
+class SimProducer:
+    """Sends the values `first_value`, `first_value + 1` ... under the sequences 0, 1 ..."""
+
+    def __init__(self, producer_id: int, cluster: Cluster) -> None:
+        self.producer_id = producer_id
+        self._cluster = cluster
+        self._next_sequence = 0
+        self.unacknowledged: dict[int, None] = {}
+
+    def value_of(self, sequence: int) -> int:
+        return self.producer_id * VALUES_PER_PRODUCER + sequence
+
+    def send(self, leaders: list[SimBroker]) -> None:
+        """One record more, if not too many are under way, and those under way."""
+        oldest = next(iter(self.unacknowledged), self._next_sequence)
+        if self._next_sequence - oldest < IN_FLIGHT_MAX:
+            self.unacknowledged[self._next_sequence] = None
+            self._next_sequence += 1
+        for broker in leaders:
+            broker.receive(None, self._send_all, broker)
+
+    def _send_all(self, broker: SimBroker) -> None:
+        oldest = next(iter(self.unacknowledged), None)
+        for sequence in tuple(self.unacknowledged):
+            code = broker.produce((self.producer_id, sequence), self.value_of(sequence))
+            if code is not ErrorCode.NONE:
+                is_gap = code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._cluster.leads(broker)
+                require(
+                    not is_gap or sequence != oldest,
+                    f"sequence: broker {broker.broker_id} refuses {sequence} of producer {self.producer_id}, though all"
+                    " before it are acknowledged",
+                )
+                return
+
+    def on_acknowledged(self, sequence: int) -> None:
+        self.unacknowledged.pop(sequence, None)

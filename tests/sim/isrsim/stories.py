@@ -1,0 +1,32 @@
+"""The scripted scenarios of tests/scenarios/isr, and which planted bugs each of them finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from isrsim.checks import ViolationError
+from isrsim.script import Script
+
+STORIES = sorted((Path(__file__).parents[2] / "scenarios" / "isr").glob("*.txt"))
+
+
+def tell(path: Path) -> tuple[str, ViolationError | None]:
+    """The story with the traces of its commands as they are now, and what it broke."""
+    script = Script()
+    lines: list[str] = []
+    for line in path.read_text().splitlines():
+        if line.startswith(">"):
+            lines += [line, *(f"  {happened}" for happened in script.run(line[1:].strip()))]
+        elif line.startswith(("#", "!")) or not line:
+            lines.append(line)
+    return "\n".join(lines) + "\n", script.violation
+
+
+def planted_in(path: Path) -> list[tuple[str, str]]:
+    """(bug, rule that it breaks) of a story."""
+    return [
+        (bug, rule)
+        for line in path.read_text().splitlines()
+        if line.startswith("!")
+        for bug, rule in [line[1:].strip().split(": ")]
+    ]
