@@ -19,6 +19,8 @@ from typing import NamedTuple
 from cluster import Cluster, cluster, describe, wait_whole
 
 from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
+from klamm_controller.config import ControllerConfig
+from klamm_server.config import load
 
 TOPIC = TopicPartition("stream", 0)
 INTERVAL_S = 0.005
@@ -101,6 +103,12 @@ def strikes(number: int, count: int) -> list[float]:
         calm_s = time.perf_counter()
         time.sleep(2)
         print(f"{'without a strike':>24}: longest wait {stream.longest_wait_ms(calm_s, calm_s + 1):.0f} ms", flush=True)
+        config = load(ControllerConfig, dict(running.controllers[1].spec.settings))
+        print(
+            f"{'settings':>24}: broker.session.timeout.ms={config.broker_session_timeout_ms},"
+            f" connection.loss.timeout.ms={config.connection_loss_timeout_ms}",
+            flush=True,
+        )
         waits = [strike(running, admin, stream, number) for _ in range(count)]
         stream.stop()
         check(running, stream.count)

@@ -302,7 +302,7 @@ def measure_partitions(options: argparse.Namespace) -> None:
         for topic in topics:
             wait_whole(admin, topic)
         total = TOPICS * PARTITIONS_PER_TOPIC
-        print(f"{total:,} partitions created and in sync after {time.perf_counter() - started:.1f} s", flush=True)
+        print(f"{total:,} partitions created in {time.perf_counter() - started:.1f} s", flush=True)
         report_idle(running, empty_mb)
         led = [tp for topic in topics for tp, one in describe(admin, topic).items() if one.leader == 1]
         took_s = fail_over(running, led)
@@ -366,8 +366,9 @@ def main() -> int:
     parser.add_argument("--singles", type=int, default=1_000, help="single records of each kind")
     parser.add_argument("--runs", type=int, default=5, help="of the costs, and of the catch-up")
     parser.add_argument("--shutdowns", type=int, default=6)
-    parser.add_argument("--kills", type=int, default=15)
+    parser.add_argument("--kills", type=int, default=20)
     options = parser.parse_args()
+    print("load average before: {:.1f} {:.1f} {:.1f}".format(*os.getloadavg()))
     for name in options.only or MEASUREMENTS:
         print(f"# {name}", flush=True)
         MEASUREMENTS[name](options)
