@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from klamm.consumer import AsyncConsumer, Consumer, ConsumerRecord
     from klamm.errors import KlammError
     from klamm.model import TopicPartition
-    from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
+    from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
     from klamm.producer import AsyncProducer, Producer, ProducerRecord, RecordMetadata
 
 # gRPC reads it when it is imported. Its fork handlers start threads in a child that is about to become another
@@ -29,6 +29,7 @@ _MODULES: Final = {
     "AsyncConsumer": "klamm.consumer",
     "AsyncProducer": "klamm.producer",
     "Consumer": "klamm.consumer",
+    "ConsumerGroupMetadata": "klamm.offsets",
     "ConsumerRecord": "klamm.consumer",
     "KlammError": "klamm.errors",
     "NewTopic": "klamm.admin",
@@ -46,6 +47,7 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerRecord",
     "KlammError",
     "NewTopic",

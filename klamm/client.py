@@ -30,6 +30,8 @@ from klamm.wire.service import ADMIN, BROKER, COORDINATOR
 from klamm.wire.v1 import broker_pb2, common_pb2
 
 T = TypeVar("T")
+GROUP = broker_pb2.COORDINATOR_KEY_TYPE_GROUP
+TRANSACTION = broker_pb2.COORDINATOR_KEY_TYPE_TRANSACTION
 ChangeListener = Callable[[ClusterView, ClusterView], None]
 """Called with the view before and after."""
 
@@ -54,7 +56,7 @@ class KlammClient:
         self.rng = rng or random.Random()
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._connections: dict[str, Connection] = {}
-        self._coordinators: dict[str, Node] = {}
+        self._coordinators: dict[tuple[int, str], Node] = {}
         self._controller_address = ""
         """Of the controller that is asked; empty: the one that the metadata names first."""
         self._listeners: list[ChangeListener] = []
@@ -134,19 +136,19 @@ class KlammClient:
             following = addresses.index(asked) + 1 if asked in addresses else 0
             self._controller_address = addresses[following % len(addresses)]
 
-    async def coordinator_for(self, group_id: str) -> RemoteStub:
-        """The Coordinator API that owns the group; remembered until `forget_coordinator`.
+    async def coordinator_for(self, key: str, key_type: broker_pb2.CoordinatorKeyType = GROUP) -> RemoteStub:
+        """The Coordinator API that owns the group or transactional id; remembered until `forget_coordinator`.
 
         One attempt: raises CoordinatorNotAvailableError (retriable) while there is none, InvalidGroupIdError,
         or an error of the transport."""
-        node = self._coordinators.get(group_id)
+        node = self._coordinators.get((key_type, key))
         if node is None:
-            node = self._coordinators[group_id] = await self._find_coordinator(group_id)
+            node = self._coordinators[key_type, key] = await self._find_coordinator(key, key_type)
         return self._connection(node.address).stub(COORDINATOR)
 
     def coordinator_node(self, group_id: str) -> Node | None:
         """The coordinator remembered for the group, if any."""
-        return self._coordinators.get(group_id)
+        return self._coordinators.get((GROUP, group_id))
 
     def coordinator(self, node_id: int) -> RemoteStub:
         """The Coordinator API of that coordinator. Raises CoordinatorNotAvailableError when it is not known."""
@@ -155,9 +157,9 @@ class KlammClient:
             raise EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE](f"coordinator {node_id} is not known")
         return self._connection(node.address).stub(COORDINATOR)
 
-    def forget_coordinator(self, group_id: str) -> None:
+    def forget_coordinator(self, key: str, key_type: broker_pb2.CoordinatorKeyType = GROUP) -> None:
         """After NOT_COORDINATOR or a network error: look it up again next time."""
-        self._coordinators.pop(group_id, None)
+        self._coordinators.pop((key_type, key), None)
 
     # Retries and the end
 
@@ -252,8 +254,8 @@ class KlammClient:
         self.rng.shuffle(known)
         return iter(dict.fromkeys([*known, *self.config.bootstrap_servers]))
 
-    async def _find_coordinator(self, group_id: str) -> Node:
-        request = broker_pb2.FindCoordinatorRequest(key_type=broker_pb2.COORDINATOR_KEY_TYPE_GROUP, keys=[group_id])
+    async def _find_coordinator(self, key: str, key_type: broker_pb2.CoordinatorKeyType) -> Node:
+        request = broker_pb2.FindCoordinatorRequest(key_type=key_type, keys=[key])
         response = await self.any_broker().find_coordinator(request)
         (found,) = response.coordinators
         raise_for(found.error_code, found.error_message)

@@ -264,6 +264,18 @@ class CommitFailedError(KlammError):
     processed again."""
 
 
+class AbortableTransactionError(KlammError):
+    """The open transaction cannot commit any more: abort it, then the producer goes on with the next one.
+
+    `__cause__` is what went wrong."""
+
+
+class FatalProducerError(KlammError):
+    """The transactional producer is of no use any more (a newer one has its transactional.id, say): close it.
+
+    `__cause__` is what went wrong."""
+
+
 def raise_for(code: int, message: str = "") -> None:
     """Raises the exception of `code` unless it is NONE."""
     if code:

@@ -43,3 +43,15 @@ class EpochEnd(NamedTuple):
     @property
     def is_known(self) -> bool:
         return self.leader_epoch >= 0 and self.end_offset >= 0
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who in a group has read what a transaction is about (KIP-447); `Consumer.group_metadata` gives it.
+
+    Follows `org.apache.kafka.clients.consumer.ConsumerGroupMetadata`."""
+
+    group_id: str
+    generation_id: int = -1
+    """-1: nobody, the group only stores offsets."""
+    member_id: str = ""
+    group_instance_id: str | None = None

@@ -26,7 +26,7 @@ from klamm.model import (
     TopicPartition,
     topic_name_problem,
 )
-from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 
 logger = logging.getLogger(__name__)
 
@@ -195,6 +195,13 @@ class AsyncConsumer:
         fetch = self.core.committer.store().fetch(wanted, timeout_ms=self._timeout_ms(timeout_ms))
         found = await self.core.interruptible(fetch)
         return {tp: found.get(tp) for tp in wanted}
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who this consumer is in its group, for `Producer.send_offsets_to_transaction`.
+
+        Raises ConfigError without group.id."""
+        self.core.require_open()
+        return self.core.group_metadata()
 
     # --- positions
 

@@ -20,7 +20,7 @@ from klamm.consumer.fetch_buffer import FetchBuffer
 from klamm.consumer.fetcher import Fetcher
 from klamm.consumer.group_link import GroupLink
 from klamm.consumer.offset_policy import OffsetPolicy
-from klamm.consumer.offset_store import OffsetStore
+from klamm.consumer.offset_store import OUTSIDE_THE_GROUP, OffsetStore
 from klamm.consumer.position_finder import PositionFinder
 from klamm.consumer.rebalancer import Invoke, Rebalancer
 from klamm.consumer.record_drain import RecordDrain
@@ -28,9 +28,10 @@ from klamm.consumer.record_reader import ReaderConfig
 from klamm.consumer.subscription import SubscriptionState
 from klamm.consumer.topic_watch import TopicWatch
 from klamm.epoch_finder import EpochFinder
-from klamm.errors import IllegalStateError, WakeupError
+from klamm.errors import ConfigError, IllegalStateError, WakeupError
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
 from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, OffsetFinder
+from klamm.offsets import ConsumerGroupMetadata
 
 logger = logging.getLogger(__name__)
 
@@ -177,6 +178,15 @@ class ConsumerCore:
         self.positions.kick()
         self.fetcher.pump()
         self.topics.watch()
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Outside of a group's generations (`assign`) it names no member. Raises ConfigError without group.id."""
+        if self.link is None:
+            raise ConfigError("group_metadata needs group.id")
+        identity = self.link.identity if self.subscription.auto_assigned else OUTSIDE_THE_GROUP
+        return ConsumerGroupMetadata(
+            self.link.group_id, identity.generation_id, identity.member_id, self.config.group_instance_id
+        )
 
     def intercept(self, records: Records) -> Records:
         """What the interceptors make of a poll's result; they are not asked about nothing."""

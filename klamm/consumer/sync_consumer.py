@@ -27,7 +27,7 @@ from klamm.errors import ConcurrentAccessError
 from klamm.facade import documented_by
 from klamm.loop_thread import LoopThread
 from klamm.model import TopicPartition
-from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -132,6 +132,9 @@ class Consumer:
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         return self._run(self._async.committed, partitions, timeout_ms)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        return self._call(self._async.group_metadata)
 
     # --- positions
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
+from klamm.model import TopicPartition
+from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from klamm.producer.accumulator import PartitionQueue
 from klamm.producer.batch import DeliveryCallback
 from klamm.producer.config import ProducerConfig
@@ -81,6 +84,53 @@ class AsyncProducer:
     async def close(self, timeout: float | None = None) -> None:
         """Sends what is buffered, waits for at most `timeout` seconds, fails the rest and ends."""
         await self._engine.close(timeout)
+
+    async def init_transactions(self) -> None:
+        """Once, before all transactions: fences earlier producers of this `transactional.id` and ends what they left.
+
+        Like the other methods of transactions this waits for at most `max.block.ms`; a RequestTimedOutError says that
+        nobody knows what became of the call: make it again. Raises IllegalStateError out of turn, and
+        FatalProducerError when the producer is of no use any more."""
+        await self._engine.transactions.initialize()
+
+    async def begin_transaction(self) -> None:
+        """All that is sent from now on is part of the transaction. Raises as `init_transactions`."""
+        self._engine.transactions.begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        """Commits what a consumer has read together with the transaction (KIP-447).
+
+        offsets: the next one to read of each partition. group: `consumer.group_metadata()`, taken after the poll that
+        the records are from; the consumer itself must not commit (`enable.auto.commit`). Raises as
+        `commit_transaction`; after a failure the transaction has to be aborted."""
+        await self._engine.transactions.send_offsets(offsets, group)
+
+    async def commit_transaction(self) -> None:
+        """Sends what is buffered, and makes all of the transaction count.
+
+        Raises AbortableTransactionError when something of it failed: abort it. Else as `init_transactions`."""
+        await self._engine.transactions.commit()
+
+    async def abort_transaction(self) -> None:
+        """Nothing of the transaction will count; what is still buffered is not sent. Raises as `init_transactions`."""
+        await self._engine.transactions.abort()
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """`async with producer.transaction(): ...` begins one, and commits it unless an exception aborts it.
+
+        That exception, or the one of the commit, is raised once the transaction is aborted. A commit that took too
+        long is not aborted: call `commit_transaction` again."""
+        await self.begin_transaction()
+        try:
+            yield self
+            await self.commit_transaction()
+        except BaseException:
+            if self._engine.has_open_transaction:
+                await self.abort_transaction()
+            raise
 
     async def partitions_for(self, topic: str) -> set[int]:
         """The topic's partition numbers; waits for metadata as `send` does."""

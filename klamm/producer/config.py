@@ -41,9 +41,10 @@ def _parse_interceptors(value: Any) -> tuple[ProducerInterceptor, ...]:
     return interceptors
 
 
-def _parse_transactional_id(value: Any) -> None:
-    if value is not None:
-        raise ValueError("None: there are no transactions yet")
+def _parse_transactional_id(value: Any) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise ValueError("a string that is not empty, or None")
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,6 @@ class ProducerConfig(ClientConfig):
         "metadata.max.idle.ms",
         "partitioner.adaptive.partitioning.enable",
         "partitioner.availability.timeout.ms",
-        "transaction.timeout.ms",
     }
 
     client_id: str = text("klamm-producer")
@@ -84,7 +84,11 @@ class ProducerConfig(ClientConfig):
     enable_idempotence: bool | None = custom(None, boolean(True).metadata["parse"])
     """Each record is written once and in order, whatever has to be sent again. True unless `acks` is not all or
     `retries` is 0; to ask for it then is a ConfigError."""
-    transactional_id: None = custom(None, _parse_transactional_id)
+    transactional_id: str | None = custom(None, _parse_transactional_id)
+    """Names the producer through restarts: the latest with this name fences the others, and what they left open is
+    aborted. With it every record is part of a transaction."""
+    transaction_timeout_ms: int = integer(60_000, at_least=1, at_most=INT32_MAX)
+    """A transaction that is open for longer is aborted by its coordinator; `transaction.max.timeout.ms` bounds it."""
     partitioner_class: str | PartitionFunction = custom("default", _parse_partitioner)
     """`default` (hash of the key, else sticky), `round_robin`, `random`, or a function
     `(key, all_partitions, available_partitions) -> partition`."""
@@ -118,6 +122,10 @@ class ProducerConfig(ClientConfig):
         ClientConfig.validate(self)
         if self.enable_idempotence:
             self._validate_idempotence()
+        elif self.transactional_id is not None:
+            raise ConfigError(
+                f"transactional.id={self.transactional_id!r} needs enable.idempotence, and so acks=all and retries"
+            )
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
             raise ConfigError(
                 f"delivery.timeout.ms={self.delivery_timeout_ms} must be at least linger.ms={self.linger_ms}"

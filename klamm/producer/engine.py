@@ -36,6 +36,8 @@ from klamm.producer.interceptors import InterceptorChain
 from klamm.producer.metrics import ProducerMetrics
 from klamm.producer.result import BatchResult
 from klamm.producer.sender import Sender, monotonic_ms
+from klamm.producer.transaction_state import TransactionState
+from klamm.producer.transactions import Transactions
 from klamm.records import HEADER_SIZE_BYTES, RawRecord
 
 
@@ -55,6 +57,7 @@ class ProducerEngine:
         self._metrics = ProducerMetrics()
         self._client = KlammClient(config, allow_auto_topic_creation=True, rng=self._rng)
         self._client.on_change(self._on_change)
+        self._transaction = None if config.transactional_id is None else TransactionState(config.transactional_id)
         self._sender = Sender(
             config,
             self._client,
@@ -63,7 +66,16 @@ class ProducerEngine:
             interceptors=self.interceptors,
             metrics=self._metrics,
             on_settled=on_settled,
+            transaction=self._transaction,
         )
+        self._transactions: Transactions | None = None
+        self.append = self.accumulator.append
+        """As the accumulator's; in no transaction it raises as `TransactionState.require_open`."""
+        if self._transaction is not None:
+            self.append = self._append_in_transaction
+            self._transactions = Transactions(
+                config, self._client, self.accumulator, self._sender, self._transaction, self.lock
+            )
         self._closing: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -79,11 +91,23 @@ class ProducerEngine:
     ) -> tuple[BatchResult, int] | None:
         """With the lock held: appends the record, to a new batch if need be; None when memory is used up.
 
-        Raises IllegalStateError when the producer is closed."""
-        entry = self.accumulator.append(queue, record, size_bytes, on_delivery)
+        Raises IllegalStateError when the producer is closed, and as `append`."""
+        entry = self.append(queue, record, size_bytes, on_delivery)
         if entry is None and self.accumulator.open_batch(queue, size_bytes, monotonic_ms()):
-            entry = self.accumulator.append(queue, record, size_bytes, on_delivery)
+            entry = self.append(queue, record, size_bytes, on_delivery)
         return entry
+
+    @property
+    def transactions(self) -> Transactions:
+        """Raises IllegalStateError without transactional.id."""
+        if self._transactions is None:
+            raise IllegalStateError("the producer has no transactional.id, and so no transactions")
+        return self._transactions
+
+    @property
+    def has_open_transaction(self) -> bool:
+        """Whether there is one that nobody has ended."""
+        return self._transaction is not None and self._transaction.is_open
 
     def no_room(self, size_bytes: int) -> BufferExhaustedError:
         """The error when `place` found no memory for `max.block.ms`."""
@@ -138,7 +162,16 @@ class ProducerEngine:
             "waiting-threads": self.accumulator.waiting,
         }
 
+    def _append_in_transaction(
+        self, queue: PartitionQueue, record: RawRecord, size_bytes: int, on_delivery: DeliveryCallback | None
+    ) -> tuple[BatchResult, int] | None:
+        assert self._transaction is not None
+        self._transaction.require_open("send")
+        return self.accumulator.append(queue, record, size_bytes, on_delivery)
+
     async def _close(self, timeout_s: float | None) -> None:
+        if self._transactions is not None:
+            await self._transactions.close(timeout_s)
         with self.lock:
             self.accumulator.close()
             results = self.accumulator.flush()

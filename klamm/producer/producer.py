@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from klamm.errors import IllegalStateError
 from klamm.loop_thread import LoopThread
+from klamm.model import TopicPartition
+from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from klamm.producer.accumulator import PartitionQueue
 from klamm.producer.batch import DeliveryCallback
 from klamm.producer.config import ProducerConfig
@@ -53,7 +56,7 @@ class Producer:
         self._lock = self._engine.lock
         self._room = threading.Condition(self._lock)
         self._topics = self._engine.topics
-        self._append = self._engine.accumulator.append
+        self._append = self._engine.append
         self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
         self._loop.call_soon(self._engine.start)
         _producers.add(self)
@@ -77,7 +80,8 @@ class Producer:
 
         Raises before anything is buffered: InvalidTopicError, UnknownTopicOrPartitionError (also for a topic
         that does not appear within `max.block.ms`), SerializationError, MessageTooLargeError,
-        BufferExhaustedError, NoBrokerError, IllegalStateError (closed)."""
+        BufferExhaustedError, NoBrokerError, IllegalStateError (closed, or no transaction begun),
+        AbortableTransactionError, FatalProducerError."""
         if self._interceptors:
             topic, value, key, partition, timestamp_ms, headers = self._interceptors.on_send(
                 ProducerRecord(topic, value, key, partition, timestamp_ms, headers)
@@ -116,6 +120,54 @@ class Producer:
             return
         self._refuse_in_callback("close")
         self._loop.run(self._engine.close, timeout)
+
+    def init_transactions(self) -> None:
+        """Once, before all transactions: fences earlier producers of this `transactional.id` and ends what they left.
+
+        Like the other methods of transactions this waits for at most `max.block.ms`; a RequestTimedOutError says that
+        nobody knows what became of the call: make it again. Raises IllegalStateError out of turn, and
+        FatalProducerError when the producer is of no use any more."""
+        self._loop.run(self._engine.transactions.initialize)
+
+    def begin_transaction(self) -> None:
+        """All that is sent from now on is part of the transaction. Raises as `init_transactions`."""
+        self._require_own_process()
+        self._engine.transactions.begin()
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        """Commits what a consumer has read together with the transaction (KIP-447).
+
+        offsets: the next one to read of each partition. group: `consumer.group_metadata()`, taken after the poll that
+        the records are from; the consumer itself must not commit (`enable.auto.commit`). Raises as
+        `commit_transaction`; after a failure the transaction has to be aborted."""
+        self._loop.run(self._engine.transactions.send_offsets, offsets, group)
+
+    def commit_transaction(self) -> None:
+        """Sends what is buffered, and makes all of the transaction count.
+
+        Raises AbortableTransactionError when something of it failed: abort it. Else as `init_transactions`."""
+        self._loop.run(self._engine.transactions.commit)
+
+    def abort_transaction(self) -> None:
+        """Nothing of the transaction will count; what is still buffered is not sent. Raises as `init_transactions`."""
+        self._loop.run(self._engine.transactions.abort)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """`with producer.transaction(): ...` begins one, and commits it unless an exception aborts it.
+
+        That exception, or the one of the commit, is raised once the transaction is aborted. A commit that took too
+        long is not aborted: call `commit_transaction` again."""
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except BaseException:
+            if self._engine.has_open_transaction:
+                self.abort_transaction()
+            raise
 
     def partitions_for(self, topic: str) -> set[int]:
         """The topic's partition numbers; waits for metadata as `send` does."""

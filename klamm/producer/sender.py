@@ -12,7 +12,8 @@ partition:
                                               which is asked for meanwhile
     any other, or `retries` are used up       settled with the error
 
-With `enable.idempotence` nothing is sent before a broker has given a producer id.
+With `enable.idempotence` nothing is sent before a broker has given a producer id. In a transaction a batch that failed
+has no successors: what waits fails with it, and what is in flight is not sent again.
 
 Callbacks run before the futures of their batch are done, so that they have all run when `flush` returns.
 """
@@ -37,6 +38,7 @@ from klamm.producer.config import ProducerConfig
 from klamm.producer.interceptors import InterceptorChain
 from klamm.producer.metrics import ProducerMetrics
 from klamm.producer.sequences import ProducerId, Sequences
+from klamm.producer.transaction_state import TransactionState
 from klamm.records import encode_batch
 from klamm.retry import Backoff
 from klamm.wire.framed import encode_framed
@@ -50,6 +52,9 @@ _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIS
 NEWS_MULTIPLIER: Final = 1.2
 """How the pause between questions for a new leader grows. Records wait for the answer, and an election takes less than
 a second: doubled like the others, the pause would cost as much again."""
+
+QUICK_RETRY_MS: Final = 20
+"""The longest pause after CONCURRENT_TRANSACTIONS: the markers of the transaction before are on their way."""
 
 _NO_STAMP: Final = Stamp(producer_id=-1, epoch=-1, base_sequence=-1)
 
@@ -86,6 +91,7 @@ class Sender:
         interceptors: InterceptorChain,
         metrics: ProducerMetrics,
         on_settled: Callable[[], object],
+        transaction: TransactionState | None = None,
     ) -> None:
         self._config = config
         self._client = client
@@ -102,7 +108,9 @@ class Sender:
         self._news_backoff = Backoff(
             initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms, multiplier=NEWS_MULTIPLIER
         )
-        self._sequences = Sequences() if config.enable_idempotence else None
+        self._transaction = transaction
+        is_transactional = transaction is not None
+        self._sequences = Sequences(is_transactional=is_transactional) if config.enable_idempotence else None
         self._asking_for_id = False
 
     def start(self) -> None:
@@ -119,6 +127,37 @@ class Sender:
             self._accumulator.end_backoff(self._has_newer_leader)
         self._due.set()
 
+    # Transactions
+
+    def begin_epoch(self, producer: ProducerId) -> None:
+        """The next transaction's; nothing of the one before is under way. With the lock held."""
+        assert self._sequences is not None
+        self._sequences.begin(producer)
+
+    def fail_transaction(self, error: Exception) -> None:
+        """It has to be aborted: nothing more of it is sent. Does nothing when that is known."""
+        assert self._transaction is not None
+        with self._lock:
+            is_news = self._transaction.fail(error)
+        if is_news:
+            self.abandon_waiting(self._transaction.failure())
+
+    def fail_producer(self, error: Exception) -> None:
+        """It can only be closed."""
+        assert self._transaction is not None
+        with self._lock:
+            is_news = self._transaction.fail_fatally(error)
+        if is_news:
+            self.abandon_waiting(self._transaction.failure())
+
+    def abandon_waiting(self, error: Exception) -> None:
+        """Fails with `error` what is not in flight."""
+        with self._lock:
+            abandoned = self._accumulator.abort()
+        for batch in abandoned:
+            self._settle(batch, _Outcome(error))
+        self._on_settled()
+
     async def stop(self, error: Exception) -> None:
         """Fails with `error` what has not been sent and what is in flight, and ends."""
         self._abort(error)
@@ -133,10 +172,7 @@ class Sender:
     def _abort(self, error: Exception) -> None:
         with self._lock:
             self._accumulator.close()
-            aborted = self._accumulator.abort()
-        for batch in aborted:
-            self._settle(batch, _Outcome(error))
-        self._on_settled()
+        self.abandon_waiting(error)
 
     # Planning
 
@@ -174,7 +210,7 @@ class Sender:
         """Whether a producer id has to be there first; then it is being asked for."""
         if self._sequences is None or not self._sequences.needs_id:
             return False
-        if not self._asking_for_id and not self._accumulator.is_empty:
+        if self._transaction is None and not self._asking_for_id and not self._accumulator.is_empty:
             self._asking_for_id = True
             self._spawn(self._obtain_id(self._sequences), "klamm-producer-id")
         return True
@@ -269,6 +305,7 @@ class Sender:
             acks=self._config.acks,
             timeout_ms=self._config.request_timeout_ms,
             client_id=self._config.client_id,
+            transactional_id=self._config.transactional_id or "",
         )
         chunks: list[bytes] = []
         record_count = 0
@@ -296,6 +333,7 @@ class Sender:
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=base_sequence,
+                is_transactional=self._transaction is not None,
             )
         return batch.encoded
 
@@ -313,7 +351,7 @@ class Sender:
             self._metrics.splits += is_split
             if not is_split:
                 self._complete(queue, outcome)
-        elif isinstance(error, KlammError) and error.retriable:
+        elif isinstance(error, KlammError) and error.retriable and not self._is_lost:
             self._retry(queue, outcome, error)
         else:
             self._complete(queue, outcome)
@@ -325,6 +363,10 @@ class Sender:
             if len(queue.in_flight) > 1:
                 self._accumulator.split(queue)
                 return
+        if self._transaction is not None:
+            self._complete(queue, outcome)
+            return
+        with self._lock:
             sequences.restart(queue.tp, [*queue.in_flight, *queue.batches])
         log.warning("partition=%s goes on in a new epoch reason=%s", queue.tp, error)
         self._retry(queue, outcome, error)
@@ -337,6 +379,8 @@ class Sender:
             self._refresh_metadata([queue.tp.topic])
         attempts = queue.in_flight[0].attempts
         pause_ms = 0 if moved else int(self._client.backoff.delay_ms(attempts, self._client.rng))
+        if isinstance(error, BrokerError) and error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            pause_ms = min(pause_ms, QUICK_RETRY_MS)
         with self._lock:
             exhausted = self._accumulator.retry(
                 queue,
@@ -349,6 +393,11 @@ class Sender:
         log.info("partition=%s attempt=%d retry_in_ms=%d reason=%s", queue.tp, attempts, pause_ms, error)
         for batch in exhausted:
             self._settle(batch, outcome)
+
+    @property
+    def _is_lost(self) -> bool:
+        """Whether the transaction is aborted whatever becomes of its records."""
+        return self._transaction is not None and self._transaction.is_lost
 
     def _has_newer_leader(self, queue: PartitionQueue) -> bool:
         """Than the one that its last request went to."""
@@ -376,6 +425,8 @@ class Sender:
             self._metrics.records_failed += len(batch.records)
             if self._sequences is not None:
                 self._sequences.on_failed(batch)
+            if self._transaction is not None:
+                self.fail_transaction(outcome.error)
         part = batch.outcome(outcome.base_offset, outcome.log_append_time_ms, outcome.error)
         if self._interceptors:
             for index in range(batch.start, batch.start + len(batch.records)):

@@ -10,6 +10,9 @@ the next epoch from 0; whatever of the one before is still on its way is fenced 
 bumps one epoch for all partitions and brings them to it one by one; brokers compare epochs per partition, so that each
 has its own here. At the last epoch a new producer id is needed.
 
+Of a transactional producer an epoch is a transaction (KIP-890), and its coordinator gives the next. A batch that fails
+is the end of its transaction, so nothing goes on in this epoch.
+
 Pure; used on the producer's loop only.
 """
 
@@ -43,18 +46,21 @@ class _Partition:
 
 
 class Sequences:
-    """The numbers of one idempotent producer."""
+    """The numbers of one idempotent producer, or a transactional one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_transactional: bool = False) -> None:
+        self._is_transactional = is_transactional
         self._given: ProducerId | None = None
         self.needs_id = True
         """Whether `begin` must be called before anything else is sent."""
         self._partitions: dict[TopicPartition, _Partition] = {}
 
     def begin(self, given: ProducerId) -> None:
-        """Partitions take up this producer id when they first need one, or a new epoch."""
+        """Partitions take up this producer id when they first need one, or a new epoch; with transactions at once."""
         self._given = given
         self.needs_id = False
+        if self._is_transactional:
+            self._partitions.clear()
 
     def stamp(self, tp: TopicPartition, batches: Sequence[Batch]) -> None:
         """Numbers those of `batches`, which are about to be sent, that have none: the last ones."""
@@ -62,7 +68,7 @@ class Sequences:
         state = self._partitions.get(tp)
         if state is None:
             state = self._partitions[tp] = _Partition(self._given)
-        if state.is_broken and batches[0].stamp is None:
+        if state.is_broken and batches[0].stamp is None and not self._is_transactional:
             self._next_epoch(state)
         for batch in batches:
             if batch.stamp is None:

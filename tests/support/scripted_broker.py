@@ -1,16 +1,18 @@
 """Brokers whose answers a test writes: real gRPC servers and real batch checks over an imaginary cluster.
 
 `ScriptedCluster` holds topics, leaders and what was appended. Each Produce takes the next `Answer` of
-`produce_answers` (`usual_answer` when there is none), each Metadata the next of `metadata_errors`.
+`produce_answers` (`usual_answer` when there is none), each Metadata the next of `metadata_errors`. Broker 0 is
+the coordinator of everything: each of its calls about transactions takes the next of `transaction_script`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import threading
 import uuid
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +23,8 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.records import Record, decode_batch, iter_headers, read_header
 from klamm.wire.framed import decode_framed, split_records
-from klamm.wire.service import BROKER
-from klamm.wire.v1 import broker_pb2, common_pb2
+from klamm.wire.service import BROKER, COORDINATOR
+from klamm.wire.v1 import broker_pb2, common_pb2, coordinator_pb2
 from klamm_broker.log.producer_state import ProducerStates
 from klamm_server.rpc_server import RpcServer
 
@@ -64,6 +66,19 @@ class ProduceSeen:
     batch_counts: list[int]
 
 
+class Dropped(enum.Enum):
+    """Answers UNAVAILABLE, as a broken connection would."""
+
+    BEFORE = enum.auto()
+    """Nothing is done."""
+    AFTER = enum.auto()
+    """All is done as usual, and the answer is lost."""
+
+
+Fate = ErrorCode | Dropped | threading.Event
+"""Of a call to the coordinator; an event: waits for it and goes on as usual."""
+
+
 class ScriptedCluster:
     """Topics and scripted answers shared by the brokers `serve` starts."""
 
@@ -82,6 +97,16 @@ class ScriptedCluster:
         self.producer_id_errors: deque[ErrorCode] = deque()
         self.producer_id_count = 0
         self.produced: list[ProduceSeen] = []
+        self.transaction_script: dict[str, deque[Fate]] = defaultdict(deque)
+        """By the call's name: init_producer_id, end_txn, txn_offset_commit."""
+        self.transaction_calls: list[tuple[str, Any]] = []
+        """Name and request of each call, in order; "produce" with its header."""
+        self.transactional_epoch = -1
+        self.only_offset: TopicPartition | None = None
+        """Which offset a refusal of txn_offset_commit is about; None: all."""
+        self.coordinator_lookups = 0
+        self.next_producer: tuple[int, int] | None = None
+        """Producer id and epoch that EndTxn answers; None: the next epoch of the same."""
         self.in_flight_max = 0
         self.metadata_count = 0
         self.on_drop: Callable[[], None] = lambda: None
@@ -121,6 +146,7 @@ class ScriptedCluster:
         for broker_id in range(self.broker_count):
             server = RpcServer(max_message_bytes=100 << 20, max_concurrent_rpcs=1_000)
             server.add_service(BROKER, _ScriptedBroker(self, broker_id))
+            server.add_service(COORDINATOR, _ScriptedCoordinator(self))
             self.ports.append(await server.start("127.0.0.1", 0))
             servers.append(server)
         try:
@@ -206,6 +232,8 @@ class ScriptedCluster:
         answer = self.produce_answers.popleft() if self.produce_answers else self.usual_answer
         header, records = decode_framed(message, broker_pb2.ProduceHeader)
         parts = split_records(records, [each.records_bytes for each in header.partitions])
+        if header.transactional_id:
+            self.transaction_calls.append(("produce", header))
         self.produced.append(ProduceSeen(broker_id, header, [len(list(iter_headers(part))) for part in parts]))
         self._in_flight += 1
         self.in_flight_max = max(self.in_flight_max, self._in_flight)
@@ -280,6 +308,7 @@ class _ScriptedBroker:
         return self._cluster.metadata(request)
 
     async def find_coordinator(self, request: Any, context: Any) -> broker_pb2.FindCoordinatorResponse:
+        self._cluster.coordinator_lookups += 1
         errors = self._cluster.coordinator_errors
         error = errors.popleft() if errors else ErrorCode.NONE
         node = self._cluster.metadata(broker_pb2.MetadataRequest()).brokers[0]
@@ -299,6 +328,77 @@ class _ScriptedBroker:
 
     async def produce(self, request: bytes, context: Any) -> broker_pb2.ProduceResponse:
         return await self._cluster.produce(self._broker_id, request, context)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        async def unimplemented(request: Any, context: Any) -> None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, name)
+
+        return unimplemented
+
+
+class _ScriptedCoordinator:
+    """One transactional id's coordinator, and that of every group."""
+
+    def __init__(self, cluster: ScriptedCluster) -> None:
+        self._cluster = cluster
+
+    async def init_producer_id(self, request: Any, context: Any) -> coordinator_pb2.InitTransactionalIdResponse:
+        def answer() -> coordinator_pb2.InitTransactionalIdResponse:
+            self._cluster.transactional_epoch += 1
+            return coordinator_pb2.InitTransactionalIdResponse(
+                producer_id=7_000, producer_epoch=self._cluster.transactional_epoch
+            )
+
+        def refuse(code: ErrorCode) -> coordinator_pb2.InitTransactionalIdResponse:
+            return coordinator_pb2.InitTransactionalIdResponse(error_code=code, producer_id=-1)
+
+        return await self._play("init_producer_id", request, context, answer, refuse)
+
+    async def end_txn(self, request: Any, context: Any) -> coordinator_pb2.EndTxnResponse:
+        def answer() -> coordinator_pb2.EndTxnResponse:
+            # A second EndTxn of the same epoch is the first one again, whose answer got lost.
+            self._cluster.transactional_epoch = request.producer_epoch + 1
+            usual = (request.producer_id, request.producer_epoch + 1)
+            producer_id, epoch = self._cluster.next_producer or usual
+            return coordinator_pb2.EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
+
+        def refuse(code: ErrorCode) -> coordinator_pb2.EndTxnResponse:
+            return coordinator_pb2.EndTxnResponse(error_code=code, producer_id=-1)
+
+        return await self._play("end_txn", request, context, answer, refuse)
+
+    async def txn_offset_commit(self, request: Any, context: Any) -> coordinator_pb2.TxnOffsetCommitResponse:
+        def answer(code: ErrorCode = ErrorCode.NONE) -> coordinator_pb2.TxnOffsetCommitResponse:
+            return coordinator_pb2.TxnOffsetCommitResponse(
+                partitions=[
+                    common_pb2.PartitionResult(
+                        topic=each.topic,
+                        partition=each.partition,
+                        error_code=code if self._cluster.only_offset in (None, (each.topic, each.partition)) else 0,
+                    )
+                    for each in request.offsets
+                ]
+            )
+
+        return await self._play("txn_offset_commit", request, context, answer, answer)
+
+    async def _play(
+        self, name: str, request: Any, context: Any, answer: Callable[[], Any], refuse: Callable[[ErrorCode], Any]
+    ) -> Any:
+        self._cluster.transaction_calls.append((name, request))
+        script = self._cluster.transaction_script[name]
+        fate = script.popleft() if script else ErrorCode.NONE
+        if isinstance(fate, ErrorCode) and fate:
+            return refuse(fate)
+        if isinstance(fate, threading.Event):
+            await asyncio.to_thread(fate.wait, 20)
+        response = answer() if fate is not Dropped.BEFORE else None
+        if isinstance(fate, Dropped):
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")
+        return response
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -41,7 +41,8 @@ def test_acks_as_users_write_it(given: object, acks: int) -> None:
         ({"enable.idempotence": "true", "retries": 0}, "needs retries"),
         ({"max.in.flight.requests.per.connection": 6}, "at most 5; it is 6"),
         ({"enable.idempotence": "yes"}, "expected true or false"),
-        ({"transactional.id": "a"}, "transactional.id='a' .*no transactions"),
+        ({"transactional.id": ""}, "transactional.id='' .*not empty"),
+        ({"transactional.id": "a", "acks": 1}, "transactional.id='a' needs enable.idempotence"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(settings: dict[str, Any], message: str) -> None:

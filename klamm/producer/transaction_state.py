@@ -1,0 +1,157 @@
+"""What a transactional producer may do next: the states of Kafka's TransactionManager, and what is wrong in each.
+
+    UNINITIALIZED --init--> INITIALIZING --> READY --begin--> IN_TRANSACTION --commit--> COMMITTING --> READY
+                                               ^                |  |                         |
+                                               |                |  '----------failure--------|
+                                               |          abort |                            v
+                                            ABORTING <----------+---------------- ABORTABLE_ERROR
+    any state --fatal failure--> FATAL_ERROR
+
+From its first failure on nothing of a transaction is sent any more: whatever arrived is aborted.
+
+Pure. The producer's lock guards it, for `send` looks at it in the application's threads.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from klamm.errors import AbortableTransactionError, BrokerError, ErrorCode, FatalProducerError, IllegalStateError
+
+
+class TransactionPhase(enum.Enum):
+    """See the module."""
+
+    UNINITIALIZED = "is not initialized: call init_transactions first"
+    INITIALIZING = "is being initialized"
+    READY = "has no open transaction: call begin_transaction first"
+    IN_TRANSACTION = "has an open transaction"
+    COMMITTING = "is committing"
+    ABORTING = "is aborting"
+    ABORTABLE_ERROR = "has a transaction that can only be aborted"
+    FATAL_ERROR = "can only be closed"
+
+
+_P = TransactionPhase
+_BEFORE: Final[dict[TransactionPhase, frozenset[TransactionPhase]]] = {
+    _P.INITIALIZING: frozenset({_P.UNINITIALIZED}),
+    _P.READY: frozenset({_P.INITIALIZING, _P.COMMITTING, _P.ABORTING}),
+    _P.IN_TRANSACTION: frozenset({_P.READY}),
+    _P.COMMITTING: frozenset({_P.IN_TRANSACTION}),
+    _P.ABORTING: frozenset({_P.IN_TRANSACTION, _P.ABORTABLE_ERROR}),
+    _P.ABORTABLE_ERROR: frozenset({_P.IN_TRANSACTION, _P.COMMITTING}),
+    _P.FATAL_ERROR: frozenset(_P) - {_P.FATAL_ERROR},
+}
+"""From which phases each may be reached."""
+
+FATAL_CODES: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+"""Of a produce request: no other transaction of this producer would fare better."""
+
+
+class TransactionState:
+    """Of one producer."""
+
+    def __init__(self, transactional_id: str) -> None:
+        self.phase = TransactionPhase.UNINITIALIZED
+        self.has_begun = False
+        """The open transaction has records or offsets, so that its coordinator must hear how it ends."""
+        self._transactional_id = transactional_id
+        self._error: Exception | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a transaction that nobody has ended yet."""
+        return self.phase in (TransactionPhase.IN_TRANSACTION, TransactionPhase.ABORTABLE_ERROR)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing more of the transaction is to be sent: it is aborted, or has to be."""
+        return self.phase in (
+            TransactionPhase.ABORTING,
+            TransactionPhase.ABORTABLE_ERROR,
+            TransactionPhase.FATAL_ERROR,
+        )
+
+    def begin_initializing(self) -> None:
+        """init_transactions. Raises IllegalStateError."""
+        self._require("init_transactions", TransactionPhase.INITIALIZING)
+        self._enter(TransactionPhase.INITIALIZING)
+
+    def begin(self) -> None:
+        """begin_transaction. Raises IllegalStateError."""
+        self._require("begin_transaction", TransactionPhase.IN_TRANSACTION)
+        self._enter(TransactionPhase.IN_TRANSACTION)
+
+    def require_open(self, call: str) -> None:
+        """For `send` and the like, which make the transaction one that has begun. Raises as `begin_commit`."""
+        if self.phase is not TransactionPhase.IN_TRANSACTION:
+            self._refuse(call)
+        self.has_begun = True
+
+    def begin_commit(self) -> None:
+        """commit_transaction. Raises IllegalStateError, AbortableTransactionError or FatalProducerError."""
+        self._require("commit_transaction", TransactionPhase.COMMITTING)
+        self._enter(TransactionPhase.COMMITTING)
+
+    def begin_abort(self) -> None:
+        """abort_transaction. Raises IllegalStateError or FatalProducerError."""
+        self._require("abort_transaction", TransactionPhase.ABORTING)
+        self._enter(TransactionPhase.ABORTING)
+
+    def be_ready(self) -> None:
+        """Initialized, committed or aborted."""
+        self._enter(TransactionPhase.READY)
+        self.has_begun = False
+        self._error = None
+
+    def fail(self, error: Exception) -> bool:
+        """Something of the transaction failed; whether that is news. An abort goes on."""
+        if isinstance(error, BrokerError) and error.code in FATAL_CODES:
+            return self.fail_fatally(error)
+        if self.phase not in _BEFORE[TransactionPhase.ABORTABLE_ERROR]:
+            return False
+        self._error = error
+        self._enter(TransactionPhase.ABORTABLE_ERROR)
+        return True
+
+    def fail_fatally(self, error: Exception) -> bool:
+        """The producer is of no use any more; whether that is news."""
+        if self.phase is TransactionPhase.FATAL_ERROR:
+            return False
+        self._error = error
+        self._enter(TransactionPhase.FATAL_ERROR)
+        return True
+
+    def failure(self) -> Exception:
+        """What whoever uses the transaction is told, and its records that were not sent; when `is_lost`."""
+        name = f"transactional.id={self._transactional_id!r}"
+        if self.phase is TransactionPhase.FATAL_ERROR:
+            error: Exception = FatalProducerError(f"{name} cannot go on: {self._error}")
+        elif self._error is not None:
+            error = AbortableTransactionError(f"the transaction of {name} has to be aborted: {self._error}")
+        else:
+            error = AbortableTransactionError(f"the transaction of {name} is aborted")
+        error.__cause__ = self._error
+        return error
+
+    def _require(self, call: str, phase: TransactionPhase) -> None:
+        if self.phase not in _BEFORE[phase]:
+            self._refuse(call)
+
+    def _refuse(self, call: str) -> None:
+        if self._error is not None and self.is_lost:
+            raise self.failure()
+        raise IllegalStateError(f"{call}: transactional.id={self._transactional_id!r} {self.phase.value}")
+
+    def _enter(self, phase: TransactionPhase) -> None:
+        assert self.phase in _BEFORE[phase], (self.phase, phase)
+        self.phase = phase
