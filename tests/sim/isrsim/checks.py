@@ -10,6 +10,7 @@
 - *visible-end*: the end that consumers are told never goes back from one leader epoch to a later one, nor within one.
 - *sequence*: what a log remembers of its producers is what it says of them, among it where the last five records of
   each are; in what is committed a producer's sequences follow one another; who leads takes what comes next.
+- *consumer*: whoever serves a consumer, leader or follower, has what it has read so far.
 - *high-watermark*: it never goes back on a leader, and is never beyond the end of the log.
 
 A replica that lost its tail in a power failure is exempt until it is in sync again, for the controller learns of it

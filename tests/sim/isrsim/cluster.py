@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ from raftsim.world import MS, World
 
 from isrsim.broker import Life, PendingProduce, SimBroker
 from isrsim.checks import Checks, ViolationError
+from isrsim.consumers import SimConsumer
 from isrsim.controller import SimController
 from isrsim.network import CONTROLLER, Network
 from isrsim.options import Options
@@ -37,6 +39,8 @@ class Cluster:
         self.controller = SimController(world, self.network, options, self._on_commit)
         self.brokers = {number: SimBroker(number, self) for number in range(1, options.broker_count + 1)}
         self.producers = [SimProducer(number, self) for number in range(options.producer_count)]
+        self.consumer = SimConsumer()
+        self._consumer_rng = random.Random(options.describe())  # its own: that it reads must not change what happens
         self._is_faulty = True
 
     def note(self, text: str) -> None:
@@ -142,6 +146,10 @@ class Cluster:
     def _consume(self) -> None:
         for broker in self._leaders():
             broker.receive(None, broker.consume)
+        rng, brokers = self._consumer_rng, list(self.brokers.values())
+        self.consumer.learn(rng.choice(brokers))
+        broker = rng.choice(brokers)
+        broker.receive(None, self.consumer.poll, broker)
 
     def _leaders(self) -> list[SimBroker]:
         return [one for one in self.brokers.values() if one.partition is not None and one.partition.is_leader]

@@ -12,7 +12,7 @@ from typing import Any
 from raftsim.mutations import Mutation as AnyMutation
 
 from isrsim.streams import FollowerStream
-from klamm.errors import ErrorCode
+from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm_broker.log.producer_state import ProducerStates
 from klamm_broker.replica.follower_partition import EpochEnd
 from klamm_broker.replica.follower_session import FollowerSession
@@ -148,6 +148,14 @@ def _any_epoch(self: Partition, current_leader_epoch: int = -1) -> Leadership:
 
 
 _check_leader = Partition.check_leader
+
+
+def _any_reader(self: Partition, current_leader_epoch: int, fetch_offset: int, *, from_follower: bool) -> None:
+    self._check_epoch(current_leader_epoch)
+    if self.following is None:
+        self.check_leader()
+    elif fetch_offset > self.log.log_end_offset:
+        raise EXCEPTIONS[ErrorCode.OFFSET_NOT_AVAILABLE]("it is not here yet")
 
 
 def _end_without_epoch(self: Partition, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
@@ -330,6 +338,11 @@ MUTATIONS: dict[str, Mutation] = {
         what="a new leader tells consumers its high watermark before it reached the start of its epoch",
         known_seed=26,
         changes=((Partition, "check_high_watermark", _serves_offsets_at_once),),
+    ),
+    "follower-reads-too-early": Mutation(
+        what="a follower serves consumers before its leader has found that their logs agree (KIP-392)",
+        known_seed=110,
+        changes=((Partition, "check_reader", _any_reader),),
     ),
     "leaders-end-only": Mutation(
         what="a leader says where an epoch ends in its log, not which epoch that is (before KIP-279)",

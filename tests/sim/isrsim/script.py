@@ -15,6 +15,7 @@ by the clock unless a command moves it. So a script is a story that a reader can
 | `metadata`, `metadata 2`   | everybody (2) hears all that the controller has written                               |
 | `produce 1 a b`            | broker 1 is sent records with acks=all; `x7` is sequence 7 of producer x              |
 | `read 1`                   | a consumer reads all it may                                                           |
+| `poll 1`                   | the consumer reads on, at this replica, whose metadata it has                         |
 | `lag 1`, `wait 2000`       | the leader looks who lags; time moves by so many ms                                   |
 | `unanswered 1`             | the leader gives up waiting for the controller's answer, and asks again               |
 | `reconnect 2`              | the follower gives up its stream, and begins another                                  |
@@ -185,6 +186,7 @@ class Script:
             "metadata": self._metadata,
             "produce": self._produce,
             "read": self._read,
+            "poll": self._poll,
             "lag": lambda at: self._act(at, self._broker(at).check_lag),
             "wait": lambda ms: self.world.run_until(self.world.now_us + int(ms) * MS),
             "unanswered": self._unanswered,
@@ -341,6 +343,12 @@ class Script:
         else:
             assert broker.partition is not None
             self._say(f"{at} lets a consumer read up to {broker.partition.high_watermark}")
+
+    def _poll(self, at: str) -> None:
+        broker, consumer = self._broker(at), self.cluster.consumer
+        consumer.learn(broker)
+        is_served = consumer.poll(broker)
+        self._say(f"{at} serves a consumer up to {consumer.offset}" if is_served else f"{at} does not serve consumers")
 
     def _unanswered(self, at: str) -> None:
         broker = self._broker(at)
