@@ -71,7 +71,7 @@ class Cluster:
     """Members by node.id."""
 
     def __init__(self, directory: pathlib.Path, size: ClusterSize, settings: dict[str, str]) -> None:
-        ports = usable_ports(HOST, 0, size.total)
+        ports = usable_ports(HOST, [0] * size.total)
         specs = lay_out(size, data_dir=directory, host=HOST, ports=ports, cluster_id=CLUSTER_ID, settings=settings)
         self.directory = directory
         members = [Member(spec, directory / f"{spec.name.replace(' ', '-')}.out") for spec in specs]

@@ -10,6 +10,7 @@ import typer
 from klamm.cli.output import ExitStatus, fail, parse_assignments
 from klamm.config import DEFAULT_PORT
 
+DEFAULT_KAFKA_PORT = 9092
 MAX_PROCESSES = 32
 """Of one kind, on one machine."""
 
@@ -22,6 +23,15 @@ def up(
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Port, the first of several processes'; 0 picks free ones.")
     ] = DEFAULT_PORT,
+    kafka_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            help="Port for Kafka clients, the first of several brokers', 10 apart; 9092 unless --port is given, then a"
+            " free one.",
+        ),
+    ] = None,
     controllers: Annotated[int, typer.Option(min=1, max=5, help="Controller processes: 1, 3 or 5.")] = 1,
     brokers: Annotated[int, typer.Option(min=1, max=MAX_PROCESSES, help="Broker processes.")] = 1,
     coordinators: Annotated[int, typer.Option(min=1, max=MAX_PROCESSES, help="Coordinator processes.")] = 1,
@@ -48,6 +58,12 @@ def up(
             data_dir=data_dir,
             host=host,
             port=port,
+            kafka_port=_kafka_port(port) if kafka_port is None else kafka_port,
             settings=settings,
         )
     )
+
+
+def _kafka_port(port: int) -> int:
+    """Kafka's own beside ours; beside another one, one that is free."""
+    return DEFAULT_KAFKA_PORT if port == DEFAULT_PORT else 0

@@ -109,7 +109,10 @@ def test_port_0_picks_a_free_one_and_says_which(tmp_path):
     command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(tmp_path / "data"), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            ready = re.fullmatch(r"klamm is ready at (127\.0\.0\.1:\d+), data in (.*)\n", process.stdout.readline())
+            ready = re.fullmatch(
+                r"klamm is ready at (127\.0\.0\.1:\d+), Kafka clients at 127\.0\.0\.1:\d+, data in (.*)\n",
+                process.stdout.readline(),
+            )
             assert ready
             assert pathlib.Path(ready[2]) == tmp_path / "data"
             assert KlammCommand(ready[1]).ok("topics", "list", "--json").document == []

@@ -47,7 +47,9 @@ def up(data_dir: pathlib.Path, *arguments: str) -> Iterator[Up]:
     with (data_dir.with_suffix(".log")).open("w") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
-        ready = re.fullmatch(r"klamm is ready at (\S+), data in (.*)\n", process.stdout.readline())
+        ready = re.fullmatch(
+            r"klamm is ready at (\S+), Kafka clients at \S+, data in (.*)\n", process.stdout.readline()
+        )
         assert ready, data_dir.with_suffix(".log").read_text()
         yield Up(process, ready[1])
     finally:

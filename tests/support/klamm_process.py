@@ -41,6 +41,8 @@ class KlammProcess:
         self.log_path = directory / "klamm-up.log"
         self.port = port or free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
+        self.kafka_port = free_port()
+        self.kafka_bootstrap = f"127.0.0.1:{self.kafka_port}"
         self._settings = dict(settings or {})
         self._process: subprocess.Popen[str] | None = None
 
@@ -53,6 +55,7 @@ class KlammProcess:
         """Returns when the cluster says that it is ready; fails with its log when it does not."""
         assert self._process is None
         command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(self.data_dir), "--port", str(self.port)]
+        command += ["--kafka-port", str(self.kafka_port)]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         with self.log_path.open("a") as log:

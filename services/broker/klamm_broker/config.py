@@ -56,6 +56,8 @@ class BrokerConfig(MemberConfig):
     )
     fetch_max_bytes: int = setting(BROKER_CONFIGS["fetch.max.bytes"])
     queued_max_request_bytes: int = setting(BROKER_CONFIGS["queued.max.request.bytes"])
+    max_connections: int = setting(BROKER_CONFIGS["max.connections"])
+    connections_max_idle_ms: int = setting(BROKER_CONFIGS["connections.max.idle.ms"])
     max_parked_requests: int = setting(BROKER_CONFIGS["max.parked.requests"])
 
     def validate(self) -> None:

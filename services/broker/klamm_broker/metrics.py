@@ -27,6 +27,10 @@ REQUESTS = Counter("klamm_broker_requests", "Calls received.", ["rpc"], registry
 _ERRORS = Counter(
     "klamm_broker_errors", "Outcomes other than success, per partition.", ["rpc", "error"], registry=REGISTRY
 )
+KAFKA_REQUESTS = Counter(
+    "klamm_broker_kafka_requests", "Requests of Kafka clients.", ["api", "version"], registry=REGISTRY
+)
+_KAFKA_CONNECTIONS = Gauge("klamm_broker_kafka_connections", "Connections of Kafka clients.", registry=REGISTRY)
 _PARKED = Gauge("klamm_broker_parked_requests", "Calls that wait in a purgatory.", ["purgatory"], registry=REGISTRY)
 _REQUEST_MEMORY = Gauge("klamm_broker_request_memory_bytes", "Requests and answers under way.", registry=REGISTRY)
 _OFFLINE_LOG_DIRS = Gauge("klamm_broker_offline_log_dirs", "Log directories that failed.", registry=REGISTRY)
@@ -154,6 +158,7 @@ def watch_gauges(
     offline_log_dirs: Callable[[], int],
     partitions: Callable[[], int],
     producer_ids: Callable[[], int],
+    kafka_connections: Callable[[], int],
 ) -> None:
     """Reports these when the metrics are read; they run in the endpoint's thread, so they may only look."""
     _PARKED.labels("fetch").set_function(parked_fetches)
@@ -162,3 +167,4 @@ def watch_gauges(
     _OFFLINE_LOG_DIRS.set_function(offline_log_dirs)
     _PARTITIONS.set_function(partitions)
     _PRODUCER_IDS.set_function(producer_ids)
+    _KAFKA_CONNECTIONS.set_function(kafka_connections)

@@ -22,6 +22,7 @@ from klamm.wire.service import BROKER, REPLICATION
 from klamm.wire.v1.controller_pb2 import AllocateProducerIdsRequest
 from klamm_broker.allocator import keep_request_memory
 from klamm_broker.config import BrokerConfig
+from klamm_broker.kafka.door import KafkaDoor
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_manager import LogManager, LogManagerConfig
@@ -37,6 +38,7 @@ from klamm_broker.replication import Replication
 from klamm_broker.rpc.delete_records import DeleteRecordsRpc
 from klamm_broker.rpc.fetch import FetchRpc
 from klamm_broker.rpc.find_coordinator import FindCoordinatorRpc
+from klamm_broker.rpc.handlers import Handlers
 from klamm_broker.rpc.init_producer_id import InitProducerIdRpc
 from klamm_broker.rpc.list_offsets import ListOffsetsRpc
 from klamm_broker.rpc.log_dirs import LogDirsRpc
@@ -101,7 +103,16 @@ class BrokerServer:
             ),
             timeout_ms=config.broker_session_timeout_ms,
         )
-        self._servicer = self._make_servicer()
+        handlers = self._make_handlers()
+        self._servicer = BrokerServicer(handlers)
+        self._kafka = KafkaDoor(
+            config,
+            handlers,
+            self._controllers,
+            self._memory,
+            image=lambda: self._replicas.image,
+            clock=self._clock,
+        )
         self._watch_gauges()
 
     async def open(self) -> None:
@@ -122,7 +133,8 @@ class BrokerServer:
         link = MetadataLink(self._controllers, cluster_id="", on_image=self._on_image, clock=self._clock)
         self._spawn("metadata-link", link.run())
         await self._join_cluster(link)
-        registration = self._make_registration(link, host, port)
+        kafka_endpoint = await self._kafka.bind()
+        registration = self._make_registration(link, host, port, kafka_endpoint)
         await registration.register()
         await link.wait_for(lambda image: image.end_index > registration.epoch)
         self._replication.start(self._opened_logs, registration)
@@ -132,7 +144,10 @@ class BrokerServer:
         self._spawn("topic-creator", self._topic_creator.run())
         await registration.wait_unfenced()
         self._servicer.is_open = True
-        log.info("broker=%d serving host=%s port=%d", self._config.node_id, host, port)
+        await self._kafka.open()
+        log.info(
+            "broker=%d serving host=%s port=%d kafka=%s", self._config.node_id, host, port, kafka_endpoint or "nowhere"
+        )
 
     async def stop(self) -> None:
         """Raises nothing; a log dir that fails while closing recovers at the next start."""
@@ -141,6 +156,7 @@ class BrokerServer:
             await registration.shut_down(self._config.shutdown_grace_ms)
         self._servicer.is_open = False
         self._replicas.resign_all()
+        await self._kafka.close()
         if self._publisher is not None:
             await self._publisher.close()
         for task in self._tasks:
@@ -160,9 +176,9 @@ class BrokerServer:
 
     # Parts
 
-    def _make_servicer(self) -> BrokerServicer:
+    def _make_handlers(self) -> Handlers:
         replicas, config = self._replicas, self._config
-        return BrokerServicer(
+        return Handlers(
             produce=ProduceRpc(replicas, self._produces, self._memory),
             fetch=FetchRpc(
                 replicas,
@@ -195,6 +211,7 @@ class BrokerServer:
             request_memory_bytes=lambda: self._memory.held_bytes,
             offline_log_dirs=lambda: len(self._logs.offline_log_dirs()) if self._logs is not None else 0,
             partitions=lambda: len(self._replicas),
+            kafka_connections=lambda: len(self._kafka),
             producer_ids=lambda: sum(len(partition.log.producers) for partition in list(self._replicas)),
         )
 
@@ -280,7 +297,9 @@ class BrokerServer:
         active = self._registration.controller if self._registration is not None else ""
         return sorted(self._controllers.current, key=lambda address: "{}:{}".format(*address) != active)
 
-    def _make_registration(self, link: MetadataLink, host: str, port: int) -> Registration:
+    def _make_registration(
+        self, link: MetadataLink, host: str, port: int, kafka_endpoint: tuple[str, int] | None
+    ) -> Registration:
         config = self._config
         member = BrokerMember(
             broker_id=config.node_id,
@@ -292,6 +311,7 @@ class BrokerServer:
             static_configs=config.originals,
             offline_log_dir_ids=self._offline_log_dir_ids,
             previous_broker_epoch=self._opened_logs.clean_shutdown_epoch() or 0,
+            kafka_endpoint=kafka_endpoint,
         )
         return Registration(
             member,

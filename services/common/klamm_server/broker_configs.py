@@ -95,7 +95,8 @@ _OWN = [
         # Kafka listens on every interface; a server without authentication does not, unless it is told to.
         ("GRPC://localhost:9094",),
         None,
-        "Where the server listens, as NAME://host:port; an empty host is every interface.",
+        "Where the server listens, as NAME://host:port; an empty host is every interface. KAFKA is a broker's"
+        " listener for Kafka clients, any other name (GRPC) that of the gRPC API.",
     ),
     _broker(
         "advertised.listeners",
@@ -400,6 +401,21 @@ _OWN = [
         at_least(1_024),
         "Bytes of all produce requests and fetch answers under way; beyond, produces are refused, produce streams"
         " wait, fetches get less.",
+    ),
+    _broker(
+        "max.connections",
+        _INT,
+        # Kafka's default is unbounded.
+        100_000,
+        at_least(1),
+        "Connections of Kafka clients; more are closed at once.",
+    ),
+    _broker(
+        "connections.max.idle.ms",
+        _LONG,
+        600_000,
+        at_least(1_000),
+        "A connection of a Kafka client that is silent for longer is closed.",
     ),
     _broker(
         "max.parked.requests",

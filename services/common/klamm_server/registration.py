@@ -72,6 +72,10 @@ class Member(Protocol):
     def is_unfenced(self, image: MetadataImage, epoch: int) -> bool: ...
 
 
+def _endpoint(address: tuple[str, int] | None) -> Endpoint | None:
+    return None if address is None else Endpoint(host=address[0], port=address[1])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerMember:
     """A broker process. `incarnation_id` is 16 random bytes made at its start; `previous_broker_epoch` that of the
@@ -86,6 +90,8 @@ class BrokerMember:
     static_configs: Mapping[str, str]
     offline_log_dir_ids: Callable[[], Sequence[bytes]]
     previous_broker_epoch: int = 0
+    kafka_endpoint: tuple[str, int] | None = None
+    """Where Kafka clients reach it; None: it has no Kafka listener."""
     register_rpc: str = "register_broker"
     heartbeat_rpc: str = "broker_heartbeat"
 
@@ -102,6 +108,7 @@ class BrokerMember:
             log_dir_ids=self.log_dir_ids,
             static_configs=dict(self.static_configs),
             previous_broker_epoch=self.previous_broker_epoch,
+            kafka_endpoint=_endpoint(self.kafka_endpoint),
         )
 
     def heartbeat_request(self, epoch: int, metadata_end_index: int, want_shutdown: bool) -> BrokerHeartbeatRequest:

@@ -21,8 +21,9 @@ from klamm_controller.server import ControllerServer
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_coordinator.server import CoordinatorServer
 from klamm_embedded.data_dir import check_embedded
-from klamm_embedded.layout import check_settings, known_settings
+from klamm_embedded.layout import broker_listeners, check_settings, grpc_listener, known_settings
 from klamm_embedded.ports import usable_ports
+from klamm_embedded.ready import say_ready
 from klamm_server.config import load
 from klamm_server.main import EXIT_CANNOT_START, Server, run_service
 from klamm_server.rpc_server import RpcServer
@@ -40,10 +41,12 @@ class EmbeddedConfig:
     coordinator: CoordinatorConfig
 
     @classmethod
-    def make(cls, *, data_dir: Path, host: str, port: int, settings: Mapping[str, str]) -> EmbeddedConfig:
+    def make(
+        cls, *, data_dir: Path, host: str, port: int, kafka_port: int, settings: Mapping[str, str]
+    ) -> EmbeddedConfig:
         """Each of `settings` goes to the services that know it. Raises ConfigError for one that none knows."""
         check_settings(settings)
-        common = {"node.id": SERVER_ID, "listeners": f"GRPC://{host}:{port}"}
+        common = {"node.id": SERVER_ID, "listeners": grpc_listener(host, port)}
         controllers = {"controller.quorum.bootstrap.servers": f"{host}:{port}"}
         directories = {"log.dirs": str(data_dir / "broker"), "metadata.log.dir": str(data_dir / "controller")}
         defaults = {
@@ -54,11 +57,13 @@ class EmbeddedConfig:
             "group.initial.rebalance.delay.ms": "0",
         }
         wanted = {**defaults, **settings}
+        # A user's own listeners are the user's business.
+        kafka = {} if "listeners" in settings else {"listeners": broker_listeners(host, port, kafka_port)}
         # Brokers and coordinators know that setting too, but to a controller it means to join another one's quorum.
         own = {name: value for name, value in wanted.items() if name in settings or name not in controllers}
         return cls(
             controller=load(ControllerConfig, known_settings(ControllerConfig, own)),
-            broker=load(BrokerConfig, known_settings(BrokerConfig, wanted)),
+            broker=load(BrokerConfig, known_settings(BrokerConfig, {**wanted, **kafka})),
             coordinator=load(CoordinatorConfig, known_settings(CoordinatorConfig, wanted)),
         )
 
@@ -104,18 +109,18 @@ class EmbeddedCluster:
         return self._controller, self._broker, self._coordinator
 
 
-def run(*, data_dir: Path, host: str, port: int, settings: Mapping[str, str]) -> int:
+def run(*, data_dir: Path, host: str, port: int, kafka_port: int, settings: Mapping[str, str]) -> int:
     """Runs a cluster until SIGTERM or SIGINT, as `klamm up` does; returns the exit status.
 
     Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
 
     def on_ready() -> None:
-        print(f"klamm is ready at {host}:{port}, data in {data_dir}", flush=True)  # noqa: T201 - what `klamm up` promises
+        say_ready([f"{host}:{port}"], [f"{host}:{kafka_port}"], data_dir)
 
     try:
         check_embedded(data_dir)
-        (port,) = usable_ports(host, port, 1)
-        config = EmbeddedConfig.make(data_dir=data_dir, host=host, port=port, settings=settings)
+        port, kafka_port = usable_ports(host, [port, kafka_port])
+        config = EmbeddedConfig.make(data_dir=data_dir, host=host, port=port, kafka_port=kafka_port, settings=settings)
     except KlammError as error:
         print(f"klamm: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_CANNOT_START

@@ -74,6 +74,15 @@ def known_settings(service: type[ServiceConfig], settings: Mapping[str, str]) ->
     return {name: value for name, value in settings.items() if name in known}
 
 
+def grpc_listener(host: str, port: int) -> str:
+    return f"GRPC://{host}:{port}"
+
+
+def broker_listeners(host: str, port: int, kafka_port: int) -> str:
+    """For both kinds of clients."""
+    return f"{grpc_listener(host, port)},KAFKA://{host}:{kafka_port}"
+
+
 def lay_out(
     size: ClusterSize,
     *,
@@ -82,8 +91,10 @@ def lay_out(
     ports: Sequence[int],
     cluster_id: str,
     settings: Mapping[str, str],
+    kafka_ports: Sequence[int] = (),
 ) -> list[ProcessSpec]:
-    """The processes, controllers first; `ports` has one for each: brokers', controllers', coordinators'.
+    """The processes, controllers first; `ports` has one for each: brokers', controllers', coordinators'. `kafka_ports`
+    has one for each broker, or none: then there is no listener for Kafka clients.
 
     Each of `settings` goes to the services that know it. Raises ConfigError for one that none knows, or for a value
     that a service refuses."""
@@ -107,10 +118,12 @@ def lay_out(
         for node_id, port in enumerate(ports, 1):
             own = {
                 "node.id": str(node_id),
-                "listeners": f"GRPC://{host}:{port}",
+                "listeners": grpc_listener(host, port),
                 "metadata.log.dir": str(data_dir / f"controller-{node_id}"),
                 "log.dirs": str(data_dir / f"broker-{node_id}"),
             }
+            if service is BrokerConfig and kafka_ports:
+                own["listeners"] = broker_listeners(host, port, kafka_ports[node_id - 1])
             follows = servers if service is not ControllerConfig else {}
             chosen = known_settings(service, {**common, **follows, **own, **settings})
             load(service, chosen)

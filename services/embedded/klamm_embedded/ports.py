@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Sequence
+from typing import Final
 
 from klamm.errors import KlammError
 
+KAFKA_PORT_STEP: Final = 10
+"""Between the Kafka ports of brokers: 9092, 9102, 9112, so that the gRPC ports from 9094 on fit in between."""
 
-def usable_ports(host: str, port: int, count: int) -> list[int]:
-    """`count` ports from `port` on, or free ones for 0; servers are told theirs, and each other's, before they listen.
+
+def consecutive(port: int, count: int, step: int = 1) -> list[int]:
+    """`count` ports from `port` on; all 0 for 0."""
+    return [port + number * step if port else 0 for number in range(count)]
+
+
+def usable_ports(host: str, wanted: Sequence[int]) -> list[int]:
+    """The ports, and a free one for each 0; servers are told theirs, and each other's, before they listen.
 
     Raises KlammError in words that gRPC does not find when it cannot listen."""
     with contextlib.ExitStack() as probes:
         # All are held at once, so that none is found twice.
-        return [_bind(probes, host, port + number if port else 0) for number in range(count)]
+        return [_bind(probes, host, port) for port in wanted]
 
 
 def _bind(probes: contextlib.ExitStack, host: str, port: int) -> int:
@@ -28,5 +38,5 @@ def _bind(probes: contextlib.ExitStack, host: str, port: int) -> int:
         return found
     except OSError as error:
         raise KlammError(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port or --host"
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port, --kafka-port or --host"
         ) from error

@@ -13,6 +13,7 @@ import signal
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from klamm.errors import KlammError
 from klamm_embedded.data_dir import claim
 from klamm_embedded.layout import ClusterSize, ProcessSpec, lay_out
-from klamm_embedded.ports import usable_ports
+from klamm_embedded.ports import KAFKA_PORT_STEP, consecutive, usable_ports
+from klamm_embedded.ready import say_ready
 from klamm_server.logs import set_up_logging
 from klamm_server.main import EXIT_CANNOT_START, EXIT_GRACEFUL
 
@@ -153,17 +155,22 @@ async def _run(children: Sequence[_Child], on_ready: Callable[[], None]) -> None
             keepers.create_task(child.keep_running(), name=f"keep {child.spec.name}")
 
 
-def run(size: ClusterSize, *, data_dir: Path, host: str, port: int, settings: Mapping[str, str]) -> int:
+def run(
+    size: ClusterSize, *, data_dir: Path, host: str, port: int, kafka_port: int, settings: Mapping[str, str]
+) -> int:
     """Runs the cluster until SIGTERM or SIGINT; returns the exit status.
 
     Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
     set_up_logging(settings["log.level"])
     try:
-        specs = _specs(size, data_dir, host, port, settings)
-        brokers = ",".join(spec.address for spec in specs if spec.package == "klamm_broker")
+        wanted = [*consecutive(port, size.total), *consecutive(kafka_port, size.brokers, KAFKA_PORT_STEP)]
+        found = usable_ports(host, wanted)
+        ports, kafka_ports = found[: size.total], found[size.total :]
+        specs = _specs(size, data_dir, host, ports, kafka_ports, settings)
+        brokers = [spec.address for spec in specs if spec.package == "klamm_broker"]
 
         def on_ready() -> None:
-            print(f"klamm is ready at {brokers}, data in {data_dir}", flush=True)  # noqa: T201 - what `klamm up` promises
+            say_ready(brokers, [f"{host}:{port}" for port in kafka_ports], data_dir)
 
         asyncio.run(supervise(specs, on_ready))
     except KlammError as error:
@@ -172,9 +179,15 @@ def run(size: ClusterSize, *, data_dir: Path, host: str, port: int, settings: Ma
     return EXIT_GRACEFUL
 
 
-def _specs(size: ClusterSize, data_dir: Path, host: str, port: int, settings: Mapping[str, str]) -> list[ProcessSpec]:
-    ports = usable_ports(host, port, size.total)
+def _specs(
+    size: ClusterSize,
+    data_dir: Path,
+    host: str,
+    ports: Sequence[int],
+    kafka_ports: Sequence[int],
+    settings: Mapping[str, str],
+) -> list[ProcessSpec]:
+    make = partial(lay_out, size, data_dir=data_dir, host=host, ports=ports, kafka_ports=kafka_ports, settings=settings)
     # Settings that are refused leave no trace in the directory.
-    lay_out(size, data_dir=data_dir, host=host, ports=ports, cluster_id="unclaimed", settings=settings)
-    cluster_id = claim(data_dir, size)
-    return lay_out(size, data_dir=data_dir, host=host, ports=ports, cluster_id=cluster_id, settings=settings)
+    make(cluster_id="unclaimed")
+    return make(cluster_id=claim(data_dir, size))

@@ -17,6 +17,7 @@ def run(
     data_dir: Path,
     host: str,
     port: int,
+    kafka_port: int,
     settings: Mapping[str, str],
 ) -> int:
     """Runs a cluster until SIGTERM or SIGINT; returns the exit status.
@@ -24,5 +25,5 @@ def run(
     Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
     size = ClusterSize(controllers=controllers, brokers=brokers, coordinators=coordinators)
     if size == ClusterSize():
-        return cluster.run(data_dir=data_dir, host=host, port=port, settings=settings)
-    return processes.run(size, data_dir=data_dir, host=host, port=port, settings=settings)
+        return cluster.run(data_dir=data_dir, host=host, port=port, kafka_port=kafka_port, settings=settings)
+    return processes.run(size, data_dir=data_dir, host=host, port=port, kafka_port=kafka_port, settings=settings)

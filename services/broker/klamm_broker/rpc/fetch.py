@@ -74,6 +74,14 @@ class FetchRpc:
         self._fetch_max_bytes = fetch_max_bytes
 
     async def fetch(self, request: FetchRequest, context: Any) -> bytes:
+        found, records = await self.find(request)
+        self._memory.take_anyway(found.size_bytes)
+        context.add_done_callback(lambda _: self._memory.give_back(found.size_bytes))
+        return encode_framed(self._header(found, found.answers), records)
+
+    async def find(self, request: FetchRequest) -> tuple[LocatedFetch, Sequence[Buffer]]:
+        """What a fetch finds, once it is enough or its time is over; the records are valid until the caller lets others
+        run."""
         query = _query(request, request.max_bytes, rack=request.rack_id)
         min_bytes = min(request.min_bytes, request.max_bytes)
         wait_ms = 0 if self._fetches.is_full else request.max_wait_ms
@@ -81,10 +89,7 @@ class FetchRpc:
         if wait_ms > 0 and found.answers and not found.is_urgent and found.size_bytes < min_bytes:
             await self._wait(found, min_bytes - found.size_bytes, wait_ms)
             found = self._locate(query)
-        found, records = await self._read(query, found)
-        self._memory.take_anyway(found.size_bytes)
-        context.add_done_callback(lambda _: self._memory.give_back(found.size_bytes))
-        return encode_framed(self._header(found, found.answers), records)
+        return await self._read(query, found)
 
     async def fetch_stream(self, request: FetchRequest, context: Any) -> AsyncIterator[bytes]:
         query = _query(request, min(request.max_bytes, STREAM_MESSAGE_BYTES_MAX))

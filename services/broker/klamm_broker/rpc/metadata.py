@@ -43,13 +43,12 @@ class MetadataRpc:
             raise _InvalidRequestError(f"all_topics and {len(request.topics)} topics by name; expected one of them")
         image = self._replicas.image
         names = sorted(image.topics_by_name) if request.all_topics else dict.fromkeys(request.topics)
-        create = self._auto_create_topics and request.allow_auto_topic_creation
         return MetadataResponse(
             cluster_id=image.cluster_id,
             brokers=map(broker_node, image.live_brokers()),
             controllers=self._controller_nodes(),
             coordinators=map(coordinator_node, image.live_coordinators()),
-            topics=self._topics(image, names, create),
+            topics=self._topics(image, names, request.allow_auto_topic_creation),
         )
 
     def _controller_nodes(self) -> list[Node]:
@@ -58,19 +57,20 @@ class MetadataRpc:
             for number, (host, port) in enumerate(self._controllers())
         ]
 
-    def _topics(self, image: MetadataImage, names: Iterable[str], create: bool) -> list[TopicMetadata]:
+    def _topics(self, image: MetadataImage, names: Iterable[str], may_create: bool) -> list[TopicMetadata]:
         live = frozenset(broker.broker_id for broker in image.live_brokers())
         return [
             topic_metadata(topic, live)
             if (topic := image.topic(name)) is not None
-            else TopicMetadata(name=name, error_code=self._missing(name, create))
+            else TopicMetadata(name=name, error_code=self.missing(name, may_create))
             for name in names
         ]
 
-    def _missing(self, name: str, create: bool) -> ErrorCode:
+    def missing(self, name: str, may_create: bool) -> ErrorCode:
+        """What to answer for a topic that does not exist; has it created if everybody allows it."""
         if topic_name_problem(name) is not None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
-        if not create:
+        if not (self._auto_create_topics and may_create):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return self._topic_creator.create(NewTopic(name=name, partition_count=-1, replication_factor=-1))
 

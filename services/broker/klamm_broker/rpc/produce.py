@@ -55,7 +55,7 @@ class ProduceRpc:
         except BrokerError as error:
             return self._refuse(header, error)
         try:
-            return await self._serve(header, parts)
+            return await self.serve(header, parts)
         finally:
             self._memory.give_back(len(request))
 
@@ -65,12 +65,13 @@ class ProduceRpc:
             header, parts = _decode(request)
             await self._memory.wait_take(len(request))
             try:
-                response = await self._serve(header, parts)
+                response = await self.serve(header, parts)
             finally:
                 self._memory.give_back(len(request))
             yield response
 
-    async def _serve(self, header: ProduceHeader, parts: Sequence[memoryview]) -> ProduceResponse:
+    async def serve(self, header: ProduceHeader, parts: Sequence[memoryview]) -> ProduceResponse:
+        """`parts` are the partitions' records, in the order of the header; nobody looks at them after the answer."""
         if header.acks not in _ACKS:
             return self._refuse(
                 header, ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={header.acks}; expected -1, 0 or 1")

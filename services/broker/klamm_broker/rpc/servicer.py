@@ -9,47 +9,27 @@ import grpc
 from prometheus_client import Counter
 
 from klamm_broker.metrics import REQUESTS
-from klamm_broker.rpc.delete_records import DeleteRecordsRpc
-from klamm_broker.rpc.fetch import FetchRpc
-from klamm_broker.rpc.find_coordinator import FindCoordinatorRpc
-from klamm_broker.rpc.init_producer_id import InitProducerIdRpc
-from klamm_broker.rpc.list_offsets import ListOffsetsRpc
-from klamm_broker.rpc.log_dirs import LogDirsRpc
-from klamm_broker.rpc.metadata import MetadataRpc
-from klamm_broker.rpc.offset_for_leader_epoch import OffsetForLeaderEpochRpc
-from klamm_broker.rpc.produce import ProduceRpc
+from klamm_broker.rpc.handlers import Handlers
 
 
 class BrokerServicer:
     """What `RpcServer.add_service(BROKER, ...)` takes. While `is_open` is false every call is UNAVAILABLE."""
 
-    def __init__(
-        self,
-        *,
-        produce: ProduceRpc,
-        fetch: FetchRpc,
-        list_offsets: ListOffsetsRpc,
-        delete_records: DeleteRecordsRpc,
-        offset_for_leader_epoch: OffsetForLeaderEpochRpc,
-        log_dirs: LogDirsRpc,
-        metadata: MetadataRpc,
-        find_coordinator: FindCoordinatorRpc,
-        init_producer_id: InitProducerIdRpc,
-    ) -> None:
+    def __init__(self, handlers: Handlers) -> None:
         self.is_open = False
-        self.produce = self._unary("Produce", produce.produce)
-        self.produce_stream = self._stream("ProduceStream", produce.produce_stream)
-        self.fetch = self._unary("Fetch", fetch.fetch)
-        self.fetch_stream = self._stream("FetchStream", fetch.fetch_stream)
-        self.list_offsets = self._unary("ListOffsets", list_offsets.list_offsets)
-        self.delete_records = self._unary("DeleteRecords", delete_records.delete_records)
+        self.produce = self._unary("Produce", handlers.produce.produce)
+        self.produce_stream = self._stream("ProduceStream", handlers.produce.produce_stream)
+        self.fetch = self._unary("Fetch", handlers.fetch.fetch)
+        self.fetch_stream = self._stream("FetchStream", handlers.fetch.fetch_stream)
+        self.list_offsets = self._unary("ListOffsets", handlers.list_offsets.list_offsets)
+        self.delete_records = self._unary("DeleteRecords", handlers.delete_records.delete_records)
         self.offset_for_leader_epoch = self._unary(
-            "OffsetForLeaderEpoch", offset_for_leader_epoch.offset_for_leader_epoch
+            "OffsetForLeaderEpoch", handlers.offset_for_leader_epoch.offset_for_leader_epoch
         )
-        self.describe_log_dirs = self._unary("DescribeLogDirs", log_dirs.describe_log_dirs)
-        self.metadata = self._unary("Metadata", metadata.metadata)
-        self.find_coordinator = self._unary("FindCoordinator", find_coordinator.find_coordinator)
-        self.init_producer_id = self._unary("InitProducerId", init_producer_id.init_producer_id)
+        self.describe_log_dirs = self._unary("DescribeLogDirs", handlers.log_dirs.describe_log_dirs)
+        self.metadata = self._unary("Metadata", handlers.metadata.metadata)
+        self.find_coordinator = self._unary("FindCoordinator", handlers.find_coordinator.find_coordinator)
+        self.init_producer_id = self._unary("InitProducerId", handlers.init_producer_id.init_producer_id)
 
     def _unary(self, name: str, function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         requests = REQUESTS.labels(name)

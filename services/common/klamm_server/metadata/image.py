@@ -71,6 +71,9 @@ class BrokerImage:
     in_controlled_shutdown: bool
     log_dir_ids: tuple[bytes, ...]
     static_configs: Mapping[str, str]
+    kafka_host: str = ""
+    kafka_port: int = 0
+    """Where Kafka clients reach it; port 0: it has no Kafka listener."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,6 +342,8 @@ class ImageBuilder:
             in_controlled_shutdown=False,
             log_dir_ids=tuple(record.log_dir_ids),
             static_configs=dict(record.static_configs),
+            kafka_host=record.kafka_endpoint.host,
+            kafka_port=record.kafka_endpoint.port,
         )
 
     def broker_change(self, record: BrokerChangeRecord) -> None:
@@ -610,6 +615,7 @@ def _broker_records(broker: BrokerImage) -> Iterator[MetadataRecord]:
             fenced=broker.fenced,
             log_dir_ids=broker.log_dir_ids,
             static_configs=dict(broker.static_configs),
+            kafka_endpoint=Endpoint(host=broker.kafka_host, port=broker.kafka_port) if broker.kafka_port else None,
         )
     )
     if broker.in_controlled_shutdown:

@@ -107,6 +107,7 @@ class BrokerRegistration:
                 fenced=True,
                 log_dir_ids=request.log_dir_ids,
                 static_configs=dict(request.static_configs),
+                kafka_endpoint=request.kafka_endpoint if request.HasField("kafka_endpoint") else None,
             )
         )
 

@@ -1,0 +1,13 @@
+"""The Kafka wire protocol: a second door to the broker, over the same handlers as gRPC.
+
+    connection.py     frames off and onto a socket, one request at a time, answered in order
+    listener.py       the port, its connections and their bounds
+    requests.py       the request header, and which versions of which API are spoken
+    apis.py           request -> answer, by API key
+    wire.py           reading and writing the protocol's types by hand, for the hot messages
+    messages.py       the other messages, by kio's schemas
+    produce.py, fetch.py, metadata.py, ...   one family of APIs each
+
+Kafka clients see brokers only. What belongs to coordinators and controllers is asked of them over gRPC
+(`forwarding.py`) and a coordinator is always said to be some live broker.
+"""

@@ -1,0 +1,216 @@
+"""Topics and configs, passed on to the active controller: CreateTopics, DeleteTopics, CreatePartitions,
+DescribeConfigs, IncrementalAlterConfigs."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Any, Final
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.wire.v1 import controller_pb2 as pb
+from klamm_broker.kafka.forwarding import ActiveController
+from klamm_broker.kafka.messages import Fields, milliseconds
+from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.topic_ids import UNKNOWN_TOPIC, TopicIds
+
+TIMEOUT_MS: Final = 30_000
+"""Of calls that do not say how long they may take."""
+_CONFIG_TYPES: Final = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}
+"""DescribeConfigs' numbers (KIP-569)."""
+
+
+class Administration:
+    """Each method takes a decoded request and gives the answer's fields."""
+
+    def __init__(self, controller: ActiveController, topic_ids: TopicIds) -> None:
+        self._controller = controller
+        self._topic_ids = topic_ids
+
+    async def create_topics(self, request: Request, wanted: Any) -> Fields:
+        timeout_ms = milliseconds(wanted.timeout)
+        ask = pb.CreateTopicsRequest(
+            topics=[_new_topic(topic) for topic in wanted.topics],
+            validate_only=wanted.validate_only,
+            timeout_ms=timeout_ms,
+        )
+        try:
+            answer = await self._controller.ask("create_topics", ask, timeout_ms=timeout_ms)
+        except BrokerError as error:
+            return {"topics": [_created(pb.CreatedTopic(name=one.name, error_code=error.code)) for one in ask.topics]}
+        return {"topics": [_created(topic) for topic in answer.topics]}
+
+    async def delete_topics(self, request: Request, wanted: Any) -> Fields:
+        if request.version >= 6:
+            named = [
+                (one.name if one.name is not None else self._topic_ids.name_of(_id_bytes(one.topic_id)), one.topic_id)
+                for one in wanted.topics
+            ]
+        else:
+            named = [(name, None) for name in wanted.topic_names]
+        ids = {name: self._topic_ids.id_of(name) for name, _ in named}
+        by_id = {name: topic_id for name, topic_id in named if topic_id is not None}
+        known = [name for name, _ in named if not name.startswith(UNKNOWN_TOPIC)]
+        results = [
+            *await self._delete_topics(known, milliseconds(wanted.timeout)),
+            *(
+                pb.NamedResult(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+                for name, _ in named
+                if name.startswith(UNKNOWN_TOPIC)
+            ),
+        ]
+        responses = [
+            {
+                "name": None if one.name in by_id and one.error_code else one.name,
+                "topic_id": by_id.get(one.name) or uuid.UUID(bytes=ids.get(one.name, bytes(16))),
+                "error_code": one.error_code,
+                "error_message": one.error_message or None,
+            }
+            for one in results
+        ]
+        return {"responses": responses}
+
+    async def _delete_topics(self, names: list[str], timeout_ms: int) -> list[pb.NamedResult]:
+        try:
+            answer = await self._controller.ask(
+                "delete_topics", pb.DeleteTopicsRequest(topics=names, timeout_ms=timeout_ms), timeout_ms=timeout_ms
+            )
+        except BrokerError as error:
+            return _all_failed(names, error)
+        return list(answer.results)
+
+    async def create_partitions(self, request: Request, wanted: Any) -> Fields:
+        timeout_ms = milliseconds(wanted.timeout)
+        ask = pb.CreatePartitionsRequest(
+            topics=[
+                pb.NewPartitions(
+                    topic=topic.name,
+                    total_count=topic.count,
+                    assignments=[pb.ReplicaAssignment(broker_ids=one.broker_ids) for one in topic.assignments or ()],
+                )
+                for topic in wanted.topics
+            ],
+            validate_only=wanted.validate_only,
+            timeout_ms=timeout_ms,
+        )
+        try:
+            results = (await self._controller.ask("create_partitions", ask, timeout_ms=timeout_ms)).results
+        except BrokerError as error:
+            results = _all_failed([topic.topic for topic in ask.topics], error)
+        return {
+            "results": [
+                {"name": one.name, "error_code": one.error_code, "error_message": one.error_message or None}
+                for one in results
+            ]
+        }
+
+    # Configs
+
+    async def describe_configs(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.DescribeConfigsRequest(
+            resources=[
+                pb.DescribeConfigsResource(
+                    resource=_resource(one.resource_type, one.resource_name), names=one.configuration_keys or ()
+                )
+                for one in wanted.resources
+            ],
+            include_documentation=getattr(wanted, "include_documentation", False),
+        )
+        try:
+            results = (await self._controller.ask("describe_configs", ask, timeout_ms=TIMEOUT_MS)).results
+        except BrokerError as error:
+            results = [
+                pb.DescribedConfigs(resource=one.resource, error_code=error.code, error_message=error.message)
+                for one in ask.resources
+            ]
+        return {"results": [_described(one, wanted.include_synonyms) for one in results]}
+
+    async def incremental_alter_configs(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.IncrementalAlterConfigsRequest(
+            resources=[
+                pb.AlterConfigsResource(
+                    resource=_resource(one.resource_type, one.resource_name),
+                    changes=[
+                        pb.ConfigChange(name=change.name, operation=change.config_operation, value=change.value or "")
+                        for change in one.configs
+                    ],
+                )
+                for one in wanted.resources
+            ],
+            validate_only=wanted.validate_only,
+        )
+        names = [one.resource.name for one in ask.resources]
+        try:
+            results = (await self._controller.ask("incremental_alter_configs", ask, timeout_ms=TIMEOUT_MS)).results
+        except BrokerError as error:
+            results = _all_failed(names, error)
+        responses = [
+            {
+                "error_code": result.error_code,
+                "error_message": result.error_message or None,
+                "resource_type": one.resource_type,
+                "resource_name": one.resource_name,
+            }
+            for one, result in zip(wanted.resources, results, strict=True)
+        ]
+        return {"responses": responses}
+
+
+def _new_topic(topic: Any) -> pb.NewTopic:
+    return pb.NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[
+            pb.ReplicaAssignment(partition=one.partition_index, broker_ids=one.broker_ids) for one in topic.assignments
+        ],
+        configs={one.name: one.value for one in topic.configs if one.value is not None},
+    )
+
+
+def _created(topic: pb.CreatedTopic) -> Fields:
+    return {
+        "name": topic.name,
+        "topic_id": uuid.UUID(bytes=topic.topic_id or bytes(16)),
+        "error_code": topic.error_code,
+        "error_message": topic.error_message or None,
+        "num_partitions": topic.partition_count if not topic.error_code else -1,
+        "replication_factor": topic.replication_factor if not topic.error_code else -1,
+        "configs": None,
+    }
+
+
+def _resource(resource_type: int, name: str) -> pb.ConfigResource:
+    """The numbers are Kafka's on both sides; the controller refuses those it does not have."""
+    return pb.ConfigResource(type=resource_type, name=name)  # type: ignore[arg-type]
+
+
+def _described(result: pb.DescribedConfigs, include_synonyms: bool) -> Fields:
+    return {
+        "error_code": result.error_code,
+        "error_message": result.error_message or None,
+        "resource_type": result.resource.type,
+        "resource_name": result.resource.name,
+        "configs": [
+            {
+                "name": one.name,
+                "value": None if one.sensitive else one.value,
+                "read_only": one.read_only,
+                "config_source": one.source,
+                "is_default": one.source == pb.CONFIG_SOURCE_DEFAULT,
+                "is_sensitive": one.sensitive,
+                "synonyms": [{"name": one.name, "value": one.value, "source": one.source}] if include_synonyms else [],
+                "config_type": _CONFIG_TYPES.get(one.type, 0),
+                "documentation": one.documentation or None,
+            }
+            for one in result.configs
+        ],
+    }
+
+
+def _all_failed(names: Iterable[str], error: BrokerError) -> list[pb.NamedResult]:
+    return [pb.NamedResult(name=name, error_code=error.code, error_message=error.message) for name in names]
+
+
+def _id_bytes(topic_id: uuid.UUID | None) -> bytes:
+    return bytes(16) if topic_id is None else topic_id.bytes

@@ -1,0 +1,309 @@
+"""Group membership, offsets and groups' administration, passed on to the coordinators: JoinGroup, SyncGroup, Heartbeat,
+LeaveGroup, OffsetCommit, OffsetFetch, OffsetDelete, ListGroups, DescribeGroups, DeleteGroups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import GROUP_METADATA_TOPIC
+from klamm.wire.v1 import coordinator_pb2 as pb
+from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
+from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR
+from klamm_broker.kafka.forwarding import Coordinators
+from klamm_broker.kafka.messages import Fields, milliseconds
+from klamm_broker.kafka.requests import Request
+
+TIMEOUT_MS = 30_000
+"""Of calls that do not say how long they may take."""
+JOIN_GRACE_MS = 5_000
+"""What a join may take beyond its rebalance timeout, as Kafka's clients allow."""
+NO_OFFSET = -1
+
+
+class Groups:
+    """Each method takes a decoded request and gives the answer's fields."""
+
+    def __init__(self, coordinators: Coordinators) -> None:
+        self._coordinators = coordinators
+
+    async def join_group(self, request: Request, wanted: Any) -> Fields:
+        session_ms = milliseconds(wanted.session_timeout)
+        rebalance_ms = milliseconds(wanted.rebalance_timeout)
+        ask = pb.JoinGroupRequest(
+            group_id=wanted.group_id,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=max(0, rebalance_ms),
+            member_id=wanted.member_id,
+            group_instance_id=getattr(wanted, "group_instance_id", None) or "",
+            protocol_type=wanted.protocol_type,
+            protocols=[pb.GroupProtocol(name=one.name, metadata=one.metadata) for one in wanted.protocols],
+            client_id=request.client_id,
+            reason=getattr(wanted, "reason", None) or "",
+        )
+        try:
+            answer = await self._ask(
+                wanted.group_id, "join_group", ask, timeout_ms=max(session_ms, rebalance_ms) + JOIN_GRACE_MS
+            )
+        except BrokerError as error:
+            answer = pb.JoinGroupResponse(error_code=error.code, generation_id=-1, member_id=wanted.member_id)
+        members = [
+            {"member_id": one.member_id, "group_instance_id": one.group_instance_id or None, "metadata": one.metadata}
+            for one in answer.members
+        ]
+        return {
+            "error_code": answer.error_code,
+            "generation_id": answer.generation_id if not answer.error_code else -1,
+            "protocol_type": answer.protocol_type or None,
+            # Null only since version 7.
+            "protocol_name": answer.protocol_name or (None if request.version >= 7 else ""),
+            "leader": answer.leader,
+            "skip_assignment": answer.skip_assignment,
+            "member_id": answer.member_id,
+            "members": members,
+        }
+
+    async def sync_group(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.SyncGroupRequest(
+            group_id=wanted.group_id,
+            generation_id=wanted.generation_id,
+            member_id=wanted.member_id,
+            group_instance_id=getattr(wanted, "group_instance_id", None) or "",
+            protocol_type=getattr(wanted, "protocol_type", None) or "",
+            protocol_name=getattr(wanted, "protocol_name", None) or "",
+            assignments=[
+                pb.MemberAssignment(member_id=one.member_id, assignment=one.assignment) for one in wanted.assignments
+            ],
+        )
+        try:
+            answer = await self._ask(wanted.group_id, "sync_group", ask, timeout_ms=10 * TIMEOUT_MS)
+        except BrokerError as error:
+            answer = pb.SyncGroupResponse(error_code=error.code)
+        return {
+            "error_code": answer.error_code,
+            "protocol_type": answer.protocol_type or None,
+            "protocol_name": answer.protocol_name or None,
+            "assignment": answer.assignment,
+        }
+
+    async def heartbeat(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.HeartbeatRequest(
+            group_id=wanted.group_id,
+            generation_id=wanted.generation_id,
+            member_id=wanted.member_id,
+            group_instance_id=getattr(wanted, "group_instance_id", None) or "",
+        )
+        try:
+            answer = await self._ask(wanted.group_id, "heartbeat", ask)
+        except BrokerError as error:
+            return {"error_code": error.code}
+        return {"error_code": answer.error_code}
+
+    async def leave_group(self, request: Request, wanted: Any) -> Fields:
+        if request.version >= 3:
+            leavers = [
+                pb.LeavingMember(
+                    member_id=one.member_id,
+                    group_instance_id=one.group_instance_id or "",
+                    reason=getattr(one, "reason", None) or "",
+                )
+                for one in wanted.members
+            ]
+        else:
+            leavers = [pb.LeavingMember(member_id=wanted.member_id)]
+        try:
+            answer = await self._ask(
+                wanted.group_id, "leave_group", pb.LeaveGroupRequest(group_id=wanted.group_id, members=leavers)
+            )
+        except BrokerError as error:
+            return {"error_code": error.code, "members": []}
+        members = [
+            {
+                "member_id": one.member_id,
+                "group_instance_id": one.group_instance_id or None,
+                "error_code": one.error_code,
+            }
+            for one in answer.members
+        ]
+        code = answer.error_code
+        if request.version < 3 and not code and answer.members:
+            code = answer.members[0].error_code
+        return {"error_code": code, "members": members}
+
+    # Offsets
+
+    async def offset_commit(self, request: Request, wanted: Any) -> Fields:
+        # Renamed by KIP-848, with the same meaning for a classic group.
+        generation_id = getattr(wanted, "generation_id_or_member_epoch", None)
+        ask = pb.OffsetCommitRequest(
+            group_id=wanted.group_id,
+            generation_id=wanted.generation_id if generation_id is None else generation_id,
+            member_id=wanted.member_id,
+            group_instance_id=getattr(wanted, "group_instance_id", None) or "",
+            offsets=[
+                pb.GroupOffset(
+                    topic=topic.name,
+                    partition=one.partition_index,
+                    offset=one.committed_offset,
+                    leader_epoch=getattr(one, "committed_leader_epoch", -1),
+                    metadata=one.committed_metadata or "",
+                )
+                for topic in wanted.topics
+                for one in topic.partitions
+            ],
+        )
+        try:
+            results: Sequence[PartitionResult] = (await self._ask(wanted.group_id, "offset_commit", ask)).partitions
+        except BrokerError as error:
+            results = [
+                PartitionResult(topic=one.topic, partition=one.partition, error_code=error.code) for one in ask.offsets
+            ]
+        return {"topics": by_topic(results, _outcome)}
+
+    async def offset_fetch(self, request: Request, wanted: Any) -> Fields:
+        require_stable = getattr(wanted, "require_stable", False)
+        if request.version >= 8:
+            asked = [(group.group_id, group.topics) for group in wanted.groups]
+        else:
+            asked = [(wanted.group_id, wanted.topics)]
+        found = await asyncio.gather(*(self._fetch_offsets(group, topics, require_stable) for group, topics in asked))
+        if request.version >= 8:
+            return {"groups": found}
+        (only,) = found
+        if only["error_code"] and request.version < 2:
+            # There is no code for the whole answer yet: every partition has it.
+            only = {**only, "topics": _failed_topics(asked[0][1] or (), only["error_code"])}
+        return only
+
+    async def _fetch_offsets(self, group_id: str, topics: Iterable[Any] | None, require_stable: bool) -> Fields:
+        ask = pb.OffsetFetchRequest(
+            group_id=group_id,
+            topics=[TopicPartitions(topic=one.name, partitions=one.partition_indexes) for one in topics or ()],
+            all_topics=topics is None,
+            require_stable=require_stable,
+        )
+        try:
+            answer = await self._ask(group_id, "offset_fetch", ask)
+        except BrokerError as error:
+            answer = pb.OffsetFetchResponse(error_code=error.code)
+        return {
+            "group_id": group_id,
+            "error_code": answer.error_code,
+            "topics": by_topic(answer.offsets, _fetched_offset),
+        }
+
+    async def offset_delete(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.OffsetDeleteRequest(
+            group_id=wanted.group_id,
+            topics=[
+                TopicPartitions(topic=topic.name, partitions=[one.partition_index for one in topic.partitions])
+                for topic in wanted.topics
+            ],
+        )
+        try:
+            answer = await self._ask(wanted.group_id, "offset_delete", ask)
+        except BrokerError as error:
+            answer = pb.OffsetDeleteResponse(error_code=error.code)
+        return {"error_code": answer.error_code, "topics": by_topic(answer.partitions, _outcome)}
+
+    # Administration
+
+    async def list_groups(self, request: Request, wanted: Any) -> Fields:
+        states = list(getattr(wanted, "states_filter", ()))
+        try:
+            answers = await self._coordinators.ask_all(
+                "list_groups", pb.ListGroupsRequest(states=states), timeout_ms=TIMEOUT_MS
+            )
+        except BrokerError as error:
+            return {"error_code": error.code, "groups": []}
+        groups = [
+            {"group_id": one.group_id, "protocol_type": one.protocol_type, "group_state": one.state}
+            for answer in answers
+            for one in answer.groups
+        ]
+        code = next((answer.error_code for answer in answers if answer.error_code), 0)
+        return {"error_code": code, "groups": groups}
+
+    async def describe_groups(self, request: Request, wanted: Any) -> Fields:
+        return {"groups": await asyncio.gather(*map(self._describe, wanted.groups))}
+
+    async def _describe(self, group_id: str) -> Fields:
+        try:
+            answer = await self._ask(group_id, "describe_groups", pb.DescribeGroupsRequest(group_ids=[group_id]))
+            (group,) = answer.groups
+        except BrokerError as error:
+            group = pb.DescribedGroup(error_code=error.code, group_id=group_id)
+        if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            # Until version 6 a group that does not exist is a dead one.
+            group.error_code, group.state = ErrorCode.NONE, "Dead"
+        members = [
+            {
+                "member_id": one.member_id,
+                "group_instance_id": one.group_instance_id or None,
+                "client_id": one.client_id,
+                "client_host": one.client_host,
+                "member_metadata": one.metadata,
+                "member_assignment": one.assignment,
+            }
+            for one in group.members
+        ]
+        return {
+            "error_code": group.error_code,
+            "group_id": group_id,
+            "group_state": group.state,
+            "protocol_type": group.protocol_type,
+            "protocol_data": group.protocol_name,
+            "members": members,
+            "authorized_operations": NOT_ASKED_FOR,
+        }
+
+    async def delete_groups(self, request: Request, wanted: Any) -> Fields:
+        return {"results": await asyncio.gather(*map(self._delete, wanted.groups_names))}
+
+    async def _delete(self, group_id: str) -> Fields:
+        try:
+            answer = await self._ask(group_id, "delete_groups", pb.DeleteGroupsRequest(group_ids=[group_id]))
+        except BrokerError as error:
+            return {"group_id": group_id, "error_code": error.code}
+        return {"group_id": group_id, "error_code": answer.results[0].error_code}
+
+    async def _ask(self, group_id: str, rpc: str, request: object, timeout_ms: int = TIMEOUT_MS) -> Any:
+        return await self._coordinators.ask(GROUP_METADATA_TOPIC, group_id, rpc, request, timeout_ms=timeout_ms)
+
+
+def by_topic(partitions: Iterable[Any], fields: Callable[[Any], Fields]) -> list[Mapping[str, Any]]:
+    """Kafka nests partitions in topics, where our answers are flat."""
+    return [
+        {"name": topic, "topic": topic, "partitions": [fields(one) for one in group]}
+        for topic, group in groupby(partitions, key=lambda one: one.topic)
+    ]
+
+
+def _outcome(result: PartitionResult) -> Fields:
+    return {"partition_index": result.partition, "error_code": result.error_code}
+
+
+def _fetched_offset(found: pb.GroupOffset) -> Fields:
+    return {
+        "partition_index": found.partition,
+        "committed_offset": found.offset,
+        "committed_leader_epoch": found.leader_epoch if found.offset != NO_OFFSET else -1,
+        "metadata": found.metadata,
+        "error_code": 0,
+    }
+
+
+def _failed_topics(topics: Iterable[Any], code: int) -> list[Fields]:
+    return [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": number, "committed_offset": NO_OFFSET, "metadata": "", "error_code": code}
+                for number in topic.partition_indexes
+            ],
+        }
+        for topic in topics
+    ]

@@ -1,0 +1,24 @@
+"""Who leads now, with the answer of a broker that does not (KIP-951): a tagged field of Produce and of Fetch."""
+
+from __future__ import annotations
+
+import struct
+from typing import Protocol
+
+_LEADER = struct.Struct(">iiB")
+"""Leader id, leader epoch, and no tagged fields of its own."""
+
+
+class AnsweredPartition(Protocol):
+    """A partition's part of an answer."""
+
+    error_code: int
+    current_leader: int
+    current_leader_epoch: int
+
+
+def leader_hint(tag: int, partition: AnsweredPartition) -> list[tuple[int, bytes]]:
+    """The field, as `Writer.tagged_fields` takes it; none where there is nothing to say."""
+    if not partition.error_code or partition.current_leader < 0:
+        return []
+    return [(tag, _LEADER.pack(partition.current_leader, partition.current_leader_epoch, 0))]

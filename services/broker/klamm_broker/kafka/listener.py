@@ -1,0 +1,99 @@
+"""The Kafka port: accepts connections, bounds their number and their silence, and closes them when the broker stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from klamm.errors import KlammError
+from klamm_broker import metrics
+from klamm_broker.kafka.connection import KafkaConnection, Parts
+from klamm_broker.kafka.requests import Request
+from klamm_broker.rpc.request_memory import RequestMemory
+from klamm_server.clock import Clock
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 1024
+"""Connections that wait to be accepted."""
+
+
+class KafkaListener:
+    """`bind`, `open`, `run`, `close`."""
+
+    def __init__(
+        self,
+        handle: Callable[[Request], Awaitable[Parts | None]],
+        memory: RequestMemory,
+        *,
+        request_max_bytes: int,
+        connections_max: int,
+        idle_max_ms: int,
+        clock: Clock,
+    ) -> None:
+        self.memory = memory
+        self.request_max_bytes = request_max_bytes
+        self._handle = handle
+        self._connections_max = connections_max
+        self._idle_max_ms = idle_max_ms
+        self._clock = clock
+        self._connections: set[KafkaConnection] = set()
+        self._server: asyncio.Server | None = None
+
+    def __len__(self) -> int:
+        """Connections."""
+        return len(self._connections)
+
+    async def bind(self, host: str, port: int) -> int:
+        """Takes the port and returns it; a free one if `port` is 0. Raises KlammError when it is taken."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: KafkaConnection(self), host or None, port, backlog=BACKLOG, start_serving=False
+            )
+        except OSError as error:
+            raise KlammError(f"cannot listen on {host}:{port}: {error.strerror}; see listeners") from error
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def open(self) -> None:
+        """Accepts connections."""
+        assert self._server is not None, "bind comes first"
+        await self._server.start_serving()
+
+    async def run(self) -> None:
+        """Closes who has been silent for `connections.max.idle.ms`."""
+        while True:
+            await asyncio.sleep(self._idle_max_ms / 4 / 1000)
+            oldest_ms = self._clock.monotonic_ms() - self._idle_max_ms
+            for connection in list(self._connections):
+                if not connection.is_busy and connection.last_request_ms < oldest_ms:
+                    connection.close()
+
+    async def close(self) -> None:
+        """Also the connections that are there."""
+        if self._server is not None:
+            self._server.close()
+        connections = list(self._connections)
+        for connection in connections:
+            connection.close()
+        await asyncio.gather(*(connection.closed() for connection in connections))
+
+    # What connections say (`ConnectionOwner`)
+
+    def on_connected(self, connection: KafkaConnection) -> bool:
+        if len(self._connections) >= self._connections_max:
+            log.warning("a connection is refused: max.connections=%d are open", self._connections_max)
+            return False
+        connection.last_request_ms = self._clock.monotonic_ms()
+        self._connections.add(connection)
+        return True
+
+    def on_closed(self, connection: KafkaConnection) -> None:
+        self._connections.discard(connection)
+
+    async def handle(self, connection: KafkaConnection, request: Request) -> Parts | None:
+        connection.last_request_ms = self._clock.monotonic_ms()
+        metrics.KAFKA_REQUESTS.labels(request.api_key.name, request.version).inc()
+        return await self._handle(request)

@@ -1,0 +1,133 @@
+"""Messages by kio's schemas, one dataclass for each version of each message: for everything but the hot path.
+
+A handler says what it would answer in the newest version, in plain values (milliseconds, numbers of error codes,
+mappings for nested structures); what an older version has no field for is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import io
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode as KioErrorCode
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import DecodeError
+
+from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.wire import MalformedRequestError
+
+Fields = Mapping[str, Any]
+
+
+def decode(request: Request) -> Any:
+    """The request as kio's dataclass of its version. Raises MalformedRequestError."""
+    read = _request_reader(request.api_key, request.version)
+    try:
+        message, size = read(request.frame, request.body_start)
+    except (DecodeError, ValueError) as error:
+        raise MalformedRequestError(f"{request.api_key.name} v{request.version}: {error}") from error
+    if request.body_start + size != len(request.frame):
+        raise MalformedRequestError(f"{request.api_key.name} v{request.version}: bytes after its end")
+    return message
+
+
+def encode(request: Request, answer: Fields) -> bytes:
+    """The body of the answer to `request`, in its version."""
+    entity_class, write = _response_writer(request.api_key, request.version)
+    buffer = io.BytesIO()
+    write(buffer, _make(entity_class, answer))
+    return buffer.getvalue()
+
+
+def milliseconds(value: datetime.timedelta) -> int:
+    """A duration of a request."""
+    return value // datetime.timedelta(milliseconds=1)
+
+
+@functools.cache
+def _request_reader(api_key: ApiKey, version: int) -> Callable[[memoryview, int], tuple[Any, int]]:
+    return entity_reader(load_request_schema(api_key, version))
+
+
+@functools.cache
+def _response_writer(api_key: ApiKey, version: int) -> tuple[type, Callable[[io.BytesIO, Any], None]]:
+    entity_class = load_response_schema(api_key, version)
+    return entity_class, entity_writer(entity_class)
+
+
+class _Field(NamedTuple):
+    name: str
+    convert: Callable[[Any], Any]
+    is_required: bool
+
+
+def _make(entity_class: type, values: Fields) -> Any:
+    arguments = {}
+    for name, convert, is_required in _plan(entity_class):
+        if name in values:
+            arguments[name] = convert(values[name])
+        elif is_required:
+            assert name == "throttle_time", f"{entity_class.__qualname__} needs {name}"
+            arguments[name] = datetime.timedelta()
+    return entity_class(**arguments)
+
+
+@functools.cache
+def _plan(entity_class: type) -> tuple[_Field, ...]:
+    hints = typing.get_type_hints(entity_class)
+    return tuple(
+        _Field(
+            field.name,
+            _converter(hints[field.name], field.metadata.get("kafka_type")),
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
+        )
+        for field in dataclasses.fields(entity_class)
+    )
+
+
+def _converter(hint: Any, kafka_type: str | None) -> Callable[[Any], Any]:
+    """From plain values to what a field of that type holds."""
+    kinds = [kind for kind in typing.get_args(hint) if kind is not type(None) and kind is not Ellipsis]
+    if typing.get_origin(hint) is tuple or (kinds and typing.get_origin(kinds[0]) is tuple):
+        item_hint = kinds[0] if typing.get_origin(hint) is tuple else typing.get_args(kinds[0])[0]
+        return functools.partial(_tuple_of, _converter(item_hint, kafka_type))
+    plain = kinds[0] if kinds else hint
+    if dataclasses.is_dataclass(plain) and isinstance(plain, type):
+        return functools.partial(_make_or_none, plain)
+    return _CONVERTERS.get(kafka_type or "", _unchanged)
+
+
+def _tuple_of(convert: Callable[[Any], Any], values: Iterable[Any] | None) -> tuple[Any, ...] | None:
+    return None if values is None else tuple(map(convert, values))
+
+
+def _make_or_none(entity_class: type, values: Fields | None) -> Any:
+    return None if values is None else _make(entity_class, values)
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _duration(value_ms: int) -> datetime.timedelta:
+    return datetime.timedelta(milliseconds=value_ms)
+
+
+def _point_in_time(value_ms: int | None) -> datetime.datetime | None:
+    if value_ms is None or value_ms < 0:
+        return None
+    return datetime.datetime.fromtimestamp(value_ms // 1000, datetime.UTC) + _duration(value_ms % 1000)
+
+
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "error_code": KioErrorCode,
+    "timedelta_i32": _duration,
+    "timedelta_i64": _duration,
+    "datetime_i64": _point_in_time,
+}

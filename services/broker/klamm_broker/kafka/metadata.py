@@ -1,0 +1,161 @@
+"""Metadata, versions 4 to 12, and DescribeCluster: https://kafka.apache.org/protocol#The_Messages_Metadata.
+
+Written by hand from the image: a client of a large cluster asks for thousands of partitions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from klamm.errors import ErrorCode
+from klamm.model import INTERNAL_TOPICS
+from klamm_broker.kafka import messages
+from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR, ClusterView
+from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.topic_ids import UNKNOWN_TOPIC, TopicIds
+from klamm_broker.kafka.wire import Writer
+from klamm_broker.rpc.metadata import MetadataRpc
+from klamm_server.metadata.image import BrokerImage, PartitionImage, TopicImage
+
+_NO_ID = bytes(16)
+
+
+class _Wanted(NamedTuple):
+    names: list[str]
+    may_create: bool
+
+
+def metadata(request: Request, handler: MetadataRpc, cluster: ClusterView, topic_ids: TopicIds) -> Writer:
+    """Answers at once; a topic that has to be created first is LEADER_NOT_AVAILABLE meanwhile."""
+    wanted = _read(request, cluster, topic_ids)
+    return _Answer(request, handler, cluster).write(wanted)
+
+
+def _read(request: Request, cluster: ClusterView, topic_ids: TopicIds) -> _Wanted:
+    """Raises MalformedRequestError."""
+    version = request.version
+    reader = request.body()
+
+    def read_topic() -> str:
+        topic_id = reader.uuid() if version >= 10 else _NO_ID
+        name = reader.nullable_string() if version >= 10 else reader.string()
+        reader.skip_tagged_fields()
+        return name if name is not None else topic_ids.name_of(topic_id)
+
+    names = reader.nullable_array(read_topic)
+    may_create = reader.boolean()
+    if 8 <= version <= 10:
+        reader.boolean()
+    if version >= 8:
+        reader.boolean()
+    reader.skip_tagged_fields()
+    reader.expect_end()
+    if names is None:
+        return _Wanted(sorted(cluster.image.topics_by_name), may_create=False)
+    return _Wanted(list(dict.fromkeys(names)), may_create)
+
+
+class _Answer:
+    """One answer being written."""
+
+    def __init__(self, request: Request, handler: MetadataRpc, cluster: ClusterView) -> None:
+        self._version = request.version
+        self._writer = Writer(flexible=request.flexible)
+        self._handler = handler
+        self._cluster = cluster
+        self._brokers = cluster.brokers()
+        self._live = frozenset(broker.broker_id for broker in self._brokers)
+
+    def write(self, wanted: _Wanted) -> Writer:
+        writer, image = self._writer, self._cluster.image
+        writer.int32(0)
+        writer.array(self._brokers, self._broker)
+        writer.nullable_string(image.cluster_id)
+        writer.int32(self._cluster.controller_id)
+        writer.array_size(len(wanted.names))
+        for name in wanted.names:
+            topic = image.topic(name)
+            if topic is None:
+                self._missing(name, wanted.may_create)
+            else:
+                self._topic(topic)
+        if 8 <= self._version <= 10:
+            writer.int32(NOT_ASKED_FOR)
+        writer.tagged_fields()
+        return writer
+
+    def _broker(self, broker: BrokerImage) -> None:
+        writer = self._writer
+        writer.int32(broker.broker_id)
+        writer.string(broker.kafka_host)
+        writer.int32(broker.kafka_port)
+        writer.nullable_string(broker.rack or None)
+        writer.tagged_fields()
+
+    def _topic(self, topic: TopicImage) -> None:
+        writer = self._writer
+        writer.int16(ErrorCode.NONE)
+        self._named(topic.name, topic.topic_id.bytes)
+        writer.array(topic.partitions, self._partition)
+        self._end_of_topic()
+
+    def _missing(self, name: str, may_create: bool) -> None:
+        writer = self._writer
+        if name.startswith(UNKNOWN_TOPIC):
+            writer.int16(ErrorCode.UNKNOWN_TOPIC_ID)
+            self._named(None, bytes.fromhex(name[len(UNKNOWN_TOPIC) :]))
+        else:
+            writer.int16(self._handler.missing(name, may_create))
+            self._named(name, _NO_ID)
+        writer.array_size(0)
+        self._end_of_topic()
+
+    def _named(self, name: str | None, topic_id: bytes) -> None:
+        writer = self._writer
+        if self._version >= 12:
+            writer.nullable_string(name)
+        else:
+            writer.string(name or "")
+        if self._version >= 10:
+            writer.uuid(topic_id)
+        writer.boolean(name in INTERNAL_TOPICS)
+
+    def _end_of_topic(self) -> None:
+        if self._version >= 8:
+            self._writer.int32(NOT_ASKED_FOR)
+        self._writer.tagged_fields()
+
+    def _partition(self, partition: PartitionImage) -> None:
+        writer, int32 = self._writer, self._writer.int32
+        writer.int16(ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE)
+        int32(partition.partition)
+        int32(partition.leader)
+        if self._version >= 7:
+            int32(partition.leader_epoch)
+        writer.array(partition.replicas, int32)
+        writer.array(partition.isr, int32)
+        if self._version >= 5:
+            writer.array([replica for replica in partition.replicas if replica not in self._live], int32)
+        writer.tagged_fields()
+
+
+def describe_cluster(request: Request, cluster: ClusterView) -> messages.Fields:
+    """DescribeCluster (KIP-700). Clients may ask for brokers only: controllers have no Kafka listener."""
+    wanted: Any = messages.decode(request)
+    if getattr(wanted, "endpoint_type", 1) != 1:
+        return {
+            "error_code": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            "error_message": "controllers have no Kafka listener; ask brokers (endpoint type 1)",
+            "cluster_id": cluster.image.cluster_id,
+            "brokers": [],
+        }
+    brokers = [
+        {"broker_id": one.broker_id, "host": one.kafka_host, "port": one.kafka_port, "rack": one.rack or None}
+        for one in cluster.brokers()
+    ]
+    return {
+        "error_code": ErrorCode.NONE,
+        "cluster_id": cluster.image.cluster_id,
+        "controller_id": cluster.controller_id,
+        "brokers": brokers,
+    }

@@ -1,0 +1,85 @@
+"""Produce, versions 3 to 12: https://kafka.apache.org/protocol#The_Messages_Produce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Final
+
+from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition
+from klamm_broker.kafka.leader_hints import leader_hint
+from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.wire import MalformedRequestError, Writer
+from klamm_broker.rpc.produce import ACKS_NONE, ProduceRpc
+
+_CURRENT_LEADER_TAG: Final = 0
+_EMPTY = memoryview(b"")
+
+
+async def produce(request: Request, handler: ProduceRpc) -> Writer | None:
+    """None with acks=0."""
+    header, parts = _read(request)
+    response = await handler.serve(header, parts)
+    return None if header.acks == ACKS_NONE else _answer(request, response.partitions)
+
+
+def _read(request: Request) -> tuple[ProduceHeader, list[memoryview]]:
+    """Raises MalformedRequestError."""
+    reader = request.body()
+    transactional_id = reader.nullable_string()
+    header = ProduceHeader(
+        acks=reader.int16(),
+        timeout_ms=reader.int32(),
+        client_id=request.client_id,
+        transactional_id=transactional_id or "",
+    )
+    parts: list[memoryview] = []
+    topic = ""
+
+    def read_partition() -> ProducePartition:
+        number = reader.int32()
+        records = reader.nullable_bytes()
+        reader.skip_tagged_fields()
+        parts.append(_EMPTY if records is None else records)
+        return ProducePartition(topic=topic, partition=number, records_bytes=len(parts[-1]))
+
+    def read_topic() -> None:
+        nonlocal topic
+        topic = reader.string()
+        header.partitions.extend(reader.array(read_partition))
+        reader.skip_tagged_fields()
+
+    reader.array(read_topic)
+    reader.skip_tagged_fields()
+    reader.expect_end()
+    if len({(one.topic, one.partition) for one in header.partitions}) != len(header.partitions):
+        raise MalformedRequestError("a produce request names a partition twice")
+    return header, parts
+
+
+def _answer(request: Request, partitions: Iterable[ProducedPartition]) -> Writer:
+    version = request.version
+    writer = Writer(flexible=request.flexible)
+    topics = [(topic, list(group)) for topic, group in groupby(partitions, key=lambda one: one.topic)]
+
+    def write_partition(partition: ProducedPartition) -> None:
+        writer.int32(partition.partition)
+        writer.int16(partition.error_code)
+        writer.int64(partition.base_offset)
+        writer.int64(partition.log_append_time_ms)
+        if version >= 5:
+            writer.int64(partition.log_start_offset)
+        if version >= 8:
+            writer.array_size(0)  # no record is refused by itself
+            writer.nullable_string(partition.error_message or None)
+        writer.tagged_fields(leader_hint(_CURRENT_LEADER_TAG, partition) if version >= 10 else ())
+
+    def write_topic(topic: tuple[str, list[ProducedPartition]]) -> None:
+        writer.string(topic[0])
+        writer.array(topic[1], write_partition)
+        writer.tagged_fields()
+
+    writer.array(topics, write_topic)
+    writer.int32(0)
+    writer.tagged_fields()
+    return writer

@@ -1,0 +1,146 @@
+"""The header of a request, and which versions of which API this broker speaks.
+
+The advertised ranges are those that librdkafka, Java, kafka-python and aiokafka all need, cut where Kafka replaced
+topic names by ids. Produce is advertised from 0 on and spoken from 3 on, as Kafka does: librdkafka before 2.11
+compresses only if it sees version 0.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from klamm_broker.kafka.wire import MalformedRequestError, Reader
+
+
+class ApiKey(IntEnum):
+    """Kafka's numbers."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+
+
+class Versions(NamedTuple):
+    """`advertised_min` to `max` are told to clients, `min` to `max` spoken; from `flexible` on lengths are compact
+    (KIP-482)."""
+
+    min: int
+    max: int
+    flexible: int
+    advertised_min: int
+
+
+def _spoken(low: int, high: int, flexible: int, advertised_min: int | None = None) -> Versions:
+    return Versions(low, high, flexible, low if advertised_min is None else advertised_min)
+
+
+SPOKEN: Final[dict[ApiKey, Versions]] = {
+    ApiKey.PRODUCE: _spoken(3, 12, 9, advertised_min=0),
+    ApiKey.FETCH: _spoken(4, 16, 12),
+    ApiKey.LIST_OFFSETS: _spoken(1, 7, 6),
+    ApiKey.METADATA: _spoken(4, 12, 9),
+    ApiKey.OFFSET_COMMIT: _spoken(2, 9, 8),
+    ApiKey.OFFSET_FETCH: _spoken(1, 9, 6),
+    ApiKey.FIND_COORDINATOR: _spoken(0, 4, 3),
+    ApiKey.JOIN_GROUP: _spoken(2, 9, 6),
+    ApiKey.HEARTBEAT: _spoken(0, 4, 4),
+    ApiKey.LEAVE_GROUP: _spoken(0, 5, 4),
+    ApiKey.SYNC_GROUP: _spoken(0, 5, 4),
+    ApiKey.DESCRIBE_GROUPS: _spoken(0, 5, 5),
+    ApiKey.LIST_GROUPS: _spoken(0, 4, 3),
+    ApiKey.API_VERSIONS: _spoken(0, 4, 3),
+    ApiKey.CREATE_TOPICS: _spoken(2, 7, 5),
+    ApiKey.DELETE_TOPICS: _spoken(1, 6, 4),
+    ApiKey.DELETE_RECORDS: _spoken(0, 2, 2),
+    ApiKey.INIT_PRODUCER_ID: _spoken(0, 5, 2),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _spoken(2, 4, 4),
+    ApiKey.DESCRIBE_CONFIGS: _spoken(1, 4, 4),
+    ApiKey.CREATE_PARTITIONS: _spoken(0, 3, 2),
+    ApiKey.DELETE_GROUPS: _spoken(0, 2, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _spoken(0, 1, 1),
+    ApiKey.OFFSET_DELETE: _spoken(0, 0, 1),
+    ApiKey.DESCRIBE_CLUSTER: _spoken(0, 1, 0),
+}
+
+_HEADER: Final = struct.Struct(">hhi")
+
+
+class Request(NamedTuple):
+    """A request off the wire."""
+
+    api_key: ApiKey
+    version: int
+    correlation_id: int
+    client_id: str
+    client_host: str
+    frame: memoryview
+    """All of it, header included; valid until the request is answered."""
+    body_start: int
+    """Where in `frame` the header ends."""
+
+    @property
+    def flexible(self) -> bool:
+        return self.version >= SPOKEN[self.api_key].flexible
+
+    @property
+    def is_spoken(self) -> bool:
+        """Whether this broker has that version."""
+        spoken = SPOKEN[self.api_key]
+        return spoken.min <= self.version <= spoken.max
+
+    def body(self) -> Reader:
+        """The rest, to be read by hand."""
+        return Reader(self.frame, flexible=self.flexible, position=self.body_start)
+
+
+def parse_request(frame: memoryview, client_host: str) -> Request:
+    """Raises MalformedRequestError, also for an API or version that is not spoken: Kafka closes such connections.
+
+    Only ApiVersions is answered whatever its version, for that is how clients find out."""
+    if len(frame) < _HEADER.size:
+        raise MalformedRequestError(f"a request of {len(frame)} bytes; its header alone has {_HEADER.size}")
+    number, version, correlation_id = _HEADER.unpack_from(frame)
+    try:
+        api_key = ApiKey(number)
+    except ValueError:
+        raise MalformedRequestError(f"API key {number} is not served") from None
+    spoken = SPOKEN[api_key]
+    if not spoken.min <= version <= spoken.max and api_key is not ApiKey.API_VERSIONS:
+        raise MalformedRequestError(f"version {version} of {api_key.name}; expected {spoken.min} to {spoken.max}")
+    # The client id stays a classic string in every version of the header.
+    reader = Reader(frame, flexible=False, position=_HEADER.size)
+    client_id = reader.nullable_string() or ""
+    if version >= spoken.flexible:
+        tags = Reader(frame, flexible=True, position=reader.position)
+        tags.skip_tagged_fields()
+        reader.position = tags.position
+    return Request(api_key, version, correlation_id, client_id, client_host, frame, reader.position)
+
+
+def has_tagged_header(api_key: ApiKey, version: int) -> bool:
+    """Whether the header of an answer ends with tagged fields; that of ApiVersions never does (KIP-511)."""
+    return version >= SPOKEN[api_key].flexible and api_key is not ApiKey.API_VERSIONS
