@@ -6,6 +6,7 @@ answer contains every partition that was asked for, also those without records.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
@@ -19,7 +20,10 @@ from klamm_broker.kafka.wire import Writer
 from klamm_broker.record_reader import Buffer
 from klamm_broker.rpc.fetch import FetchRpc
 
+_DIVERGING_EPOCH_TAG: Final = 0
 _CURRENT_LEADER_TAG: Final = 1
+_DIVERGING_EPOCH: Final = struct.Struct(">iqB")
+"""Epoch, its end offset, and no tagged fields."""
 _BY_TOPIC_ID: Final = 13
 """From this version on topics are named by id."""
 _NO_PREFERRED_REPLICA: Final = -1
@@ -114,10 +118,11 @@ def _answer(
             writer.int64(partition.log_start_offset)
         writer.array(partition.aborted_transactions, write_aborted)
         if version >= 11:
-            writer.int32(_NO_PREFERRED_REPLICA)
+            has_closer = partition.HasField("preferred_read_replica")
+            writer.int32(partition.preferred_read_replica if has_closer else _NO_PREFERRED_REPLICA)
         size = partition.records_bytes
         writer.records([next(with_records)] if size else [], size)
-        writer.tagged_fields(leader_hint(_CURRENT_LEADER_TAG, partition) if version >= 12 else ())
+        writer.tagged_fields(_tagged(partition) if version >= 12 else ())
 
     def write_topic(topic: tuple[str, list[FetchedPartition]]) -> None:
         name, answers = topic
@@ -134,3 +139,10 @@ def _answer(
     writer.array(topics, write_topic)
     writer.tagged_fields()
     return writer
+
+
+def _tagged(partition: FetchedPartition) -> list[tuple[int, bytes]]:
+    if partition.HasField("diverging"):
+        diverging = partition.diverging
+        return [(_DIVERGING_EPOCH_TAG, _DIVERGING_EPOCH.pack(diverging.epoch, diverging.end_offset, 0))]
+    return leader_hint(_CURRENT_LEADER_TAG, partition)

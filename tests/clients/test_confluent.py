@@ -1,0 +1,133 @@
+"""confluent-kafka (librdkafka) against the Kafka listener, with nothing changed but `bootstrap.servers`."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+
+COUNT = 500
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def admin(bootstrap):
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+@pytest.fixture
+def topic(admin, name):
+    admin.create_topics([NewTopic(name, 3, 3)])[name].result(TIMEOUT_S)
+    return name
+
+
+def read(consumer, count):
+    records = []
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while len(records) < count:
+        assert time.monotonic() < deadline_s, f"{len(records)} of {count} records"
+        for record in consumer.consume(count - len(records), 0.5):
+            assert not record.error(), record.error()
+            records.append(record)
+    return records
+
+
+def group_config(bootstrap, group, **config):
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        **config,
+    }
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_an_idempotent_producers_records_come_back_in_order(bootstrap, topic, codec):
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "compression.type": codec})
+    failures = []
+    for number in range(COUNT):
+        producer.produce(
+            topic,
+            b"v%d" % number,
+            key=b"k%d" % (number % 7),
+            on_delivery=lambda error, _: error and failures.append(error),
+        )
+    assert producer.flush(TIMEOUT_S) == 0
+    assert failures == []
+    consumer = Consumer(group_config(bootstrap, topic))
+    consumer.subscribe([topic])
+    seen = {}
+    for record in read(consumer, COUNT):
+        seen.setdefault(record.key(), []).append(int(record.value()[1:]))
+    assert seen == {b"k%d" % key: list(range(key, COUNT, 7)) for key in range(7)}
+    consumer.close()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_group_rebalances_while_it_consumes(bootstrap, topic, strategy):
+    config = group_config(bootstrap, topic, **{"partition.assignment.strategy": strategy})
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(COUNT):
+        producer.produce(topic, b"%d" % number, partition=number % 3)
+    producer.flush(TIMEOUT_S)
+    first, second = Consumer(config), Consumer(config)
+    first.subscribe([topic])
+    assert len(read(first, COUNT)) == COUNT
+    first.commit(asynchronous=False)
+    second.subscribe([topic])
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not (first.assignment() and second.assignment()) or len(first.assignment() + second.assignment()) != 3:
+        assert first.poll(0.1) is None
+        assert second.poll(0.1) is None
+        assert time.monotonic() < deadline_s
+    committed = first.committed([TopicPartition(topic, number) for number in range(3)], timeout=TIMEOUT_S)
+    assert sum(one.offset for one in committed) == COUNT
+    first.close()
+    second.close()
+
+
+def test_a_static_member_comes_back_to_its_partitions(bootstrap, topic):
+    config = group_config(bootstrap, topic, **{"group.instance.id": "one"})
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, b"a", partition=0)
+    producer.flush(TIMEOUT_S)
+    for _ in range(2):
+        consumer = Consumer(config)
+        consumer.subscribe([topic])
+        assert len(read(consumer, 1)) == 1
+        assert len(consumer.assignment()) == 3
+        consumer.close()
+
+
+def test_offsets(bootstrap, topic):
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(10):
+        producer.produce(topic, b"x", partition=0, timestamp=1_000 * number + 1_000)
+    producer.flush(TIMEOUT_S)
+    consumer = Consumer(group_config(bootstrap, topic))
+    partition = TopicPartition(topic, 0)
+    assert consumer.get_watermark_offsets(partition, timeout=TIMEOUT_S) == (0, 10)
+    (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, 5_500)], timeout=TIMEOUT_S)
+    assert found.offset == 5
+    consumer.close()
+
+
+def test_administration(bootstrap, admin, topic):
+    with pytest.raises(KafkaException) as refusal:
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+    assert refusal.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(TIMEOUT_S)
+    # Any broker answers, and each learns of it a moment later.
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while len((listed := admin.list_topics(topic, timeout=TIMEOUT_S)).topics[topic].partitions) != 5:
+        assert time.monotonic() < deadline_s, listed.topics
+    assert sorted(listed.brokers) == [1, 2, 3]
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    (described,) = admin.describe_configs([resource]).values()
+    assert described.result(TIMEOUT_S)["min.insync.replicas"].value == "2"
+    groups = admin.list_consumer_groups().result(TIMEOUT_S)
+    assert groups.errors == []
+    admin.delete_topics([topic])[topic].result(TIMEOUT_S)

@@ -1,0 +1,115 @@
+"""kafka-python against the Kafka listener, with nothing changed but `bootstrap_servers`."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
+from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+COUNT = 200
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def admin(bootstrap):
+    client = KafkaAdminClient(bootstrap_servers=bootstrap)
+    yield client
+    client.close()
+
+
+def consumer_of(bootstrap, *topics, **config):
+    defaults = {"auto_offset_reset": "earliest", "consumer_timeout_ms": TIMEOUT_S * 1_000}
+    return KafkaConsumer(*topics, bootstrap_servers=bootstrap, **{**defaults, **config})
+
+
+def read(consumer, count):
+    records = []
+    for record in consumer:
+        records.append(record)
+        if len(records) == count:
+            break
+    return records
+
+
+# The other codecs need libraries of its own; librdkafka brings them.
+@pytest.mark.parametrize("codec", [None, "gzip"])
+def test_records_come_back_as_they_were_sent(bootstrap, admin, name, codec):
+    admin.create_topics([NewTopic(name, 3, 3)])
+    producer = KafkaProducer(bootstrap_servers=bootstrap, compression_type=codec, acks="all")
+    sent = {}
+    for number in range(COUNT):
+        key, value, headers = b"k%d" % number, b"v%d" % number * 10, [("n", b"%d" % number)]
+        future = producer.send(name, value, key=key, headers=headers, timestamp_ms=1_000 + number)
+        sent[key] = (value, headers, 1_000 + number, future)
+    producer.flush(TIMEOUT_S)
+    consumer = consumer_of(bootstrap, name)
+    for record in read(consumer, COUNT):
+        value, headers, timestamp_ms, future = sent.pop(record.key)
+        metadata = future.get(TIMEOUT_S)
+        assert (record.value, list(record.headers), record.timestamp) == (value, headers, timestamp_ms)
+        assert (record.partition, record.offset) == (metadata.partition, metadata.offset)
+    assert not sent
+    consumer.close()
+    producer.close()
+
+
+def test_a_group_divides_partitions_commits_and_goes_on_where_it_stood(bootstrap, admin, name):
+    admin.create_topics([NewTopic(name, 4, 1)])
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    for number in range(COUNT):
+        producer.send(name, b"%d" % number, partition=number % 4)
+    producer.flush(TIMEOUT_S)
+    first = consumer_of(bootstrap, name, group_id=name, enable_auto_commit=False)
+    assert len(read(first, COUNT // 2)) == COUNT // 2
+    positions = {partition: first.position(partition) for partition in first.assignment()}
+    first.commit()
+    second = consumer_of(bootstrap, name, group_id=name, enable_auto_commit=False)
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while len(first.assignment()) != 2 or len(second.assignment()) != 2:
+        first.poll(100)
+        second.poll(100)
+        assert time.monotonic() < deadline_s, (first.assignment(), second.assignment())
+    assert first.assignment() | second.assignment() == {TopicPartition(name, number) for number in range(4)}
+    assert {partition: second.committed(partition) for partition in positions} == positions
+    first.close()
+    second.close()
+    producer.close()
+
+
+def test_offsets_by_time_and_at_both_ends(bootstrap, admin, name):
+    admin.create_topics([NewTopic(name, 1, 1)])
+    partition = TopicPartition(name, 0)
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    for number in range(10):
+        producer.send(name, b"x", timestamp_ms=1_000 * number + 1_000).get(TIMEOUT_S)
+    consumer = consumer_of(bootstrap)
+    assert consumer.beginning_offsets([partition]) == {partition: 0}
+    assert consumer.end_offsets([partition]) == {partition: 10}
+    found = consumer.offsets_for_times({partition: 5_500})[partition]
+    assert (found.offset, found.timestamp) == (5, 6_000)
+    assert consumer.offsets_for_times({partition: 99_000})[partition] is None
+    consumer.close()
+    producer.close()
+
+
+def test_administration(bootstrap, admin, name):
+    admin.create_topics([NewTopic(name, 1, 3, topic_configs={"retention.ms": "60000"})])
+    with pytest.raises(TopicAlreadyExistsError):
+        admin.create_topics([NewTopic(name, 1, 1)])
+    admin.create_partitions({name: NewPartitions(3)})
+    # Any broker answers, and each learns of it a moment later.
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while len((described := admin.describe_topics([name])[0])["partitions"]) != 3:
+        assert time.monotonic() < deadline_s, described
+    assert sorted(described["partitions"][0]["replica_nodes"]) == [1, 2, 3]
+    resource = ConfigResource(ConfigResourceType.TOPIC, name)
+    assert name in admin.list_topics()
+    assert "60000" in str(admin.describe_configs([resource]))
+    assert len(admin.describe_cluster()["brokers"]) == 3
+    admin.delete_topics([name])
+    with pytest.raises(UnknownTopicOrPartitionError):
+        admin.delete_topics([name])

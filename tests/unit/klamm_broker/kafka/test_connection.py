@@ -1,0 +1,170 @@
+"""A connection over a real socket: frames in any pieces, answers in order, and what ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm_broker.kafka import messages
+from klamm_broker.kafka.connection import FIRST_BUFFER_BYTES
+from klamm_broker.kafka.listener import KafkaListener
+from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
+from klamm_broker.kafka.wire import MalformedRequestError
+from klamm_broker.rpc.request_memory import RequestMemory
+from klamm_server.clock import SystemClock
+
+Handle = Callable[[Request], Awaitable[list[bytes] | None]]
+HEARTBEAT_V0 = struct.Struct(">hhih")
+REQUEST_MAX_BYTES = 1_000_000
+
+
+class Door:
+    """A listener whose handler is the test's."""
+
+    def __init__(
+        self, handle: Callable[[Request], Awaitable[list[bytes] | None]], *, connections_max: int = 10
+    ) -> None:
+        self.memory = RequestMemory(10 * REQUEST_MAX_BYTES)
+        self.listener = KafkaListener(
+            handle,
+            self.memory,
+            request_max_bytes=REQUEST_MAX_BYTES,
+            connections_max=connections_max,
+            idle_max_ms=60_000,
+            clock=SystemClock(),
+        )
+
+    async def __aenter__(self) -> Door:
+        self.port = await self.listener.bind("127.0.0.1", 0)
+        await self.listener.open()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.listener.close()
+        assert self.memory.held_bytes == 0
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+
+def frame(number: int, body: bytes = b"") -> bytes:
+    message = HEARTBEAT_V0.pack(ApiKey.HEARTBEAT, 0, number, -1) + body
+    return struct.pack(">i", len(message)) + message
+
+
+async def answer_to(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """(correlation id, body)"""
+    size, number = struct.unpack(">ii", await reader.readexactly(8))
+    return number, await reader.readexactly(size - 4)
+
+
+async def echo(request: Request) -> list[bytes] | None:
+    """In two parts; to an empty body there is no answer."""
+    body = bytes(request.frame[request.body_start :])
+    return [body[:1], body[1:]] if body else None
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7, 100_000])
+def test_frames_arrive_in_any_pieces_and_are_answered_in_order(piece_bytes: int) -> None:
+    async def scenario() -> None:
+        async with Door(echo) as door:
+            reader, writer = await door.connect()
+            bodies = [b"a", b"", b"bc", b"x" * (FIRST_BUFFER_BYTES + 5 if piece_bytes > 100 else 50), b"d"]
+            data = b"".join(frame(number, body) for number, body in enumerate(bodies))
+            for start in range(0, len(data), piece_bytes):
+                writer.write(data[start : start + piece_bytes])
+                await writer.drain()
+            answers = [await answer_to(reader) for body in bodies if body]
+            assert answers == [(number, body) for number, body in enumerate(bodies) if body]
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_next_request_waits_for_the_answer_of_the_one_before() -> None:
+    async def scenario() -> None:
+        under_way: list[int] = []
+        both, go_on = asyncio.Event(), asyncio.Event()
+
+        async def handle(request: Request) -> list[bytes] | None:
+            under_way.append(request.correlation_id)
+            if len(under_way) == 2:
+                both.set()
+            await go_on.wait()
+            return [b""]
+
+        async with Door(handle) as door:
+            reader, writer = await door.connect()
+            writer.write(frame(1) + frame(2))
+            _, other = await door.connect()
+            other.write(frame(3))
+            await both.wait()
+            assert sorted(under_way) == [1, 3]
+            go_on.set()
+            assert [await answer_to(reader), await answer_to(reader)] == [(1, b""), (2, b"")]
+            writer.close()
+            other.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", REQUEST_MAX_BYTES + 1),
+        struct.pack(">i", 0),
+        struct.pack(">i", -1),
+        struct.pack(">i", 4) + b"abcd",
+        struct.pack(">ihhih", 10, 4, 0, 1, -1),
+        struct.pack(">ihhih", 10, ApiKey.HEARTBEAT, 99, 1, -1),
+        struct.pack(">ihhih", 10, ApiKey.HEARTBEAT, 0, 1, 500),
+        b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
+    ],
+    ids=["too large", "empty", "negative", "no header", "unknown API", "unknown version", "short client id", "HTTP"],
+)
+def test_what_cannot_be_read_ends_the_connection_and_no_other(data: bytes) -> None:
+    async def scenario() -> None:
+        async with Door(echo) as door:
+            good_reader, good = await door.connect()
+            reader, writer = await door.connect()
+            writer.write(data)
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await reader.readexactly(1)
+            good.write(frame(7, b"still here"))
+            assert await answer_to(good_reader) == (7, b"still here")
+            good.close()
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_more_than_max_connections_are_closed_at_once() -> None:
+    async def scenario() -> None:
+        async with Door(echo, connections_max=1) as door:
+            first_reader, first = await door.connect()
+            first.write(frame(1, b"a"))
+            assert await answer_to(first_reader) == (1, b"a")
+            reader, writer = await door.connect()
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await reader.readexactly(1)
+            writer.close()
+            first.close()
+
+    asyncio.run(scenario())
+
+
+@given(data=st.data())
+def test_no_bytes_make_a_decoder_raise_anything_but_malformed_request(data: st.DataObject) -> None:
+    api_key = data.draw(st.sampled_from(sorted(SPOKEN)))
+    version = data.draw(st.integers(SPOKEN[api_key].min, SPOKEN[api_key].max))
+    header = HEARTBEAT_V0.pack(api_key, version, 1, -1) + (b"\x00" if version >= SPOKEN[api_key].flexible else b"")
+    try:
+        request = parse_request(memoryview(header + data.draw(st.binary(max_size=60))), "")
+        messages.decode(request)
+    except MalformedRequestError:
+        pass

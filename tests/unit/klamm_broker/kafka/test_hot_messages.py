@@ -1,0 +1,436 @@
+"""The messages written by hand are, byte for byte, those of kio's schemas, in every version that is spoken."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import struct
+import uuid
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema
+from kio.serial import entity_writer
+
+from klamm.errors import ErrorCode
+from klamm.wire.v1.broker_pb2 import (
+    AbortedTransaction,
+    FetchedPartition,
+    FetchRequest,
+    ProducedPartition,
+    ProduceHeader,
+    ProduceResponse,
+)
+from klamm.wire.v1.common_pb2 import Endpoint
+from klamm.wire.v1.metadata_pb2 import (
+    ClusterRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from klamm_broker.kafka import messages
+from klamm_broker.kafka.api_versions import api_versions
+from klamm_broker.kafka.cluster_view import ClusterView
+from klamm_broker.kafka.fetch import fetch
+from klamm_broker.kafka.metadata import metadata
+from klamm_broker.kafka.produce import produce
+from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
+from klamm_broker.kafka.topic_ids import TopicIds
+from klamm_broker.kafka.wire import Writer
+from klamm_server.metadata.image import MetadataImage, replay
+
+FLIGHTS = uuid.UUID(int=7)
+UNKNOWN = uuid.UUID(int=9)
+
+
+def versions_of(api_key: ApiKey) -> range:
+    spoken = SPOKEN[api_key]
+    return range(spoken.min, spoken.max + 1)
+
+
+def request_of(api_key: ApiKey, version: int, fields: dict[str, Any]) -> Request:
+    """A request as a client would send it."""
+    schema = load_request_schema(api_key, version)
+    buffer = io.BytesIO()
+    entity_writer(schema)(buffer, messages._make(schema, fields))
+    tags = b"\x00" if version >= SPOKEN[api_key].flexible else b""
+    frame = struct.pack(">hhih", api_key, version, 42, 2) + b"me" + tags + buffer.getvalue()
+    request = parse_request(memoryview(frame), "10.0.0.1")
+    assert (request.api_key, request.version, request.correlation_id) == (api_key, version, 42)
+    assert (request.client_id, request.client_host) == ("me", "10.0.0.1")
+    return request
+
+
+def bytes_of(writer: Writer) -> bytes:
+    return b"".join(bytes(part) for part in writer.parts())
+
+
+def image() -> MetadataImage:
+    """Three brokers, the third fenced and without a Kafka listener; a partition without a leader."""
+
+    def broker(number: int, *, kafka_port: int, rack: str = "", fenced: bool = False) -> MetadataRecord:
+        record = RegisterBrokerRecord(
+            broker_id=number,
+            broker_epoch=number,
+            endpoint=Endpoint(host=f"broker{number}", port=9094),
+            rack=rack,
+            fenced=fenced,
+            kafka_endpoint=Endpoint(host=f"kafka{number}", port=kafka_port) if kafka_port else None,
+        )
+        return MetadataRecord(register_broker=record)
+
+    def partition(number: int, leader: int, replicas: Sequence[int], isr: Sequence[int]) -> MetadataRecord:
+        record = PartitionRecord(
+            topic_id=FLIGHTS.bytes, partition=number, replicas=replicas, isr=isr, leader=leader, leader_epoch=3 + number
+        )
+        return MetadataRecord(partition=record)
+
+    records = [
+        MetadataRecord(cluster=ClusterRecord(cluster_id="cluster")),
+        broker(1, kafka_port=9092, rack="a"),
+        broker(2, kafka_port=9102),
+        broker(3, kafka_port=0, fenced=True),
+        MetadataRecord(topic=TopicRecord(name="flights", topic_id=FLIGHTS.bytes)),
+        partition(0, 1, (1, 2), (1, 2)),
+        partition(1, -1, (2, 3), (3,)),
+    ]
+    return replay(MetadataImage.empty(), records, len(records))
+
+
+TOPIC_IDS = TopicIds(image)
+
+
+class ScriptedProduce:
+    """Keeps what it is given, answers what it was told."""
+
+    def __init__(self, answers: Sequence[ProducedPartition]) -> None:
+        self.answers = answers
+        self.header = ProduceHeader()
+        self.parts: list[bytes] = []
+
+    async def serve(self, header: ProduceHeader, parts: Sequence[memoryview]) -> ProduceResponse:
+        self.header, self.parts = header, [bytes(part) for part in parts]
+        return ProduceResponse(partitions=self.answers)
+
+
+@pytest.mark.parametrize("version", versions_of(ApiKey.PRODUCE))
+def test_produce(version: int) -> None:
+    request = request_of(
+        ApiKey.PRODUCE,
+        version,
+        {
+            "transactional_id": "tx",
+            "acks": -1,
+            "timeout": 1_500,
+            "topic_data": [
+                {
+                    "name": "flights",
+                    "partition_data": [{"index": 0, "records": b"first"}, {"index": 1, "records": None}],
+                },
+                {"name": "delays", "partition_data": [{"index": 2, "records": b"x" * 300}]},
+            ],
+        },
+    )
+    handler = ScriptedProduce(
+        [
+            ProducedPartition(
+                topic="flights",
+                partition=0,
+                base_offset=77,
+                log_append_time_ms=-1,
+                log_start_offset=5,
+                current_leader=-1,
+            ),
+            ProducedPartition(
+                topic="flights",
+                partition=1,
+                error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                error_message="not me",
+                base_offset=-1,
+                log_append_time_ms=-1,
+                log_start_offset=-1,
+                current_leader=2,
+                current_leader_epoch=9,
+            ),
+            ProducedPartition(topic="delays", partition=2, base_offset=0, log_append_time_ms=123, log_start_offset=0),
+        ]
+    )
+    written = asyncio.run(produce(request, handler))  # type: ignore[arg-type]
+    assert handler.header.acks == -1
+    assert (handler.header.timeout_ms, handler.header.transactional_id) == (1_500, "tx")
+    assert [(one.topic, one.partition) for one in handler.header.partitions] == [
+        ("flights", 0),
+        ("flights", 1),
+        ("delays", 2),
+    ]
+    assert handler.parts == [b"first", b"", b"x" * 300]
+    leader = {"current_leader": {"leader_id": 2, "leader_epoch": 9}}
+    expected = {
+        "responses": [
+            {
+                "name": "flights",
+                "partition_responses": [
+                    {
+                        "index": 0,
+                        "error_code": 0,
+                        "base_offset": 77,
+                        "log_append_time": None,
+                        "log_start_offset": 5,
+                        "record_errors": [],
+                        "error_message": None,
+                    },
+                    {
+                        "index": 1,
+                        "error_code": 6,
+                        "base_offset": -1,
+                        "log_append_time": None,
+                        "log_start_offset": -1,
+                        "record_errors": [],
+                        "error_message": "not me",
+                        **leader,
+                    },
+                ],
+            },
+            {
+                "name": "delays",
+                "partition_responses": [
+                    {
+                        "index": 2,
+                        "error_code": 0,
+                        "base_offset": 0,
+                        "log_append_time": 123,
+                        "log_start_offset": 0,
+                        "record_errors": [],
+                        "error_message": None,
+                    }
+                ],
+            },
+        ],
+    }
+    assert written is not None
+    assert bytes_of(written) == messages.encode(request, expected)
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_produce_without_acknowledgement_has_no_answer(version: int) -> None:
+    fields = {"transactional_id": None, "acks": 0, "timeout": 1, "topic_data": []}
+    request = request_of(ApiKey.PRODUCE, version, fields)
+    assert asyncio.run(produce(request, ScriptedProduce([]))) is None  # type: ignore[arg-type]
+
+
+class ScriptedFetch:
+    """Keeps what it is asked, finds what it was told."""
+
+    def __init__(self, answers: Sequence[FetchedPartition], records: Sequence[bytes]) -> None:
+        self.answers, self.records = answers, records
+        self.wanted = FetchRequest()
+
+    async def find(self, wanted: FetchRequest) -> tuple[Any, Sequence[bytes]]:
+        self.wanted = wanted
+        return SimpleNamespace(answers=self.answers), self.records
+
+
+@pytest.mark.parametrize("version", versions_of(ApiKey.FETCH))
+def test_fetch(version: int) -> None:
+    def topic(name: str, topic_id: uuid.UUID, numbers: Sequence[int]) -> dict[str, Any]:
+        partitions = [
+            {
+                "partition": number,
+                "current_leader_epoch": 3,
+                "fetch_offset": 100 + number,
+                "last_fetched_epoch": 2,
+                "log_start_offset": -1,
+                "partition_max_bytes": 1_000,
+            }
+            for number in numbers
+        ]
+        return {"topic": name, "topic_id": topic_id, "partitions": partitions}
+
+    unknown_name = "nowhere" if version < 13 else "?" + UNKNOWN.bytes.hex()
+    request = request_of(
+        ApiKey.FETCH,
+        version,
+        {
+            "cluster_id": None,
+            "replica_id": -1,
+            "max_wait": 500,
+            "min_bytes": 1,
+            "max_bytes": 50_000,
+            "isolation_level": 1,
+            "session_id": 0,
+            "session_epoch": -1,
+            "topics": [topic("flights", FLIGHTS, [0, 1]), topic("nowhere", UNKNOWN, [0])],
+            "forgotten_topics_data": [],
+            "rack_id": "b",
+            "replica_state": {"replica_id": -1, "replica_epoch": -1},
+        },
+    )
+    answers = [
+        FetchedPartition(
+            topic="flights",
+            partition=0,
+            high_watermark=200,
+            last_stable_offset=150,
+            log_start_offset=7,
+            records_bytes=5,
+            aborted_transactions=[AbortedTransaction(producer_id=11, first_offset=120)],
+        ),
+        FetchedPartition(
+            topic="flights",
+            partition=1,
+            error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            high_watermark=-1,
+            last_stable_offset=-1,
+            log_start_offset=-1,
+            current_leader=2,
+            current_leader_epoch=4,
+        ),
+        FetchedPartition(
+            topic=unknown_name,
+            partition=0,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            high_watermark=-1,
+            last_stable_offset=-1,
+            log_start_offset=-1,
+            current_leader=-1,
+        ),
+    ]
+    handler = ScriptedFetch(answers, [b"batch"])
+    written = asyncio.run(fetch(request, handler, TOPIC_IDS))  # type: ignore[arg-type]
+    wanted = handler.wanted
+    assert (wanted.replica_id, wanted.max_wait_ms, wanted.min_bytes, wanted.max_bytes) == (-1, 500, 1, 50_000)
+    assert (wanted.isolation_level, wanted.rack_id) == (1, "b" if version >= 11 else "")
+    assert [(one.topic, one.partition, one.fetch_offset, one.max_bytes) for one in wanted.partitions] == [
+        ("flights", 0, 100, 1_000),
+        ("flights", 1, 101, 1_000),
+        (unknown_name, 0, 100, 1_000),
+    ]
+    first = wanted.partitions[0]
+    assert first.current_leader_epoch == (3 if version >= 9 else -1)
+    assert first.last_fetched_epoch == (2 if version >= 12 else -1)
+
+    def partition(number: int, code: int, offsets: tuple[int, int, int], **more: Any) -> dict[str, Any]:
+        high_watermark, last_stable_offset, log_start_offset = offsets
+        return {
+            "partition_index": number,
+            "error_code": code,
+            "high_watermark": high_watermark,
+            "last_stable_offset": last_stable_offset,
+            "log_start_offset": log_start_offset,
+            "aborted_transactions": [],
+            "preferred_read_replica": -1,
+            "records": b"",
+            **more,
+        }
+
+    flights = [
+        partition(
+            0,
+            0,
+            (200, 150, 7),
+            aborted_transactions=[{"producer_id": 11, "first_offset": 120}],
+            records=b"batch",
+        ),
+        partition(1, 6, (-1, -1, -1), current_leader={"leader_id": 2, "leader_epoch": 4}),
+    ]
+    unknown = [partition(0, 3 if version < 13 else 100, (-1, -1, -1))]
+    expected = {
+        "error_code": 0,
+        "session_id": 0,
+        "responses": [
+            {"topic": "flights", "topic_id": FLIGHTS, "partitions": flights},
+            {"topic": "nowhere", "topic_id": UNKNOWN, "partitions": unknown},
+        ],
+    }
+    assert bytes_of(written) == messages.encode(request, expected)
+
+
+class ScriptedMetadata:
+    """Creates nothing."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, bool]] = []
+
+    def missing(self, name: str, may_create: bool) -> ErrorCode:
+        self.asked.append((name, may_create))
+        return ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("version", versions_of(ApiKey.METADATA))
+def test_metadata(version: int, everything: bool) -> None:
+    none = uuid.UUID(int=0)
+    asked = [{"name": "flights", "topic_id": none}, {"name": "nowhere", "topic_id": none}]
+    if version >= 12:
+        asked.append({"name": None, "topic_id": UNKNOWN})
+    request = request_of(
+        ApiKey.METADATA,
+        version,
+        {
+            "topics": None if everything else asked,
+            "allow_auto_topic_creation": True,
+            "include_cluster_authorized_operations": True,
+            "include_topic_authorized_operations": True,
+        },
+    )
+    handler = ScriptedMetadata()
+    written = metadata(request, handler, ClusterView(image, 2), TOPIC_IDS)  # type: ignore[arg-type]
+    assert handler.asked == ([] if everything else [("nowhere", True)])
+
+    def topic(code: int, name: str | None, topic_id: uuid.UUID, partitions: list[Any]) -> dict[str, Any]:
+        return {
+            "error_code": code,
+            "name": name,
+            "topic_id": topic_id,
+            "is_internal": False,
+            "partitions": partitions,
+            "topic_authorized_operations": -(2**31),
+        }
+
+    def partition(number: int, code: int, leader: int, *nodes: tuple[int, ...]) -> dict[str, Any]:
+        replicas, isr, offline = nodes
+        return {
+            "error_code": code,
+            "partition_index": number,
+            "leader_id": leader,
+            "leader_epoch": 3 + number,
+            "replica_nodes": replicas,
+            "isr_nodes": isr,
+            "offline_replicas": offline,
+        }
+
+    flights = topic(
+        0, "flights", FLIGHTS, [partition(0, 0, 1, (1, 2), (1, 2), ()), partition(1, 5, -1, (2, 3), (3,), (3,))]
+    )
+    others = [topic(5, "nowhere", none, []), topic(100, None, UNKNOWN, [])]
+    expected = {
+        "brokers": [
+            {"node_id": 1, "host": "kafka1", "port": 9092, "rack": "a"},
+            {"node_id": 2, "host": "kafka2", "port": 9102, "rack": None},
+        ],
+        "cluster_id": "cluster",
+        "controller_id": 2,
+        "topics": [flights] if everything else [flights, *others[: len(asked) - 1]],
+        "cluster_authorized_operations": -(2**31),
+    }
+    assert bytes_of(written) == messages.encode(request, expected)
+
+
+@pytest.mark.parametrize("version", versions_of(ApiKey.API_VERSIONS))
+def test_api_versions(version: int) -> None:
+    request = request_of(ApiKey.API_VERSIONS, version, {"client_software_name": "c", "client_software_version": "1"})
+    entries = [
+        {"api_key": key, "min_version": one.advertised_min, "max_version": one.max}
+        for key, one in sorted(SPOKEN.items())
+    ]
+    expected = messages.encode(request, {"error_code": 0, "api_keys": entries})
+    assert bytes_of(api_versions(request)) == expected
+
+
+def test_a_newer_version_of_api_versions_is_answered_in_version_0_with_the_range() -> None:
+    frame = struct.pack(">hhih", ApiKey.API_VERSIONS, 9, 1, -1) + b"\x00"
+    answer = bytes_of(api_versions(parse_request(memoryview(frame), "")))
+    assert answer == struct.pack(">hihhh", 35, 1, 18, 0, 4)
