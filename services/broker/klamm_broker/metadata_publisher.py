@@ -10,10 +10,9 @@ Requests see an image with new partitions only when those can be written to.
 
 A log whose topic id is not the image's belongs to a topic of the same name that was deleted while the broker
 was away: its directory is removed. A partition whose log cannot be opened is offline and answers
-KAFKA_STORAGE_ERROR; it does not keep the others from being served. Where the disk was full the log is tried again with
-every image. So is one that is not new and in no log dir that
+KAFKA_STORAGE_ERROR; it does not keep the others from being served. So does one that is not new and in no log dir that
 can be read, while another cannot (KIP-112) or is missing: made anew it would have lost its records, and be there twice
-when the other is back.
+when the other is back. Where the disk was full the log is tried again with every image, and after a while without one.
 """
 
 from __future__ import annotations
@@ -60,7 +59,8 @@ class _Wanted(NamedTuple):
 
 
 class MetadataPublisher:
-    """`publish` each image; `close` when no more is to be. `retire` takes the files of deleted logs."""
+    """`publish` each image and have `run` running; `close` when no more is to be. `retire` takes the files of deleted
+    logs."""
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class MetadataPublisher:
         topic_configs: TopicConfigs,
         retire: Callable[[PendingDeletion], None],
         lag_time_max_ms: int,
+        refused_backoff_ms: int,
         on_applied: Callable[[], None],
         clock: Clock,
     ) -> None:
@@ -78,12 +79,14 @@ class MetadataPublisher:
         self._topic_configs = topic_configs
         self._retire = retire
         self._lag_time_max_ms = lag_time_max_ms
+        self._refused_backoff_ms = refused_backoff_ms
         self._on_applied = on_applied
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata-publisher")
         self._one_at_a_time = asyncio.Lock()
         self._refused: set[TopicPartition] = set()
         """Replicas without a log, because the disk was full."""
+        self._has_refused = asyncio.Event()
         self._closed = False
 
     async def publish(self, image: MetadataImage) -> None:
@@ -92,6 +95,16 @@ class MetadataPublisher:
             published = self._replicas.image
             if not self._closed and image.end_index > published.end_index:
                 await self._publish(published, image)
+
+    async def run(self) -> None:
+        """Tries again what a full disk refused, until cancelled: no image may come to do so."""
+        while True:
+            await self._has_refused.wait()
+            await asyncio.sleep(self._refused_backoff_ms / 1000)
+            async with self._one_at_a_time:
+                self._has_refused.clear()
+                if not self._closed:
+                    await self._publish(self._replicas.image, self._replicas.image)
 
     async def close(self) -> None:
         """Waits for the image under way; later ones are ignored."""
@@ -211,6 +224,7 @@ class MetadataPublisher:
         for topic_partition, error in failures.items():
             if isinstance(error, DiskFull):
                 self._refused.add(topic_partition)
+                self._has_refused.set()
             self._take_offline(next(new for new in absent if new.topic_partition == topic_partition), error)
 
     def _is_stale(self, new: NewLog) -> bool:
@@ -245,7 +259,8 @@ class MetadataPublisher:
         self._replicas.apply(partition, new.image)
 
     def _take_offline(self, new: NewLog, error: BrokerError) -> None:
-        log.error("partition=%s offline: %s", new.topic_partition, error)
+        if self._replicas.offline_reason(new.topic_partition) != str(error):
+            log.error("partition=%s offline: %s", new.topic_partition, error)
         # A full disk may have room again before the broker is restarted.
         until_restart = not isinstance(error, DiskFull)
         self._replicas.take_offline(new.topic_partition, new.topic_id, str(error), until_restart=until_restart)

@@ -338,10 +338,12 @@ class BrokerServer:
             topic_configs=self._topic_configs,
             retire=self._maintenance.retire,
             lag_time_max_ms=self._config.replica_lag_time_max_ms,
+            refused_backoff_ms=self._config.replica_fetch_backoff_ms,
             on_applied=self._replication.on_image,
             clock=self._clock,
         )
         await self._publisher.publish(image)
+        self._spawn("metadata-publisher", self._publisher.run())
         self._spawn("log-maintenance", self._maintenance.run())
         if self._config.log_cleaner_enable:
             self._spawn("log-cleaner", self._cleaner.run())

@@ -325,6 +325,39 @@ def test_a_full_disk_refuses_the_write_and_nothing_else(start_broker: StartBroke
     asyncio.run(scenario())
 
 
+class FullDisk(Disk):
+    """Has no room for anything new while it is `full`."""
+
+    def __init__(self) -> None:
+        self.full = True
+        self.refusals = 0
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> int:  # type: ignore[override]
+        if self.full and "orders" in os.readlink(f"/proc/self/fd/{fd}"):
+            self.refusals += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return os.pwrite(fd, data, position)
+
+
+def test_a_replica_that_a_full_disk_refused_is_made_when_there_is_room_though_no_image_comes(
+    start_broker: StartBroker,
+) -> None:
+    disk = FullDisk()
+
+    async def scenario() -> None:
+        async with start_broker(disk=disk, configs={"replica.fetch.backoff.ms": "20"}) as (broker, controller):
+            await controller.create_topic("orders")
+            await until(lambda: disk.refusals > 1)
+            refused = await broker.produce("orders", batch(1))
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            disk.full = False
+            while (answer := await broker.produce("orders", batch(1))).error_code:
+                assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert answer.base_offset == 0
+
+    asyncio.run(scenario())
+
+
 def test_stopping_ends_streams_and_long_polls_at_once(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):

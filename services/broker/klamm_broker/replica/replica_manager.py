@@ -144,6 +144,10 @@ class ReplicaManager:
         if until_restart:
             self._observer.on_offline(topic_id.bytes, topic_partition.partition)
 
+    def offline_reason(self, topic_partition: TopicPartition) -> str | None:
+        """Why a replica that should be here cannot be reached; None when it can, or should not."""
+        return self._offline.get(topic_partition)
+
     @property
     def offline_count(self) -> int:
         """Replicas that should be here and cannot be reached."""
@@ -187,7 +191,7 @@ class ReplicaManager:
         return partition
 
     def _why_not_here(self, topic_partition: TopicPartition) -> Exception:
-        if (reason := self._offline.get(topic_partition)) is not None:
+        if (reason := self.offline_reason(topic_partition)) is not None:
             return _KafkaStorageError(f"{topic_partition}: {reason}")
         topic = self.image.topic(topic_partition.topic)
         if topic is None:
