@@ -8,8 +8,9 @@ from typing import Final
 
 from klammchaos.network import CLIENTS, Link
 from klammchaos.partition_cluster import BROKERS, CONTROLLERS
-from klammchaos.partition_moves import cancel_move, elect_leaders, move_replicas, move_while_killing
+from klammchaos.partition_moves import cancel_move, elect_leaders, move_replicas, move_to_full_disk, move_while_killing
 from klammchaos.partition_strike import (
+    EXCEPT_BYTES_MAX,
     HOLD_S,
     LONG_HOLD_S,
     Act,
@@ -22,9 +23,6 @@ from klammchaos.partition_strike import (
     leader,
     two_brokers,
 )
-
-EXCEPT_BYTES_MAX: Final = 32 << 10
-"""Of a full disk; some writes succeed yet."""
 
 
 def _kill(victims: Victims, for_s: tuple[float, float] = HOLD_S) -> Act:
@@ -148,6 +146,7 @@ PARTITION_FAULTS: Final[Sequence[PartitionFault]] = (
     PartitionFault(name="move replicas", weight=2, strike=move_replicas),
     PartitionFault(name="move replicas, kill -9 leader", weight=1, strike=move_while_killing(leader)),
     PartitionFault(name="move replicas, kill -9 controller", weight=1, strike=move_while_killing(controller)),
+    PartitionFault(name="move replicas to a full disk", weight=1, strike=move_to_full_disk, needs_disks=True),
     PartitionFault(name="cancel a move", weight=1, strike=cancel_move),
     PartitionFault(name="elect leaders", weight=1, strike=elect_leaders),
     PartitionFault(name="full disk leader", weight=1, strike=_fill(leader), needs_disks=True),

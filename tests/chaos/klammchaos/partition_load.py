@@ -26,7 +26,8 @@ PADDING: Final = b"." * 200
 END_PROBABILITY: Final = 0.002
 """Of a mortal producer, after each record."""
 PRODUCERS_MAX: Final = 10
-DELIVERY_TIMEOUT_MS: Final = 60_000
+DELIVERY_TIMEOUT_MS: Final = 900_000
+"""Longer than anything may take: of what is given up, later records may be there twice (KIP-360)."""
 POLL_MS: Final = 200
 GO_BACK_PROBABILITY: Final = 0.001
 """After each poll."""

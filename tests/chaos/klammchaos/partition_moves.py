@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from klammchaos.partition_cluster import BROKERS, PARTITIONS
-from klammchaos.partition_strike import Act, PartitionStrike, Victims
+from klammchaos.partition_strike import EXCEPT_BYTES_MAX, Act, PartitionStrike, Victims
 
 Placement = dict[int, list[int]]
 """The replicas of each partition, the preferred leader first."""
@@ -45,6 +45,17 @@ async def cancel_move(strike: PartitionStrike) -> None:
         await strike.hold()
         await strike.cluster.cancel_moves()
     await _grow(strike)
+
+
+async def move_to_full_disk(strike: PartitionStrike) -> None:
+    """Which has room before anything else changes."""
+    full = strike.others[0]
+    await _shrink(strike, {number: _shuffled(strike, {*BROKERS} - {full}) for number in range(PARTITIONS)})
+    grown = _on_all(strike)
+    with strike.cluster.surroundings.full([full], strike.rng.randrange(EXCEPT_BYTES_MAX)):
+        await strike.cluster.move(grown)
+        await strike.hold()
+    await strike.cluster.wait_moved(grown)
 
 
 async def elect_leaders(strike: PartitionStrike) -> None:

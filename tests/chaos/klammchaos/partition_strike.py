@@ -13,6 +13,8 @@ from klammchaos.partition_cluster import BROKERS, CONTROLLERS, PartitionCluster
 HOLD_S: Final = (0.5, 4.0)
 LONG_HOLD_S: Final = (10.0, 14.0)
 """Longer than a broker's session, and than a follower may lag."""
+EXCEPT_BYTES_MAX: Final = 32 << 10
+"""Of a full disk; some writes succeed yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

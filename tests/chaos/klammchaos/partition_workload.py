@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from log_checker import Anomaly, History, Outcome, check, summary
 
+from klamm_server.broker_configs import BROKER_CONFIGS
 from klammchaos import planted_broker
 from klammchaos.figures import quantile
 from klammchaos.partition_cluster import BROKERS, DEADLINE_S, PARTITIONS, TOPIC, PartitionCluster
@@ -203,7 +204,9 @@ class _Run:
         for name in sorted({struck.fault.name for struck in self._struck}):
             outages_s = [struck.outage_s for struck in self._struck if struck.fault.name == name]
             print(f"  {name:38} {len(outages_s):3} times, outage {_spread(outages_s)}")
-        print(f"fail-overs: {_spread([struck.outage_s for struck in self._struck if struck.is_fail_over])}")
+        fail_overs_s = [struck.outage_s for struck in self._struck if struck.is_fail_over]
+        session_ms = BROKER_CONFIGS["broker.session.timeout.ms"].default
+        print(f"fail-overs: {_spread(fail_overs_s)}, of {len(fail_overs_s)}; broker.session.timeout.ms {session_ms}")
         print(
             f"sends: {len(history.sends)}, {', '.join(f'{count} {one.value}' for one, count in counts.items())};"
             f" polled {sum(1 for _ in history.polled())} from {len(history.consumptions)} beginnings; in the end"
