@@ -106,14 +106,19 @@ class Checks:
 
     def after_step(self, broker: SimBroker) -> None:
         """Of one broker, after anything happened to it."""
-        self._check_producers(broker)
         partition = broker.partition
+        image = self._cluster.controller.partition
+        self._check_producers(broker)
+        committed_offset = self.committed_offset
         if partition is not None:
             self._check_high_watermark(broker)
             self._check_prefix(broker, partition.high_watermark)
-        image = self._cluster.controller.partition
-        if image is not None and self._counts(broker, image):
-            self._check_has_everything(broker, "durable-acknowledgement")
+        if image is not None:
+            is_more = self.committed_offset > committed_offset
+            concerned = (*image.isr, *image.elr) if is_more else (broker.broker_id,)
+            for other in map(self._cluster.brokers.__getitem__, concerned):
+                if self._counts(other, image):
+                    self._check_has_everything(other, "durable-acknowledgement")
 
     def _check_high_watermark(self, broker: SimBroker) -> None:
         partition = broker.partition
