@@ -12,6 +12,7 @@ from cli_runner import KlammCommand
 
 from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
 from klamm.admin import PartitionDescription
+from klamm.model import EARLIEST_TIMESTAMP
 
 RECORDS = [b"record %d" % number for number in range(300)]
 
@@ -92,6 +93,22 @@ def test_a_plan_moves_partitions_with_their_records(cluster: BrokerCluster, admi
     until(lambda: not klamm.ok("reassign", "list", "--json").document, cluster.logs)
     assert all(each.leader in (2, 3) for each in describe(admin, "moved").partitions)
     assert read(cluster, "moved", len(RECORDS)) == sorted(RECORDS)
+
+
+def test_a_partition_whose_first_records_were_deleted_moves_too(cluster: BrokerCluster, admin: Admin) -> None:
+    """It begins within a batch: the new replica gets the batch, and begins where the old one does."""
+    admin.create_topics([NewTopic("cut", assignments={0: (1,)})])
+    first = TopicPartition("cut", 0)
+    with Producer(bootstrap_servers=cluster.bootstrap, acks="all", linger_ms=10_000) as producer:
+        futures = [producer.send("cut", b"%d" % number, partition=0) for number in range(10)]
+        producer.flush()
+        assert [future.result(60).offset for future in futures] == list(range(10))
+    assert admin.delete_records({first: 5}) == {first: 5}
+    admin.alter_partition_reassignments({first: [2]})
+    wait(cluster, admin, "cut", {2})
+    until(lambda: not admin.list_partition_reassignments(), cluster.logs)
+    assert read(cluster, "cut", 5) == [b"%d" % number for number in range(5, 10)]
+    assert admin.list_offsets({first: EARLIEST_TIMESTAMP})[first].offset == 5
 
 
 def make_slow(cluster: BrokerCluster, admin: Admin, name: str) -> None:

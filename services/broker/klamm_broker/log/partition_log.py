@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicId, TopicPartition
-from klamm.records.header import Buffer, iter_headers, validate_batch
+from klamm.records.header import Buffer, iter_headers, read_header, validate_batch
 from klamm_broker.log.cleanable import LogToClean, SealedSegment, log_to_clean
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.leader_epochs import LeaderEpochCache, LeaderEpochFile
@@ -219,9 +219,13 @@ class PartitionLog:
         """Appends what the leader sent, offsets and epochs as they are; more than one segment may be filled.
 
         The leader has checked sequences and epochs of producers; here they are only remembered. Offsets may have gaps
-        (compaction) but go on from the log end offset, else UnexpectedOffset. Raises a CorruptBatchError or DiskFull;
-        batches before the one that failed may have been appended."""
+        (compaction) but go on from the log end offset, else UnexpectedOffset; only in an empty log the first batch may
+        begin before, where the leader's log starts within it. Raises a CorruptBatchError or DiskFull; batches before
+        the one that failed may have been appended."""
         self._check_usable()
+        log_start_offset = self.log_start_offset
+        if log_start_offset == self.log_end_offset:
+            self._make_room_for(records, now_ms)
         batches = self._check_replicated(records)
         for group in self._groups(batches):
             self._append(as_replicated(group), now_ms)
@@ -229,8 +233,18 @@ class PartitionLog:
                 self.producers.note_replicated(header, now_ms=now_ms)
                 if header.partition_leader_epoch > self.epochs.latest_epoch:
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if self.log_start_offset < log_start_offset:
+            self._start_at(log_start_offset)
         first, last = batches[0].header, batches[-1].header
         return AppendResult(first.base_offset, last.last_offset, NO_TIMESTAMP_MS, self.log_start_offset)
+
+    def _make_room_for(self, records: Buffer, now_ms: int) -> None:
+        """Begins the empty log where the first batch does, if records of it were deleted (DeleteRecords)."""
+        if read_header(records).base_offset >= self.log_end_offset:
+            return
+        first = validate_batch(memoryview(records), 0, allow_gaps=True)
+        if first.next_offset > self.log_end_offset:
+            self.truncate_fully_and_start_at(first.base_offset, now_ms=now_ms)
 
     def _check_replicated(self, records: Buffer) -> list[CheckedBatch]:
         view = memoryview(records)

@@ -176,6 +176,17 @@ class TestFollower:
         headers = [header.base_offset for _, header in iter_headers(log.read(0, 10**6).records)]
         assert headers == [10, 20]
 
+    def test_an_empty_log_takes_the_batch_within_which_the_leader_starts(self, harness, make_batch, read_all) -> None:
+        log = harness.open()
+        log.truncate_fully_and_start_at(15, now_ms=NOW)
+        batch = make_batch(10, base_offset=10, partition_leader_epoch=3)
+        log.append_as_follower(batch, now_ms=NOW)
+        assert (log.log_start_offset, log.log_end_offset) == (15, 20)
+        assert [offset for offset, _ in read_all(log)] == [15, 16, 17, 18, 19]
+        log.check_invariants()
+        with pytest.raises(UnexpectedOffset):
+            log.append_as_follower(batch, now_ms=NOW)
+
     def test_an_offset_out_of_reach_of_the_segment_begins_a_new_one(self, harness, make_batch) -> None:
         log = harness.open()
         far = 2**33
