@@ -27,6 +27,7 @@ from klamm.admin.types import (
     ReplicaOfQuorum,
     ServerDescription,
     TopicDescription,
+    TopicPartitionReplica,
 )
 
 __all__ = [
@@ -54,4 +55,5 @@ __all__ = [
     "ReplicaOfQuorum",
     "ServerDescription",
     "TopicDescription",
+    "TopicPartitionReplica",
 ]

@@ -23,6 +23,7 @@ from klamm.admin.types import (
     NewTopic,
     QuorumDescription,
     TopicDescription,
+    TopicPartitionReplica,
 )
 from klamm.client import KlammClient
 from klamm.config import ClientConfig
@@ -395,6 +396,33 @@ class AsyncAdmin(ReplicaOperations):
 
         found: dict[int, tuple[LogDirDescription, ...]] = await self._calls.retrying(attempt, timeout_ms)
         return found
+
+    async def alter_replica_log_dirs(
+        self, log_dirs: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
+    ) -> None:
+        """Begins to move replicas to other log directories of their brokers (KIP-113); `describe_log_dirs` shows when
+        they are there. One that is named with the directory it is in stays there, and is not copied any more.
+
+        Raises LogDirNotFoundError, KafkaStorageError for one that is offline, ReplicaNotAvailableError."""
+        by_broker: dict[int, list[broker_pb2.ReplicaLogDir]] = {}
+        for (topic, partition, broker_id), path in log_dirs.items():
+            wanted = broker_pb2.ReplicaLogDir(topic=topic, partition=partition, path=path)
+            by_broker.setdefault(broker_id, []).append(wanted)
+
+        async def attempt() -> list[Any]:
+            await self._client.refresh_metadata([])
+            responses = await asyncio.gather(
+                *(
+                    self._client.broker(broker_id).alter_replica_log_dirs(
+                        broker_pb2.AlterReplicaLogDirsRequest(replicas=replicas)
+                    )
+                    for broker_id, replicas in by_broker.items()
+                )
+            )
+            return [result for response in responses for result in response.results]
+
+        results = await self._calls.retrying(attempt, timeout_ms)
+        raise_first_error((f"{each.topic}-{each.partition}", each) for each in results)
 
     # --- the end
 

@@ -140,6 +140,8 @@ def log_dir(message: broker_pb2.DescribedLogDir) -> LogDirDescription:
                 size_bytes=each.size_bytes,
                 log_start_offset=each.log_start_offset,
                 log_end_offset=each.log_end_offset,
+                is_future=each.is_future,
+                offset_lag=each.offset_lag,
             )
             for each in message.replicas
         ),

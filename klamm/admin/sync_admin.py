@@ -21,6 +21,7 @@ from klamm.admin.types import (
     PartitionReassignment,
     QuorumDescription,
     TopicDescription,
+    TopicPartitionReplica,
 )
 from klamm.errors import BrokerError
 from klamm.facade import documented_by
@@ -199,6 +200,11 @@ class Admin:
         self, broker_ids: Iterable[int] | None = None, *, timeout_ms: int | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
         return self._run(self._async.describe_log_dirs, broker_ids, timeout_ms=timeout_ms)
+
+    def alter_replica_log_dirs(
+        self, log_dirs: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
+    ) -> None:
+        self._run(self._async.alter_replica_log_dirs, log_dirs, timeout_ms=timeout_ms)
 
     def close(self) -> None:
         self._run(self._async.close)

@@ -246,12 +246,24 @@ class GroupDescription:
     members: tuple[MemberDescription, ...]
 
 
+class TopicPartitionReplica(NamedTuple):
+    """A partition's replica on one broker."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaDescription:
     tp: TopicPartition
     size_bytes: int
     log_start_offset: int
     log_end_offset: int
+    is_future: bool
+    """Being copied from another log directory of the broker, whose replica it is to replace (KIP-113)."""
+    offset_lag: int
+    """Of a future one: how many offsets it is behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,7 +208,7 @@ def _copied(
         for broker, described in log_dirs.items()
         for log_dir in described
         for replica in log_dir.replicas
-        if replica.tp == tp
+        if replica.tp == tp and not replica.is_future
     }
     leader = replicas.get(partition.leader)
     if leader is None:

@@ -22,8 +22,9 @@ SESSION = {"broker.heartbeat.interval.ms": "200", "broker.session.timeout.ms": "
 class BrokerCluster:
     """Brokers 1 to `brokers`, by their ids."""
 
-    def __init__(self, directory: pathlib.Path, brokers: int, settings: Mapping[str, str]) -> None:
+    def __init__(self, directory: pathlib.Path, brokers: int, log_dirs: int, settings: Mapping[str, str]) -> None:
         self.directory = directory
+        self._log_dir_count = log_dirs
         port = free_port()
         self.controller = ServerProcess(
             "klamm_controller",
@@ -43,7 +44,7 @@ class BrokerCluster:
                 {
                     "listeners": f"GRPC://{HOST}:{free_port()}",
                     "controller.quorum.bootstrap.servers": f"{HOST}:{port}",
-                    "log.dirs": str(self.log_dir(broker_id)),
+                    "log.dirs": ",".join(map(str, self.log_dirs(broker_id))),
                     **SESSION,
                     **settings,
                 },
@@ -52,7 +53,12 @@ class BrokerCluster:
         }
 
     def log_dir(self, broker_id: int) -> pathlib.Path:
+        """The first one."""
         return self.directory / f"broker-{broker_id}"
+
+    def log_dirs(self, broker_id: int) -> list[pathlib.Path]:
+        more = [self.directory / f"broker-{broker_id}-{number}" for number in range(1, self._log_dir_count)]
+        return [self.log_dir(broker_id), *more]
 
     @property
     def bootstrap(self) -> str:
@@ -88,7 +94,8 @@ class BrokerCluster:
 
     def records(self, broker_id: int, topic: str, partition: int = 0) -> bytes:
         """All that the replica's log has on disk."""
-        segments = sorted((self.log_dir(broker_id) / f"{topic}-{partition}").glob("*.log"))
+        name = f"{topic}-{partition}"
+        segments = sorted(path for one in self.log_dirs(broker_id) for path in (one / name).glob("*.log"))
         return b"".join(segment.read_bytes() for segment in segments)
 
 
@@ -109,9 +116,13 @@ def describe(admin: Admin, topic: str) -> TopicDescription:
 
 
 @contextmanager
-def broker_cluster(directory: pathlib.Path, brokers: int = 3, **settings: str) -> Iterator[BrokerCluster]:
+def broker_cluster(
+    directory: pathlib.Path, brokers: int = 3, *, log_dirs: int = 1, **settings: str
+) -> Iterator[BrokerCluster]:
     """A started cluster; at the end nothing of it runs any more."""
-    cluster = BrokerCluster(directory, brokers, {name.replace("_", "."): text for name, text in settings.items()})
+    cluster = BrokerCluster(
+        directory, brokers, log_dirs, {name.replace("_", "."): text for name, text in settings.items()}
+    )
     try:
         cluster.start()
         yield cluster

@@ -120,7 +120,7 @@ class LogMaintenance:
     # The chores
 
     async def _flush(self) -> None:
-        for partition_log in list(self._logs.logs.values()):
+        for partition_log in self._logs.all_logs():
             if partition_log.log_dir.failure is None and partition_log.flush_due(self._clock.wall_ms()):
                 await self._flush_one(partition_log)
 

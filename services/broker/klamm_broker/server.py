@@ -29,6 +29,7 @@ from klamm_broker.log.log_manager import LogManager, LogManagerConfig
 from klamm_broker.log.meta_properties import META_PROPERTIES_FILE, MetaProperties, decode_uuids
 from klamm_broker.log.storage_failure import LogDirError
 from klamm_broker.log_cleaner import CleanerSettings, LogCleaner
+from klamm_broker.log_dir_moves import LogDirMoves
 from klamm_broker.log_maintenance import LogMaintenance, MaintenanceIntervals
 from klamm_broker.metadata_publisher import MetadataPublisher
 from klamm_broker.metrics import watch_gauges
@@ -169,6 +170,7 @@ class BrokerServer:
         if logs is not None:
             self._maintenance.close()
             self._cleaner.close()
+            self._moves.close()
             broker_epoch = NOT_REGISTERED if registration is None else registration.epoch
             await asyncio.to_thread(
                 logs.close, broker_epoch=broker_epoch, high_watermarks=self._replicas.high_watermarks()
@@ -191,7 +193,7 @@ class BrokerServer:
             list_offsets=ListOffsetsRpc(replicas),
             delete_records=DeleteRecordsRpc(replicas, self._replication.deletions),
             offset_for_leader_epoch=OffsetForLeaderEpochRpc(replicas),
-            log_dirs=LogDirsRpc(lambda: self._opened_logs),
+            log_dirs=LogDirsRpc(lambda: self._opened_logs, lambda: self._moves),
             metadata=MetadataRpc(
                 replicas,
                 self._topic_creator,
@@ -243,6 +245,15 @@ class BrokerServer:
             self._cleaner_settings(),
             retire=self._maintenance.retire,
             disk=self._disk,
+            clock=self._clock,
+        )
+        self._moves = LogDirMoves(
+            logs,
+            self._replicas,
+            self._records,
+            retire=self._maintenance.retire,
+            moves_max=len(config.data_dirs),
+            backoff_ms=config.replica_fetch_backoff_ms,
             clock=self._clock,
         )
         for deletion in deletions:
@@ -339,14 +350,19 @@ class BrokerServer:
             retire=self._maintenance.retire,
             lag_time_max_ms=self._config.replica_lag_time_max_ms,
             refused_backoff_ms=self._config.replica_fetch_backoff_ms,
-            on_applied=self._replication.on_image,
+            on_applied=self._on_applied,
             clock=self._clock,
         )
         await self._publisher.publish(image)
         self._spawn("metadata-publisher", self._publisher.run())
         self._spawn("log-maintenance", self._maintenance.run())
+        self._spawn("log-dir-moves", self._moves.run())
         if self._config.log_cleaner_enable:
             self._spawn("log-cleaner", self._cleaner.run())
+
+    def _on_applied(self) -> None:
+        self._replication.on_image()
+        self._moves.wake()
 
     async def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         if self._publisher is not None:

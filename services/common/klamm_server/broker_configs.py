@@ -392,6 +392,14 @@ _OWN = [
         "Bytes per second that a follower fetches of replicas in follower.replication.throttled.replicas.",
         UpdateMode.CLUSTER_WIDE,
     ),
+    _broker(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        _LONG,
+        LONG_MAX,
+        at_least(0),
+        "Bytes per second that replicas are copied at between the broker's log directories.",
+        UpdateMode.CLUSTER_WIDE,
+    ),
     # serving
     _broker(
         "queued.max.request.bytes",

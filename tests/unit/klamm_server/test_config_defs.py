@@ -146,6 +146,7 @@ def test_only_defaults_of_topics_and_throttles_change_at_run_time() -> None:
     assert changeable == first_synonyms | {
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 
 

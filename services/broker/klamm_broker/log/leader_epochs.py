@@ -136,6 +136,11 @@ class LeaderEpochFile:
         self._written_version = cache.version
         return cache
 
+    def relocate(self, directory: str) -> None:
+        """The log's directory was renamed."""
+        with self._lock:
+            self.path = f"{directory}/{LEADER_EPOCH_FILE}"
+
     def is_behind(self, cache: LeaderEpochCache) -> bool:
         return cache.version > self._written_version
 

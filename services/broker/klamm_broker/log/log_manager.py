@@ -10,7 +10,8 @@ one that this broker had is missing (`meta_properties.py`). Which thread may cal
   one of deletions and creations: the shell plans the next when the last is done;
 - after serving: `close`.
 
-Directory names are Kafka's: `<topic>-<partition>`, and `<topic>-<partition>.<hex>-delete` on the way out.
+Directory names are Kafka's: `<topic>-<partition>`, `<topic>-<partition>.<hex>-delete` on the way out, and
+`<topic>-<partition>.<hex>-future` for one that is being copied from another dir (`log_move.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from klamm.errors import BrokerError, ErrorCode, KlammError
 from klamm.model import TopicId, TopicPartition
@@ -43,6 +45,7 @@ from klamm_broker.log.log_creation import CreationJob, NewLog
 from klamm_broker.log.log_deletion import DeletionJob, DoomedLog
 from klamm_broker.log.log_flush import FlushJob
 from klamm_broker.log.log_loader import LoadContext, load_partition
+from klamm_broker.log.log_move import FUTURE_SUFFIX, REPLACES_FILE, FutureCreationJob, SwapJob, read_replaced
 from klamm_broker.log.meta_properties import (
     MetaProperties,
     missing_directory_ids,
@@ -57,6 +60,7 @@ from klamm_broker.log.storage_failure import LogDir, LogDirError
 
 DELETE_SUFFIX = "-delete"
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})\Z")
+_HEX_LENGTH = 32
 _DIRECTORY_NAME_LENGTH_MAX = 255
 _CLOSING_THREADS = 8
 """How many logs wait for the disk at once: a file system commits what is waiting together."""
@@ -87,6 +91,24 @@ class LogManagerConfig:
         assert self.recovery_threads_per_data_dir > 0, self.recovery_threads_per_data_dir
 
 
+class ReplicaOnDisk(NamedTuple):
+    """One log of a dir that is online."""
+
+    log: PartitionLog
+    is_future: bool
+    offset_lag: int
+    """Of a future log, behind the current one; else 0."""
+
+
+class _Found(NamedTuple):
+    """A partition directory, as it was loaded."""
+
+    log: PartitionLog
+    is_future: bool
+    replaces: uuid.UUID | None
+    """The log dir that it was or is to be moved from."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirDescription:
     """One row of DescribeLogDirs."""
@@ -98,7 +120,7 @@ class LogDirDescription:
     total_bytes: int
     """-1 if unknown, as `usable_bytes`."""
     usable_bytes: int
-    replica_bytes: Mapping[TopicPartition, int]
+    replicas: tuple[ReplicaOnDisk, ...]
 
 
 class _Directory:
@@ -126,6 +148,9 @@ class LogManager:
         self._rng = rng
         self._pool = SegmentPool(config.open_segments_max)
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._futures: dict[TopicPartition, PartitionLog] = {}
+        self._replaced: set[tuple[LogDir, TopicPartition]] = set()
+        """Moved from that dir, where the directory has its name still for a moment."""
         self._leaving: dict[TopicPartition, PartitionLog] = {}
         """Deleted, but the directory has its name still: for a moment, or for good if renaming it failed."""
         self._directories = [_Directory(LogDir(path)) for path in config.log_dirs]
@@ -219,10 +244,13 @@ class LogManager:
                 for topic_partition, path in self._find_partitions(directory, deletions, now_ms):
                     config = topic_config(topic_partition.topic)
                     loading.append(executor.submit(self._load_log, directory, topic_partition, path, config, now_ms))
-            for future in loading:
-                log = future.result()
-                if log is not None:
-                    self._add_loaded(log)
+            found = [one for future in loading if (one := future.result()) is not None]
+        for one in found:
+            if not one.is_future:
+                self._add_loaded(one, found, deletions, now_ms)
+        for one in found:
+            if one.is_future:
+                self._add_future(one.log, deletions, now_ms)
         return deletions
 
     def _find_partitions(
@@ -239,7 +267,7 @@ class LogManager:
             path = f"{log_dir.path}/{name}"
             if name.endswith(DELETE_SUFFIX):
                 deletions.append(PendingDeletion(log_dir=log_dir, paths=(path,), due_ms=now_ms))
-            elif (topic_partition := parse_directory_name(name)) is not None:
+            elif (topic_partition := parse_directory_name(_current_name(name))) is not None:
                 yield topic_partition, path
             else:
                 logger.warning("dir=%s ignored: not the name of a topic-partition", path)
@@ -265,7 +293,7 @@ class LogManager:
 
     def _load_log(
         self, directory: _Directory, topic_partition: TopicPartition, path: str, config: LogConfig, now_ms: int
-    ) -> PartitionLog | None:
+    ) -> _Found | None:
         """None if the dir failed meanwhile. Runs on a recovery thread."""
         if directory.log_dir.failure is not None:
             return None
@@ -279,12 +307,13 @@ class LogManager:
         )
         try:
             topic_id = read_topic_id(self._disk, path)
+            replaces = read_replaced(self._disk, path)
             log = self._open(directory.log_dir, topic_partition, path, topic_id, context)
         except OSError as error:
             logger.error("%s", directory.log_dir.take_offline(error, f"load of {topic_partition}"))
             return None
         log.cleaned_to_offset = min(directory.cleaner_offsets.get(topic_partition, 0), log.recovery_point)
-        return log
+        return _Found(log, path.endswith(FUTURE_SUFFIX), replaces)
 
     def _open(
         self,
@@ -306,13 +335,69 @@ class LogManager:
             rng=self._rng,
         )
 
-    def _add_loaded(self, log: PartitionLog) -> None:
-        other = self._logs.setdefault(log.topic_partition, log)
+    def _add_loaded(self, one: _Found, found: Sequence[_Found], deletions: list[PendingDeletion], now_ms: int) -> None:
+        """Of two logs of one partition the one that was moved from goes: a crash came before its directory did."""
+        log, name = one.log, one.log.topic_partition
+        if self._is_replaced(one, found):
+            logger.info("log=%s was moved to another log dir", log.directory)
+            deletions += self._retired(log, now_ms)
+            return
+        other = self._logs.setdefault(name, log)
         if other is not log:
             raise LogDirError(
-                f"{log.topic_partition} is in two log dirs: {other.directory} and {log.directory}; "
-                f"remove the one that is out of date"
+                f"{name} is in two log dirs: {other.directory} and {log.directory}; remove the one that is out of date"
             )
+        if one.replaces is not None and one.replaces in self.directory_ids().values():
+            self._end_move(log)
+
+    def _is_replaced(self, one: _Found, found: Sequence[_Found]) -> bool:
+        return any(
+            other.replaces == self._directory_id(one.log)
+            and one.replaces != self._directory_id(other.log)
+            and other.log.topic_partition == one.log.topic_partition
+            for other in found
+            if not other.is_future and other is not one
+        )
+
+    def _directory_id(self, log: PartitionLog) -> uuid.UUID:
+        properties = self._directory_of(log.log_dir).properties
+        assert properties is not None, log.directory
+        return properties.directory_id
+
+    def _end_move(self, log: PartitionLog) -> None:
+        """The log that it replaced is gone."""
+        try:
+            self._disk.remove([f"{log.directory}/{REPLACES_FILE}"])
+        except OSError as error:
+            logger.error("%s", log.log_dir.failed(error, f"move of {log.topic_partition}"))
+
+    def _add_future(self, log: PartitionLog, deletions: list[PendingDeletion], now_ms: int) -> None:
+        """Goes on with a move, unless what was to be moved is gone, or is another topic's."""
+        current = self._logs.get(log.topic_partition)
+        if current is None and self.unreadable_log_dirs():
+            logger.warning("log=%s is not copied on: the current log is in no log dir that can be read", log.directory)
+            log.abandon()
+        elif (
+            current is None
+            or current.topic_id != log.topic_id
+            or current.log_dir is log.log_dir
+            or log.topic_partition in self._futures
+        ):
+            logger.info("log=%s stray=removed", log.directory)
+            deletions += self._retired(log, now_ms)
+        else:
+            self._futures[log.topic_partition] = log
+
+    def _retired(self, log: PartitionLog, now_ms: int) -> list[PendingDeletion]:
+        """At the start: renames the directory of a log that is not wanted."""
+        log.abandon()
+        renamed = f"{log.log_dir.path}/{self._unique_name(log.topic_partition, DELETE_SUFFIX)}"
+        try:
+            self._disk.replace(log.directory, renamed)
+        except OSError as error:
+            logger.error("%s", log.log_dir.failed(error, f"removal of {log.directory}"))
+            return []
+        return [PendingDeletion(log_dir=log.log_dir, paths=(renamed,), due_ms=now_ms)]
 
     # Logs
 
@@ -340,12 +425,17 @@ class LogManager:
                 reason = "no log dir is online" if former is None else f"{former.directory} could not be moved away"
                 refused[new.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR.exception(reason)
                 continue
-            log_dir = min(counts, key=counts.__getitem__)
+            free = [one for one in counts if (one, new.topic_partition) not in self._replaced]
+            log_dir = min(free or counts, key=counts.__getitem__)
             counts[log_dir] += 1
             placed.setdefault(log_dir, []).append(new)
         return [self._creation_job(log_dir, logs, now_ms) for log_dir, logs in placed.items()], refused
 
     def _creation_job(self, log_dir: LogDir, logs: Sequence[NewLog], now_ms: int) -> CreationJob:
+        open_log = self._opener(log_dir, now_ms)
+        return CreationJob(disk=self._disk, log_dir=log_dir, logs=tuple(logs), open_log=open_log)
+
+    def _opener(self, log_dir: LogDir, now_ms: int) -> Callable[[NewLog, str], PartitionLog]:
         def open_log(new: NewLog, path: str) -> PartitionLog:
             context = LoadContext(
                 config=new.config,
@@ -357,7 +447,7 @@ class LogManager:
             )
             return self._open(log_dir, new.topic_partition, path, new.topic_id, context)
 
-        return CreationJob(disk=self._disk, log_dir=log_dir, logs=tuple(logs), open_log=open_log)
+        return open_log
 
     def complete_creation(
         self, job: CreationJob, outcomes: Sequence[PartitionLog | BrokerError]
@@ -383,11 +473,16 @@ class LogManager:
                 logger.error("partition=%s not deleted: %s", topic_partition, log.log_dir.failure)
                 continue
             self._leaving[topic_partition] = self._logs.pop(topic_partition)
-            log.abandon()
-            renamed = f"{log.log_dir.path}/{self._delete_name(topic_partition)}"
-            due_ms = now_ms + log.config.file_delete_delay_ms
-            leaving.setdefault(log.log_dir, []).append(DoomedLog(topic_partition, log.directory, renamed, due_ms))
+            leaving.setdefault(log.log_dir, []).append(self._doomed(log, now_ms))
+            future = self._futures.pop(topic_partition, None)
+            if future is not None and future.log_dir.failure is None:
+                leaving.setdefault(future.log_dir, []).append(self._doomed(future, now_ms))
         return [self._deletion_job(log_dir, logs) for log_dir, logs in leaving.items()]
+
+    def _doomed(self, log: PartitionLog, now_ms: int) -> DoomedLog:
+        log.abandon()
+        renamed = f"{log.log_dir.path}/{self._unique_name(log.topic_partition, DELETE_SUFFIX)}"
+        return DoomedLog(log.topic_partition, log.directory, renamed, now_ms + log.config.file_delete_delay_ms)
 
     def _deletion_job(self, log_dir: LogDir, logs: Sequence[DoomedLog]) -> DeletionJob:
         directory = self._directory_of(log_dir)
@@ -400,21 +495,23 @@ class LogManager:
     def complete_deletion(self, job: DeletionJob) -> list[PendingDeletion]:
         """Step 3 of a deletion, after `job.run()` returned. What is still to be removed."""
         for doomed in job.logs:
-            del self._leaving[doomed.topic_partition]
+            former = self._leaving.get(doomed.topic_partition)
+            if former is not None and former.directory == doomed.directory:
+                del self._leaving[doomed.topic_partition]
         return [
             PendingDeletion(log_dir=job.log_dir, paths=(doomed.renamed,), due_ms=doomed.due_ms) for doomed in job.logs
         ]
 
-    def _delete_name(self, topic_partition: TopicPartition) -> str:
+    def _unique_name(self, topic_partition: TopicPartition, suffix: str) -> str:
         unique = uuid.UUID(int=self._rng.getrandbits(128), version=4).hex
-        suffix = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
+        suffix = f"-{topic_partition.partition}.{unique}{suffix}"
         return topic_partition.topic[: _DIRECTORY_NAME_LENGTH_MAX - len(suffix)] + suffix
 
     def store_recovery_points(self, truncated: Iterable[TopicPartition]) -> None:
         """After truncations, before the next append to those logs: stores where they are to be recovered from. Blocks.
 
         Else a crash would trust, unread, records written later in the place of those cut."""
-        logs = [log for name in truncated if (log := self._logs.get(name)) is not None]
+        logs = [log for name in truncated for log in (self._logs.get(name), self._futures.get(name)) if log is not None]
         for log_dir in dict.fromkeys(log.log_dir for log in logs):
             self._checkpoint_of(self._directory_of(log_dir)).run()
 
@@ -430,7 +527,103 @@ class LogManager:
         except OSError as error:
             raise deletion.log_dir.failed(error, "deletion") from error
 
+    # Moves between log dirs (`log_move.py`)
+
+    @property
+    def futures(self) -> Mapping[TopicPartition, PartitionLog]:
+        """The logs that are being copied to another dir."""
+        return self._futures
+
+    def plan_move(self, topic_partition: TopicPartition, path: str, *, now_ms: int) -> FutureCreationJob | None:
+        """A future log in the log dir `path` for a partition that has a log and no future one; None: it is there.
+
+        Raises the exception of LOG_DIR_NOT_FOUND, LogDirFailure, or KafkaStorageError."""
+        current = self._logs[topic_partition]
+        assert topic_partition not in self._futures, topic_partition
+        directory = self._directory_at(path)
+        current.log_dir.check_online()
+        directory.log_dir.check_online()
+        if directory.log_dir is current.log_dir:
+            return None
+        if self._disk.exists(f"{path}/{topic_partition}"):
+            raise ErrorCode.KAFKA_STORAGE_ERROR.exception(f"{path} has a directory {topic_partition} already")
+        name = self._unique_name(topic_partition, FUTURE_SUFFIX)
+        if parse_directory_name(_current_name(name)) != topic_partition:
+            raise ErrorCode.INVALID_REQUEST.exception(f"{topic_partition}: the name is too long for a directory {name}")
+        assert current.topic_id is not None, topic_partition
+        return FutureCreationJob(
+            disk=self._disk,
+            log_dir=directory.log_dir,
+            new=NewLog(topic_partition=topic_partition, topic_id=current.topic_id, config=current.config),
+            directory=f"{path}/{name}",
+            replaces=self._directory_id(current),
+            open_log=self._opener(directory.log_dir, now_ms),
+        )
+
+    def check_log_dir(self, path: str) -> None:
+        """Raises the exception of LOG_DIR_NOT_FOUND, or LogDirFailure."""
+        self._directory_at(path).log_dir.check_online()
+
+    def complete_move(self, log: PartitionLog) -> None:
+        """The future log is there: what `FutureCreationJob.run` returned."""
+        self._futures[log.topic_partition] = log
+
+    def plan_cancellation(self, topic_partition: TopicPartition, *, now_ms: int) -> DeletionJob | None:
+        """Takes the future log out; None when there is none, or its dir is offline. Then as `plan_deletion`."""
+        future = self._futures.pop(topic_partition, None)
+        if future is None:
+            return None
+        if future.log_dir.failure is not None:
+            future.abandon()
+            return None
+        return self._deletion_job(future.log_dir, [self._doomed(future, now_ms)])
+
+    def swap(self, topic_partition: TopicPartition, *, now_ms: int) -> SwapJob:
+        """The future log, which has all records of the current one, takes its place at once.
+
+        Raises LogDirFailure or DiskFull, and then nothing has changed."""
+        current, future = self._logs[topic_partition], self._futures[topic_partition]
+        assert future.log_end_offset == current.log_end_offset, (future.log_end_offset, current.log_end_offset)
+        directory = f"{future.log_dir.path}/{topic_partition}"
+        try:
+            future.producers.take_over(current.producers, end_offset=future.log_end_offset)
+            self._disk.replace(future.directory, directory)
+        except OSError as error:
+            raise future.log_dir.failed(error, f"move of {topic_partition}") from error
+        future.relocate(directory)
+        if current.epochs.latest_epoch > future.epochs.latest_epoch:
+            # All records of it are gone.
+            future.epochs.assign(current.epochs.latest_epoch, future.log_end_offset)
+        self._logs[topic_partition] = self._futures.pop(topic_partition)
+        self._replaced.add((current.log_dir, topic_partition))
+        before, after = self._directory_of(current.log_dir), self._directory_of(future.log_dir)
+        after.high_watermarks[topic_partition] = before.high_watermarks.pop(topic_partition, 0)
+        return SwapJob(
+            disk=self._disk,
+            log_dir=future.log_dir,
+            directory=directory,
+            old_log_dir=current.log_dir,
+            doomed=self._doomed(current, now_ms),
+            checkpoints=(self._checkpoint_of(after), self._checkpoint_of(before)),
+        )
+
+    def complete_swap(self, job: SwapJob) -> PendingDeletion:
+        """After `job.run()` returned. What is still to be removed."""
+        self._replaced.discard((job.old_log_dir, job.doomed.topic_partition))
+        return PendingDeletion(log_dir=job.old_log_dir, paths=(job.doomed.renamed,), due_ms=job.doomed.due_ms)
+
+    def _directory_at(self, path: str) -> _Directory:
+        for directory in self._directories:
+            if directory.log_dir.path == path:
+                return directory
+        known = ", ".join(directory.log_dir.path for directory in self._directories)
+        raise ErrorCode.LOG_DIR_NOT_FOUND.exception(f"{path!r} is no log dir of this broker; expected one of {known}")
+
     # Background work
+
+    def all_logs(self) -> list[PartitionLog]:
+        """The current ones, and those that are being copied."""
+        return [*self._logs.values(), *self._futures.values()]
 
     def plan_flushes(self, *, now_ms: int) -> list[FlushJob]:
         """Jobs for the logs that are due. Run each on a disk thread, then call `complete_flush` on the event loop."""
@@ -444,9 +637,9 @@ class LogManager:
         return jobs
 
     def complete_flush(self, job: FlushJob) -> None:
-        log = self._logs.get(job.topic_partition)
-        if log is not None and log.log_dir is job.log_dir:
-            log.complete_flush(job)
+        for log in (self._logs.get(job.topic_partition), self._futures.get(job.topic_partition)):
+            if log is not None and log.log_dir is job.log_dir:
+                log.complete_flush(job)
 
     def plan_checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> list[CheckpointJob]:
         """One job per online dir, every `log.flush.offset.checkpoint.interval.ms`.
@@ -561,8 +754,14 @@ class LogManager:
             error_code=ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.NONE,
             total_bytes=total,
             usable_bytes=usable,
-            replica_bytes={log.topic_partition: log.size_bytes for log in self._logs_in(directory) if not offline},
+            replicas=() if offline else tuple(map(self._on_disk, self._logs_in(directory))),
         )
+
+    def _on_disk(self, log: PartitionLog) -> ReplicaOnDisk:
+        if self._futures.get(log.topic_partition) is not log:
+            return ReplicaOnDisk(log, is_future=False, offset_lag=0)
+        behind = self._logs[log.topic_partition].log_end_offset - log.log_end_offset
+        return ReplicaOnDisk(log, is_future=True, offset_lag=max(0, behind))
 
     def _online(self) -> list[_Directory]:
         return [directory for directory in self._directories if directory.log_dir.failure is None]
@@ -571,7 +770,7 @@ class LogManager:
         return [log for log in self._logs.values() if log.log_dir.failure is None]
 
     def _logs_in(self, directory: _Directory) -> list[PartitionLog]:
-        return [log for log in self._logs.values() if log.log_dir is directory.log_dir]
+        return [log for log in self.all_logs() if log.log_dir is directory.log_dir]
 
     def _directory_of(self, log_dir: LogDir) -> _Directory:
         return next(directory for directory in self._directories if directory.log_dir is log_dir)
@@ -593,6 +792,7 @@ class LogManager:
             for log in self._logs_in(directory):
                 log.abandon()
         self._logs.clear()
+        self._futures.clear()
         self._unlock()
 
     def _close(self, directory: _Directory, broker_epoch: int) -> None:
@@ -609,6 +809,13 @@ class LogManager:
         for directory in self._directories:
             if directory.lock is not None:
                 directory.lock.release()
+
+
+def _current_name(name: str) -> str:
+    """The name that a future log's directory is to get; any other name as it is."""
+    if not name.endswith(FUTURE_SUFFIX):
+        return name
+    return name[: -len(FUTURE_SUFFIX) - _HEX_LENGTH - 1]
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:

@@ -79,6 +79,16 @@ class LogProducers:
         self._snapshots.truncate_to(-1)
         self._states.clear()
 
+    def take_over(self, other: LogProducers, *, end_offset: int) -> None:
+        """The log has become equal to another, up to `end_offset`: what that one knows of records gone counts too."""
+        self._states.clear()
+        self._states.restore(other._states.rows())
+        self._snapshots.write(end_offset, self._states)
+
+    def relocate(self, directory: str) -> None:
+        """The log's directory was renamed."""
+        self._snapshots.directory = directory
+
     def store(self, *, first_offset: int, end_offset: int) -> None:
         """Makes a snapshot for the end of the log, which begins with the segment of `first_offset`."""
         if end_offset > max(self._snapshots.offsets, default=first_offset):

@@ -722,6 +722,15 @@ class PartitionLog:
             self._pool.forget(segment)
             segment.release()
 
+    def relocate(self, directory: str) -> None:
+        """The directory was renamed to this. Flushes planned before do not count."""
+        self.directory = directory
+        for segment in self._segments:
+            segment.directory = directory
+        self._epoch_file.relocate(directory)
+        self.producers.relocate(directory)
+        self._generation += 1
+
     def check_invariants(self) -> None:
         """Asserts what the module's docstring states; costs a scan of every segment."""
         assert self._bases == [segment.base_offset for segment in self._segments]

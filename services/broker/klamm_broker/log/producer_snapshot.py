@@ -107,7 +107,7 @@ class ProducerSnapshots:
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
-        self._directory = directory
+        self.directory = directory
         self._offsets = {
             int(name[:20])
             for name in disk.list_files(directory)
@@ -119,7 +119,7 @@ class ProducerSnapshots:
         return self._offsets
 
     def path(self, offset: int) -> str:
-        return f"{self._directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
+        return f"{self.directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
 
     def write(self, offset: int, states: ProducerStates) -> None:
         """Stores the state of all records below `offset`, unless the disk is full."""

@@ -84,6 +84,10 @@ class FollowerPartition:
         self.agrees = False
         """The leader found its own log in all that is here."""
 
+    def replace_log(self, log: ReplicaLog) -> None:
+        """Goes on with another log, which is equal (`future_replica.py`)."""
+        self._log = log
+
     @property
     def position(self) -> FollowerPosition:
         log = self._log

@@ -176,6 +176,13 @@ class Partition:
         self.leader = NO_LEADER
         self.leadership = self.following = None
 
+    def replace_log(self, log: PartitionLog) -> None:
+        """The replica is in another log dir from now on, with a log that is equal."""
+        assert log.log_end_offset == self.log.log_end_offset, (log.log_end_offset, self.log.log_end_offset)
+        self.log = log
+        if self.following is not None:
+            self.following.replace_log(log)
+
     # What clients ask
 
     def check_leader(self, current_leader_epoch: int = -1) -> Leadership:

@@ -106,8 +106,12 @@ class ReplicationQuota:
     def record(self, topic_partition: TopicPartition, size_bytes: int, now_ms: int) -> None:
         """So much of the partition was copied."""
         if size_bytes and self.is_throttled(topic_partition):
-            self.copied_bytes += size_bytes
-            self._rate.record(size_bytes, now_ms)
+            self.add(size_bytes, now_ms)
+
+    def add(self, size_bytes: int, now_ms: int) -> None:
+        """So much was copied of something throttled."""
+        self.copied_bytes += size_bytes
+        self._rate.record(size_bytes, now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:
         return self.limit != NO_LIMIT and self._rate.is_above(self.limit, now_ms)
@@ -124,11 +128,12 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas:
-    """Both sides' quotas of one broker, as the metadata say."""
+    """The quotas of one broker, as the metadata say: of both sides, and for moves between its log dirs (KIP-113)."""
 
     def __init__(self) -> None:
         self.leader = ReplicationQuota()
         self.follower = ReplicationQuota()
+        self.log_dirs = ReplicationQuota()
         self._configs: object = None
 
     def apply(self, image: MetadataImage, *, broker_id: int, static_configs: Mapping[str, str]) -> bool:
@@ -137,6 +142,7 @@ class ReplicationQuotas:
             return False
         self._configs = image.configs
         layers = (image.broker_configs(broker_id), image.broker_configs(None), static_configs)
+        self.log_dirs.configure(_limit("replica.alter.log.dirs.io.max.bytes.per.second", layers), {})
         for side, quota in (("leader", self.leader), ("follower", self.follower)):
             name = f"{side}.replication.throttled.replicas"
             quota.configure(

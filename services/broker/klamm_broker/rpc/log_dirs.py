@@ -1,25 +1,33 @@
-"""DescribeLogDirs: what lies in which log directory, and how full they are."""
+"""DescribeLogDirs and AlterReplicaLogDirs: what lies in which log directory, how full they are, what moves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from klamm.errors import BrokerError
 from klamm.model import TopicPartition
 from klamm.wire.v1.broker_pb2 import (
+    AlteredReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
     DescribedLogDir,
     DescribedReplica,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
+    ReplicaLogDir,
 )
-from klamm_broker.log.log_manager import LogDirDescription, LogManager
+from klamm_broker import metrics
+from klamm_broker.log.log_manager import LogDirDescription, LogManager, ReplicaOnDisk
+from klamm_broker.log_dir_moves import LogDirMoves
 
 
 class LogDirsRpc:
-    """Handles DescribeLogDirs."""
+    """Handles DescribeLogDirs and AlterReplicaLogDirs."""
 
-    def __init__(self, logs: Callable[[], LogManager]) -> None:
+    def __init__(self, logs: Callable[[], LogManager], moves: Callable[[], LogDirMoves]) -> None:
         self._logs = logs
+        self._moves = moves
 
     async def describe_log_dirs(self, request: DescribeLogDirsRequest, context: Any) -> DescribeLogDirsResponse:
         wanted = _filter(request)
@@ -34,21 +42,38 @@ class LogDirsRpc:
             total_bytes=log_dir.total_bytes,
             usable_bytes=log_dir.usable_bytes,
             replicas=[
-                self._replica(topic_partition, size_bytes)
-                for topic_partition, size_bytes in sorted(log_dir.replica_bytes.items())
-                if wanted(topic_partition)
+                _replica(replica)
+                for replica in sorted(log_dir.replicas, key=lambda one: one.log.topic_partition)
+                if wanted(replica.log.topic_partition)
             ],
         )
 
-    def _replica(self, topic_partition: TopicPartition, size_bytes: int) -> DescribedReplica:
-        log = self._logs().logs[topic_partition]
-        return DescribedReplica(
-            topic=topic_partition.topic,
-            partition=topic_partition.partition,
-            size_bytes=size_bytes,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
-        )
+    async def alter_replica_log_dirs(
+        self, request: AlterReplicaLogDirsRequest, context: Any
+    ) -> AlterReplicaLogDirsResponse:
+        return AlterReplicaLogDirsResponse(results=[await self._alter(one) for one in request.replicas])
+
+    async def _alter(self, wanted: ReplicaLogDir) -> AlteredReplicaLogDir:
+        answer = AlteredReplicaLogDir(topic=wanted.topic, partition=wanted.partition)
+        try:
+            await self._moves().alter(TopicPartition(wanted.topic, wanted.partition), wanted.path)
+        except BrokerError as error:
+            metrics.on_error("alter_replica_log_dirs", error.code)
+            answer.error_code, answer.error_message = error.code, error.message
+        return answer
+
+
+def _replica(replica: ReplicaOnDisk) -> DescribedReplica:
+    log = replica.log
+    return DescribedReplica(
+        topic=log.topic_partition.topic,
+        partition=log.topic_partition.partition,
+        size_bytes=log.size_bytes,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        is_future=replica.is_future,
+        offset_lag=replica.offset_lag,
+    )
 
 
 def _filter(request: DescribeLogDirsRequest) -> Callable[[TopicPartition], bool]:

@@ -595,7 +595,8 @@ class TestBackground:
         fill(log, make_batch)
         rows = {row.path: row for row in manager.describe_log_dirs()}
         row = rows[log.log_dir.path]
-        assert row.replica_bytes == {TopicPartition("orders", 0): log.size_bytes}
+        (replica,) = row.replicas
+        assert (replica.log, replica.is_future, replica.offset_lag) == (log, False, 0)
         assert row.total_bytes >= row.usable_bytes > 0
         assert row.error_code is ErrorCode.NONE
         assert row.directory_id == manager.directory_ids()[log.log_dir.path]

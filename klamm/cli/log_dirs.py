@@ -1,0 +1,66 @@
+"""`klamm log-dirs`: what lies in which log directory of which broker, and moving it (`kafka-log-dirs`, KIP-113)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from klamm.cli.connect import connected
+from klamm.cli.output import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Json, Timeout, print_rows, say
+
+app = typer.Typer(help="Show brokers' log directories, and move replicas between them.", no_args_is_help=True)
+
+
+@app.command("describe")
+def describe(
+    names: Annotated[list[str] | None, typer.Argument(help="Only replicas of these topics.")] = None,
+    brokers: Annotated[
+        list[int] | None, typer.Option("--broker", help="Only this broker, by its node.id; repeatable.")
+    ] = None,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Shows each replica with its log directory.
+
+    A FUTURE one is being copied there, LAG offsets behind, and then takes the place of the other."""
+    with connected(bootstrap, timeout) as admin:
+        described = admin.describe_log_dirs(brokers)
+    rows = [
+        (
+            broker_id,
+            log_dir.path,
+            *replica.tp,
+            replica.size_bytes,
+            replica.log_start_offset,
+            replica.log_end_offset,
+            "future" if replica.is_future else "current",
+            replica.offset_lag,
+        )
+        for broker_id, log_dirs in sorted(described.items())
+        for log_dir in log_dirs
+        for replica in log_dir.replicas
+        if not names or replica.tp.topic in names
+    ]
+    columns = ("broker", "path", "topic", "partition", "bytes", "start", "end", "state", "lag")
+    print_rows(columns, rows, as_json=as_json)
+
+
+@app.command("move")
+def move(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    partitions: Annotated[list[int], typer.Argument(help="One or more of its partitions.")],
+    broker: Annotated[int, typer.Option("--broker", help="The broker that has the replicas, by its node.id.")],
+    path: Annotated[str, typer.Option("--to", metavar="PATH", help="One of its log.dirs, as describe shows them.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Begins to move replicas to another log directory of their broker; to the one they are in: leaves off.
+
+    They are used meanwhile. The broker config replica.alter.log.dirs.io.max.bytes.per.second sets the pace."""
+    from klamm.admin import TopicPartitionReplica
+
+    with connected(bootstrap, timeout) as admin:
+        admin.alter_replica_log_dirs({TopicPartitionReplica(topic, number, broker): path for number in partitions})
+    say("klamm log-dirs describe shows how far they are")
