@@ -225,6 +225,36 @@ def test_an_orderly_stop_hands_over_and_the_preferred_leader_gets_its_partitions
     assert read(cluster, "led", 2 * len(RECORDS)) == sorted(2 * RECORDS)
 
 
+def test_an_unclean_election_is_for_the_operator_to_ask_for_and_is_told_of(
+    cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
+) -> None:
+    make_topic(cluster, admin, "unclean", (1, 2))
+    wait(cluster, admin, "unclean", {1, 2})
+    cluster.kill(2)
+    until(lambda: describe(admin, "unclean").partitions[0].isr == (1,), cluster.logs)
+    produce(cluster, "unclean")
+    cluster.kill(1)
+    until(lambda: describe(admin, "unclean").partitions[0].leader == -1, cluster.logs)
+    cluster.brokers[2].start()
+    until(lambda: 2 in {each.node_id for each in admin.describe_cluster().brokers if not each.fenced}, cluster.logs)
+    (row,) = klamm.ok("topics", "describe", "unclean", "--json").document
+    assert (row["leader"], row["isr"]) == (-1, []), "broker 2 lacks records, and nobody asked"
+    assert (row["elr"], row["last_known_elr"]) == ([1], [1])
+    header = klamm.ok("topics", "describe", "unclean").out.splitlines()[0]
+    assert header.split()[3:9] == ["REPLICAS", "ISR", "ELR", "LAST", "KNOWN", "ELR"]
+    before = cluster.controller_metric("klamm_unclean_leader_elections_total")
+    (row,) = klamm.ok("topics", "elect-leaders", "unclean", "--unclean", "--json").document
+    assert row["result"] == "elected"
+    (row,) = klamm.ok("topics", "describe", "unclean", "--json").document
+    assert (row["leader"], row["isr"], row["elr"], row["last_known_elr"]) == (2, [2], [], [])
+    assert cluster.controller_metric("klamm_unclean_leader_elections_total") == before + 1
+    assert "topic=unclean partition=0 leader=2 elected uncleanly" in cluster.controller.log_path.read_text()
+    cluster.brokers[1].start()
+    wait(cluster, admin, "unclean", {1, 2})
+    assert read(cluster, "unclean", len(RECORDS)) == sorted(RECORDS)
+    until(lambda: cluster.records(1, "unclean") == cluster.records(2, "unclean"), cluster.logs)
+
+
 def test_a_decommissioned_broker_holds_nothing_and_can_be_forgotten(
     cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
 ) -> None:
