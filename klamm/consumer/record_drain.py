@@ -32,6 +32,7 @@ class RecordDrain:
 
     def load(self, fetched: Iterable[FetchedData]) -> None:
         """Takes more to read in; of each partition at most one at a time."""
+        self._drop_overtaken()
         for data in fetched:
             assert all(reader.data.tp != data.tp for reader in self._readers), f"{data.tp} is being read"
             self._readers.append(RecordReader(data, self._config))
@@ -56,7 +57,7 @@ class RecordDrain:
                 break
             reader = self._readers.popleft()
             state = self._subscription.get(reader.data.tp)
-            if state is None or state.position_epoch != reader.data.position_epoch:
+            if state is None or self._is_overtaken(reader):
                 self._finished.append(reader.data)
             elif state.paused:
                 self._readers.append(reader)
@@ -87,6 +88,16 @@ class RecordDrain:
         else:
             self._readers.append(reader)
         return len(taken)
+
+    def _drop_overtaken(self) -> None:
+        """A read that had enough left them where they were."""
+        self._finished += [reader.data for reader in self._readers if self._is_overtaken(reader)]
+        self._readers = deque(reader for reader in self._readers if not self._is_overtaken(reader))
+
+    def _is_overtaken(self, reader: RecordReader) -> bool:
+        """By a seek or a rebalance."""
+        state = self._subscription.get(reader.data.tp)
+        return state is None or state.position_epoch != reader.data.position_epoch
 
     def _is_current(self, reader: RecordReader) -> bool:
         state = self._subscription.get(reader.data.tp)

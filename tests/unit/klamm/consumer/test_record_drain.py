@@ -67,6 +67,18 @@ def test_positions_follow_what_is_returned(drain, subscription):
     assert [subscription.require(tp).position for tp in (A, B, C)] == [4, 2, 0]
 
 
+def test_what_a_seek_overtook_makes_room_for_what_was_fetched_since(drain, subscription):
+    drain.load(data(subscription, tp, [b"0"] * 4) for tp in (A, B))
+    subscription.seek(B, 2)
+    drain.read(4)
+    assert not drain.reading()
+
+    drain.load([data(subscription, B, [b"2"] * 2, at=2)])
+
+    assert shape(drain.read(10)) == {"b": [2, 3]}
+    assert [each.tp for each in drain.finished()] == [A, B, B]
+
+
 def test_finished_fetches_are_given_back_once(drain, subscription):
     load_all(drain, subscription)
     drain.read(6)
