@@ -91,11 +91,11 @@ class TransactionState:
         self._require("begin_transaction", TransactionPhase.IN_TRANSACTION)
         self._enter(TransactionPhase.IN_TRANSACTION)
 
-    def require_open(self, call: str) -> None:
+    def require_open(self, call: str, *, begins: bool = True) -> None:
         """For `send` and the like, which make the transaction one that has begun. Raises as `begin_commit`."""
         if self.phase is not TransactionPhase.IN_TRANSACTION:
             self._refuse(call)
-        self.has_begun = True
+        self.has_begun |= begins
 
     def begin_commit(self) -> None:
         """commit_transaction. Raises IllegalStateError, AbortableTransactionError or FatalProducerError."""

@@ -112,7 +112,7 @@ class Transactions:
         _check_offsets(offsets, group)
         with self._lock:
             self._refuse_while_pending("send_offsets_to_transaction")
-            self._state.require_open("send_offsets_to_transaction")
+            self._state.require_open("send_offsets_to_transaction", begins=bool(offsets))
         if not offsets:
             return
         try:
@@ -145,7 +145,7 @@ class Transactions:
                     self._pending = None
                     await self.abort()
         except (TimeoutError, KlammError) as error:
-            log.warning("transactional_id=%s close=unclean reason=%s", self._transactional_id, error)
+            log.warning("transactional_id=%s close=unclean reason=%r", self._transactional_id, error)
         finally:
             if self._pending is not None:
                 self._pending.task.cancel()

@@ -108,6 +108,8 @@ class Cluster:
             "metadata.log.dir": str(self._data_dir / "controller"),
             "offsets.topic.num.partitions": str(SHARD_COUNT),
             "offsets.topic.replication.factor": "1",
+            "transaction.state.log.num.partitions": str(SHARD_COUNT),
+            "transaction.state.log.replication.factor": "1",
             "coordinator.session.timeout.ms": "1000",
         }
         return await run(ControllerServer(load(ControllerConfig, properties)))

@@ -304,7 +304,7 @@ class Shard:
         return ErrorCode.NONE if is_admitted else ErrorCode.TRANSACTION_ABORTABLE
 
     def _on_end_transaction(self, request: EndTransaction, turn: Turn) -> None:
-        self.transactions.end(request.producer.producer_id)
+        self.transactions.end(request.producer, request.marker)
         then = ReplyWhenStored(reply_id=request.reply_id, reply=EndTransactionReply())
         turn.append_marker(request.producer, request.marker, then)
 

@@ -2,7 +2,8 @@
 
 Before the first offsets of a transaction the transaction's coordinator is asked, and it remembers the shard. Its
 marker may come while the answer is on its way: then nothing of the transaction may be written any more, or it
-would stay pending for ever. So who asks takes a verification first, and a marker voids those of its producer.
+would stay pending for ever. So who asks takes a verification first, and a marker voids those of its transaction. It may
+also be the marker of the transaction before (KIP-890: it has the epoch of the next), which says nothing of this one.
 
 Kept for open transactions and questions under way only. Everything here is about writes that are wanted, not yet
 acknowledged: what is wanted later is later in the log.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klamm_coordinator.write import TxnProducer
+from klamm_coordinator.write import TxnMarker, TxnProducer
 
 ANY_EPOCH = -1
 
@@ -23,8 +24,7 @@ class Transactions:
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
         """Producer id and epoch of transactions that have written here."""
-        self._verifying: dict[int, int] = {}
-        """Verification -> producer id."""
+        self._verifying: dict[int, TxnProducer] = {}
         self._next_verification = 0
 
     def load(self, producer_ids: Iterable[int]) -> None:
@@ -39,7 +39,7 @@ class Transactions:
     def begin_verification(self, producer: TxnProducer) -> int:
         """To be ended, whatever the answer."""
         self._next_verification += 1
-        self._verifying[self._next_verification] = producer.producer_id
+        self._verifying[self._next_verification] = producer
         return self._next_verification
 
     def end_verification(self, verification: int) -> None:
@@ -54,8 +54,10 @@ class Transactions:
         """Offsets of the transaction are on their way into the log."""
         self._open[producer.producer_id] = producer.epoch
 
-    def end(self, producer_id: int) -> None:
-        """Its marker is on its way into the log."""
-        self._open.pop(producer_id, None)
-        for verification in [key for key, value in self._verifying.items() if value == producer_id]:
-            del self._verifying[verification]
+    def end(self, producer: TxnProducer, marker: TxnMarker) -> None:
+        """The marker, of this producer and epoch, is on its way into the log."""
+        self._open.pop(producer.producer_id, None)
+        last_epoch = producer.epoch - 1 if marker.transaction_version >= 2 else producer.epoch
+        for verification, asking in list(self._verifying.items()):
+            if asking.producer_id == producer.producer_id and asking.epoch <= last_epoch:
+                del self._verifying[verification]

@@ -133,6 +133,8 @@ def test_a_transaction_with_nothing_in_it_is_not_worth_a_call(cluster, producer)
         pass
     producer.begin_transaction()
     producer.abort_transaction()
+    with producer.transaction():
+        producer.send_offsets_to_transaction({}, GROUP)
 
     assert names(cluster) == ["init_producer_id"]
 

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
+from klamm_coordinator.offsets.messages import EndTransaction
 from klamm_coordinator.offsets.store import OffsetStore
 from klamm_coordinator.records.schemas import OffsetCommitValue
 from klamm_coordinator.shard.events import TopicsDeleted
-from klamm_coordinator.write import TxnProducer
+from klamm_coordinator.write import TxnMarker, TxnProducer
 
 ONE = TxnProducer(1_000, 0)
 TWO = TxnProducer(2_000, 5)
@@ -184,6 +185,26 @@ class TestWhoMay:
 
         assert errors(driver, reply_id) == (ErrorCode.TRANSACTION_ABORTABLE,)
         assert len(driver.unsent) == 1
+
+    def test_who_asks_while_the_marker_of_the_transaction_before_comes(self, driver):
+        following = TxnProducer(ONE.producer_id, ONE.epoch + 1)
+        driver.txn_commit(42, ONE)
+        verification = driver.shard.transactions.begin_verification(following)
+        driver.end_transaction(ONE, committed=True)
+
+        reply_id = driver.commit(43, producer=following, verification=verification)
+
+        assert errors(driver, reply_id) == (ErrorCode.NONE,)
+        assert (driver.offset(), driver.unstable()) == (42, [0])
+
+    def test_a_marker_of_the_same_epoch_ends_the_transaction_of_an_older_client(self, driver):
+        verification = driver.shard.transactions.begin_verification(ONE)
+        marker = TxnMarker(committed=False, coordinator_epoch=1, transaction_version=1)
+        driver.ask(EndTransaction(reply_id=0, producer=ONE, marker=marker))
+
+        reply_id = driver.commit(42, producer=ONE, verification=verification)
+
+        assert errors(driver, reply_id) == (ErrorCode.TRANSACTION_ABORTABLE,)
 
     def test_nobody_after_the_marker(self, driver):
         driver.txn_commit(42, ONE)
