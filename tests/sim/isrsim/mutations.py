@@ -350,7 +350,8 @@ MUTATIONS: dict[str, Mutation] = {
         changes=((Partition, "divergence", _end_without_epoch),),
     ),
     "no-epoch-in-fetch": Mutation(
-        what="a leader counts followers of another epoch (before KIP-320)",
+        what="a leader counts followers of another epoch, and serves consumers who know a newer one (before KIP-320)",
+        known_seed=208,
         changes=((Partition, "check_leader", _any_epoch),),
     ),
     "answers-of-old-streams": Mutation(
