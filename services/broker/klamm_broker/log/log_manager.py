@@ -591,6 +591,7 @@ class LogManager:
         except OSError as error:
             raise future.log_dir.failed(error, f"move of {topic_partition}") from error
         future.relocate(directory)
+        future.config = current.config
         if current.epochs.latest_epoch > future.epochs.latest_epoch:
             # All records of it are gone.
             future.epochs.assign(current.epochs.latest_epoch, future.log_end_offset)
