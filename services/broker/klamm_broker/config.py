@@ -35,6 +35,7 @@ class BrokerConfig(MemberConfig):
     log_flush_scheduler_interval_ms: int = setting(BROKER_CONFIGS["log.flush.scheduler.interval.ms"])
     log_retention_check_interval_ms: int = setting(BROKER_CONFIGS["log.retention.check.interval.ms"])
     log_flush_offset_checkpoint_interval_ms: int = setting(BROKER_CONFIGS["log.flush.offset.checkpoint.interval.ms"])
+    request_timeout_ms: int = setting(BROKER_CONFIGS["request.timeout.ms"])
     producer_id_expiration_ms: int = setting(BROKER_CONFIGS["producer.id.expiration.ms"])
     producer_ids_per_partition_max: int = setting(BROKER_CONFIGS["producer.ids.per.partition.max"])
     log_cleaner_enable: bool = setting(BROKER_CONFIGS["log.cleaner.enable"])

@@ -37,6 +37,7 @@ from klamm_broker.record_reader import RecordReader
 from klamm_broker.replica.replica_selector import replica_selector
 from klamm_broker.replication import Replication
 from klamm_broker.rpc.delete_records import DeleteRecordsRpc
+from klamm_broker.rpc.describe_producers import DescribeProducersRpc
 from klamm_broker.rpc.fetch import FetchRpc
 from klamm_broker.rpc.find_coordinator import FindCoordinatorRpc
 from klamm_broker.rpc.handlers import Handlers
@@ -48,6 +49,7 @@ from klamm_broker.rpc.offset_for_leader_epoch import OffsetForLeaderEpochRpc
 from klamm_broker.rpc.produce import ProduceRpc
 from klamm_broker.rpc.request_memory import RequestMemory
 from klamm_broker.rpc.servicer import BrokerServicer
+from klamm_broker.rpc.write_txn_markers import WriteTxnMarkersRpc
 from klamm_broker.topic_creator import TopicCreator
 from klamm_server.clock import Clock, SystemClock
 from klamm_server.config_defs import effective_topic_configs
@@ -204,6 +206,8 @@ class BrokerServer:
                 replicas, self._topic_creator, offsets_topic_partitions=config.offsets_topic_num_partitions
             ),
             init_producer_id=InitProducerIdRpc(self._producer_ids),
+            write_txn_markers=WriteTxnMarkersRpc(replicas, self._produces, timeout_ms=config.request_timeout_ms),
+            describe_producers=DescribeProducersRpc(replicas),
         )
 
     def _watch_gauges(self) -> None:

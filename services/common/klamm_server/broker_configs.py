@@ -306,6 +306,13 @@ _OWN = [
         "How long the cleaner waits when no log has to be compacted.",
     ),
     _broker(
+        "request.timeout.ms",
+        _INT,
+        30_000,
+        at_least(1),
+        "How long a transaction's marker may take to reach all in-sync replicas.",
+    ),
+    _broker(
         "producer.id.expiration.ms",
         _INT,
         DAY_MS,

@@ -82,11 +82,20 @@ class SimLog:
     def log_end_offset(self) -> int:
         return len(self.records)
 
+    @property
+    def first_unstable_offset(self) -> None:
+        """There are no transactions."""
+
+    def commit(self, high_watermark: int) -> None:
+        """There are no markers."""
+
     def chain_at(self, end_offset: int) -> int:
         """Of all records before `end_offset`."""
         return self.records[end_offset - 1].chain if end_offset else NO_CHAIN
 
-    def append_as_leader(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> AppendResult:
+    def append_as_leader(
+        self, records: memoryview, *, leader_epoch: int, now_ms: int, guard: None = None
+    ) -> AppendResult:
         base_offset = self.log_end_offset
         batches = decode(records)
         duplicate = self.producers.check([_header(0, *batch) for batch in batches])

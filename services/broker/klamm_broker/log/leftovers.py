@@ -6,7 +6,7 @@
 | `.cleaned` | output of a compaction that had not finished | removed |
 | `.swap` | finished output of a compaction, about to take the place of the segments it covers | put in place |
 | `.tmp` | a small file that was being replaced | removed |
-| `.index`, `.timeindex` without `.log` | the log was removed first by somebody else | removed |
+| `.index`, `.timeindex`, `.txnindex` without `.log` | the log was removed first by somebody else | removed |
 
 Follows Kafka's `LogLoader`, KAFKA-6264 included: a `.swap` at or above the lowest `.cleaned` belongs to an
 operation that had not finished.

@@ -1,19 +1,24 @@
 """The producers of one log, in memory and in its snapshots: what the log calls as it grows, rolls, is cut and closed.
 
-The rules are in `producer_state.py`, the files in `producer_snapshot.py`, reading the state from the log in
-`producer_recovery.py`. All calls that write may raise OSError; the log says what that means for its directory.
+The rules are in `producer_state.py`, `transactions.py` and `verification.py`, the files in `producer_snapshot.py`,
+reading the state from the log in `producer_recovery.py`. All calls that write may raise OSError; the log says what
+that means for its directory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from klamm.records.control import ControlRecord
 from klamm.records.header import BatchHeader
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.producer_recovery import reload_producers
 from klamm_broker.log.producer_snapshot import ProducerSnapshots
-from klamm_broker.log.producer_state import DEFAULT_IDS_MAX, ProducerStates, Run
+from klamm_broker.log.producer_state import DEFAULT_IDS_MAX, ProducerDescription, ProducerStates, Run
+from klamm_broker.log.record_set import CheckedBatch, marker_of
 from klamm_broker.log.segment import Segment
+from klamm_broker.log.transaction_index import AbortedTransaction, aborted_by
+from klamm_broker.log.verification import VerificationGuard, Verifications
 
 
 class LogProducers:
@@ -23,9 +28,14 @@ class LogProducers:
         self._disk = disk
         self._states = ProducerStates(ids_max)
         self._snapshots = ProducerSnapshots(disk, directory)
+        self._verifications = Verifications(ids_max)
 
     def __len__(self) -> int:
         return len(self._states)
+
+    def descriptions(self) -> list[ProducerDescription]:
+        """All of them."""
+        return list(self._states.descriptions())
 
     def reload(self, segments: Sequence[Segment]) -> None:
         """Finds out from the log, which consists of `segments`."""
@@ -33,21 +43,87 @@ class LogProducers:
 
     # Appending
 
-    def check(self, headers: Sequence[BatchHeader]) -> Run | None:
-        """What `ProducerStates.check` says of a record set; None for one without a producer id."""
+    def check(
+        self, headers: Sequence[BatchHeader], *, guard: VerificationGuard | None = None, is_verified: bool = False
+    ) -> Run | None:
+        """What `ProducerStates.check` says of a producer's record set; None for one without a producer id.
+
+        `guard`: what `begin_verification` gave for its transaction; of no interest if that is open by now.
+        `is_verified`: a coordinator writes for it. Raises as both checks."""
         if all(header.producer_id < 0 for header in headers):
             return None
-        return self._states.check(headers)
+        first = headers[0]
+        duplicate = self._states.check(headers, is_verified=is_verified or guard is not None)
+        if guard is None or duplicate is not None:
+            return duplicate
+        if not self._states.has_open_transaction(first.producer_id, first.producer_epoch):
+            self._verifications.check(guard, first.base_sequence)
+        return None
 
-    def note_appended(self, headers: Iterable[BatchHeader], *, base_offset: int, now_ms: int) -> None:
-        """The leader wrote the batches, which do not have their offsets yet, from `base_offset` on."""
-        for header in headers:
-            self._states.note(header, base_offset=base_offset, now_ms=now_ms)
-            base_offset += header.last_offset_delta + 1
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """Raises the exception of INVALID_PRODUCER_EPOCH when a greater one was seen."""
+        self._states.check_epoch(producer_id, producer_epoch)
 
-    def note_replicated(self, header: BatchHeader, *, now_ms: int) -> None:
-        """A batch was written as the leader sent it: it has its offset."""
-        self._states.note(header, base_offset=header.base_offset, now_ms=now_ms)
+    def check_marker(self, header: BatchHeader, marker: ControlRecord, *, transaction_version: int) -> bool:
+        """Whether the marker need not be written. Raises as `ProducerStates.check_marker`."""
+        return self._states.check_marker(
+            header.producer_id,
+            header.producer_epoch,
+            marker.coordinator_epoch,
+            transaction_version=transaction_version,
+        )
+
+    def begin_verification(self, header: BatchHeader, *, now_ms: int) -> VerificationGuard | None:
+        """Before the append of a transaction's batch: what to show with it once its coordinator was asked; None if
+        there is nothing to ask.
+
+        Raises the exception of INVALID_PRODUCER_EPOCH."""
+        producer_id, producer_epoch = header.producer_id, header.producer_epoch
+        self._states.check_epoch(producer_id, producer_epoch)
+        if self._states.has_open_transaction(producer_id, producer_epoch):
+            return None
+        return self._verifications.begin(producer_id, producer_epoch, header.base_sequence, now_ms=now_ms)
+
+    def note_appended(
+        self, batches: Iterable[CheckedBatch], *, base_offset: int, now_ms: int
+    ) -> list[AbortedTransaction]:
+        """The leader wrote the batches, which do not have their offsets yet, from `base_offset` on.
+
+        Returns the transactions that they aborted."""
+        aborted: list[AbortedTransaction] = []
+        for batch in batches:
+            self._note(batch, base_offset, now_ms, aborted)
+            base_offset += batch.header.last_offset_delta + 1
+        return aborted
+
+    def note_replicated(self, batches: Iterable[CheckedBatch], *, now_ms: int) -> list[AbortedTransaction]:
+        """The batches were written as the leader sent them: they have their offsets. Returns as `note_appended`."""
+        aborted: list[AbortedTransaction] = []
+        for batch in batches:
+            self._note(batch, batch.header.base_offset, now_ms, aborted)
+        return aborted
+
+    def _note(self, batch: CheckedBatch, base_offset: int, now_ms: int, aborted: list[AbortedTransaction]) -> None:
+        header = batch.header
+        if header.producer_id < 0:
+            return
+        marker = marker_of(header, batch.data) if header.is_control else None
+        completed = self._states.note(header, base_offset=base_offset, now_ms=now_ms, marker=marker)
+        if completed is not None and completed.is_aborted:
+            aborted.append(aborted_by(completed))
+        if header.is_transactional:
+            self._verifications.end(header.producer_id)
+
+    # How far the log is stable
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins that is undecided, or decided by a marker that is not committed."""
+        return self._states.transactions.first_unstable_offset
+
+    def commit(self, high_watermark: int) -> None:
+        """Everything below the high watermark is committed."""
+        self._states.transactions.commit(high_watermark)
 
     # Segments come and go
 
@@ -62,6 +138,7 @@ class LogProducers:
     def expire(self, *, older_than_ms: int) -> None:
         """Forgets producers that have not written since (`producer.id.expiration.ms`)."""
         self._states.expire(older_than_ms=older_than_ms)
+        self._verifications.expire(older_than_ms=older_than_ms)
 
     # Truncating and closing
 

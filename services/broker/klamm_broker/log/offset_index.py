@@ -19,7 +19,7 @@ import operator
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -129,6 +129,11 @@ class OffsetIndex:
         """The largest indexed batch start <= `position`, or 0."""
         slot = bisect_right(self._positions, position) - 1
         return self._positions[slot] if slot >= 0 else 0
+
+    def offset_from(self, position: int) -> int | None:
+        """The last offset of the first indexed batch that starts at `position` or after; None: none does."""
+        slot = bisect_left(self._positions, position)
+        return self._entry(slot).offset if slot < len(self._positions) else None
 
     def truncate_to(self, offset: int) -> None:
         """Drops the entries whose offset is `offset` or larger."""

@@ -24,6 +24,7 @@ from typing import NamedTuple, TypeVar
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicId, TopicPartition
+from klamm.records.control import ControlRecordType, end_transaction_marker
 from klamm.records.header import Buffer, iter_headers, read_header, validate_batch
 from klamm_broker.log.cleanable import LogToClean, SealedSegment, log_to_clean
 from klamm_broker.log.disk import Disk
@@ -40,12 +41,11 @@ from klamm_broker.log.record_set import (
     RecordSet,
     as_replicated,
     check_produced,
+    marker_of,
     with_offsets,
 )
 from klamm_broker.log.retention import SegmentSummary, expired_count
 from klamm_broker.log.segment import (
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
     FileSlice,
     Segment,
     TimestampHit,
@@ -55,6 +55,8 @@ from klamm_broker.log.segment_pool import SegmentPool
 from klamm_broker.log.segment_swap import DELETED_SUFFIX, announce, take_place
 from klamm_broker.log.storage_failure import LogDir, UnexpectedOffset
 from klamm_broker.log.time_index import NO_TIMESTAMP_MS
+from klamm_broker.log.transaction_index import AbortedTransaction
+from klamm_broker.log.verification import VerificationGuard
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -70,6 +72,25 @@ class AppendResult(NamedTuple):
     log_start_offset: int
     is_duplicate: bool = False
     """It was there already and nothing was written."""
+
+
+class ShardWriter(NamedTuple):
+    """The owner of the shard of an internal topic, as it presents itself (`WriterFence`)."""
+
+    producer_id: int
+    producer_epoch: int
+    transaction_version: int = 0
+    """Of the marker that it writes."""
+
+
+class TransactionEnd(NamedTuple):
+    """How a producer's transaction ended, and who says so (`TxnMarker`)."""
+
+    producer_id: int
+    producer_epoch: int
+    is_committed: bool
+    coordinator_epoch: int
+    transaction_version: int
 
 
 class FetchData(NamedTuple):
@@ -175,26 +196,73 @@ class PartitionLog:
     # Appending
 
     def append_as_leader(
-        self,
-        records: Buffer,
-        *,
-        leader_epoch: int,
-        now_ms: int,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
+        self, records: Buffer, *, leader_epoch: int, now_ms: int, guard: VerificationGuard | None = None
     ) -> AppendResult:
         """Checks a record set, gives it the next offsets and writes it with one system call.
 
-        What an idempotent producer sends again is not written again. `records` is not kept and not changed. Raises what
-        `check_produced` and `ProducerStates.check` raise, or DiskFull."""
+        What an idempotent producer sends again is not written again. `guard`: of the transaction that begins with it
+        (`begin_verification`). `records` is not kept and not changed. Raises what `check_produced` and
+        `LogProducers.check` raise, or DiskFull."""
         self._check_usable()
-        batches = check_produced(records, self.config, now_ms=now_ms, origin=origin)
-        headers = [header for header, _ in batches]
-        duplicate = self.producers.check(headers)
+        batches = check_produced(records, self.config, now_ms=now_ms, origin=AppendOrigin.CLIENT)
+        duplicate = self.producers.check([header for header, _ in batches], guard=guard)
         if duplicate is not None:
             return self._appended_before(duplicate)
+        return self._append_checked(batches, leader_epoch, now_ms)
+
+    def append_as_coordinator(
+        self, records: Buffer, *, writer: ShardWriter, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """As `append_as_leader`, from the owner of the shard of an internal topic: also one control batch, or batches
+        of a transaction without sequence, whose coordinator the writer has asked already.
+
+        Raises the exception of INVALID_PRODUCER_EPOCH when the shard has a later writer, and what `check_marker`
+        raises."""
+        self._check_usable()
+        batches = check_produced(records, self.config, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+        self.producers.check_epoch(writer.producer_id, writer.producer_epoch)
+        if any(header.is_control for header, _ in batches):
+            return self._append_marker(batches, writer.transaction_version, leader_epoch, now_ms)
+        duplicate = self.producers.check([header for header, _ in batches], is_verified=True)
+        if duplicate is not None:
+            return self._appended_before(duplicate)
+        return self._append_checked(batches, leader_epoch, now_ms)
+
+    def append_marker(self, end: TransactionEnd, *, leader_epoch: int, now_ms: int) -> AppendResult:
+        """Ends a producer's transaction, if it has one open here, and fences its smaller epochs (KIP-98).
+
+        Raises the exception of INVALID_PRODUCER_EPOCH when the producer has a greater one, or when the marker is of the
+        transaction before, of TRANSACTION_COORDINATOR_FENCED, or DiskFull."""
+        self._check_usable()
+        batch = end_transaction_marker(
+            ControlRecordType.COMMIT if end.is_committed else ControlRecordType.ABORT,
+            producer_id=end.producer_id,
+            producer_epoch=end.producer_epoch,
+            coordinator_epoch=end.coordinator_epoch,
+            timestamp_ms=now_ms,
+        )
+        batches = check_produced(batch, self.config, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+        return self._append_marker(batches, end.transaction_version, leader_epoch, now_ms)
+
+    def _append_marker(
+        self, batches: list[CheckedBatch], transaction_version: int, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        header, data = batches[0]
+        marker = marker_of(header, data) if header.is_control else None
+        if marker is None or len(batches) > 1:
+            raise ErrorCode.INVALID_RECORD.exception(
+                f"{self.topic_partition}: a control batch has one end transaction marker and stands alone"
+            )
+        if self.producers.check_marker(header, marker, transaction_version=transaction_version):
+            # It is in the log, and committed no later than everything that is there now.
+            end_offset = self.log_end_offset
+            return AppendResult(end_offset - 1, end_offset - 1, NO_TIMESTAMP_MS, self.log_start_offset, True)
+        return self._append_checked(batches, leader_epoch, now_ms)
+
+    def _append_checked(self, batches: list[CheckedBatch], leader_epoch: int, now_ms: int) -> AppendResult:
         record_set = with_offsets(batches, self.log_end_offset, leader_epoch)
         self._append(record_set, now_ms)
-        self.producers.note_appended(headers, base_offset=record_set.base_offset, now_ms=now_ms)
+        self._note_aborted(self.producers.note_appended(batches, base_offset=record_set.base_offset, now_ms=now_ms))
         if leader_epoch != self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, record_set.base_offset)
         stamped = self.config.timestamp_source is TimestampSource.LOG_APPEND_TIME
@@ -204,6 +272,10 @@ class PartitionLog:
             now_ms if stamped else NO_TIMESTAMP_MS,
             self.log_start_offset,
         )
+
+    def _note_aborted(self, aborted: list[AbortedTransaction]) -> None:
+        for entry in aborted:
+            self._active.append_aborted(entry)
 
     def _appended_before(self, run: Run) -> AppendResult:
         stamped = self.config.timestamp_source is TimestampSource.LOG_APPEND_TIME
@@ -229,8 +301,8 @@ class PartitionLog:
         batches = self._check_replicated(records)
         for group in self._groups(batches):
             self._append(as_replicated(group), now_ms)
+            self._note_aborted(self.producers.note_replicated(group, now_ms=now_ms))
             for header, _ in group:
-                self.producers.note_replicated(header, now_ms=now_ms)
                 if header.partition_leader_epoch > self.epochs.latest_epoch:
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset)
         if self.log_start_offset < log_start_offset:
@@ -257,7 +329,10 @@ class PartitionLog:
                     f"{self.topic_partition}: batch of offset {header.base_offset}; expected {expected} or later"
                 )
             expected = header.next_offset
-            batches.append(CheckedBatch(header, view[position : position + header.size_bytes]))
+            batch = CheckedBatch(header, view[position : position + header.size_bytes])
+            if header.is_control:
+                marker_of(*batch)
+            batches.append(batch)
         if not batches:
             raise UnexpectedOffset(f"{self.topic_partition}: an empty record set")
         return batches
@@ -399,6 +474,41 @@ class PartitionLog:
             return action()
         except OSError as error:
             raise self.log_dir.failed(error, f"read of {self.topic_partition}") from error
+
+    # Transactions
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins that is undecided, or decided by a marker that is not committed."""
+        return self.producers.first_unstable_offset
+
+    def commit(self, high_watermark: int) -> None:
+        """Everything below the high watermark is committed: markers there count."""
+        self.producers.commit(high_watermark)
+
+    def aborted_in(self, located: LocatedRecords, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have records in a read from `start_offset` on, bounded by `end_offset`; maybe
+        some that begin after it."""
+        if not any(segment.aborted_count for segment in self._segments[self._slot_of(start_offset) :]):
+            return []
+        segment, part = located
+        bound = segment.offset_from(part.position + part.size_bytes)
+        end_offset = min(end_offset, self._end_offset_of(segment) if bound is None else bound)
+        return self.aborted_between(start_offset, end_offset)
+
+    def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that wrote, or whose marker is, in `[start_offset, end_offset)`.
+
+        That is said where their markers are: there, or in any later segment."""
+        found: list[AbortedTransaction] = []
+        for slot in range(self._slot_of(start_offset), len(self._segments)):
+            if not self._segments[slot].aborted_count:
+                continue
+            entries, is_all = self._in_segment(slot, lambda s: s.aborted_between(start_offset, end_offset))
+            found += entries
+            if is_all:
+                break
+        return found
 
     # Offsets by time
 
@@ -659,8 +769,7 @@ class PartitionLog:
             for fd in fds:
                 self._disk.close(fd)
             raise self.log_dir.failed(error, f"flush of {self.topic_partition}") from error
-        suffixes = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-        paths = tuple(segment.path(suffix) for segment in self._segments[first:] for suffix in suffixes)
+        paths = tuple(path for segment in self._segments[first:] for path in segment.index_paths)
         self._unflushed_since_ms = None
         return FlushJob(
             disk=self._disk,
@@ -740,6 +849,7 @@ class PartitionLog:
         self.epochs.check_invariants()
         self.producers.check_invariants(self.log_end_offset)
         for segment in self._segments:
+            assert not segment.lacks_transactions, segment.base_offset
             self._opened(segment).check_invariants()
         for before, after in zip(self._segments, self._segments[1:], strict=False):
             assert before.next_offset <= after.base_offset, (before.next_offset, after.base_offset)

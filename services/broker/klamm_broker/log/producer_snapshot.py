@@ -9,11 +9,11 @@ Kafka's format (`ProducerSnapshot`, version 1); all integers are big-endian:
     10     46  each entry                     14  8  last_offset
                                               22  4  offset_delta: number of records less one
                                               26  8  timestamp_ms
-                                              34  4  coordinator_epoch = -1
-                                              38  8  current_txn_first_offset = -1
+                                              34  4  coordinator_epoch: of the last marker, or -1
+                                              38  8  current_txn_first_offset: of the open transaction, or -1
 
 Kafka writes the last batch of a producer; here there is an entry for each run, the latest last, which is the one that
-Kafka's reader would keep.
+Kafka's reader would keep. A producer without one has an entry with last_sequence, last_offset = -1.
 
 There is one for the beginning of each segment, and one for the end of the log after an orderly stop. Files are written
 without fsync, and none has to be there: one that is missing or damaged means that more of the log is read. Any that
@@ -30,8 +30,9 @@ from collections.abc import Collection, Iterable
 from crc32c import crc32c
 
 from klamm.errors import KlammError
+from klamm.records.header import NO_SEQUENCE, SEQUENCE_MAX
 from klamm_broker.log.disk import Disk
-from klamm_broker.log.producer_state import ProducerRow, ProducerStates, Run
+from klamm_broker.log.producer_state import NO_OFFSET, ProducerRow, ProducerStates, Run
 from klamm_broker.log.storage_failure import is_disk_full
 
 SNAPSHOT_SUFFIX = ".snapshot"
@@ -39,8 +40,6 @@ VERSION = 1
 _HEADER = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
-_NO_COORDINATOR_EPOCH = -1
-_NO_TRANSACTION = -1
 _NAME_LENGTH = 20 + len(SNAPSHOT_SUFFIX)
 
 logger = logging.getLogger(__name__)
@@ -55,17 +54,22 @@ def encode_snapshot(rows: Iterable[ProducerRow]) -> bytes:
         _ENTRY.pack(
             row.producer_id,
             row.epoch,
-            row.run.last_sequence,
-            row.run.next_offset - 1,
-            row.run.record_count - 1,
-            row.run.timestamp_ms,
-            _NO_COORDINATOR_EPOCH,
-            _NO_TRANSACTION,
+            *_run_fields(row.run),
+            row.last_ms,
+            row.coordinator_epoch,
+            row.txn_first_offset,
         )
         for row in rows
     ]
     body = _COUNT.pack(len(entries)) + b"".join(entries)
     return _HEADER.pack(VERSION, crc32c(body)) + body
+
+
+def _run_fields(run: Run | None) -> tuple[int, int, int]:
+    """Last sequence, last offset, offset delta."""
+    return (
+        (NO_SEQUENCE, NO_OFFSET, 0) if run is None else (run.last_sequence, run.next_offset - 1, run.record_count - 1)
+    )
 
 
 def decode_snapshot(data: bytes) -> list[ProducerRow]:
@@ -81,7 +85,7 @@ def decode_snapshot(data: bytes) -> list[ProducerRow]:
     (count,) = _COUNT.unpack_from(body)
     if len(body) != _COUNT.size + count * _ENTRY.size:
         raise CorruptSnapshotError(f"{len(data)} bytes; {count} entries take {count * _ENTRY.size}")
-    return [_row(*entry) for entry in _ENTRY.iter_unpack(body[_COUNT.size :]) if entry[3] >= 0]
+    return [_row(*entry) for entry in _ENTRY.iter_unpack(body[_COUNT.size :])]
 
 
 def _row(
@@ -91,15 +95,18 @@ def _row(
     last_offset: int,
     offset_delta: int,
     timestamp_ms: int,
-    _coordinator_epoch: int,
-    _current_txn_first_offset: int,
+    coordinator_epoch: int,
+    txn_first_offset: int,
 ) -> ProducerRow:
-    if not 0 <= offset_delta <= last_offset:
-        raise CorruptSnapshotError(f"producer {producer_id} has {offset_delta + 1} records up to offset {last_offset}")
-    base_sequence = (last_sequence - offset_delta) & 0x7FFFFFFF
-    return ProducerRow(
-        producer_id, epoch, Run(base_sequence, last_offset - offset_delta, offset_delta + 1, timestamp_ms)
-    )
+    run = None
+    if last_offset != NO_OFFSET:
+        if not 0 <= offset_delta <= last_offset:
+            raise CorruptSnapshotError(
+                f"producer {producer_id} has {offset_delta + 1} records up to offset {last_offset}"
+            )
+        base_sequence = (last_sequence - offset_delta) & SEQUENCE_MAX
+        run = Run(base_sequence, last_offset - offset_delta, offset_delta + 1, timestamp_ms)
+    return ProducerRow(producer_id, epoch, run, timestamp_ms, coordinator_epoch, txn_first_offset)
 
 
 class ProducerSnapshots:
@@ -135,10 +142,11 @@ class ProducerSnapshots:
                 raise
             logger.warning("snapshot=%s not written reason=%s", self.path(offset), error)
 
-    def read_latest(self) -> tuple[int, list[ProducerRow]] | None:
-        """Offset and rows of the latest one, None if there is none. Those that are damaged are removed."""
-        while self._offsets:
-            offset = max(self._offsets)
+    def read_latest(self, *, up_to: int) -> tuple[int, list[ProducerRow]] | None:
+        """Offset and rows of the latest one at or below `up_to`, None if there is none. Those that are damaged are
+        removed."""
+        while offsets := [offset for offset in self._offsets if offset <= up_to]:
+            offset = max(offsets)
             try:
                 return offset, decode_snapshot(self._disk.read_file(self.path(offset)))
             except (CorruptSnapshotError, FileNotFoundError) as error:

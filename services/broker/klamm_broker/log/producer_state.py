@@ -1,11 +1,16 @@
-"""What a log remembers of idempotent producers: which epoch may write, and which records it has already.
+"""What a log remembers of its producers: which epoch may write, which records it has already, what is undecided.
 
-KIP-98, KIP-360; Kafka's `ProducerStateManager` and `ProducerAppendInfo`. A record set with a producer id is
+KIP-98, KIP-360, KIP-890; Kafka's `ProducerStateManager` and `ProducerAppendInfo`. A record set with a producer id is
 
 - refused with INVALID_PRODUCER_EPOCH when its epoch is older than one seen: a newer owner of the id writes now;
 - a duplicate when all of it is in the log: answered as it was, not appended again;
 - refused with OUT_OF_ORDER_SEQUENCE_NUMBER when its sequence does not go on from the last one (0 in a new
-  epoch). Of a producer that is not known every sequence is accepted.
+  epoch). Of a producer that is not known every sequence is accepted;
+- refused with INVALID_TXN_STATE when it would begin a transaction that nobody vouches for (`verification.py`), or is
+  no part of the one that its producer has open.
+
+A marker ends the transaction, and its epoch fences smaller ones. One with an older coordinator epoch than the last is
+refused with TRANSACTION_COORDINATOR_FENCED. What coordinators write for a producer (offset commits) has no sequence.
 
 Where Kafka keeps the last five batches of a producer, this keeps its last five *runs*: batches that follow one another
 both in sequence and in offset are one, so that a run says where each of its records is. Batches among which others
@@ -13,7 +18,7 @@ write are runs of their own, as in Kafka; a record set of several batches is one
 
 The state is what the headers in the log say: replaying them gives it back (`producer_recovery.py`), and compaction
 keeps the header of the last batch of each producer for it. A producer is forgotten by time, not when its records are
-deleted (KIP-360), or when `ids_max` others have written since. Pure.
+deleted (KIP-360), or when `ids_max` others have written since, but never while its transaction is open. Pure.
 """
 
 from __future__ import annotations
@@ -23,16 +28,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from klamm.errors import EXCEPTIONS, ErrorCode
-from klamm.records.header import SEQUENCE_MAX, BatchHeader, TimestampType, increment_sequence
+from klamm.records.control import ControlRecord, ControlRecordType
+from klamm.records.header import NO_SEQUENCE, SEQUENCE_MAX, BatchHeader, TimestampType, increment_sequence
+from klamm_broker.log.transactions import CompletedTransaction, Transactions
 
 RUNS_KEPT = 5
 """As many as a producer may have batches under way (`max.in.flight.requests.per.connection`)."""
 RUN_LENGTH_MAX = 2**30
 """A run must not grow so long that a sequence number stands for two of its records."""
 DEFAULT_IDS_MAX = 10_000
+NO_COORDINATOR_EPOCH = -1
+NO_OFFSET = -1
+EPOCH_PER_TRANSACTION = 2
+"""The transaction version from which on each transaction has an epoch of its own (KIP-890)."""
 
 _InvalidProducerEpochError = EXCEPTIONS[ErrorCode.INVALID_PRODUCER_EPOCH]
 _InvalidRecordError = EXCEPTIONS[ErrorCode.INVALID_RECORD]
+_InvalidTxnStateError = EXCEPTIONS[ErrorCode.INVALID_TXN_STATE]
+_TransactionCoordinatorFencedError = EXCEPTIONS[ErrorCode.TRANSACTION_COORDINATOR_FENCED]
 _OutOfOrderSequenceNumberError = EXCEPTIONS[ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
 
@@ -62,20 +75,51 @@ class Run(NamedTuple):
 
 
 class ProducerRow(NamedTuple):
-    """One run of one producer, as snapshots hold it."""
+    """One run of one producer, as snapshots hold it; or a producer without any."""
 
     producer_id: int
     epoch: int
-    run: Run
+    run: Run | None
+    last_ms: int
+    """When the run was written, or, without one, anything for the producer."""
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    txn_first_offset: int = NO_OFFSET
+    """Of the open transaction; -1: none is open."""
+
+
+class ProducerDescription(NamedTuple):
+    """What DescribeProducers tells (KIP-664)."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    """-1: nothing was written in this epoch."""
+    last_ms: int
+    coordinator_epoch: int
+    txn_first_offset: int
 
 
 class _Producer:
-    __slots__ = ("epoch", "runs")
+    __slots__ = ("coordinator_epoch", "epoch", "last_ms", "runs")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, coordinator_epoch: int) -> None:
         self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        """Of the last marker."""
+        self.last_ms = NO_OFFSET
+        """When something was written for it last."""
         self.runs: deque[Run] = deque(maxlen=RUNS_KEPT)
-        """At least one, oldest first."""
+        """Oldest first; none in an epoch that only markers, or coordinators, have written in."""
+
+    def next_sequence(self) -> int:
+        return increment_sequence(self.runs[-1].last_sequence, 1) if self.runs else 0
+
+    def note(self, batch: Run, *, is_stamped: bool) -> None:
+        last = self.runs[-1] if self.runs else None
+        if last is not None and _follows(last, batch) and (not is_stamped or last.timestamp_ms == batch.timestamp_ms):
+            self.runs[-1] = _joined(last, batch)
+        else:
+            self.runs.append(batch)
 
 
 class ProducerStates:
@@ -85,30 +129,34 @@ class ProducerStates:
         assert ids_max > 0, ids_max
         self._ids_max = ids_max
         self._producers: dict[int, _Producer] = {}
+        self.transactions = Transactions()
+        self._has_seen_transactions = False
 
     def __len__(self) -> int:
         return len(self._producers)
 
     # Appending
 
-    def check(self, headers: Sequence[BatchHeader]) -> Run | None:
+    def check(self, headers: Sequence[BatchHeader], *, is_verified: bool = False) -> Run | None:
         """The part of the log that a record set repeats, or None when it may be appended.
 
-        Raises the exception of INVALID_RECORD when its batches are not one producer's in sequence,
-        of INVALID_PRODUCER_EPOCH or of OUT_OF_ORDER_SEQUENCE_NUMBER."""
+        `is_verified`: the coordinator knows that its transaction is about to write here. Raises the exception of
+        INVALID_RECORD when its batches are not one producer's in sequence, of INVALID_PRODUCER_EPOCH, of
+        OUT_OF_ORDER_SEQUENCE_NUMBER or of INVALID_TXN_STATE."""
         first = headers[0]
         record_count = _count_in_sequence(headers)
         producer = self._producers.get(first.producer_id)
-        if producer is None:
-            return None
-        if first.producer_epoch < producer.epoch:
-            raise _InvalidProducerEpochError(
-                f"producer {first.producer_id} writes with epoch {first.producer_epoch}; the latest is {producer.epoch}"
-            )
-        if first.producer_epoch > producer.epoch:
-            expected = 0
-        else:
-            expected = increment_sequence(producer.runs[-1].last_sequence, 1)
+        if producer is not None:
+            self.check_epoch(first.producer_id, first.producer_epoch)
+            if first.base_sequence != NO_SEQUENCE:
+                duplicate = self._check_sequence(first, producer, record_count)
+                if duplicate is not None:
+                    return duplicate
+        self._check_transaction(first, producer, is_verified)
+        return None
+
+    def _check_sequence(self, first: BatchHeader, producer: _Producer, record_count: int) -> Run | None:
+        expected = 0 if first.producer_epoch > producer.epoch else producer.next_sequence()
         if first.base_sequence == expected:
             return None
         if first.producer_epoch == producer.epoch:
@@ -120,43 +168,122 @@ class ProducerStates:
             f" expected {expected}"
         )
 
-    def note(self, header: BatchHeader, *, base_offset: int, now_ms: int) -> None:
+    def _check_transaction(self, header: BatchHeader, producer: _Producer | None, is_verified: bool) -> None:
+        first_offset = self.transactions.first_offset(header.producer_id)
+        if not header.is_transactional:
+            if first_offset is not None:
+                raise _InvalidTxnStateError(
+                    f"producer {header.producer_id} writes outside its transaction, which is open since {first_offset}"
+                )
+            return
+        goes_on = first_offset is not None and producer is not None and producer.epoch == header.producer_epoch
+        if not goes_on and not is_verified:
+            raise _InvalidTxnStateError(
+                f"producer {header.producer_id} of epoch {header.producer_epoch} has no transaction open here"
+            )
+
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """Raises the exception of INVALID_PRODUCER_EPOCH when a greater one was seen."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and producer_epoch < producer.epoch:
+            raise _InvalidProducerEpochError(
+                f"producer {producer_id} writes with epoch {producer_epoch}; the latest is {producer.epoch}"
+            )
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer may write on without its coordinator being asked."""
+        producer = self._producers.get(producer_id)
+        is_open = self.transactions.first_offset(producer_id) is not None
+        return is_open and producer is not None and producer.epoch == producer_epoch
+
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, transaction_version: int
+    ) -> bool:
+        """Whether such a marker is in the log already and did what it should.
+
+        Raises the exception of INVALID_PRODUCER_EPOCH or of TRANSACTION_COORDINATOR_FENCED."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return False
+        self.check_epoch(producer_id, producer_epoch)
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise _TransactionCoordinatorFencedError(
+                f"marker of coordinator epoch {coordinator_epoch} for producer {producer_id}; the latest is"
+                f" {producer.coordinator_epoch}"
+            )
+        if transaction_version < EPOCH_PER_TRANSACTION or producer_epoch > producer.epoch:
+            return False
+        if self.transactions.first_offset(producer_id) is not None:
+            raise _InvalidProducerEpochError(
+                f"marker of epoch {producer_epoch} for producer {producer_id}, which has a transaction open in that"
+                " epoch: the marker is of the one before"
+            )
+        return True
+
+    def note(
+        self, header: BatchHeader, *, base_offset: int, now_ms: int, marker: ControlRecord | None = None
+    ) -> CompletedTransaction | None:
         """The batch is in the log at `base_offset`; its epoch is the producer's from now on.
 
-        `header` as it is stored but for the offset; of a control batch nothing is remembered."""
-        if header.producer_id < 0 or header.is_control:
-            return
+        `header` as it is stored but for the offset; of a control batch `marker` is its record, without one nothing is
+        remembered. Returns the transaction that it ended."""
+        if header.producer_id < 0 or (header.is_control and marker is None):
+            return None
         producer = self._producers.pop(header.producer_id, None)
         if producer is None or header.producer_epoch != producer.epoch:
-            producer = _Producer(header.producer_epoch)
+            coordinator_epoch = NO_COORDINATOR_EPOCH if producer is None else producer.coordinator_epoch
+            producer = _Producer(header.producer_epoch, coordinator_epoch)
         self._producers[header.producer_id] = producer
         is_stamped = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-        timestamp_ms = header.max_timestamp_ms if is_stamped else now_ms
-        batch = Run(header.base_sequence, base_offset, header.last_offset_delta + 1, timestamp_ms)
-        last = producer.runs[-1] if producer.runs else None
-        if last is not None and _follows(last, batch) and (not is_stamped or last.timestamp_ms == timestamp_ms):
-            producer.runs[-1] = _joined(last, batch)
+        producer.last_ms = header.max_timestamp_ms if is_stamped else now_ms
+        completed = None
+        if marker is not None:
+            completed = self._note_marker(header.producer_id, producer, marker, base_offset)
         else:
-            producer.runs.append(batch)
-        if len(self._producers) > self._ids_max:
-            del self._producers[next(iter(self._producers))]
+            if header.base_sequence != NO_SEQUENCE:
+                batch = Run(header.base_sequence, base_offset, header.last_offset_delta + 1, producer.last_ms)
+                producer.note(batch, is_stamped=is_stamped)
+            if header.is_transactional:
+                self._has_seen_transactions = True
+                self.transactions.write(header.producer_id, base_offset)
+        self._bound()
+        return completed
+
+    def _note_marker(
+        self, producer_id: int, producer: _Producer, marker: ControlRecord, offset: int
+    ) -> CompletedTransaction | None:
+        self._has_seen_transactions = True
+        producer.coordinator_epoch = marker.coordinator_epoch
+        return self.transactions.complete(producer_id, offset, is_aborted=marker.type is ControlRecordType.ABORT)
 
     # Forgetting
 
+    def _bound(self) -> None:
+        if len(self._producers) > self._ids_max + len(self.transactions):
+            is_open = self.transactions.first_offset
+            del self._producers[next(number for number in self._producers if is_open(number) is None)]
+
     def expire(self, *, older_than_ms: int) -> None:
         """Forgets producers that have not written since (`producer.id.expiration.ms`)."""
-        gone = [number for number, one in self._producers.items() if one.runs[-1].timestamp_ms < older_than_ms]
+        is_open = self.transactions.first_offset
+        gone = [
+            number for number, one in self._producers.items() if one.last_ms < older_than_ms and is_open(number) is None
+        ]
         for number in gone:
             del self._producers[number]
 
     def clear(self) -> None:
         self._producers.clear()
+        self.transactions = Transactions()
+        self._has_seen_transactions = False
 
     def truncate_to(self, offset: int) -> bool:
         """Forgets what was written at `offset` and after. False when the rest must be read again: `clear`, then do.
 
-        That is so for a producer of which only later runs are known, unless it began with them, and for one that may
-        have had a run before those that are kept."""
+        That is so for a producer of which only later runs are known, unless it began with them, for one that may have
+        had a run before those that are kept, and where there are transactions: what a marker ended is not known."""
+        if self._has_seen_transactions:
+            return False
         for number, producer in list(self._producers.items()):
             first = producer.runs[0]
             if len(producer.runs) == RUNS_KEPT and producer.runs[-1].base_offset >= offset:
@@ -173,27 +300,62 @@ class ProducerStates:
                 return False
         return True
 
-    # Snapshots
+    # Snapshots and descriptions
 
     def rows(self) -> Iterator[ProducerRow]:
         """All runs of all producers, those of one oldest first."""
         for number, producer in self._producers.items():
-            for run in producer.runs:
-                yield ProducerRow(number, producer.epoch, run)
+            for run in producer.runs or (None,):
+                yield self._row(number, producer, run)
+
+    def _row(self, producer_id: int, producer: _Producer, run: Run | None) -> ProducerRow:
+        return ProducerRow(
+            producer_id,
+            producer.epoch,
+            run,
+            producer.last_ms if run is None else run.timestamp_ms,
+            producer.coordinator_epoch,
+            self._open_since(producer_id),
+        )
+
+    def _open_since(self, producer_id: int) -> int:
+        first_offset = self.transactions.first_offset(producer_id)
+        return NO_OFFSET if first_offset is None else first_offset
 
     def restore(self, rows: Iterable[ProducerRow]) -> None:
         """Takes what `rows` gave."""
+        open_since: dict[int, int] = {}
         for row in rows:
             producer = self._producers.get(row.producer_id)
             if producer is None or producer.epoch != row.epoch:
-                producer = self._producers[row.producer_id] = _Producer(row.epoch)
-            producer.runs.append(row.run)
+                producer = self._producers[row.producer_id] = _Producer(row.epoch, row.coordinator_epoch)
+            producer.last_ms = row.last_ms
+            if row.run is not None:
+                producer.runs.append(row.run)
+            if row.txn_first_offset != NO_OFFSET:
+                open_since[row.producer_id] = row.txn_first_offset
+            self._has_seen_transactions |= row.run is None or row.coordinator_epoch != NO_COORDINATOR_EPOCH
+        self.transactions.restore(open_since.items())
+        self._has_seen_transactions |= bool(open_since)
+
+    def descriptions(self) -> Iterator[ProducerDescription]:
+        """All producers."""
+        for number, producer in self._producers.items():
+            yield ProducerDescription(
+                number,
+                producer.epoch,
+                producer.runs[-1].last_sequence if producer.runs else NO_SEQUENCE,
+                producer.last_ms,
+                producer.coordinator_epoch,
+                self._open_since(number),
+            )
 
     def check_invariants(self, log_end_offset: int) -> None:
         """Asserts that runs are in order, and of records that are in the log."""
-        assert len(self._producers) <= self._ids_max, len(self._producers)
+        assert len(self._producers) <= self._ids_max + len(self.transactions), len(self._producers)
+        self.transactions.check_invariants(log_end_offset)
         for number, producer in self._producers.items():
-            assert producer.runs, number
+            assert producer.runs or self._has_seen_transactions, number
             end_offset = 0
             for run in producer.runs:
                 assert run.record_count > 0, (number, run)
@@ -211,7 +373,9 @@ def _count_in_sequence(headers: Sequence[BatchHeader]) -> int:
                 f"batches of producers {first.producer_id} and {header.producer_id}, epochs {first.producer_epoch} and"
                 f" {header.producer_epoch}, in one record set; with a producer id there must be one"
             )
-        expected = increment_sequence(first.base_sequence, count)
+        if header.is_transactional != first.is_transactional:
+            raise _InvalidRecordError(f"batches of a transaction and others in one record set of {first.producer_id}")
+        expected = NO_SEQUENCE if first.base_sequence == NO_SEQUENCE else increment_sequence(first.base_sequence, count)
         if header.base_sequence != expected:
             raise _InvalidRecordError(
                 f"sequence {header.base_sequence} in a record set of producer {first.producer_id}; expected {expected}"

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from klamm.errors import ErrorCode
 from klamm.records.compression import CompressionType
+from klamm.records.control import ControlRecord, ControlRecordType, decode_control_record
 from klamm.records.decoder import decode_batch
 from klamm.records.encoder import encode_batch
 from klamm.records.header import (
@@ -35,7 +36,7 @@ from klamm_broker.log.segment import AppendedBatch, latest_timestamp_ms
 
 
 class AppendOrigin(enum.Enum):
-    """Who wrote the records; only coordinators may write control batches."""
+    """Who wrote the records; only coordinators may write control batches, or batches of a producer without sequence."""
 
     CLIENT = enum.auto()
     COORDINATOR = enum.auto()
@@ -93,10 +94,12 @@ def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: A
 def _check_header(header: BatchHeader, config: LogConfig, now_ms: int, origin: AppendOrigin) -> None:
     if header.is_control and origin is AppendOrigin.CLIENT:
         raise ErrorCode.INVALID_RECORD.exception("clients may not write control records")
-    if header.producer_id >= 0 and header.base_sequence < 0 and not header.is_control:
+    if header.producer_id >= 0 and header.base_sequence < 0 and origin is AppendOrigin.CLIENT:
         raise ErrorCode.INVALID_RECORD.exception(
             f"batch of producer {header.producer_id} has sequence {header.base_sequence}; expected 0 or more"
         )
+    if header.is_transactional and header.producer_id < 0:
+        raise ErrorCode.INVALID_RECORD.exception("batch of a transaction without a producer id")
     if header.compression is CompressionType.NONE:
         _check_room(header)
     if config.timestamp_source is not TimestampSource.CREATE_TIME or origin is not AppendOrigin.CLIENT:
@@ -108,6 +111,17 @@ def _check_header(header: BatchHeader, config: LogConfig, now_ms: int, origin: A
             f"timestamp {header.max_timestamp_ms} is more than message.timestamp.after.max.ms="
             f"{config.timestamp_after_max_ms} after the broker's {now_ms}"
         )
+
+
+def marker_of(header: BatchHeader, data: Buffer) -> ControlRecord | None:
+    """The end transaction marker in a control batch; None for another type, and for one that compaction emptied.
+
+    Raises a CorruptBatchError."""
+    if not header.record_count:
+        return None
+    record = decode_batch(data, check_crc=False)[0]
+    marker = decode_control_record(record.key, record.value)
+    return None if marker.type is ControlRecordType.UNKNOWN else marker
 
 
 def _check_keys(header: BatchHeader, data: Buffer) -> None:

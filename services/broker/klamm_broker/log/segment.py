@@ -1,8 +1,8 @@
-"""One segment of a partition's log: `<base offset, 20 digits>.log` with its `.index` and `.timeindex`.
+"""One segment of a partition's log: `<base offset, 20 digits>.log` with its `.index` and `.timeindex`, and `.txnindex`.
 
-A segment owns its three files, the two indexes in memory, the size, and the largest timestamp. Only the
-newest segment of a log is appended to. A *released* segment holds no file descriptor and no index, only the
-few numbers above; `open()` brings them back (`segment_pool.py` bounds how many are open).
+A segment owns its files, the indexes in memory, the size, and the largest timestamp. Only the newest segment of a log
+is appended to. A *released* segment holds no file descriptor and no index, only the few numbers above; `open()` brings
+them back (`segment_pool.py` bounds how many are open). A transaction index without entries has no file.
 
 Invariants:
 - the `.log` file is whole batches from 0 to `size_bytes`; bytes beyond it exist only while an append is
@@ -16,6 +16,7 @@ writes, until it is put into the log. Follows Kafka's `LogSegment`.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import random
@@ -25,18 +26,20 @@ from typing import NamedTuple
 from klamm.records.decoder import decode_batch
 from klamm.records.errors import CorruptBatchError
 from klamm.records.header import BatchHeader
-from klamm_broker.log import offset_index, time_index
+from klamm_broker.log import offset_index, time_index, transaction_index
 from klamm_broker.log.batch_scan import scan_checked, scan_headers
 from klamm_broker.log.disk import Buffer, Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.offset_index import RELATIVE_OFFSET_MAX, CorruptIndexError, IndexEntry, OffsetIndex
 from klamm_broker.log.storage_failure import is_disk_full
 from klamm_broker.log.time_index import NO_TIMESTAMP_MS, TimeIndex, TimestampOffset
+from klamm_broker.log.transaction_index import AbortedTransaction, TransactionIndex
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
-SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 logger = logging.getLogger(__name__)
 
@@ -86,11 +89,15 @@ class Segment:
         "_index_max_bytes",
         "_offset_index",
         "_time_index",
+        "_transaction_file_exists",
+        "_transaction_index",
+        "aborted_count",
         "base_offset",
         "created_ms",
         "damaged_at",
         "directory",
         "file_suffix",
+        "lacks_transactions",
         "largest",
         "next_offset",
         "roll_jitter_ms",
@@ -112,7 +119,7 @@ class Segment:
         self.directory = directory
         self.base_offset = base_offset
         self.file_suffix = file_suffix
-        """Follows the names of all three files while the segment is not part of the log yet (`segment_swap.py`)."""
+        """Follows the names of all files while the segment is not part of the log yet (`segment_swap.py`)."""
         self._index_max_bytes = config.segment_index_bytes
         self._index_interval_bytes = config.index_interval_bytes
         self.created_ms = created_ms
@@ -123,6 +130,12 @@ class Segment:
         self._fd = -1
         self._offset_index = OffsetIndex(self.base_offset, self._index_max_bytes)
         self._time_index = TimeIndex(self.base_offset, self._index_max_bytes)
+        self._transaction_index = TransactionIndex(self.base_offset)
+        self._transaction_file_exists = False
+        self.aborted_count = 0
+        """Aborted transactions whose markers are in the segment."""
+        self.lacks_transactions = False
+        """The transaction index is to be made again (`begin_transactions`)."""
         self._bytes_since_index_entry = 0
         self._first_timestamp_ms: int | None = None
         self.size_bytes = 0
@@ -140,7 +153,14 @@ class Segment:
     def paths(self) -> list[str]:
         """The log last: an index without a log is swept away on load, a log without an index is a live
         segment."""
-        return [self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX), self.path(LOG_SUFFIX)]
+        return [*self.index_paths, self.path(LOG_SUFFIX)]
+
+    @property
+    def index_paths(self) -> list[str]:
+        suffixes = [INDEX_SUFFIX, TIME_INDEX_SUFFIX]
+        if self._transaction_file_exists:
+            suffixes.append(TRANSACTION_INDEX_SUFFIX)
+        return [self.path(suffix) for suffix in suffixes]
 
     @property
     def is_open(self) -> bool:
@@ -149,7 +169,7 @@ class Segment:
     # Creating, opening, releasing
 
     def create(self) -> None:
-        """Makes the three files, empty, and opens the segment. Leaves none behind when it raises OSError."""
+        """Makes the log and two indexes, empty, and opens the segment. Leaves none behind when it raises OSError."""
         try:
             self._fd = self._disk.open(self.path(), _OPEN_LOG | os.O_CREAT | os.O_TRUNC)
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -164,9 +184,11 @@ class Segment:
 
         `end_offset`: where the next segment begins.
         True if the last entries of both indexes agree with the log. Otherwise the indexes are missing,
-        damaged or of another log, and `open` will rebuild them."""
+        damaged or of another log, and `open` will rebuild them. Of the transaction index `lacks_transactions` tells."""
         self._reset()
         self.size_bytes = self._disk.size(self.path())
+        self._load_transactions()
+        self._drop_transactions()
         if not self.size_bytes:
             return self._disk.exists(self.path(INDEX_SUFFIX)) and self._disk.exists(self.path(TIME_INDEX_SUFFIX))
         try:
@@ -230,11 +252,12 @@ class Segment:
         if self.is_open:
             return
         self._open_log()
+        self._load_transactions()
         try:
             self._load_indexes()
             self._complete(scan_headers(self._disk, self._fd, self._offset_index.last.position, self.size_bytes))
             self._check_last_time(self.next_offset)
-            self._write_indexes_if_room()
+            self.write_indexes_if_room()
         except (CorruptIndexError, FileNotFoundError) as error:
             logger.warning("segment=%s index=rebuilt reason=%s", self.path(), error)
             self.rebuild_indexes()
@@ -260,6 +283,38 @@ class Segment:
         self._trim_index_files()
         self.largest = self._time_index.last
 
+    def _load_transactions(self) -> None:
+        """From the file, unless there is more in memory already."""
+        path = self.path(TRANSACTION_INDEX_SUFFIX)
+        self._transaction_file_exists = self._disk.exists(path)
+        if self.lacks_transactions or len(self._transaction_index):
+            return
+        data = self._disk.read_file(path) if self._transaction_file_exists else b""
+        try:
+            self._transaction_index = TransactionIndex.decode(self.base_offset, data)
+            if len(self._transaction_index) < self.aborted_count:
+                raise CorruptIndexError(f"{len(self._transaction_index)} of {self.aborted_count} entries")
+            self.aborted_count = len(self._transaction_index)
+        except CorruptIndexError as error:
+            logger.warning("segment=%s transaction_index=unusable reason=%s", self.path(), error)
+            self.lacks_transactions = True
+
+    def _drop_transactions(self) -> None:
+        """What the file does not have stays: it cannot be found again in the segment alone."""
+        if self._transaction_index.written_count == len(self._transaction_index):
+            self._transaction_index = TransactionIndex(self.base_offset)
+
+    def begin_transactions(self) -> None:
+        """If the transaction index is lacking it is empty now; whoever calls appends all its entries."""
+        if self.lacks_transactions:
+            self.lacks_transactions = False
+            self._clear_transactions()
+
+    def _clear_transactions(self) -> None:
+        self._transaction_index = TransactionIndex(self.base_offset)
+        self.aborted_count = 0
+        self._trim_index_files()
+
     def rebuild_indexes(self) -> None:
         """Both indexes anew from the batch headers, written to their files. The log is not changed.
 
@@ -271,7 +326,7 @@ class Segment:
         self.next_offset = max(self.next_offset, next_offset)
         self.largest = max(self.largest, largest, key=lambda entry: entry.timestamp_ms)
         self._time_index.append_if_later(*self.largest)
-        self._write_indexes_if_room()
+        self.write_indexes_if_room()
 
     def _clear_indexes(self) -> None:
         self._drop_indexes()
@@ -280,7 +335,7 @@ class Segment:
         self.next_offset = self.base_offset
         self._trim_index_files()
 
-    def _write_indexes_if_room(self) -> None:
+    def write_indexes_if_room(self) -> None:
         """A full disk must not keep a log from being opened: its indexes are made again from it when needed."""
         try:
             self.write_indexes()
@@ -329,6 +384,7 @@ class Segment:
         afterwards."""
         if not self.is_open:
             self._open_log()
+        self.lacks_transactions = True
         self._clear_indexes()
         self._complete(scan_checked(self._disk, self._fd, 0, self.size_bytes), observe)
         cut = 0
@@ -337,7 +393,7 @@ class Segment:
             self._disk.ftruncate(self._fd, self.damaged_at)
             self.size_bytes, self.damaged_at = self.damaged_at, None
         self._time_index.append_if_later(*self.largest)
-        self._write_indexes_if_room()
+        self.write_indexes_if_room()
         return cut
 
     def _drop_indexes(self) -> None:
@@ -350,6 +406,7 @@ class Segment:
             self._disk.close(self._fd)
             self._fd = -1
         self._drop_indexes()
+        self._drop_transactions()
 
     # Appending
 
@@ -423,6 +480,11 @@ class Segment:
         if max_timestamp_ms > self.largest.timestamp_ms:
             self.largest = TimestampOffset(max_timestamp_ms, last_offset)
 
+    def append_aborted(self, entry: AbortedTransaction) -> None:
+        """The transaction's marker is in the segment, after those of all entries before."""
+        self._transaction_index.append(entry)
+        self.aborted_count += 1
+
     # Reading
 
     def read(self, part: FileSlice) -> bytes:
@@ -481,6 +543,16 @@ class Segment:
             position = start + header.size_bytes
         return position
 
+    def aborted_between(self, start_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """As `TransactionIndex.between`. Raises OSError when the index was lost since the log was opened."""
+        if self.lacks_transactions:
+            raise OSError(errno.EIO, "the transaction index is damaged", self.path(TRANSACTION_INDEX_SUFFIX))
+        return self._transaction_index.between(start_offset, end_offset)
+
+    def offset_from(self, position: int) -> int | None:
+        """Some offset that all batches before `position`, a batch boundary, are below; None: none is known."""
+        return self._offset_index.offset_from(position)
+
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampHit | None:
         """The first record at or after `start_offset` whose timestamp is `timestamp_ms` or later."""
         entry = self._time_index.lookup(timestamp_ms)
@@ -530,6 +602,9 @@ class Segment:
         self.next_offset = min(offset, header.base_offset)
         self._offset_index.truncate_to(self.next_offset)
         self._time_index.truncate_to(self.next_offset)
+        if not self.lacks_transactions:
+            self._transaction_index.truncate_to(self.next_offset)
+            self.aborted_count = len(self._transaction_index)
         self._trim_index_files()
         if not position:
             self._first_timestamp_ms = None
@@ -554,7 +629,7 @@ class Segment:
         OSError."""
         for index, suffix, entry_size in self._indexes():
             data = index.unwritten()
-            if not data and self._disk.exists(self.path(suffix)):
+            if not data and (index is self._transaction_index or self._disk.exists(self.path(suffix))):
                 continue
             fd = self._disk.open(self.path(suffix), os.O_WRONLY | os.O_CREAT)
             try:
@@ -562,9 +637,12 @@ class Segment:
             finally:
                 self._disk.close(fd)
             index.written_count = len(index)
+            self._transaction_file_exists |= index is self._transaction_index
 
     def _trim_index_files(self) -> None:
         for index, suffix, entry_size in self._indexes():
+            if index is self._transaction_index and self.lacks_transactions:
+                continue  # that it is damaged must still be seen at the next start
             size = index.written_count * entry_size
             if not self._disk.exists(self.path(suffix)) or self._disk.size(self.path(suffix)) == size:
                 continue
@@ -574,10 +652,11 @@ class Segment:
             finally:
                 self._disk.close(fd)
 
-    def _indexes(self) -> tuple[tuple[OffsetIndex | TimeIndex, str, int], ...]:
+    def _indexes(self) -> tuple[tuple[OffsetIndex | TimeIndex | TransactionIndex, str, int], ...]:
         return (
             (self._offset_index, INDEX_SUFFIX, offset_index.ENTRY_SIZE_BYTES),
             (self._time_index, TIME_INDEX_SUFFIX, time_index.ENTRY_SIZE_BYTES),
+            (self._transaction_index, TRANSACTION_INDEX_SUFFIX, transaction_index.ENTRY_SIZE_BYTES),
         )
 
     def duplicate_fd(self) -> int:
@@ -595,6 +674,8 @@ class Segment:
             starts[position] = header.last_offset
             next_offset = header.next_offset
         assert next_offset <= self.next_offset, (self.base_offset, next_offset, self.next_offset)
+        for entry in self._transaction_index.entries():
+            assert entry.last_offset < self.next_offset, (self.base_offset, entry, self.next_offset)
         for offset, position in self._offset_index.entries():
             assert starts.get(position) == offset, (self.base_offset, offset, position)
 

@@ -14,16 +14,20 @@ from klamm_broker.replica.partition import Partition
 class AwaitedPartition:
     """A partition as it stood when its reader had read everything there was."""
 
-    __slots__ = ("_is_leader", "_leader_epoch", "_readable_bytes", "partition")
+    __slots__ = ("_is_leader", "_leader_epoch", "_read_committed", "_readable_bytes", "partition")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, *, read_committed: bool = False) -> None:
         self.partition = partition
         self._is_leader = partition.is_leader
         self._leader_epoch = partition.leader_epoch
-        self._readable_bytes = partition.readable_bytes_total
+        self._read_committed = read_committed
+        self._readable_bytes = self._bytes_total()
+
+    def _bytes_total(self) -> int:
+        return self.partition.stable_bytes_total if self._read_committed else self.partition.readable_bytes_total
 
     def arrived_bytes(self) -> int:
-        return self.partition.readable_bytes_total - self._readable_bytes
+        return self._bytes_total() - self._readable_bytes
 
     def is_lost(self) -> bool:
         """Whether reading on needs another answer than records: the reader must hear of it at once."""

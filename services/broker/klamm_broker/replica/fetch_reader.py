@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
-from klamm.wire.v1.broker_pb2 import FetchedPartition, FetchPartition
+from klamm.wire.v1.broker_pb2 import AbortedTransaction, FetchedPartition, FetchPartition
 from klamm_broker.log.partition_log import LocatedRecords
 from klamm_broker.log.storage_failure import LogDir
 from klamm_broker.replica.delayed_fetch import AwaitedPartition
@@ -112,16 +112,22 @@ class FetchReader:
             fetch.is_urgent = True
             fetch.answers.append(answer)
             return
+        end_offset = partition.readable_end_offset(read_committed=terms.read_committed)
         located = partition.log.locate(
             cursor.offset,
             max(0, min(cursor.max_bytes, room_bytes)),
-            max_offset=partition.readable_end_offset(read_committed=terms.read_committed),
+            max_offset=end_offset,
             min_one=not fetch.size_bytes,
         )
-        fetch.awaited.append(AwaitedPartition(partition))
+        fetch.awaited.append(AwaitedPartition(partition, read_committed=terms.read_committed))
         fetch.answers.append(answer)
         if located is not None and located.part.size_bytes:
             answer.records_bytes = located.part.size_bytes
+            if terms.read_committed:
+                answer.aborted_transactions.extend(
+                    AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                    for one in partition.log.aborted_in(located, cursor.offset, end_offset)
+                )
             fetch.slices.append(LocatedSlice(partition.log.log_dir, located))
             fetch.size_bytes += located.part.size_bytes
 

@@ -2,10 +2,11 @@
 
 Kafka's `kafka.cluster.Partition` (KIP-101, 320, 497, 966). The log below stores; this decides who may read and
 write, and how far. Event loop only: nothing here waits, and no lock is needed. Of the log it uses what `ReplicaLog`
-names and `append_as_leader`.
+names, what appends to it, and what is asked of its transactions.
 
-Invariants: the high watermark moves back only when a follower's log is cut below it, and log start <= high watermark <=
-log end; leader epoch and partition epoch only grow; `readable_bytes_total` only grows.
+Invariants: the high watermark moves back only when a follower's log is cut below it, and log start <= last stable
+offset <= high watermark <= log end; leader epoch, partition epoch, `readable_bytes_total` and `stable_bytes_total` only
+grow.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import NamedTuple
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import INTERNAL_TOPICS, NO_LEADER_EPOCH, TopicId, TopicPartition
 from klamm.records.errors import CorruptBatchError
-from klamm.records.header import iter_headers
-from klamm_broker.log.partition_log import AppendResult, PartitionLog
+from klamm.records.header import BatchHeader, iter_headers
+from klamm_broker.log.partition_log import AppendResult, PartitionLog, ShardWriter, TransactionEnd
+from klamm_broker.log.verification import VerificationGuard
 from klamm_broker.replica.follower_partition import EpochEnd, FollowerPartition, FollowerUpdate, LeaderAnswer
 from klamm_broker.replica.leadership import Brokers, FollowerFetch, IsrChange, Leadership
 from klamm_broker.replica.readable_bytes import ReadableBytes
@@ -24,11 +26,15 @@ from klamm_broker.replica.replica_selector import ReplicaSelector, ReplicaView
 from klamm_server.metadata.image import NO_LEADER, PartitionImage
 
 _FencedLeaderEpochError = EXCEPTIONS[ErrorCode.FENCED_LEADER_EPOCH]
+_InvalidTopicError = EXCEPTIONS[ErrorCode.INVALID_TOPIC_EXCEPTION]
 _NotEnoughReplicasError = EXCEPTIONS[ErrorCode.NOT_ENOUGH_REPLICAS]
 _NotLeaderOrFollowerError = EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER]
 _OffsetNotAvailableError = EXCEPTIONS[ErrorCode.OFFSET_NOT_AVAILABLE]
 _OffsetOutOfRangeError = EXCEPTIONS[ErrorCode.OFFSET_OUT_OF_RANGE]
 _UnknownLeaderEpochError = EXCEPTIONS[ErrorCode.UNKNOWN_LEADER_EPOCH]
+
+MARKER_SIZE_BYTES = 78
+"""Of a control batch: header, and a record with a key of 4 bytes and a value of 6."""
 
 _NOT_TRIED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """The controller did not try the change: the set that it committed holds."""
@@ -106,7 +112,10 @@ class Partition:
         self.leadership: Leadership | None = None
         self.following: FollowerPartition | None = None
         self.high_watermark = high_watermark
+        log.commit(high_watermark)
         self._readable = ReadableBytes()
+        self._stable: ReadableBytes | None = None
+        """What who reads committed records waits for; None until there is a transaction: it is the same so long."""
 
     @property
     def is_leader(self) -> bool:
@@ -123,9 +132,17 @@ class Partition:
         return self._readable.total
 
     @property
+    def stable_bytes_total(self) -> int:
+        """Those of them that who reads committed records may have."""
+        return self._readable.total if self._stable is None else self._stable.total
+
+    @property
     def last_stable_offset(self) -> int:
-        """Where read_committed stops; the high watermark, as long as there are no transactions."""
-        return self.high_watermark
+        """Where read_committed stops: all before is decided and committed (KIP-98)."""
+        first_unstable = self.log.first_unstable_offset
+        if first_unstable is None or first_unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(first_unstable, self.log.log_start_offset)
 
     @property
     def effective_min_isr(self) -> int:
@@ -273,32 +290,83 @@ class Partition:
             return EpochEnd(latest_epoch, log_end_offset)
         return EpochEnd(*self.log.epochs.end_offset_for(epoch, log_end_offset))
 
-    def append(self, records: memoryview, *, now_ms: int) -> tuple[AppendResult, bool]:
+    def append(
+        self, records: memoryview, *, now_ms: int, guard: VerificationGuard | None = None
+    ) -> tuple[AppendResult, bool]:
         """Appends a record set as the leader; returns where it is, and whether the high watermark moved.
 
         What an idempotent producer sends again is not appended again. `now_ms` is the wall clock's. Raises as
         `PartitionLog.append_as_leader`."""
         if self.topic_partition.topic in INTERNAL_TOPICS:
             self._check_writer(records)
-        appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard)
+        return appended, self._count(appended, len(records))
+
+    def append_as_coordinator(
+        self, records: memoryview, writer: ShardWriter, *, now_ms: int
+    ) -> tuple[AppendResult, bool]:
+        """As `append`, from the owner of the shard that this partition of an internal topic is.
+
+        Raises as `PartitionLog.append_as_coordinator`, and InvalidTopicError elsewhere."""
+        if self.topic_partition.topic not in INTERNAL_TOPICS:
+            raise _InvalidTopicError(f"{self.topic_partition} is no shard that a coordinator owns")
+        appended = self.log.append_as_coordinator(records, writer=writer, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        return appended, self._count(appended, len(records))
+
+    def append_marker(self, end: TransactionEnd, *, now_ms: int) -> tuple[AppendResult, bool]:
+        """As `append`, of the marker that ends a transaction. Raises as `PartitionLog.append_marker`, and
+        InvalidTopicError for an internal topic: its shards' owners write their own."""
+        if self.topic_partition.topic in INTERNAL_TOPICS:
+            raise _InvalidTopicError(
+                f"{self.topic_partition} gets its markers from the coordinator that owns the shard"
+            )
+        appended = self.log.append_marker(end, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        return appended, self._count(appended, MARKER_SIZE_BYTES)
+
+    def begin_verification(self, header: BatchHeader, *, now_ms: int) -> VerificationGuard | None:
+        """As `LogProducers.begin_verification`. Raises InvalidTopicError for an internal topic."""
+        if self.topic_partition.topic in INTERNAL_TOPICS:
+            raise self._coordinators_only()
+        return self.log.producers.begin_verification(header, now_ms=now_ms)
+
+    def _count(self, appended: AppendResult, size_bytes: int) -> bool:
+        """Takes note of an append; whether the high watermark moved."""
         if appended.is_duplicate:
-            return appended, False
+            return False
+        end_offset = appended.last_offset + 1
+        self._note_bytes(end_offset, size_bytes)
         if self.leadership is not None and not self.leadership.followers:
             # The common case of a single replica, in short.
-            self.high_watermark = appended.last_offset + 1
-            self._readable.total += len(records)
-            return appended, True
-        self._readable.note(appended.last_offset + 1, len(records))
-        return appended, self.maybe_advance_high_watermark()
+            self._commit(end_offset)
+            return True
+        return self.maybe_advance_high_watermark()
+
+    def _note_bytes(self, end_offset: int, size_bytes: int) -> None:
+        """The log has grown, maybe by the first records of a transaction."""
+        if self._stable is None and self.log.first_unstable_offset is not None:
+            self._stable = self._readable.copy()
+        self._readable.note(end_offset, size_bytes)
+        if self._stable is not None:
+            self._stable.note(end_offset, size_bytes)
+
+    def _commit(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        self.log.commit(high_watermark)
+        self._readable.reach(high_watermark)
+        if self._stable is not None:
+            self._stable.reach(self.last_stable_offset)
 
     def _check_writer(self, records: memoryview) -> None:
         """Coordinators write under the writer identity of their shard; anything else would damage it."""
         try:
-            is_anonymous = any(header.producer_id < 0 for _, header in iter_headers(records))
+            headers = [header for _, header in iter_headers(records)]
         except CorruptBatchError:
             return  # the append will say what is wrong with it
-        if is_anonymous:
-            raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(f"{self.topic_partition} is written by coordinators only")
+        if any(header.producer_id < 0 or header.is_transactional for header in headers):
+            raise self._coordinators_only()
+
+    def _coordinators_only(self) -> Exception:
+        return _InvalidTopicError(f"{self.topic_partition} is written by coordinators only")
 
     # What followers ask, and what moves the high watermark
 
@@ -350,8 +418,7 @@ class Partition:
         committed = leadership.committed_offset(self.log.log_end_offset)
         if committed <= self.high_watermark or not self.has_min_isr:
             return False
-        self.high_watermark = committed
-        self._readable.reach(committed)
+        self._commit(committed)
         return True
 
     # The in-sync set
@@ -407,8 +474,8 @@ class Partition:
         update = self.following.on_answer(answer, high_watermark=self.high_watermark, now_ms=wall_ms)
         if update.truncated_from is not None:
             self._readable.forget()
+            self._stable = None
         elif self.log.log_end_offset > log_end_offset:
-            self._readable.note(self.log.log_end_offset, len(answer.records))
-        self.high_watermark = update.high_watermark
-        self._readable.reach(self.high_watermark)
+            self._note_bytes(self.log.log_end_offset, len(answer.records))
+        self._commit(update.high_watermark)
         return update

@@ -1,6 +1,7 @@
 """How many bytes of a partition became readable: a fetch that waits compares two readings instead of reading again.
 
-Bytes come with an append and are readable when the high watermark has passed it. Pure.
+Bytes come with an append and are readable when the high watermark has passed it, or, for who reads committed records
+only, the last stable offset. Pure.
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ class ReadableBytes:
         self.total = 0
         self._waiting: deque[tuple[int, int]] = deque()
 
+    def copy(self) -> ReadableBytes:
+        """Another one that has counted the same until now."""
+        other = ReadableBytes()
+        other.total = self.total
+        other._waiting = self._waiting.copy()
+        return other
+
     def note(self, end_offset: int, size_bytes: int) -> None:
         """An append of so many bytes, which the log ends with at `end_offset`."""
         waiting = self._waiting
@@ -27,10 +35,10 @@ class ReadableBytes:
             size_bytes += waiting.pop()[1]
         waiting.append((end_offset, size_bytes))
 
-    def reach(self, high_watermark: int) -> None:
-        """Everything before the high watermark can be read."""
+    def reach(self, end_offset: int) -> None:
+        """Everything before `end_offset` can be read."""
         waiting = self._waiting
-        while waiting and waiting[0][0] <= high_watermark:
+        while waiting and waiting[0][0] <= end_offset:
             self.total += waiting.popleft()[1]
 
     def forget(self) -> None:

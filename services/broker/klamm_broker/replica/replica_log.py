@@ -22,6 +22,13 @@ class ReplicaLog(Protocol):
     def log_end_offset(self) -> int:
         """The offset of the next record."""
 
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins that is undecided, or decided by a marker that is not committed."""
+
+    def commit(self, high_watermark: int) -> None:
+        """Everything below the high watermark is committed."""
+
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> object:
         """Appends whole batches as they are. Raises UnexpectedOffset unless they go on from the log end."""
 

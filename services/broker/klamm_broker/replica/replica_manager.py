@@ -11,7 +11,9 @@ from typing import NamedTuple, Protocol
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicId, TopicPartition
-from klamm_broker.log.partition_log import AppendResult
+from klamm.records.header import BatchHeader
+from klamm_broker.log.partition_log import AppendResult, ShardWriter, TransactionEnd
+from klamm_broker.log.verification import VerificationGuard
 from klamm_broker.replica.leadership import FollowerFetch, IsrChange
 from klamm_broker.replica.partition import CommittedIsr, Effects, FetchOutcome, Partition
 from klamm_broker.replica.replication_quota import ReplicationQuotas
@@ -215,7 +217,12 @@ class ReplicaManager:
         return LeaderHint(found.leader, found.leader_epoch)
 
     def append(
-        self, topic_partition: TopicPartition, records: memoryview, *, acks: int
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview,
+        *,
+        acks: int,
+        guard: VerificationGuard | None = None,
     ) -> tuple[Partition, AppendResult]:
         """Appends a record set to a partition this broker leads.
 
@@ -223,12 +230,37 @@ class ReplicaManager:
         partition = self.leader(topic_partition)
         if acks == -1:
             partition.check_min_isr()
-        appended, high_watermark_moved = partition.append(records, now_ms=self._clock.wall_ms())
+        appended, high_watermark_moved = partition.append(records, now_ms=self._clock.wall_ms(), guard=guard)
+        self._tell(topic_partition, high_watermark_moved)
+        return partition, appended
+
+    def append_as_coordinator(
+        self, topic_partition: TopicPartition, records: memoryview, writer: ShardWriter
+    ) -> tuple[Partition, AppendResult]:
+        """As `append` with acks=-1, to the shard of an internal topic. Raises as `Partition.append_as_coordinator`."""
+        partition = self.leader(topic_partition)
+        partition.check_min_isr()
+        appended, high_watermark_moved = partition.append_as_coordinator(records, writer, now_ms=self._clock.wall_ms())
+        self._tell(topic_partition, high_watermark_moved)
+        return partition, appended
+
+    def append_marker(self, topic_partition: TopicPartition, end: TransactionEnd) -> tuple[Partition, AppendResult]:
+        """As `append` with acks=-1, of the marker that ends a transaction. Raises as `Partition.append_marker`."""
+        partition = self.leader(topic_partition)
+        partition.check_min_isr()
+        appended, high_watermark_moved = partition.append_marker(end, now_ms=self._clock.wall_ms())
+        self._tell(topic_partition, high_watermark_moved)
+        return partition, appended
+
+    def begin_verification(self, topic_partition: TopicPartition, header: BatchHeader) -> VerificationGuard | None:
+        """Raises as `leader` does, and as `Partition.begin_verification`."""
+        return self.leader(topic_partition).begin_verification(header, now_ms=self._clock.wall_ms())
+
+    def _tell(self, topic_partition: TopicPartition, high_watermark_moved: bool) -> None:
         if high_watermark_moved:
             self._observer.on_change(topic_partition)
         else:
             self._observer.on_append(topic_partition)
-        return partition, appended
 
     def delete_records(self, partition: Partition, before_offset: int) -> None:
         """Moves the log's start. Raises OffsetOutOfRangeError."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klamm_broker.rpc.delete_records import DeleteRecordsRpc
+from klamm_broker.rpc.describe_producers import DescribeProducersRpc
 from klamm_broker.rpc.fetch import FetchRpc
 from klamm_broker.rpc.find_coordinator import FindCoordinatorRpc
 from klamm_broker.rpc.init_producer_id import InitProducerIdRpc
@@ -13,6 +14,7 @@ from klamm_broker.rpc.log_dirs import LogDirsRpc
 from klamm_broker.rpc.metadata import MetadataRpc
 from klamm_broker.rpc.offset_for_leader_epoch import OffsetForLeaderEpochRpc
 from klamm_broker.rpc.produce import ProduceRpc
+from klamm_broker.rpc.write_txn_markers import WriteTxnMarkersRpc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +30,5 @@ class Handlers:
     metadata: MetadataRpc
     find_coordinator: FindCoordinatorRpc
     init_producer_id: InitProducerIdRpc
+    write_txn_markers: WriteTxnMarkersRpc
+    describe_producers: DescribeProducersRpc

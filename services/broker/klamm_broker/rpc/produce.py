@@ -16,11 +16,20 @@ from typing import Any, NamedTuple
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.wire.framed import decode_framed, split_records
-from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, ProduceResponse
+from klamm.wire.v1.broker_pb2 import (
+    ProducedPartition,
+    ProduceHeader,
+    ProducePartition,
+    ProduceResponse,
+    WriterFence,
+)
 from klamm_broker import metrics
+from klamm_broker.log.partition_log import AppendResult, ShardWriter
 from klamm_broker.purgatory.driver import PurgatoryDriver
-from klamm_broker.replica.delayed_produce import DelayedProduce, PendingAppend
+from klamm_broker.replica.delayed_produce import PendingAppend
+from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.rpc.append_wait import wait_for_appends
 from klamm_broker.rpc.leader_hints import HINTED, leader_nodes
 from klamm_broker.rpc.request_memory import RequestMemory
 
@@ -82,16 +91,18 @@ class ProduceRpc:
         ]
         if header.acks == ACKS_NONE:
             return ProduceResponse()
-        waiting = [pending for _, pending in outcomes if pending is not None and not pending.settle()]
-        if waiting:
-            await self._wait(waiting, header.timeout_ms)
+        pending = [pending for _, pending in outcomes if pending is not None]
+        await wait_for_appends(self._produces, pending, header.timeout_ms)
         answers = [self._settled(outcome) for outcome in outcomes]
         return ProduceResponse(partitions=answers, node_endpoints=leader_nodes(self._replicas.brokers, answers))
 
     def _append(self, partition: ProducePartition, records: memoryview, acks: int) -> _Outcome:
         topic_partition = TopicPartition(partition.topic, partition.partition)
         try:
-            replica, appended = self._replicas.append(topic_partition, records, acks=acks)
+            if partition.HasField("writer"):
+                replica, appended = self._append_for_shard(topic_partition, partition.writer, records, acks)
+            else:
+                replica, appended = self._replicas.append(topic_partition, records, acks=acks)
         except BrokerError as error:
             return _Outcome(self._failed(partition, error), None)
         metrics.BYTES_IN.inc(len(records))
@@ -105,13 +116,13 @@ class ProduceRpc:
         pending = PendingAppend(replica, appended.last_offset + 1) if acks == ACKS_ALL else None
         return _Outcome(answer, pending)
 
-    async def _wait(self, appends: Sequence[PendingAppend], timeout_ms: int) -> None:
-        """Until all of them are settled."""
-        if self._produces.is_full or timeout_ms <= 0:
-            DelayedProduce(appends, lambda: None).on_expiration()
-            return
-        keys = [append.partition.topic_partition for append in appends]
-        await self._produces.wait(lambda on_done: DelayedProduce(appends, on_done), keys, timeout_ms)
+    def _append_for_shard(
+        self, topic_partition: TopicPartition, writer: WriterFence, records: memoryview, acks: int
+    ) -> tuple[Partition, AppendResult]:
+        if acks != ACKS_ALL:
+            raise ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={acks} of a shard's writer; expected -1")
+        owner = ShardWriter(writer.producer_id, writer.producer_epoch, writer.transaction_version)
+        return self._replicas.append_as_coordinator(topic_partition, records, owner)
 
     def _refuse(self, header: ProduceHeader, error: BrokerError) -> ProduceResponse:
         failed = [self._failed(partition, error) for partition in header.partitions]

@@ -31,6 +31,8 @@ class BrokerServicer:
         self.metadata = self._unary("Metadata", handlers.metadata.metadata)
         self.find_coordinator = self._unary("FindCoordinator", handlers.find_coordinator.find_coordinator)
         self.init_producer_id = self._unary("InitProducerId", handlers.init_producer_id.init_producer_id)
+        self.write_txn_markers = self._unary("WriteTxnMarkers", handlers.write_txn_markers.write_txn_markers)
+        self.describe_producers = self._unary("DescribeProducers", handlers.describe_producers.describe_producers)
 
     def _unary(self, name: str, function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         requests = REQUESTS.labels(name)
