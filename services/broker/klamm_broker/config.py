@@ -35,6 +35,10 @@ class BrokerConfig(MemberConfig):
     log_flush_scheduler_interval_ms: int = setting(BROKER_CONFIGS["log.flush.scheduler.interval.ms"])
     log_retention_check_interval_ms: int = setting(BROKER_CONFIGS["log.retention.check.interval.ms"])
     log_flush_offset_checkpoint_interval_ms: int = setting(BROKER_CONFIGS["log.flush.offset.checkpoint.interval.ms"])
+    add_partitions_to_txn_retry_backoff_ms: int = setting(BROKER_CONFIGS["add.partitions.to.txn.retry.backoff.ms"])
+    add_partitions_to_txn_retry_backoff_max_ms: int = setting(
+        BROKER_CONFIGS["add.partitions.to.txn.retry.backoff.max.ms"]
+    )
     request_timeout_ms: int = setting(BROKER_CONFIGS["request.timeout.ms"])
     producer_id_expiration_ms: int = setting(BROKER_CONFIGS["producer.id.expiration.ms"])
     producer_ids_per_partition_max: int = setting(BROKER_CONFIGS["producer.ids.per.partition.max"])

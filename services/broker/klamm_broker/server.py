@@ -49,8 +49,10 @@ from klamm_broker.rpc.offset_for_leader_epoch import OffsetForLeaderEpochRpc
 from klamm_broker.rpc.produce import ProduceRpc
 from klamm_broker.rpc.request_memory import RequestMemory
 from klamm_broker.rpc.servicer import BrokerServicer
+from klamm_broker.rpc.transaction_guards import TransactionGuards
 from klamm_broker.rpc.write_txn_markers import WriteTxnMarkersRpc
 from klamm_broker.topic_creator import TopicCreator
+from klamm_broker.transaction_registry import TransactionRegistry
 from klamm_server.clock import Clock, SystemClock
 from klamm_server.config_defs import effective_topic_configs
 from klamm_server.controllers import Controllers
@@ -105,6 +107,13 @@ class BrokerServer:
                 broker_epoch=NOT_REGISTERED if self._registration is None else self._registration.epoch,
             ),
             timeout_ms=config.broker_session_timeout_ms,
+        )
+        self._transaction_registry = TransactionRegistry(
+            lambda: self._replicas.image,
+            self._clock,
+            timeout_ms=config.broker_session_timeout_ms,
+            retry_backoff_ms=config.add_partitions_to_txn_retry_backoff_ms,
+            retry_backoff_max_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
         )
         handlers = self._make_handlers()
         self._servicer = BrokerServicer(handlers)
@@ -167,6 +176,7 @@ class BrokerServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._replication.close()
         await self._producer_ids.close()
+        await self._transaction_registry.close()
         self._records.close()
         logs, self._logs = self._logs, None
         if logs is not None:
@@ -183,7 +193,9 @@ class BrokerServer:
     def _make_handlers(self) -> Handlers:
         replicas, config = self._replicas, self._config
         return Handlers(
-            produce=ProduceRpc(replicas, self._produces, self._memory),
+            produce=ProduceRpc(
+                replicas, self._produces, self._memory, TransactionGuards(replicas, self._transaction_registry.add)
+            ),
             fetch=FetchRpc(
                 replicas,
                 self._fetches,

@@ -306,6 +306,20 @@ _OWN = [
         "How long the cleaner waits when no log has to be compacted.",
     ),
     _broker(
+        "add.partitions.to.txn.retry.backoff.ms",
+        _INT,
+        20,
+        at_least(1),
+        "How long a broker waits before it asks a coordinator again whose transaction before is still being ended.",
+    ),
+    _broker(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        _INT,
+        100,
+        at_least(0),
+        "How long a broker asks so before it leaves that to the producer.",
+    ),
+    _broker(
         "request.timeout.ms",
         _INT,
         30_000,

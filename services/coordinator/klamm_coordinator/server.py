@@ -18,7 +18,6 @@ from klamm.wire.v1.controller_pb2 import AllocateProducerIdsRequest
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_coordinator.group_host import GroupHost
 from klamm_coordinator.io.broker_channels import BrokerChannels
-from klamm_coordinator.io.coordinator_channels import CoordinatorChannels
 from klamm_coordinator.io.log_link import LogLink
 from klamm_coordinator.io.marker_sender import MarkerSender
 from klamm_coordinator.io.partition_holders import PartitionHolders
@@ -38,6 +37,7 @@ from klamm_coordinator.transaction.producer_ids import ProducerIdStock
 from klamm_coordinator.transaction_host import TransactionHost
 from klamm_server.clock import Clock, SystemClock
 from klamm_server.controllers import Controllers
+from klamm_server.coordinator_channels import CoordinatorChannels
 from klamm_server.faults import watch
 from klamm_server.metadata.image import MetadataImage, ShardImage, changed_topics
 from klamm_server.metadata_link import MetadataLink

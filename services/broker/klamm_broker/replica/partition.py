@@ -186,6 +186,7 @@ class Partition:
             self.following = FollowerPartition(self.log, leader_epoch=image.leader_epoch)
         if new_epoch:
             self._readable.forget()
+            self._stable = None
         return NO_EFFECTS
 
     def resign(self) -> None:

@@ -2,8 +2,9 @@
 
 Kafka's `KafkaApis.handleProduceRequest`. A message that is not a produce request at all (framing, sizes that do
 not add up, a partition named twice) is refused as a whole; everything else is decided per partition, in the
-body, and does not touch the other partitions. Appending happens here and now, on the event loop; only acks=all
-with other replicas in sync waits, in the purgatory. When that is full, such a produce is answered
+body, and does not touch the other partitions. Appending happens here and now, on the event loop; only a transaction's
+first write to a partition waits before it, for the coordinator, and acks=all with other replicas in sync after it,
+in the purgatory. When that is full, such a produce is answered
 REQUEST_TIMED_OUT at once: like after a time-out, its records are here and may or may not be everywhere.
 """
 
@@ -32,6 +33,7 @@ from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.rpc.append_wait import wait_for_appends
 from klamm_broker.rpc.leader_hints import HINTED, leader_nodes
 from klamm_broker.rpc.request_memory import RequestMemory
+from klamm_broker.rpc.transaction_guards import Guards, TransactionGuards
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +54,15 @@ class _Outcome(NamedTuple):
 class ProduceRpc:
     """Handles Produce and ProduceStream."""
 
-    def __init__(self, replicas: ReplicaManager, produces: PurgatoryDriver, memory: RequestMemory) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        produces: PurgatoryDriver,
+        memory: RequestMemory,
+        transactions: TransactionGuards,
+    ) -> None:
         self._replicas = replicas
+        self._transactions = transactions
         self._produces = produces
         self._memory = memory
 
@@ -85,8 +94,9 @@ class ProduceRpc:
             return self._refuse(
                 header, ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={header.acks}; expected -1, 0 or 1")
             )
+        guards = await self._guards_of(header, parts) if header.transactional_id else {}
         outcomes = [
-            self._append(partition, records, header.acks)
+            self._append(partition, records, header.acks, guards)
             for partition, records in zip(header.partitions, parts, strict=True)
         ]
         if header.acks == ACKS_NONE:
@@ -96,13 +106,20 @@ class ProduceRpc:
         answers = [self._settled(outcome) for outcome in outcomes]
         return ProduceResponse(partitions=answers, node_endpoints=leader_nodes(self._replicas.brokers, answers))
 
-    def _append(self, partition: ProducePartition, records: memoryview, acks: int) -> _Outcome:
+    async def _guards_of(self, header: ProduceHeader, parts: Sequence[memoryview]) -> Guards:
+        names = [TopicPartition(one.topic, one.partition) for one in header.partitions]
+        return await self._transactions.of(header.transactional_id, zip(names, parts, strict=True))
+
+    def _append(self, partition: ProducePartition, records: memoryview, acks: int, guards: Guards) -> _Outcome:
         topic_partition = TopicPartition(partition.topic, partition.partition)
         try:
+            guard = guards.get(topic_partition)
+            if isinstance(guard, BrokerError):
+                raise guard
             if partition.HasField("writer"):
                 replica, appended = self._append_for_shard(topic_partition, partition.writer, records, acks)
             else:
-                replica, appended = self._replicas.append(topic_partition, records, acks=acks)
+                replica, appended = self._replicas.append(topic_partition, records, acks=acks, guard=guard)
         except BrokerError as error:
             return _Outcome(self._failed(partition, error), None)
         metrics.BYTES_IN.inc(len(records))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from klamm.model import GROUP_METADATA_TOPIC, TopicPartition
 from klamm.wire.service import Stub
 from klamm_coordinator.io.broker_channels import BrokerChannels
-from klamm_coordinator.io.coordinator_channels import CoordinatorChannels
+from klamm_server.coordinator_channels import CoordinatorChannels
 from klamm_server.metadata.image import MetadataImage
 
 

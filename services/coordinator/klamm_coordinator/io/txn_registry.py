@@ -10,8 +10,8 @@ from klamm.errors import ErrorCode
 from klamm.model import TRANSACTION_STATE_TOPIC, TopicPartition, coordinator_shard
 from klamm.wire.v1.common_pb2 import TopicPartitions
 from klamm.wire.v1.coordinator_pb2 import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from klamm_coordinator.io.coordinator_channels import CoordinatorChannels
 from klamm_coordinator.write import TxnProducer
+from klamm_server.coordinator_channels import CoordinatorChannels
 from klamm_server.metadata.image import MetadataImage
 
 TIMEOUT_MS = 5_000

@@ -7,8 +7,13 @@ from collections.abc import Callable
 from grpc import aio
 
 from klamm.wire.service import COORDINATOR, Stub
-from klamm_coordinator.io.broker_channels import CHANNEL_OPTIONS
 from klamm_server.metadata.image import MetadataImage
+
+_OPTIONS = [
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
 
 
 class CoordinatorChannels:
@@ -33,6 +38,6 @@ class CoordinatorChannels:
 
     def _stub(self, address: str) -> Stub:
         if address not in self._stubs:
-            channel = aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+            channel = aio.insecure_channel(address, options=_OPTIONS)
             self._stubs[address] = (channel, Stub(channel, COORDINATOR))
         return self._stubs[address][1]
