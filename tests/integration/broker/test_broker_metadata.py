@@ -111,7 +111,7 @@ def test_the_coordinator_of_a_group(start_broker: StartBroker) -> None:
             assert (found.error_code, found.node.node_id, found.node.endpoint.port) == (0, 8, 77)
             assert missing.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             [transactional] = await find(broker, "t1", key_type=1)
-            assert transactional.error_code == ErrorCode.UNSUPPORTED_VERSION
+            assert transactional.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     asyncio.run(scenario())
 

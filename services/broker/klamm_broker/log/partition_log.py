@@ -698,7 +698,8 @@ class PartitionLog:
         """Cuts the records at and above `offset`; False if the log ends there or before.
 
         When the recovery point moved back, the caller writes the recovery-point checkpoint before it appends again
-        (`LogManager.store_recovery_points`): else a crash could trust records that took the place of those."""
+        (`LogManager.store_recovery_points`): else a crash could trust records that took the place of those. What is
+        committed is to be said again (`commit`)."""
         self._check_usable()
         if offset >= self.log_end_offset:
             return False

@@ -198,7 +198,9 @@ class TransactionModel(RuleBasedStateMachine):
 
     @rule(part=st.floats(0, 1))
     def commit(self, part: float) -> None:
-        self.high_watermark += int((self.end - self.high_watermark) * part)
+        ends = [one.end for one in self.written if one.end >= self.high_watermark]
+        if ends:
+            self.high_watermark = ends[int((len(ends) - 1) * part)]
         self.log.commit(self.high_watermark)
 
     @rule()
@@ -221,6 +223,7 @@ class TransactionModel(RuleBasedStateMachine):
             return
         del self.written[keep:]
         self.log.truncate_to(self.end, now_ms=0)
+        self.log.commit(self.high_watermark)
         self.flushed = min(self.flushed, self.end)
 
     @rule()
