@@ -148,8 +148,11 @@ class LogProducers:
 
     def truncated(self, segments: Sequence[Segment]) -> None:
         """The log was cut, and consists of `segments`."""
-        if not self._states.truncate_to(segments[-1].next_offset):
+        end_offset = segments[-1].next_offset
+        decided = self._states.transactions.decided_before(end_offset)
+        if not self._states.truncate_to(end_offset):
             self.reload(segments)
+            self._states.transactions.add_decided(decided)
 
     def clear(self) -> None:
         """Forgets everything, before all records are dropped."""
@@ -160,6 +163,7 @@ class LogProducers:
         """The log has become equal to another, up to `end_offset`: what that one knows of records gone counts too."""
         self._states.clear()
         self._states.restore(other._states.rows())
+        self._states.transactions, self._verifications = other._states.transactions, other._verifications
         self._snapshots.write(end_offset, self._states)
 
     def relocate(self, directory: str) -> None:

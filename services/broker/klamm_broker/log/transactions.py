@@ -67,9 +67,21 @@ class Transactions:
             return
         while decided and decided[0][1] < high_watermark:
             decided.popleft()
-        first_offsets = [first for first, _ in decided]
+        self._find_first_unstable()
+
+    def _find_first_unstable(self) -> None:
+        first_offsets = [first for first, _ in self._decided]
         first_offsets += list(self._open.values())[:1]
         self.first_unstable_offset = min(first_offsets, default=None)
+
+    def decided_before(self, end_offset: int) -> list[tuple[int, int]]:
+        """Transactions whose markers are below `end_offset`, but not committed: (first offset, marker's offset)."""
+        return [one for one in self._decided if one[1] < end_offset]
+
+    def add_decided(self, decided: Iterable[tuple[int, int]]) -> None:
+        """As `decided_before` gave it: what a snapshot after their markers does not tell."""
+        self._decided = deque(sorted({*self._decided, *decided}, key=lambda one: one[1]))
+        self._find_first_unstable()
 
     def restore(self, open_transactions: Iterable[tuple[int, int]]) -> None:
         """(Producer id, first offset) of all that are open; nothing else is known."""
