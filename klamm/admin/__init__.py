@@ -1,4 +1,4 @@
-"""Administration: topics, configs, groups and their offsets, records, log directories."""
+"""Administration: topics, configs, groups and their offsets, transactions, records, log directories."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from klamm.admin.types import (
     ElectionType,
     GroupDescription,
     GroupListing,
+    HangingTransaction,
     LogDirDescription,
     MemberDescription,
     NewTopic,
     PartitionDescription,
     PartitionReassignment,
+    ProducerState,
     QuorumDescription,
     QuorumReplicaKind,
     ReplicaDescription,
@@ -28,6 +30,8 @@ from klamm.admin.types import (
     ServerDescription,
     TopicDescription,
     TopicPartitionReplica,
+    TransactionDescription,
+    TransactionListing,
 )
 
 __all__ = [
@@ -44,11 +48,13 @@ __all__ = [
     "ElectionType",
     "GroupDescription",
     "GroupListing",
+    "HangingTransaction",
     "LogDirDescription",
     "MemberDescription",
     "NewTopic",
     "PartitionDescription",
     "PartitionReassignment",
+    "ProducerState",
     "QuorumDescription",
     "QuorumReplicaKind",
     "ReplicaDescription",
@@ -56,4 +62,6 @@ __all__ = [
     "ServerDescription",
     "TopicDescription",
     "TopicPartitionReplica",
+    "TransactionDescription",
+    "TransactionListing",
 ]

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from klamm.client import KlammClient
 from klamm.consumer.offset_store import call_coordinator
 from klamm.errors import BrokerError, ErrorCode, KlammError, raise_for
+from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_GROUP, CoordinatorKeyType
 
 T = TypeVar("T")
 
@@ -54,14 +55,23 @@ class AdminCalls:
             raise
         return response
 
-    async def coordinator(self, group_id: str, method: str, request: Any, timeout_ms: int | None = None) -> Any:
-        """To the group's coordinator; an error of the whole answer, or of its only part, is raised here."""
+    async def coordinator(
+        self,
+        key: str,
+        method: str,
+        request: Any,
+        timeout_ms: int | None = None,
+        *,
+        key_type: CoordinatorKeyType = COORDINATOR_KEY_TYPE_GROUP,
+    ) -> Any:
+        """To the coordinator of a group or transactional id; an error of the whole answer, or of its only part, is
+        raised here."""
 
         async def attempt() -> Any:
-            response = await call_coordinator(self.client, group_id, method, request)
+            response = await call_coordinator(self.client, key, method, request, key_type=key_type)
             code, message = _outcome_of(response)
             if ErrorCode.of(code).retriable:
-                self.client.forget_coordinator(group_id)
+                self.client.forget_coordinator(key, key_type)
             raise_for(code, message)
             return response
 
@@ -90,5 +100,5 @@ def _named(name: str, message: str) -> str:
 def _outcome_of(response: Any) -> tuple[int, str]:
     if hasattr(response, "error_code"):
         return response.error_code, response.error_message
-    (only,) = response.groups if hasattr(response, "groups") else response.results
+    (only,) = next(getattr(response, name) for name in ("groups", "results", "transactions") if hasattr(response, name))
     return only.error_code, only.error_message

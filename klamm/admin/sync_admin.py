@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from klamm.admin.async_admin import AsyncAdmin
+from klamm.admin.async_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from klamm.admin.types import (
     ClusterDescription,
     ConfigChange,
@@ -16,12 +17,16 @@ from klamm.admin.types import (
     ElectionType,
     GroupDescription,
     GroupListing,
+    HangingTransaction,
     LogDirDescription,
     NewTopic,
     PartitionReassignment,
+    ProducerState,
     QuorumDescription,
     TopicDescription,
     TopicPartitionReplica,
+    TransactionDescription,
+    TransactionListing,
 )
 from klamm.errors import BrokerError
 from klamm.facade import documented_by
@@ -181,6 +186,57 @@ class Admin:
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> None:
         self._run(self._async.delete_group_offsets, group_id, partitions, timeout_ms=timeout_ms)
+
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int = 0,
+        timeout_ms: int | None = None,
+    ) -> dict[str, TransactionListing]:
+        return self._run(
+            self._async.list_transactions,
+            states=states,
+            producer_ids=producer_ids,
+            longer_than_ms=longer_than_ms,
+            timeout_ms=timeout_ms,
+        )
+
+    def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, TransactionDescription]:
+        return self._run(self._async.describe_transactions, transactional_ids, timeout_ms=timeout_ms)
+
+    def abort_transaction(self, transactional_id: str, *, timeout_ms: int | None = None) -> None:
+        self._run(self._async.abort_transaction, transactional_id, timeout_ms=timeout_ms)
+
+    def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, tuple[int, int]]:
+        return self._run(self._async.fence_producers, transactional_ids, timeout_ms=timeout_ms)
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        return self._run(self._async.describe_producers, partitions, timeout_ms=timeout_ms)
+
+    def find_hanging_transactions(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+        timeout_ms: int | None = None,
+    ) -> list[HangingTransaction]:
+        return self._run(
+            self._async.find_hanging_transactions,
+            partitions,
+            max_transaction_timeout_ms=max_transaction_timeout_ms,
+            timeout_ms=timeout_ms,
+        )
+
+    def abort_hanging_transaction(self, hanging: HangingTransaction, *, timeout_ms: int | None = None) -> None:
+        self._run(self._async.abort_hanging_transaction, hanging, timeout_ms=timeout_ms)
 
     def list_offsets(
         self,

@@ -275,3 +275,46 @@ class LogDirDescription:
     usable_bytes: int
     """What is free of that."""
     replicas: tuple[ReplicaDescription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionListing:
+    transactional_id: str
+    producer_id: int
+    state: str
+    """Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionDescription:
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    start_time_ms: int
+    """When the open transaction began, in ms since the epoch; -1: none is open."""
+    partitions: tuple[TopicPartition, ...]
+    """Where it may have written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerState:
+    """What a partition's leader remembers of a producer."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    """Of its last marker; -1: there was none."""
+    current_txn_start_offset: int
+    """-1: no transaction is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangingTransaction:
+    """Open in a partition, and unknown to any coordinator: nobody will end it, and nothing after it is stable."""
+
+    tp: TopicPartition
+    producer: ProducerState

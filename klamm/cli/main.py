@@ -18,6 +18,7 @@ from klamm.cli.output import ExitStatus, say
 from klamm.cli.produce import produce
 from klamm.cli.reassign import app as reassign
 from klamm.cli.topics import app as topics
+from klamm.cli.transactions import app as transactions
 from klamm.cli.up import up
 from klamm.version import __version__
 
@@ -36,6 +37,7 @@ app.command()(up)
 app.add_typer(topics, name="topics")
 app.add_typer(configs, name="configs")
 app.add_typer(groups, name="groups")
+app.add_typer(transactions, name="transactions")
 app.command()(produce)
 app.command()(consume)
 app.add_typer(reassign, name="reassign")

@@ -15,7 +15,7 @@ from klamm.consumer.membership_events import NO_GENERATION, Identity
 from klamm.errors import CommitFailedError, ErrorCode, KlammError, raise_for
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata
-from klamm.wire.v1 import common_pb2, coordinator_pb2
+from klamm.wire.v1 import broker_pb2, common_pb2, coordinator_pb2
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 OUTSIDE_THE_GROUP = Identity(NO_GENERATION, "")
@@ -122,15 +122,21 @@ class OffsetStore:
 
 
 async def call_coordinator(
-    client: KlammClient, group_id: str, method: str, request: Any, timeout_ms: int | None = None
+    client: KlammClient,
+    key: str,
+    method: str,
+    request: Any,
+    timeout_ms: int | None = None,
+    *,
+    key_type: broker_pb2.CoordinatorKeyType = broker_pb2.COORDINATOR_KEY_TYPE_GROUP,
 ) -> Any:
-    """One call to the group's coordinator, who is looked up again after a failure to reach it."""
-    stub = await client.coordinator_for(group_id)
+    """One call to the coordinator of a group or transactional id, looked up again after a failure to reach it."""
+    stub = await client.coordinator_for(key, key_type)
     call: Callable[..., Awaitable[Any]] = getattr(stub, method)
     try:
         return await (call(request) if timeout_ms is None else call(request, timeout_ms=timeout_ms))
     except KlammError:
-        client.forget_coordinator(group_id)
+        client.forget_coordinator(key, key_type)
         raise
 
 

@@ -138,10 +138,10 @@ class Cluster:
         (deleted,) = (await self.admin.delete_topics(DeleteTopicsRequest(topics=[name], timeout_ms=5_000))).results
         assert deleted.error_code == 0, deleted
 
-    async def coordinator_of(self, group_id: str) -> Stub:
-        """The stub of the coordinator that owns the group, as soon as there is one that has loaded it."""
-        broker = Stub(self._channel(self.broker.port), BROKER)
-        request = FindCoordinatorRequest(key_type=COORDINATOR_KEY_TYPE_GROUP, keys=[group_id])
+    async def coordinator_of(self, key: str, key_type: int = COORDINATOR_KEY_TYPE_GROUP) -> Stub:
+        """The stub of the coordinator that owns the group or transactional id, as soon as there is one."""
+        broker = self.broker_stub()
+        request = FindCoordinatorRequest(key_type=key_type, keys=[key])
 
         async def find() -> Stub | None:
             (found,) = (await broker.find_coordinator(request)).coordinators
@@ -149,14 +149,17 @@ class Cluster:
 
         return await eventually(find)
 
-    async def ask(self, group_id: str, rpc: str, request: Any) -> Any:
-        """Calls the owner of the group until the answer is not that it is another or not ready."""
+    async def ask(self, key: str, rpc: str, request: Any, key_type: int = COORDINATOR_KEY_TYPE_GROUP) -> Any:
+        """Calls the owner of the group or transactional id until the answer is not that it is another or not ready."""
 
         async def call() -> Any:
-            response = await getattr(await self.coordinator_of(group_id), rpc)(request, timeout=30)
+            response = await getattr(await self.coordinator_of(key, key_type), rpc)(request, timeout=30)
             return None if error_of(response) in NOT_YET else response
 
         return await eventually(call)
+
+    def broker_stub(self) -> Stub:
+        return Stub(self._channel(self.broker.port), BROKER)
 
     def coordinator(self, coordinator_id: int) -> Stub:
         return Stub(self._channel(self.coordinators[coordinator_id].port), COORDINATOR)
@@ -177,7 +180,7 @@ NOT_YET = (
 
 def error_of(response: Any) -> int:
     """Of the response, or of its first part."""
-    for name in ("partitions", "groups", "results"):
+    for name in ("partitions", "groups", "results", "transactions"):
         parts = getattr(response, name, None)
         if parts and hasattr(parts[0], "error_code"):
             return int(parts[0].error_code)

@@ -43,7 +43,7 @@ class Client(KlammClient):
 
         return SimpleNamespace(delete_topics=delete_topics)
 
-    async def coordinator_for(self, group_id: str):
+    async def coordinator_for(self, group_id: str, key_type: int = 0):
         async def delete_groups(request):
             code = self.group_codes.pop(0)
             result = coordinator_pb2.DeletedGroup(group_id="g", error_code=code, error_message="why")
@@ -51,7 +51,7 @@ class Client(KlammClient):
 
         return SimpleNamespace(delete_groups=delete_groups)
 
-    def forget_coordinator(self, group_id: str) -> None:
+    def forget_coordinator(self, group_id: str, key_type: int = 0) -> None:
         self.forgotten += 1
 
 

@@ -51,7 +51,7 @@ class Client:
     async def refresh_metadata(self, topics) -> ClusterView:
         return self.cluster
 
-    async def coordinator_for(self, group_id: str) -> SimpleNamespace:
+    async def coordinator_for(self, group_id: str, key_type: int = 0) -> SimpleNamespace:
         return SimpleNamespace(join_group=self._join, sync_group=self._sync)
 
     async def _join(self, request, *, timeout_ms: int) -> coordinator_pb2.JoinGroupResponse:

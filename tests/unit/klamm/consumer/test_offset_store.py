@@ -38,10 +38,10 @@ class Client(KlammClient):
         self.requests: list = []
         self.forgotten = 0
 
-    async def coordinator_for(self, group_id: str):
+    async def coordinator_for(self, group_id: str, key_type: int = 0):
         return SimpleNamespace(offset_commit=self._commit, offset_fetch=self._fetch)
 
-    def forget_coordinator(self, group_id: str) -> None:
+    def forget_coordinator(self, group_id: str, key_type: int = 0) -> None:
         self.forgotten += 1
 
     def _next(self, request) -> ErrorCode:

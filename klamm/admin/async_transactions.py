@@ -1,0 +1,213 @@
+"""The Admin's part about transactions (KIP-664)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from klamm.admin.calls import AdminCalls, raise_first_error
+from klamm.admin.types import HangingTransaction, ProducerState, TransactionDescription, TransactionListing
+from klamm.client import KlammClient
+from klamm.consumer.offset_store import group_by_topic
+from klamm.errors import EXCEPTIONS, ErrorCode, raise_for
+from klamm.leader_calls import ask_leaders
+from klamm.model import TopicPartition
+from klamm.wire.v1 import broker_pb2, common_pb2, coordinator_pb2
+from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_TRANSACTION as TRANSACTION
+
+MAX_TRANSACTION_TIMEOUT_MS = 15 * 60_000
+"""transaction.max.timeout.ms' default: a transaction that is open for longer is suspicious."""
+_OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
+
+
+class TransactionOperations:
+    """Transactional ids at their coordinators, producers in partitions, and what the two make of each other."""
+
+    _calls: AdminCalls
+    _client: KlammClient
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int = 0,
+        timeout_ms: int | None = None,
+    ) -> dict[str, TransactionListing]:
+        """Every coordinator's transactional ids; only those in `states`, of `producer_ids`, or whose transaction is
+        open for longer than `longer_than_ms`, if given."""
+        request = coordinator_pb2.ListTransactionsRequest(
+            states=list(states), producer_ids=list(producer_ids), longer_than_ms=longer_than_ms
+        )
+
+        async def attempt() -> list[Any]:
+            cluster = await self._client.refresh_metadata([])
+            asked = (self._client.coordinator(node_id).list_transactions(request) for node_id in cluster.coordinators)
+            responses = await asyncio.gather(*asked)
+            for response in responses:
+                raise_for(response.error_code, response.error_message)
+            return [one for response in responses for one in response.transactions]
+
+        listed = await self._calls.retrying(attempt, timeout_ms)
+        return {
+            one.transactional_id: TransactionListing(
+                transactional_id=one.transactional_id, producer_id=one.producer_id, state=one.state
+            )
+            for one in sorted(listed, key=lambda one: one.transactional_id)
+        }
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, TransactionDescription]:
+        """By id. Raises TransactionalIdNotFoundError."""
+
+        async def describe(transactional_id: str) -> TransactionDescription:
+            request = coordinator_pb2.DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            response = await self._calls.coordinator(
+                transactional_id, "describe_transactions", request, timeout_ms, key_type=TRANSACTION
+            )
+            return _transaction(response.transactions[0])
+
+        described = await asyncio.gather(*(describe(one) for one in transactional_ids))
+        return {one.transactional_id: one for one in described}
+
+    async def abort_transaction(self, transactional_id: str, *, timeout_ms: int | None = None) -> None:
+        """Ends the open transaction of this id as its time-out would: its producer is told, and may go on.
+
+        Raises TransactionalIdNotFoundError, InvalidTxnStateError when none is open."""
+        described = (await self.describe_transactions([transactional_id], timeout_ms=timeout_ms))[transactional_id]
+        if described.state != "Ongoing":
+            raise EXCEPTIONS[ErrorCode.INVALID_TXN_STATE](
+                f"{transactional_id!r} has no open transaction: it is {described.state}"
+            )
+        await self._init(described, described.producer_id, described.producer_epoch, timeout_ms)
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, tuple[int, int]]:
+        """Makes every producer of these ids useless, and aborts what they left open. Returns (producer id, epoch).
+
+        Raises TransactionalIdNotFoundError."""
+
+        async def fence(described: TransactionDescription) -> tuple[int, int]:
+            response = await self._init(described, -1, -1, timeout_ms)
+            return response.producer_id, response.producer_epoch
+
+        known = await self.describe_transactions(transactional_ids, timeout_ms=timeout_ms)
+        fenced = await asyncio.gather(*(fence(one) for one in known.values()))
+        return dict(zip(known, fenced, strict=True))
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """What the partitions' leaders remember of producers. Raises UnknownTopicOrPartitionError."""
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        found: dict[TopicPartition, tuple[ProducerState, ...]] = {}
+
+        async def ask(node_id: int, of_node: dict[TopicPartition, None]) -> None:
+            request = broker_pb2.DescribeProducersRequest(topics=group_by_topic(of_node))
+            response = await self._client.broker(node_id).describe_producers(request)
+            for part in response.partitions:
+                if not part.error_code:
+                    found[TopicPartition(part.topic, part.partition)] = tuple(map(_producer, part.producers))
+            raise_first_error((f"{part.topic}-{part.partition}", part) for part in response.partitions)
+
+        async def attempt() -> None:
+            await self._client.refresh_metadata({tp.topic for tp in wanted})
+            await ask_leaders(self._client, {tp: None for tp in wanted if tp not in found}, ask)
+
+        await self._calls.retrying(attempt, timeout_ms)
+        return {tp: found[tp] for tp in wanted}
+
+    async def find_hanging_transactions(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+        timeout_ms: int | None = None,
+    ) -> list[HangingTransaction]:
+        """Transactions that are open in these partitions, but not for their coordinator.
+
+        Looked at are those whose last record is older than `max_transaction_timeout_ms`."""
+        older_than_ms = round(time.time() * 1000) - max_transaction_timeout_ms
+        described = await self.describe_producers(partitions, timeout_ms=timeout_ms)
+        suspects = [
+            HangingTransaction(tp=tp, producer=producer)
+            for tp, producers in described.items()
+            for producer in producers
+            if producer.current_txn_start_offset >= 0 and producer.last_timestamp_ms <= older_than_ms
+        ]
+        known = await self._open_of({one.producer.producer_id for one in suspects}, timeout_ms)
+        return [one for one in suspects if one.tp not in known.get(one.producer.producer_id, ())]
+
+    async def abort_hanging_transaction(self, hanging: HangingTransaction, *, timeout_ms: int | None = None) -> None:
+        """Writes an abort marker into its partition. Only for what `find_hanging_transactions` found: the partition of
+        a transaction that its coordinator knows would be told another outcome than the rest of it.
+
+        Raises InvalidRequestError for a partition of an internal topic, InvalidProducerEpochError when the producer
+        has gone on since."""
+        tp, producer = hanging.tp, hanging.producer
+        marker = common_pb2.TxnMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            committed=False,
+            coordinator_epoch=max(0, producer.coordinator_epoch),
+            topics=group_by_topic([tp]),
+        )
+        request = common_pb2.WriteTxnMarkersRequest(markers=[marker])
+
+        async def ask(node_id: int, of_node: dict[TopicPartition, None]) -> None:
+            response = await self._client.broker(node_id).write_txn_markers(request)
+            raise_first_error((str(tp), part) for one in response.markers for part in one.partitions)
+
+        async def attempt() -> None:
+            await self._client.refresh_metadata({tp.topic})
+            await ask_leaders(self._client, {tp: None}, ask)
+
+        await self._calls.retrying(attempt, timeout_ms)
+
+    async def _init(
+        self, described: TransactionDescription, producer_id: int, producer_epoch: int, timeout_ms: int | None
+    ) -> Any:
+        request = coordinator_pb2.InitTransactionalIdRequest(
+            transactional_id=described.transactional_id,
+            transaction_timeout_ms=described.transaction_timeout_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+        return await self._calls.coordinator(
+            described.transactional_id, "init_producer_id", request, timeout_ms, key_type=TRANSACTION
+        )
+
+    async def _open_of(self, producer_ids: set[int], timeout_ms: int | None) -> dict[int, frozenset[TopicPartition]]:
+        """By producer id, the partitions of what its coordinator knows to be open."""
+        if not producer_ids:
+            return {}
+        listed = await self.list_transactions(producer_ids=sorted(producer_ids), timeout_ms=timeout_ms)
+        described = await self.describe_transactions(listed, timeout_ms=timeout_ms)
+        return {one.producer_id: frozenset(one.partitions) for one in described.values() if one.state in _OPEN}
+
+
+def _transaction(message: coordinator_pb2.DescribedTransaction) -> TransactionDescription:
+    return TransactionDescription(
+        transactional_id=message.transactional_id,
+        state=message.state,
+        producer_id=message.producer_id,
+        producer_epoch=message.producer_epoch,
+        transaction_timeout_ms=message.transaction_timeout_ms,
+        start_time_ms=message.start_time_ms,
+        partitions=tuple(TopicPartition(one.topic, number) for one in message.topics for number in one.partitions),
+    )
+
+
+def _producer(message: broker_pb2.ProducerDescription) -> ProducerState:
+    return ProducerState(
+        producer_id=message.producer_id,
+        producer_epoch=message.producer_epoch,
+        last_sequence=message.last_sequence,
+        last_timestamp_ms=message.last_timestamp_ms,
+        coordinator_epoch=message.coordinator_epoch,
+        current_txn_start_offset=message.current_txn_start_offset,
+    )

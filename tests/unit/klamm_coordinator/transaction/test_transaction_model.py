@@ -1,0 +1,150 @@
+"""Arbitrary requests, crashes, time-outs and late acknowledgements, against what a transactional id promises.
+
+- Identities only grow, and an answer names the newest one.
+- A transaction has one outcome, whoever asks and however often.
+- Whom another producer has replaced changes nothing any more.
+- A crash loses what was not answered, and nothing else (`TransactionDriver.crash` compares).
+- When everything under way has ended, no transaction is open longer than its time-out, and nobody waits.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from transaction_driver import ID, TIMEOUT_MS, TransactionDriver
+
+from klamm.errors import ErrorCode
+from klamm_coordinator.transaction.messages import EndReply, EndTxn, InitProducerId, InitReply
+from klamm_coordinator.transaction.metadata import EPOCH_LAST, EPOCH_MAX, Producer, TransactionMetadata
+from klamm_coordinator.transaction.records import TransactionRecord, encode_transaction_record
+from klamm_coordinator.transaction.states import TxnState
+
+NUMBERS = st.integers(0, 3)
+
+
+class TransactionalId(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.driver = TransactionDriver()
+        self.known: list[Producer] = [Producer(5, 0)]
+        """Identities that were given, and one that never was."""
+        self.newest = Producer(-1, -1)
+        self.replaced = Producer(-1, -1)
+        """This one and everybody before it: another producer has taken over."""
+        self.outcomes: dict[Producer, bool] = {}
+        self.requests: dict[int, object] = {}
+        self.seen: set[int] = set()
+
+    @rule(epochs_left=st.integers(0, 3))
+    @precondition(lambda self: not self.driver.shard.values and not self.driver.unsent)
+    def use_up_epochs(self, epochs_left):
+        value = TransactionMetadata(
+            producer_id=7,
+            producer_epoch=EPOCH_LAST - epochs_left,
+            timeout_ms=TIMEOUT_MS,
+            state=TxnState.EMPTY,
+            last_update_ms=0,
+        )
+        record = TransactionRecord(ID, value)
+        self.driver.log.append(encode_transaction_record(record))
+        self.driver.shard.replay(record)
+        self.known.append(value.producer)
+        self.newest = value.producer
+
+    @rule(auto_ack=st.booleans(), auto_markers=st.booleans())
+    def set_pace(self, auto_ack, auto_markers):
+        self.driver.auto_ack, self.driver.auto_markers = auto_ack, auto_markers
+        self.driver.settle()
+
+    @rule()
+    def init(self):
+        self._asked(self.driver.ask_init(), InitProducerId)
+
+    @rule(data=st.data())
+    def recover(self, data):
+        expected = data.draw(st.sampled_from(self.known))
+        self._asked(self.driver.ask_init(expected), (InitProducerId, expected))
+
+    @rule(data=st.data(), number=NUMBERS)
+    def add(self, data, number):
+        producer = data.draw(st.sampled_from(self.known))
+        self._asked(self.driver.ask_add(producer, number), ("add", producer))
+
+    @rule(data=st.data(), committed=st.booleans())
+    def end(self, data, committed):
+        producer = data.draw(st.sampled_from(self.known))
+        self._asked(self.driver.ask_end(producer, committed=committed), (EndTxn, producer, committed))
+
+    @rule()
+    @precondition(lambda self: self.driver.unsent)
+    def ack(self):
+        self.driver.ack()
+
+    @rule(error=st.sampled_from([ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE]))
+    @precondition(lambda self: self.driver.unsent)
+    def nack(self, error):
+        self.driver.nack(error)
+
+    @rule()
+    @precondition(lambda self: self.driver.markers)
+    def write_markers(self):
+        self.driver.write_markers()
+
+    @rule(duration_ms=st.sampled_from([100, 1_000, 10_000, TIMEOUT_MS]))
+    def advance(self, duration_ms):
+        self.driver.advance(duration_ms)
+
+    @rule()
+    def crash(self):
+        self.driver.crash()
+
+    def _asked(self, reply_id, request):
+        self.requests[reply_id] = request
+
+    @invariant()
+    def answers_keep_promises(self):
+        for reply_id in sorted(self.driver.replies.keys() - self.seen):
+            self.seen.add(reply_id)
+            self._check_answer(self.requests[reply_id], self.driver.replies[reply_id])
+
+    def _check_answer(self, request, reply):
+        if reply.error is not ErrorCode.NONE:
+            return
+        if isinstance(reply, InitReply | EndReply):
+            assert reply.producer.producer_epoch <= EPOCH_LAST
+            assert reply.producer >= self.newest or reply.producer in self.known, "a new identity is the newest"
+            self.newest = max(self.newest, reply.producer)
+            self.known.append(reply.producer)
+        if request is InitProducerId:
+            assert reply.producer > self.replaced
+            self.replaced = max([one for one in self.known if one < reply.producer], default=self.replaced)
+        elif request[0] is EndTxn:
+            producer, committed = request[1:]
+            assert self.outcomes.setdefault(producer, committed) == committed
+
+    @invariant()
+    def outcomes_are_one(self):
+        for order in self.driver.markers:
+            assert order.marker.producer_epoch <= EPOCH_MAX
+            ended = Producer(order.marker.producer_id, order.marker.producer_epoch - 1)
+            assert self.outcomes.setdefault(ended, order.committed) == order.committed
+
+    @invariant()
+    def open_transactions_are_of_the_newest(self):
+        value = self.driver.shard.values.get(ID)
+        if value is not None and value.state is TxnState.ONGOING:
+            assert value.producer > self.replaced
+            assert value.producer not in self.outcomes
+
+    def teardown(self):
+        self.set_pace(True, True)
+        self.driver.advance(TIMEOUT_MS + 2 * self.driver.settings.abort_check_interval_ms)
+        value = self.driver.shard.values.get(ID)
+        assert value is None or value.state.is_idle
+        assert self.driver.shard.pending_write_count == 0
+        assert self.driver.asked == self.driver.replies.keys()
+
+
+TransactionalId.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTransactionalId = TransactionalId.TestCase
