@@ -85,8 +85,9 @@ def describe(
 ) -> None:
     """Shows each partition's leader, replicas and offsets.
 
-    ELR are replicas out of sync that have every acknowledged record, ADDING and REMOVING what a reassignment does,
-    OFFLINE what cannot be reached; the table shows those columns when there is something in them."""
+    ELR are replicas out of sync that have every acknowledged record, LAST KNOWN ELR is who led last where nobody is,
+    ADDING and REMOVING what a reassignment does, OFFLINE what cannot be reached; the table shows those columns when
+    there is something in them."""
     from klamm import TopicPartition
     from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
@@ -114,7 +115,7 @@ def describe(
         *("start_offset", "end_offset"),
     )
     empty = {column for index, column in enumerate(columns) if all(row[index] == () for row in rows)}
-    print_rows(columns, rows, as_json=as_json, json_only={"leader_epoch", "last_known_elr", *empty} - {"replicas"})
+    print_rows(columns, rows, as_json=as_json, json_only={"leader_epoch", *empty} - {"replicas", "isr"})
 
 
 @app.command("elect-leaders")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import signal
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -25,7 +26,7 @@ class BrokerCluster:
     def __init__(self, directory: pathlib.Path, brokers: int, log_dirs: int, settings: Mapping[str, str]) -> None:
         self.directory = directory
         self._log_dir_count = log_dirs
-        port = free_port()
+        port, self._metrics_port = free_port(), free_port()
         self.controller = ServerProcess(
             "klamm_controller",
             1,
@@ -33,6 +34,7 @@ class BrokerCluster:
             {
                 "listeners": f"GRPC://{HOST}:{port}",
                 "metadata.log.dir": str(directory / "controller"),
+                "metrics.port": str(self._metrics_port),
                 **SESSION,
             },
         )
@@ -86,6 +88,12 @@ class BrokerCluster:
             else:
                 broker.start()
         until(lambda: len(live_brokers(admin)) == len(self.brokers), self.logs)
+
+    def controller_metric(self, name: str) -> float:
+        """A counter or gauge without labels."""
+        with urllib.request.urlopen(f"http://{HOST}:{self._metrics_port}/metrics", timeout=DEADLINE_S) as answer:
+            rows = (line.split() for line in answer.read().decode().splitlines())
+        return float(next(row[1] for row in rows if row[0] == name))
 
     def logs(self) -> str:
         """The last words of everybody."""

@@ -30,7 +30,6 @@ from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_cleaning import LogCleaning
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition_log import PartitionLog
-from klamm_broker.log.record_set import AppendOrigin
 from klamm_broker.log.storage_failure import DiskFull, LogDirFailure
 
 NOW = 1_000_000
@@ -53,7 +52,7 @@ def log(harness) -> PartitionLog:
 def append(log: PartitionLog, pairs: Pairs, *, now_ms: int = NOW, roll: bool = False, **fields: Any) -> None:
     """One batch; with `roll` the segment is full after it."""
     batch = encode_batch([(now_ms, key, value, ()) for key, value in pairs], **fields)
-    log.append_as_leader(batch, leader_epoch=0, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+    log.append_as_leader(batch, leader_epoch=0, now_ms=now_ms)
     if roll:
         seal(log)
 

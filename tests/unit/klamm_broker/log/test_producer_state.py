@@ -141,7 +141,7 @@ def test_truncation_keeps_what_is_below() -> None:
         (9, (5, 10, 2)),
     ]
     assert states.truncate_to(3)
-    assert list(states.rows()) == [ProducerRow(9, 0, Run(0, 0, 3, 0))]
+    assert list(states.rows()) == [ProducerRow(9, 0, Run(0, 0, 3, 0), 0)]
 
 
 def test_truncation_asks_for_the_log_where_older_runs_were_dropped() -> None:
