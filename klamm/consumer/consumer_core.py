@@ -175,7 +175,7 @@ class ConsumerCore:
 
     def positions_changed(self) -> None:
         """After seek, assign, resume and the like."""
-        self.positions.kick()
+        self.positions.reconsider()
         self.fetcher.pump()
         self.topics.watch()
 

@@ -62,6 +62,11 @@ class PositionFinder:
         if self._task is None and self._waiting():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="klamm-positions")
 
+    def reconsider(self) -> None:
+        """The user has moved something: an error that no poll has raised yet may not be true any more."""
+        self._failure = None
+        self.kick()
+
     def take_failure(self) -> Exception | None:
         """An error the user must hear of; the next `kick` tries again."""
         failure, self._failure = self._failure, None

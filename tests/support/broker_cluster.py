@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from controller_quorum import HOST, ServerProcess
 from klamm_process import free_port
+from prometheus_client.parser import text_string_to_metric_families
 
 from klamm import Admin
 from klamm.admin import TopicDescription
@@ -21,7 +22,7 @@ SESSION = {"broker.heartbeat.interval.ms": "200", "broker.session.timeout.ms": "
 
 
 class BrokerCluster:
-    """Brokers 1 to `brokers`, by their ids."""
+    """Brokers 1 to `brokers`, by their ids, each in a rack of its own: rack-1, rack-2 ..."""
 
     def __init__(self, directory: pathlib.Path, brokers: int, log_dirs: int, settings: Mapping[str, str]) -> None:
         self.directory = directory
@@ -47,6 +48,8 @@ class BrokerCluster:
                     "listeners": f"GRPC://{HOST}:{free_port()}",
                     "controller.quorum.bootstrap.servers": f"{HOST}:{port}",
                     "log.dirs": ",".join(map(str, self.log_dirs(broker_id))),
+                    "broker.rack": f"rack-{broker_id}",
+                    "metrics.port": str(free_port()),
                     **SESSION,
                     **settings,
                 },
@@ -91,9 +94,11 @@ class BrokerCluster:
 
     def controller_metric(self, name: str) -> float:
         """A counter or gauge without labels."""
-        with urllib.request.urlopen(f"http://{HOST}:{self._metrics_port}/metrics", timeout=DEADLINE_S) as answer:
-            rows = (line.split() for line in answer.read().decode().splitlines())
-        return float(next(row[1] for row in rows if row[0] == name))
+        return read_metric(self._metrics_port, name)
+
+    def metric(self, broker_id: int, name: str, **labels: str) -> float:
+        """A counter or gauge of a broker."""
+        return read_metric(int(self.brokers[broker_id].settings["metrics.port"]), name, **labels)
 
     def logs(self) -> str:
         """The last words of everybody."""
@@ -105,6 +110,15 @@ class BrokerCluster:
         name = f"{topic}-{partition}"
         segments = sorted(path for one in self.log_dirs(broker_id) for path in (one / name).glob("*.log"))
         return b"".join(segment.read_bytes() for segment in segments)
+
+
+def read_metric(port: int, name: str, **labels: str) -> float:
+    """What a process counts now."""
+    with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=DEADLINE_S) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    samples = [sample for family in families for sample in family.samples]
+    (value,) = [sample.value for sample in samples if (sample.name, sample.labels) == (name, labels)]
+    return value
 
 
 def live_brokers(admin: Admin) -> list[int]:

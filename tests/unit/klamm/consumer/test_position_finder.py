@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from klamm.consumer.config import ConsumerConfig
-from klamm.consumer.errors import LogTruncation, LogTruncationError
+from klamm.consumer.errors import LogTruncation, LogTruncationError, NoOffsetForPartitionError
 from klamm.consumer.offset_policy import OffsetPolicy
 from klamm.consumer.position_finder import PositionFinder
 from klamm.consumer.subscription import SubscriptionState
@@ -95,6 +95,20 @@ def test_anything_else_is_an_error_of_the_next_poll_and_the_one_after_it_tries_a
 
 
 OTHER = TopicPartition("t", 1)
+
+
+def test_a_seek_ends_an_error_that_no_poll_has_raised_yet():
+    async def story() -> None:
+        world = World(reset="none")
+        world.finder.kick()
+        async with asyncio.timeout(10):
+            await world.idle.wait()
+        world.subscription.seek(TP, 5)
+        world.finder.reconsider()
+        assert world.finder.take_failure() is None
+        assert isinstance(await World(reset="none").look_up(), NoOffsetForPartitionError)
+
+    asyncio.run(story())
 
 
 def test_positions_with_an_epoch_are_validated_and_go_on():
