@@ -73,7 +73,7 @@ class Client:
     """The parts of KlammClient that a Fetcher uses. Partition n is led by broker `leaders[n]`."""
 
     def __init__(self, leaders: dict[int, int]) -> None:
-        self.backoff = Backoff(initial_ms=1, max_ms=1, jitter=0.0)
+        self.backoff = Backoff(initial_ms=1, max_ms=60_000, jitter=0.0)
         self.rng = random.Random(1)
         self.calls: list[Call] = []
         self.refreshed: list[set[str]] = []
@@ -350,6 +350,7 @@ async def test_a_moved_leader_is_looked_up_and_asked():
     await world.open_at(2).answer({C: ErrorCode.NOT_LEADER_OR_FOLLOWER})
     assert world.client.refreshed == [{"t"}]
     world.client.lead({0: 1, 1: 1, 2: 3})
+    await world.pump()
     await until(lambda: any(call.node_id == 3 for call in world.open))
     assert world.open_at(3).asked == {C: 0}
     assert world.fetcher.take_failure() is None
@@ -461,6 +462,7 @@ async def test_what_was_read_is_validated_before_a_new_leader_is_asked_for_more(
     (waits,) = world.subscription.validating()
     assert waits == C
     world.subscription.go_on(C, 3, 7, current_leader_epoch=8)
+    await world.pump()
     await until(lambda: any(C in call.asked for call in world.open))
     assert epochs(world.open_at(3))[C] == (8, 7)
     await world.fetcher.close()
