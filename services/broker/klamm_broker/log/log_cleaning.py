@@ -9,10 +9,13 @@ later one, and without tombstones whose time is over (KIP-534). What it does to 
 | all of it stays | the same bytes, not encoded again |
 | some records stay | the batch with those: same offsets, same producer fields (`klamm.records.rewrite`) |
 | a tombstone is met for the first time | as above, with the time when it may go: `delete.retention.ms` from now |
+| all of it is of an aborted transaction | as if nothing stayed |
 | nothing stays | gone, unread if it is of the dirty part; two kinds leave their header: |
 | … the last one of a producer that may still write | the header: its sequence numbers stay known |
 | … the last one of the new segment | the header: the segment still ends where the next one begins |
-| a control batch | the same bytes: which data its transaction has left is for whoever adds transactions to know |
+| a control batch, something of its transaction is there | the same bytes, and its entry of the transaction index |
+| a control batch, nothing is there any more | gone, `delete.retention.ms` after that was found to be so |
+| … the last of a producer that may still write | the same bytes: its epoch fences smaller ones |
 
 Segments are replaced from the oldest on, so that a tombstone never goes before what it deletes. The thread touches no
 object of the log: it has paths and sizes, and finds out at the end, on the event loop, if the log went on without it.
@@ -31,11 +34,13 @@ from klamm.records.keys import RecordKeys, read_keys
 from klamm.records.rewrite import retain_header, retain_records
 from klamm_broker.log.batch_scan import scan_batches, scan_headers
 from klamm_broker.log.cleanable import group_by_size
+from klamm_broker.log.cleaned_transactions import AbortedRanges, MarkerNeeds
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import NO_LIMIT_MS, LogConfig
 from klamm_broker.log.offset_map import OffsetMap
 from klamm_broker.log.segment import AppendedBatch, Segment, latest_timestamp_ms
 from klamm_broker.log.segment_swap import CLEANED_SUFFIX
+from klamm_broker.log.transaction_index import AbortedTransaction
 
 
 class CleaningSource(NamedTuple):
@@ -60,6 +65,8 @@ class CleaningPlan:
     sources: tuple[CleaningSource, ...]
     """From the start of the log to the first uncleanable offset."""
     first_dirty_offset: int
+    aborted: tuple[AbortedTransaction, ...]
+    """The transactions that wrote to the sources, or whose markers are there."""
     generation: int
     """The log's count of truncations."""
 
@@ -110,7 +117,11 @@ class LogCleaning:
         self._pace = pace
         self._now_ms = now_ms
         self._last_of_producer: dict[int, int] = {}
-        """By producer id the last offset of its last batch; without those that have expired."""
+        """By producer id the last offset of its last batch, or of the marker after it if that has a greater epoch;
+        without those that have expired."""
+        self._epochs: dict[int, int] = {}
+        self._aborted = AbortedRanges(plan.aborted)
+        self._marker_needs = MarkerNeeds()
         self.end_offset = plan.first_dirty_offset
         """Everything before is clean in the end: where the offset map ends."""
         self.stats = CleaningStats()
@@ -142,7 +153,7 @@ class LogCleaning:
                 if self._map.is_full:
                     return
                 self._note_producer(header, opened.modified_ms)
-                if self._is_dirty(header) and not header.is_control:
+                if self._is_dirty(header) and not header.is_control and not self._aborted.holds(header):
                     self._map_batch(header, batch)
                 self.end_offset = max(self.end_offset, header.next_offset)
                 self.stats.mapped_bytes += len(batch)
@@ -158,10 +169,12 @@ class LogCleaning:
         return header.last_offset >= self._plan.first_dirty_offset
 
     def _note_producer(self, header: BatchHeader, modified_ms: int) -> None:
-        if header.producer_id < 0 or header.is_control:
+        producer_id = header.producer_id
+        if producer_id < 0 or max(header.max_timestamp_ms, modified_ms) < self._oldest_write_ms:
             return
-        if max(header.max_timestamp_ms, modified_ms) >= self._oldest_write_ms:
-            self._last_of_producer[header.producer_id] = header.last_offset
+        if not header.is_control or (header.record_count and header.producer_epoch > self._epochs.get(producer_id, -1)):
+            self._last_of_producer[producer_id] = header.last_offset
+            self._epochs[producer_id] = header.producer_epoch
 
     # The second pass
 
@@ -224,20 +237,41 @@ class LogCleaning:
                 changed |= kept is not batch and header.record_count > 0
                 if kept is None:
                     writer.owed = header
+                    continue
+                aborted = self._aborted.ended_by(header) if header.is_control else None
+                if aborted is not None and kept is batch:
+                    writer.note_aborted(aborted)
+                    writer.write(header, batch)
                 else:
                     writer.write(header if kept is batch else read_header(kept), kept)
         return changed
 
     def _retained(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         """`batch` itself if all of it stays, None if nothing of it does."""
-        if header.is_control or header.base_offset >= self.end_offset:
+        if header.is_control:
+            return self._retained_marker(header, batch)
+        self._marker_needs.note(header)
+        if header.base_offset >= self.end_offset:
             return batch
-        kept = self._retained_records(header, batch) if header.record_count else None
+        is_aborted = self._aborted.holds(header)
+        kept = self._retained_records(header, batch) if header.record_count and not is_aborted else None
         if kept is not None:
             return kept
         if self._last_of_producer.get(header.producer_id) != header.last_offset or header.producer_id < 0:
             return None
         return retain_header(header) if header.record_count else batch
+
+    def _retained_marker(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        if self._marker_needs.take(header) or header.base_offset >= self.end_offset:
+            return batch
+        if not header.record_count:
+            return None
+        if header.delete_horizon_ms is None:
+            horizon_ms = min(self._now_ms + self._plan.config.delete_retention_ms, NO_LIMIT_MS)
+            validate_batch(batch, allow_gaps=True)
+            return retain_records(header, read_keys(batch, header), [0], delete_horizon_ms=horizon_ms)
+        is_last = self._last_of_producer.get(header.producer_id) == header.last_offset
+        return batch if is_last or header.delete_horizon_ms > self._now_ms else None
 
     def _retained_records(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         base_offset, is_dirty = header.base_offset, self._is_dirty(header)
@@ -329,6 +363,10 @@ class _Writer:
         self._size_bytes += len(batch)
         if self._size_bytes >= self._buffer_bytes:
             self._flush()
+
+    def note_aborted(self, entry: AbortedTransaction) -> None:
+        """The marker that is written next ends an aborted transaction, something of which is still there."""
+        self._segment.append_aborted(entry)
 
     def finish(self) -> None:
         """The segment is to end where the last one it was made from does."""

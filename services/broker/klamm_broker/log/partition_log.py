@@ -656,6 +656,7 @@ class PartitionLog:
             config=self.config,
             sources=tuple(sources),
             first_dirty_offset=to_clean.first_dirty_offset,
+            aborted=tuple(self.aborted_between(sources[0].base_offset, sources[-1].end_offset)) if sources else (),
             generation=self._generation,
         )
 
