@@ -1,0 +1,151 @@
+"""What must hold, whatever fails (the names are those of violations).
+
+- *zombie-write*: once another producer was given the transactional id, nothing is appended for the ones before.
+- *late-write*: nothing of a transaction is appended after its marker, and nothing to a transaction that it is not of.
+- *one-outcome*: all markers of a transaction say the same, in every partition.
+- *stable-end*: the last stable offset never goes back, and nothing undecided is below it.
+- *atomicity*: of a transaction readers see everything that was acknowledged, or nothing; all of it if its producer was
+  told that it is committed, nothing if it was told that it is aborted, or never asked for a commit.
+- *once*: no record is seen twice.
+- *hanging*: when the faults are over, no transaction stays open longer than its time-out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from klamm.model import TopicPartition
+from klamm_coordinator.transaction.messages import InitProducerId, SendMarkers
+from klamm_coordinator.transaction.metadata import EPOCH_MAX, Producer
+
+if TYPE_CHECKING:
+    from txnsim.cluster import Cluster
+    from txnsim.partition import Partition
+
+
+class ViolationError(AssertionError):
+    """A rule was broken; the message begins with its name."""
+
+
+def require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ViolationError(message)
+
+
+class Checks:
+    """Hears of what happens, and objects."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._newest: dict[str, Producer] = {}
+        """By transactional id: who took over last. Producer ids grow, so later is greater."""
+        self._owner_of: dict[int, str] = {}
+        self._sent: defaultdict[Producer, set[tuple[int, int]]] = defaultdict(set)
+        """(partition, value) by transaction."""
+        self._acknowledged: defaultdict[Producer, set[tuple[int, int]]] = defaultdict(set)
+        self._commit_asked: set[Producer] = set()
+        self._told: dict[Producer, bool] = {}
+        self._outcomes: dict[Producer, bool] = {}
+        self._ended: set[tuple[TopicPartition, Producer]] = set()
+        self.committed_count = 0
+
+    # Coordinators
+
+    def on_identity(self, request: InitProducerId, producer: Producer) -> None:
+        self._owner_of[producer.producer_id] = request.transactional_id
+        if request.expected is None:
+            self._newest[request.transactional_id] = max(producer, self._newest.get(request.transactional_id, producer))
+
+    # Producers
+
+    def on_sent(self, partition: Partition, producer: Producer, value: int) -> None:
+        self._sent[producer].add((partition.name.partition, value))
+
+    def on_acknowledged(self, partition: Partition, producer: Producer, value: int) -> None:
+        self._acknowledged[producer].add((partition.name.partition, value))
+
+    def on_commit_asked(self, producer: Producer) -> None:
+        self._commit_asked.add(producer)
+
+    def on_ended(self, producer: Producer, *, committed: bool) -> None:
+        self._told[producer] = committed
+        self.committed_count += committed
+        self._cluster.note(f"{producer} is told: {'committed' if committed else 'aborted'}")
+
+    # Partitions
+
+    def on_append(self, partition: Partition, producer: Producer, value: int) -> None:
+        self._cluster.note(f"{partition.name} has {value} of {producer}")
+        require(
+            (partition.name.partition, value) in self._sent[producer],
+            f"late-write: {value} was not sent in the transaction of {producer}",
+        )
+        newest = self._newest.get(self._owner_of.get(producer.producer_id, ""))
+        require(newest is None or producer >= newest, f"zombie-write: {producer} in {partition.name} after {newest}")
+        is_ended = (partition.name, producer) in self._ended
+        require(not is_ended, f"late-write: {producer} in {partition.name} after its marker")
+
+    def on_marker(self, partition: Partition, order: SendMarkers) -> None:
+        self._cluster.note(f"{partition.name} has the marker {order.marker} committed={order.committed}")
+        ended = _transaction_of(order)
+        self._ended.add((partition.name, ended))
+        first = self._outcomes.setdefault(ended, order.committed)
+        require(first == order.committed, f"one-outcome: {ended} was decided {first}, now {order.committed}")
+
+    def on_stable_end(self, partition: Partition, offset: int) -> None:
+        former = partition.last_stable_offset
+        require(offset >= former, f"stable-end: of {partition.name} {offset} after {former}")
+        partition.last_stable_offset = offset
+
+    # The end
+
+    def check_readers(self) -> None:
+        """Of what a reader with read_committed has seen in the end."""
+        seen: defaultdict[Producer, list[tuple[int, int]]] = defaultdict(list)
+        for partition in self._cluster.partitions:
+            for producer, value in _committed_records(partition):
+                seen[producer].append((partition.name.partition, value))
+        for producer in {*self._sent, *seen}:
+            self._check_transaction(producer, seen[producer])
+
+    def _check_transaction(self, producer: Producer, seen: list[tuple[int, int]]) -> None:
+        require(len(seen) == len(set(seen)), f"once: of {producer} {sorted(seen)}")
+        told = self._told.get(producer)
+        story = f"{producer}: seen {sorted(seen)}, acknowledged {sorted(self._acknowledged[producer])}, told {told}"
+        if told is False or producer not in self._commit_asked:
+            require(not seen, f"atomicity: not committed, {story}")
+            return
+        require(told is None or bool(seen), f"atomicity: committed, {story}")
+        require(not seen or set(seen) == self._acknowledged[producer], f"atomicity: {story}")
+
+    def check_nothing_hangs(self) -> None:
+        for partition in self._cluster.partitions:
+            transactions = partition.states.transactions
+            require(
+                not len(transactions) and partition.last_stable_offset == len(partition.log),
+                f"hanging: {len(transactions)} in {partition.name}, stable up to {partition.last_stable_offset} of"
+                f" {len(partition.log)}",
+            )
+
+
+def _transaction_of(order: SendMarkers) -> Producer:
+    """Its marker has the next epoch."""
+    assert 0 < order.marker.producer_epoch <= EPOCH_MAX, order
+    return Producer(order.marker.producer_id, order.marker.producer_epoch - 1)
+
+
+def _committed_records(partition: Partition) -> list[tuple[Producer, int]]:
+    """What a reader gets: what is below the last stable offset and was committed by the producer's next marker."""
+    waiting: defaultdict[int, list[tuple[Producer, int]]] = defaultdict(list)
+    seen: list[tuple[Producer, int]] = []
+    for batch in partition.log[: partition.last_stable_offset]:
+        of_producer = waiting[batch.producer.producer_id]
+        if batch.value is not None:
+            of_producer.append((batch.producer, batch.value))
+            continue
+        if batch.committed:
+            seen += of_producer
+        of_producer.clear()
+    require(not any(waiting.values()), f"stable-end: of {partition.name} {dict(waiting)} are undecided")
+    return seen

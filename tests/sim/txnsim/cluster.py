@@ -1,0 +1,158 @@
+"""The state log, its owners, partitions and producers, and the faults that befall them."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from raftsim.world import MS, World
+
+from klamm_coordinator.transaction.metadata import EPOCH_LAST, TransactionMetadata
+from klamm_coordinator.transaction.records import TransactionRecord, encode_transaction_record
+from klamm_coordinator.transaction.states import TxnState
+from txnsim.checks import Checks
+from txnsim.coordinator import Owner
+from txnsim.network import Network
+from txnsim.options import Options
+from txnsim.partition import Partition
+from txnsim.producer import ProducerInstance
+from txnsim.state_log import StateLog
+
+IDS_PER_BLOCK = 1_000
+
+
+class Cluster:
+    """Everything that happens in one seed."""
+
+    def __init__(self, world: World, options: Options, trace: deque[str] | None) -> None:
+        self.world = world
+        self.options = options
+        self._trace = trace
+        self.network = Network(world, options)
+        self.checks = Checks(self)
+        self.log = StateLog()
+        self.partitions = [Partition(self, number) for number in range(options.partition_count)]
+        self.ids = [f"id-{number}" for number in range(options.id_count)]
+        self.producers: dict[str, list[ProducerInstance]] = {one: [] for one in self.ids}
+        self._values = itertools.count()
+        self._blocks = itertools.count(IDS_PER_BLOCK, IDS_PER_BLOCK)
+        self._owners: list[Owner] = []
+        self._known = 0
+        """The owner that clients and brokers know."""
+        self.is_faulty = True
+
+    def begin(self) -> None:
+        """Owners and producers start, and faults begin to come."""
+        self._use_up_epochs()
+        self._fail_over()
+        for transactional_id in self.ids:
+            self._start_producer(transactional_id)
+        options = self.options
+        self._repeat(options.failover_mean_ms, self._fail_over)
+        self._repeat(options.isolation_mean_ms, self._isolate)
+        self._repeat(options.rival_mean_ms, lambda: self._start_producer(self.world.rng.choice(self.ids)))
+        self._repeat(options.producer_crash_mean_ms, self._crash_producer)
+        self._repeat(options.producer_pause_mean_ms, self._pause_producer)
+        self._repeat(options.broker_restart_mean_ms, lambda: self.world.rng.choice(self.partitions).restart())
+        self._watch_producers()
+
+    def heal(self) -> None:
+        """No more faults; what is late comes late."""
+        self.is_faulty = self.network.is_faulty = False
+        for owner in self._owners:
+            owner.is_isolated = False
+
+    def stop_producers(self) -> None:
+        """All of them crash, and nobody takes their place."""
+        self.ids = []
+        for instances in self.producers.values():
+            for one in instances:
+                one.crash()
+
+    def note(self, line: str) -> None:
+        if self._trace is not None:
+            self._trace.append(f"{self.world.now_us / MS:10.3f} {line}")
+
+    def next_value(self) -> int:
+        return next(self._values)
+
+    def next_producer_ids(self) -> range:
+        first = next(self._blocks)
+        return range(first, first + IDS_PER_BLOCK)
+
+    def ask(self, request_type: Any, fields: dict[str, Any], on_reply: Callable[[Any], None]) -> None:
+        """Of the owner that is known; the answer may never come."""
+        self.network.send(self._owners[self._known].ask, request_type, fields, on_reply)
+
+    # Faults
+
+    def _repeat(self, mean_ms: int, action: Callable[[], None]) -> None:
+        if not mean_ms:
+            return
+
+        def happen() -> None:
+            if self.is_faulty:
+                self.world.event_count += 1
+                action()
+                wait()
+
+        def wait() -> None:
+            self.world.after(int(self.world.rng.expovariate(1 / (mean_ms * MS))) + 1, happen)
+
+        wait()
+
+    def _fail_over(self) -> None:
+        if self._owners and self.world.rng.random() < self.options.kill_probability:
+            self._owners[-1].kill()
+        self._owners.append(Owner(self, len(self._owners)))
+        self.note(f"owner {len(self._owners) - 1} is assigned")
+        delay_us = int(self.world.rng.expovariate(1 / (self.options.metadata_delay_mean_ms * MS)))
+        self.world.after(delay_us, self._learn_owner, len(self._owners) - 1)
+
+    def _learn_owner(self, number: int) -> None:
+        self._known = max(self._known, number)
+
+    def _isolate(self) -> None:
+        owner = self._owners[-1]
+        owner.is_isolated = True
+        self.note(f"owner {owner.epoch} is isolated")
+
+        def rejoin() -> None:
+            owner.is_isolated = False
+
+        self.world.after(self.world.rng.randint(1, 1_000) * MS, rejoin)
+
+    def _start_producer(self, transactional_id: str) -> None:
+        self.producers[transactional_id].append(ProducerInstance(self, transactional_id))
+
+    def _crash_producer(self) -> None:
+        for one in self.producers[self.world.rng.choice(self.ids)]:
+            one.crash()
+
+    def _pause_producer(self) -> None:
+        duration_ms = self.world.rng.randint(1, 3 * self.options.transaction_timeout_ms)
+        for one in self.producers[self.world.rng.choice(self.ids)]:
+            one.paused_until_us = self.world.now_us + duration_ms * MS
+
+    def _watch_producers(self) -> None:
+        """Somebody starts producers that died."""
+        for transactional_id in self.ids:
+            instances = self.producers[transactional_id]
+            instances[:] = [one for one in instances if one.is_alive]
+            if not instances:
+                self._start_producer(transactional_id)
+        self.world.after(self.world.rng.randint(10, 200) * MS, self._watch_producers)
+
+    def _use_up_epochs(self) -> None:
+        for number, transactional_id in enumerate(self.ids):
+            if self.world.rng.random() < self.options.is_exhausted_probability:
+                value = TransactionMetadata(
+                    producer_id=number,
+                    producer_epoch=EPOCH_LAST - self.world.rng.randint(1, 20),
+                    timeout_ms=self.options.transaction_timeout_ms,
+                    state=TxnState.EMPTY,
+                    last_update_ms=0,
+                )
+                self.log.entries.append(encode_transaction_record(TransactionRecord(transactional_id, value)))

@@ -1,0 +1,161 @@
+"""A partition as its leader sees it: producer state and verification guards over a log in memory.
+
+What is appended is committed; how that comes about is what `isrsim` simulates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from raftsim.world import MS
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicPartition
+from klamm.records.control import ControlRecord, ControlRecordType
+from klamm.records.header import TimestampType
+from klamm_broker.log.producer_state import ProducerStates
+from klamm_broker.log.verification import VerificationGuard, Verifications
+from klamm_coordinator.transaction.messages import AddPartitions, AddReply, SendMarkers
+from klamm_coordinator.transaction.metadata import Producer
+
+if TYPE_CHECKING:
+    from txnsim.cluster import Cluster
+
+IDS_MAX = 1_000
+OnCode = Callable[[ErrorCode], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the producer state reads of a batch of one record."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_control: bool = False
+    is_transactional: bool = True
+    last_offset_delta: int = 0
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    max_timestamp_ms: int = 0
+
+
+class Batch(NamedTuple):
+    """In the log: a record with a value, or a marker."""
+
+    producer: Producer
+    value: int | None
+    committed: bool = False
+
+
+class Partition:
+    """`on_produce`, `on_marker`; `log` is what readers get."""
+
+    def __init__(self, cluster: Cluster, number: int) -> None:
+        self.cluster = cluster
+        self.name = TopicPartition("t", number)
+        self.log: list[Batch] = []
+        self.states = ProducerStates(IDS_MAX)
+        self.last_stable_offset = 0
+        self._verifications = Verifications(IDS_MAX)
+        self._life = 0
+
+    def restart(self) -> None:
+        """Another process leads: it knows what snapshots hold, and nobody's questions."""
+        rows = list(self.states.rows())
+        self.states = ProducerStates(IDS_MAX)
+        self.states.restore(rows)
+        self._verifications = Verifications(IDS_MAX)
+        self._life += 1
+
+    # Producers
+
+    def on_produce(self, transactional_id: str, producer: Producer, sequence: int, value: int, on_code: OnCode) -> None:
+        header = Header(producer.producer_id, producer.producer_epoch, sequence)
+
+        def answer(code: ErrorCode) -> None:
+            self.cluster.network.send(on_code, code)
+
+        try:
+            guard = self._begin(header)
+            if guard is None:
+                self._append(header, value, None)
+                answer(ErrorCode.NONE)
+                return
+        except BrokerError as error:
+            answer(error.code)
+            return
+        life = self._life
+
+        def on_verified(reply: AddReply | ErrorCode) -> None:
+            code = reply if isinstance(reply, ErrorCode) else reply.error
+            if life != self._life:
+                return
+            try:
+                if code is ErrorCode.NONE:
+                    self._append(header, value, guard)
+                answer(code)
+            except BrokerError as error:
+                answer(error.code)
+
+        self.cluster.ask(
+            AddPartitions,
+            {
+                "transactional_id": transactional_id,
+                "producer": producer,
+                "partitions": frozenset({self.name}),
+            },
+            on_verified,
+        )
+
+    def _begin(self, header: Header) -> VerificationGuard | None:
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        self.states.check_epoch(producer_id, epoch)
+        if self.states.has_open_transaction(producer_id, epoch):
+            return None
+        return self._verifications.begin(producer_id, epoch, header.base_sequence, now_ms=self._now_ms)
+
+    def _append(self, header: Any, value: int, guard: VerificationGuard | None) -> None:
+        """As LogProducers.check, then the append."""
+        duplicate = self.states.check([header], is_verified=guard is not None)
+        if duplicate is not None:
+            return
+        if guard is not None and not self.states.has_open_transaction(header.producer_id, header.producer_epoch):
+            self._verifications.check(guard, header.base_sequence)
+        producer = Producer(header.producer_id, header.producer_epoch)
+        self.cluster.checks.on_append(self, producer, value)
+        self._note(header, Batch(producer, value), None)
+
+    # Coordinators
+
+    def on_marker(self, order: SendMarkers, coordinator_epoch: int, on_code: OnCode) -> None:
+        producer_id, epoch = order.marker
+        try:
+            is_there = self.states.check_marker(
+                producer_id, epoch, coordinator_epoch, transaction_version=order.transaction_version
+            )
+        except BrokerError as error:
+            on_code(error.code)
+            return
+        if not is_there:
+            kind = ControlRecordType.COMMIT if order.committed else ControlRecordType.ABORT
+            self.cluster.checks.on_marker(self, order)
+            self._note(
+                Header(producer_id, epoch, -1, is_control=True),
+                Batch(order.marker, None, order.committed),
+                ControlRecord(type=kind, coordinator_epoch=coordinator_epoch),
+            )
+        on_code(ErrorCode.NONE)
+
+    def _note(self, header: Any, batch: Batch, marker: ControlRecord | None) -> None:
+        self.states.note(header, base_offset=len(self.log), now_ms=self._now_ms, marker=marker)
+        self._verifications.end(header.producer_id)
+        self.log.append(batch)
+        self.states.transactions.commit(len(self.log))
+        self.states.check_invariants(len(self.log))
+        unstable = self.states.transactions.first_unstable_offset
+        self.cluster.checks.on_stable_end(self, len(self.log) if unstable is None else unstable)
+
+    @property
+    def _now_ms(self) -> int:
+        return self.cluster.world.now_us // MS

@@ -1,0 +1,60 @@
+"""One seed from beginning to end: faults while safety is checked, then none, and liveness is demanded."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from dataclasses import dataclass
+
+from raftsim.world import MS, World
+
+from txnsim.checks import require
+from txnsim.cluster import Cluster
+from txnsim.options import Options
+
+RECOVERY_MS = 15_000
+"""How long after the last fault everybody must have committed again."""
+QUIET_MS = 10_000
+"""How long after the last producer nothing may be open any more: time-outs, and messages that are late."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What happened in one seed."""
+
+    seed: int
+    event_count: int
+    committed_count: int
+
+
+def run_seed(seed: int, trace: deque[str] | None = None) -> Outcome:
+    """Raises AssertionError (ViolationError among them) if anything is wrong; `trace` then has what led to it."""
+    world = World(seed)
+    options = Options.draw(random.Random(seed))
+    cluster = Cluster(world, options, trace)
+    cluster.begin()
+    world.run_until(options.duration_ms * MS)
+    cluster.heal()
+    cluster.note("healed")
+    _demand_commits(cluster)
+    cluster.stop_producers()
+    cluster.note("producers stopped")
+    world.run_until(world.now_us + QUIET_MS * MS)
+    cluster.checks.check_nothing_hangs()
+    cluster.checks.check_readers()
+    return Outcome(seed=seed, event_count=world.event_count, committed_count=cluster.checks.committed_count)
+
+
+def _demand_commits(cluster: Cluster) -> None:
+    """Within a bound some producer of every transactional id commits something."""
+    before = {id(one): one.committed_count for instances in cluster.producers.values() for one in instances}
+
+    def has_committed(transactional_id: str) -> bool:
+        return any(one.committed_count > before.get(id(one), 0) for one in cluster.producers[transactional_id])
+
+    def is_done() -> bool:
+        return all(has_committed(one) for one in cluster.ids)
+
+    cluster.world.run_until(cluster.world.now_us + RECOVERY_MS * MS, is_done)
+    stuck = [one for one in cluster.ids if not has_committed(one)]
+    require(not stuck, f"liveness: {stuck} committed nothing in {RECOVERY_MS} ms after the last fault")
