@@ -7,11 +7,14 @@ read_replicas                                    leader or closer follower (pure
 fetcher, group_link, offset_store, position_finder      the calls to brokers and the coordinator
 rebalancer, consumer_core                        how the parts work together
 async_consumer, sync_consumer                    the two faces
+consumer_threads                                 several threads with a consumer each
+work_ledger (pure), worker_pool                  one consumer and a pool of threads
 """
 
 from __future__ import annotations
 
 from klamm.consumer.async_consumer import AsyncConsumer
+from klamm.consumer.consumer_threads import ConsumerThreads
 from klamm.consumer.errors import (
     CorruptRecordError,
     LogTruncation,
@@ -22,15 +25,18 @@ from klamm.consumer.errors import (
 from klamm.consumer.rebalancer import ConsumerRebalanceListener
 from klamm.consumer.record import ConsumerRecord
 from klamm.consumer.sync_consumer import Consumer
+from klamm.consumer.worker_pool import WorkerPool
 
 __all__ = [
     "AsyncConsumer",
     "Consumer",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
+    "ConsumerThreads",
     "CorruptRecordError",
     "LogTruncation",
     "LogTruncationError",
     "NoOffsetForPartitionError",
     "RecordDeserializationError",
+    "WorkerPool",
 ]
