@@ -14,7 +14,13 @@ from klamm.records.header import BatchHeader
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.producer_recovery import reload_producers
 from klamm_broker.log.producer_snapshot import ProducerSnapshots
-from klamm_broker.log.producer_state import DEFAULT_IDS_MAX, ProducerDescription, ProducerStates, Run
+from klamm_broker.log.producer_state import (
+    DEFAULT_IDS_MAX,
+    EPOCH_PER_TRANSACTION,
+    ProducerDescription,
+    ProducerStates,
+    Run,
+)
 from klamm_broker.log.record_set import CheckedBatch, marker_of
 from klamm_broker.log.segment import Segment
 from klamm_broker.log.transaction_index import AbortedTransaction, aborted_by
@@ -73,6 +79,11 @@ class LogProducers:
             transaction_version=transaction_version,
         )
 
+    def end_verification(self, header: BatchHeader, *, transaction_version: int) -> None:
+        """A marker with that header is about to be written: its transaction may not write any more."""
+        has_next_epoch = transaction_version >= EPOCH_PER_TRANSACTION
+        self._verifications.end(header.producer_id, header.producer_epoch - has_next_epoch)
+
     def begin_verification(self, header: BatchHeader, *, now_ms: int) -> VerificationGuard | None:
         """Before the append of a transaction's batch: what to show with it once its coordinator was asked; None if
         there is nothing to ask.
@@ -111,8 +122,8 @@ class LogProducers:
         completed = self._states.note(header, base_offset=base_offset, now_ms=now_ms, marker=marker)
         if completed is not None and completed.is_aborted:
             aborted.append(aborted_by(completed))
-        if header.is_transactional:
-            self._verifications.end(header.producer_id)
+        if header.is_transactional and not header.is_control:
+            self._verifications.end(header.producer_id, header.producer_epoch)
 
     # How far the log is stable
 

@@ -253,7 +253,9 @@ class PartitionLog:
             raise ErrorCode.INVALID_RECORD.exception(
                 f"{self.topic_partition}: a control batch has one end transaction marker and stands alone"
             )
-        if self.producers.check_marker(header, marker, transaction_version=transaction_version):
+        is_written = self.producers.check_marker(header, marker, transaction_version=transaction_version)
+        self.producers.end_verification(header, transaction_version=transaction_version)
+        if is_written:
             # It is in the log, and committed no later than everything that is there now.
             end_offset = self.log_end_offset
             return AppendResult(end_offset - 1, end_offset - 1, NO_TIMESTAMP_MS, self.log_start_offset, True)

@@ -3,7 +3,8 @@
 A transaction's first batch is appended only when the coordinator has added the partition to it. The answer comes in a
 later turn; meanwhile the transaction may have ended, and its marker may be in the log: a batch after it would belong to
 nothing, and hold the log's stable end for ever. So the question leaves a *guard* here, the append must show it, and
-whatever is written for the producer takes it away. Kafka's `VerificationGuard` and `VerificationStateEntry`. Pure.
+whatever is written for the transaction takes it away. The marker of the transaction before, which may come late, does
+not (it has the epoch of this one, if each has its own). Kafka's `VerificationGuard` and `VerificationStateEntry`. Pure.
 """
 
 from __future__ import annotations
@@ -60,9 +61,11 @@ class Verifications:
                 f"producer {guard.producer_id} sends sequence {sequence}; {guard.lowest_sequence} is to come first"
             )
 
-    def end(self, producer_id: int) -> None:
-        """A batch of the producer, or a marker for it, was written."""
-        self._guards.pop(producer_id, None)
+    def end(self, producer_id: int, last_epoch: int) -> None:
+        """A batch of the producer's transaction of that epoch was written, or a marker that ends it and all before."""
+        guard = self._guards.get(producer_id)
+        if guard is not None and guard.producer_epoch <= last_epoch:
+            del self._guards[producer_id]
 
     def expire(self, *, older_than_ms: int) -> None:
         """Forgets questions nobody came back from."""
