@@ -131,3 +131,56 @@ def test_administration(bootstrap, admin, topic):
     groups = admin.list_consumer_groups().result(TIMEOUT_S)
     assert groups.errors == []
     admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+
+
+def test_transactions_move_records_and_offsets_together(bootstrap, topic, admin, name):
+    target = f"{name}-out"
+    admin.create_topics([NewTopic(target, 1, 3)])[target].result(TIMEOUT_S)
+    source = Producer({"bootstrap.servers": bootstrap})
+    for number in range(30):
+        source.produce(topic, b"%d" % number, partition=0)
+    source.flush(TIMEOUT_S)
+    consumer = Consumer(group_config(bootstrap, name, **{"isolation.level": "read_committed"}))
+    consumer.subscribe([topic])
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    producer.init_transactions(TIMEOUT_S)
+    for round_number in range(3):
+        records = read(consumer, 10)
+        producer.begin_transaction()
+        for record in records:
+            producer.produce(target, record.value() if round_number != 1 else b"never seen")
+        positions = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TIMEOUT_S)
+        if round_number == 1:
+            producer.abort_transaction(TIMEOUT_S)
+        else:
+            producer.commit_transaction(TIMEOUT_S)
+            committed = consumer.committed([TopicPartition(topic, 0)], timeout=TIMEOUT_S)
+            assert [one.offset for one in committed] == [10 * round_number + 10]
+    reader = Consumer(group_config(bootstrap, target, **{"isolation.level": "read_committed"}))
+    reader.subscribe([target])
+    values = [int(record.value()) for record in read(reader, 20)]
+    assert values == [*range(10), *range(20, 30)]
+    assert reader.poll(1) is None
+    reader.close()
+    consumer.close()
+
+
+def test_a_newer_producer_fences_the_older_one(bootstrap, topic, name):
+    config = {"bootstrap.servers": bootstrap, "transactional.id": name}
+    old, new = Producer(config), Producer(config)
+    old.init_transactions(TIMEOUT_S)
+    old.begin_transaction()
+    old.produce(topic, b"from the past", partition=0)
+    assert old.flush(TIMEOUT_S) == 0
+    new.init_transactions(TIMEOUT_S)
+    with pytest.raises(KafkaException) as refusal:
+        old.commit_transaction(TIMEOUT_S)
+    assert refusal.value.args[0].fatal()
+    new.begin_transaction()
+    new.produce(topic, b"from now", partition=0)
+    new.commit_transaction(TIMEOUT_S)
+    consumer = Consumer(group_config(bootstrap, name, **{"isolation.level": "read_committed"}))
+    consumer.subscribe([topic])
+    assert [record.value() for record in read(consumer, 1)] == [b"from now"]
+    consumer.close()

@@ -17,6 +17,7 @@ from klamm_broker.kafka.metadata import describe_cluster, metadata
 from klamm_broker.kafka.produce import produce
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.topic_ids import TopicIds
+from klamm_broker.kafka.transactions import Transactions
 from klamm_broker.rpc.handlers import Handlers
 
 ColdHandler = Callable[[Request, Any], Awaitable[messages.Fields]]
@@ -32,6 +33,7 @@ class KafkaApis:
         cluster: ClusterView,
         topic_ids: TopicIds,
         groups: Groups,
+        transactions: Transactions,
         administration: Administration,
     ) -> None:
         self._handlers = handlers
@@ -46,7 +48,13 @@ class KafkaApis:
             ApiKey.FIND_COORDINATOR: partial(
                 coordinators.find_coordinator, handler=handlers.find_coordinator, cluster=cluster
             ),
-            ApiKey.INIT_PRODUCER_ID: partial(coordinators.init_producer_id, handler=handlers.init_producer_id),
+            ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
+            ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions_to_txn,
+            ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,
+            ApiKey.END_TXN: transactions.end_txn,
+            ApiKey.TXN_OFFSET_COMMIT: transactions.txn_offset_commit,
+            ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
+            ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
             ApiKey.JOIN_GROUP: groups.join_group,
             ApiKey.SYNC_GROUP: groups.sync_group,
             ApiKey.HEARTBEAT: groups.heartbeat,

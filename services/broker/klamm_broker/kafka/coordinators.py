@@ -1,4 +1,4 @@
-"""FindCoordinator and InitProducerId."""
+"""FindCoordinator: Kafka clients are sent to a broker, which passes on what they ask."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_broker.rpc.find_coordinator import FindCoordinatorRpc
-from klamm_broker.rpc.init_producer_id import InitProducerIdRpc
 
 
 async def find_coordinator(request: Request, wanted: Any, handler: FindCoordinatorRpc, cluster: ClusterView) -> Fields:
@@ -45,17 +44,4 @@ def _found(coordinator: pb.FoundCoordinator, cluster: ClusterView) -> Fields:
         "port": broker.kafka_port,
         "error_code": code,
         "error_message": None,
-    }
-
-
-async def init_producer_id(request: Request, wanted: Any, handler: InitProducerIdRpc) -> Fields:
-    """Of an idempotent producer. A producer that asks again after an error gets a new id, with which its sequences
-    begin anew (KIP-360)."""
-    if wanted.transactional_id:
-        return {"error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "producer_id": -1, "producer_epoch": -1}
-    answer = await handler.init_producer_id(pb.InitProducerIdRequest(client_id=request.client_id), None)
-    return {
-        "error_code": answer.error_code,
-        "producer_id": answer.producer_id,
-        "producer_epoch": answer.producer_epoch if not answer.error_code else -1,
     }

@@ -14,6 +14,7 @@ from klamm_broker.kafka.forwarding import ActiveController, Coordinators
 from klamm_broker.kafka.groups import Groups
 from klamm_broker.kafka.listener import KafkaListener
 from klamm_broker.kafka.topic_ids import TopicIds
+from klamm_broker.kafka.transactions import Transactions
 from klamm_broker.rpc.handlers import Handlers
 from klamm_broker.rpc.request_memory import RequestMemory
 from klamm_server.clock import Clock
@@ -39,11 +40,13 @@ class KafkaDoor:
         self._coordinators = Coordinators(image)
         self._controller = ActiveController(controllers, clock)
         topic_ids = TopicIds(image)
+        cluster = ClusterView(image, config.node_id)
         apis = KafkaApis(
             handlers,
-            ClusterView(image, config.node_id),
+            cluster,
             topic_ids,
             Groups(self._coordinators),
+            Transactions(self._coordinators, cluster, handlers.init_producer_id),
             Administration(self._controller, topic_ids),
         )
         self._listener = KafkaListener(

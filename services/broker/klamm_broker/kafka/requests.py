@@ -36,12 +36,18 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
 
 
 class Versions(NamedTuple):
@@ -78,12 +84,18 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.DELETE_RECORDS: _spoken(0, 2, 2),
     ApiKey.INIT_PRODUCER_ID: _spoken(0, 5, 2),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _spoken(2, 4, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: _spoken(0, 3, 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: _spoken(0, 4, 3),
+    ApiKey.END_TXN: _spoken(0, 4, 3),
+    ApiKey.TXN_OFFSET_COMMIT: _spoken(0, 4, 3),
     ApiKey.DESCRIBE_CONFIGS: _spoken(1, 4, 4),
     ApiKey.CREATE_PARTITIONS: _spoken(0, 3, 2),
     ApiKey.DELETE_GROUPS: _spoken(0, 2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _spoken(0, 1, 1),
     ApiKey.OFFSET_DELETE: _spoken(0, 0, 1),
     ApiKey.DESCRIBE_CLUSTER: _spoken(0, 1, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: _spoken(0, 0, 0),
+    ApiKey.LIST_TRANSACTIONS: _spoken(0, 1, 0),
 }
 
 _HEADER: Final = struct.Struct(">hhi")

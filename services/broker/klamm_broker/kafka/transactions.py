@@ -1,0 +1,247 @@
+"""Transactions of Kafka clients, passed on to the coordinators: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn,
+EndTxn, TxnOffsetCommit, ListTransactions, DescribeTransactions.
+
+Spoken is the protocol before KIP-890's second part, which all clients have: they name a transaction's partitions
+themselves, and keep their epoch from one transaction to the next. The brokers ask the coordinator before a
+transaction's first write all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any, Final
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, coordinator_shard
+from klamm.wire.v1 import broker_pb2
+from klamm.wire.v1 import coordinator_pb2 as pb
+from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
+from klamm_broker.kafka.cluster_view import ClusterView
+from klamm_broker.kafka.forwarding import Coordinators
+from klamm_broker.kafka.groups import TIMEOUT_MS, by_topic
+from klamm_broker.kafka.messages import Fields, milliseconds
+from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.rpc.init_producer_id import InitProducerIdRpc
+
+_FENCED_SINCE: Final = {
+    ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 2,
+    ApiKey.ADD_OFFSETS_TO_TXN: 2,
+    ApiKey.END_TXN: 2,
+}
+"""From which version on clients know PRODUCER_FENCED; before, it is INVALID_PRODUCER_EPOCH (KIP-588)."""
+_ABORTABLE_SINCE: Final = {
+    ApiKey.INIT_PRODUCER_ID: 5,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 4,
+    ApiKey.ADD_OFFSETS_TO_TXN: 4,
+    ApiKey.END_TXN: 4,
+    ApiKey.TXN_OFFSET_COMMIT: 4,
+}
+"""From which version on clients know TRANSACTION_ABORTABLE; before, it is INVALID_TXN_STATE (KIP-890)."""
+
+
+class Transactions:
+    """Each method takes a decoded request and gives the answer's fields."""
+
+    def __init__(self, coordinators: Coordinators, cluster: ClusterView, producer_ids: InitProducerIdRpc) -> None:
+        self._coordinators = coordinators
+        self._cluster = cluster
+        self._producer_ids = producer_ids
+
+    async def init_producer_id(self, request: Request, wanted: Any) -> Fields:
+        """Of a transactional producer, or of one that is only idempotent: that gets a new id whenever it asks
+        (KIP-360)."""
+        if wanted.transactional_id is None:
+            return _identity(
+                await self._producer_ids.init_producer_id(
+                    broker_pb2.InitProducerIdRequest(client_id=request.client_id), None
+                )
+            )
+        ask = pb.InitTransactionalIdRequest(
+            transactional_id=wanted.transactional_id,
+            transaction_timeout_ms=milliseconds(wanted.transaction_timeout),
+            producer_id=getattr(wanted, "producer_id", -1),
+            producer_epoch=getattr(wanted, "producer_epoch", -1),
+        )
+        try:
+            answer = await self._ask(wanted.transactional_id, "init_producer_id", ask)
+        except BrokerError as error:
+            answer = pb.InitTransactionalIdResponse(error_code=error.code)
+        return {**_identity(answer), "error_code": _known(request, answer.error_code)}
+
+    async def add_partitions_to_txn(self, request: Request, wanted: Any) -> Fields:
+        topics = [
+            TopicPartitions(topic=topic.name, partitions=topic.partitions) for topic in wanted.v3_and_below_topics
+        ]
+        results = await self._add(
+            wanted.v3_and_below_transactional_id,
+            wanted.v3_and_below_producer_id,
+            wanted.v3_and_below_producer_epoch,
+            topics,
+        )
+
+        def fields(result: PartitionResult) -> Fields:
+            return {
+                "partition_index": result.partition,
+                "partition_error_code": _known(request, result.error_code),
+            }
+
+        by_name = [
+            {"name": name, "results_by_partition": [fields(one) for one in group]}
+            for name, group in groupby(results, key=lambda one: one.topic)
+        ]
+        return {"results_by_topic_v3_and_below": by_name}
+
+    async def add_offsets_to_txn(self, request: Request, wanted: Any) -> Fields:
+        """The offsets of a group lie in one partition of `__consumer_offsets`."""
+        topic = self._cluster.image.topic(GROUP_METADATA_TOPIC)
+        if topic is None:
+            return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        shard = coordinator_shard(wanted.group_id, len(topic.partitions))
+        (result,) = await self._add(
+            wanted.transactional_id,
+            wanted.producer_id,
+            wanted.producer_epoch,
+            [TopicPartitions(topic=GROUP_METADATA_TOPIC, partitions=[shard])],
+        )
+        return {"error_code": _known(request, result.error_code)}
+
+    async def end_txn(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.EndTxnRequest(
+            transactional_id=wanted.transactional_id,
+            producer_id=wanted.producer_id,
+            producer_epoch=wanted.producer_epoch,
+            committed=wanted.committed,
+        )
+        try:
+            code = (await self._ask(wanted.transactional_id, "end_txn", ask)).error_code
+        except BrokerError as error:
+            code = error.code
+        return {"error_code": _known(request, code)}
+
+    async def txn_offset_commit(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.TxnOffsetCommitRequest(
+            transactional_id=wanted.transactional_id,
+            producer_id=wanted.producer_id,
+            producer_epoch=wanted.producer_epoch,
+            group_id=wanted.group_id,
+            generation_id=getattr(wanted, "generation_id", -1),
+            member_id=getattr(wanted, "member_id", ""),
+            group_instance_id=getattr(wanted, "group_instance_id", None) or "",
+            offsets=[
+                pb.GroupOffset(
+                    topic=topic.name,
+                    partition=one.partition_index,
+                    offset=one.committed_offset,
+                    leader_epoch=getattr(one, "committed_leader_epoch", -1),
+                    metadata=one.committed_metadata or "",
+                )
+                for topic in wanted.topics
+                for one in topic.partitions
+            ],
+            verify_only=True,
+        )
+        try:
+            results: Iterable[PartitionResult] = (
+                await self._coordinators.ask(
+                    GROUP_METADATA_TOPIC, wanted.group_id, "txn_offset_commit", ask, timeout_ms=TIMEOUT_MS
+                )
+            ).partitions
+        except BrokerError as error:
+            results = [
+                PartitionResult(topic=one.topic, partition=one.partition, error_code=error.code) for one in ask.offsets
+            ]
+
+        def fields(result: PartitionResult) -> Fields:
+            return {"partition_index": result.partition, "error_code": _known(request, result.error_code)}
+
+        return {"topics": by_topic(results, fields)}
+
+    # Administration
+
+    async def list_transactions(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.ListTransactionsRequest(
+            states=wanted.state_filters,
+            producer_ids=wanted.producer_id_filters,
+            longer_than_ms=max(0, getattr(wanted, "duration_filter", 0)),
+        )
+        try:
+            answers = await self._coordinators.ask_all("list_transactions", ask, timeout_ms=TIMEOUT_MS)
+        except BrokerError as error:
+            return {"error_code": error.code, "unknown_state_filters": [], "transaction_states": []}
+        return {
+            "error_code": next((answer.error_code for answer in answers if answer.error_code), 0),
+            "unknown_state_filters": [],
+            "transaction_states": [
+                {
+                    "transactional_id": one.transactional_id,
+                    "producer_id": one.producer_id,
+                    "transaction_state": one.state,
+                }
+                for answer in answers
+                for one in answer.transactions
+            ],
+        }
+
+    async def describe_transactions(self, request: Request, wanted: Any) -> Fields:
+        return {"transaction_states": await asyncio.gather(*map(self._describe, wanted.transactional_ids))}
+
+    async def _describe(self, transactional_id: str) -> Fields:
+        ask = pb.DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        try:
+            (found,) = (await self._ask(transactional_id, "describe_transactions", ask)).transactions
+        except BrokerError as error:
+            found = pb.DescribedTransaction(error_code=error.code, transactional_id=transactional_id, start_time_ms=-1)
+        return {
+            "error_code": found.error_code,
+            "transactional_id": transactional_id,
+            "transaction_state": found.state,
+            "transaction_timeout": found.transaction_timeout_ms,
+            "transaction_start_time": found.start_time_ms,
+            "producer_id": found.producer_id,
+            "producer_epoch": found.producer_epoch,
+            "topics": [{"topic": one.topic, "partitions": list(one.partitions)} for one in found.topics],
+        }
+
+    async def _add(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, topics: list[TopicPartitions]
+    ) -> list[PartitionResult]:
+        """An outcome for each partition."""
+        ask = pb.AddPartitionsToTxnRequest(
+            transactional_id=transactional_id, producer_id=producer_id, producer_epoch=producer_epoch, topics=topics
+        )
+        try:
+            answer = await self._ask(transactional_id, "add_partitions_to_txn", ask)
+            code = answer.error_code
+            if not code:
+                return list(answer.partitions)
+        except BrokerError as error:
+            code = error.code
+        return [
+            PartitionResult(topic=topic.topic, partition=number, error_code=code)
+            for topic in topics
+            for number in topic.partitions
+        ]
+
+    async def _ask(self, transactional_id: str, rpc: str, request: object) -> Any:
+        return await self._coordinators.ask(
+            TRANSACTION_STATE_TOPIC, transactional_id, rpc, request, timeout_ms=TIMEOUT_MS
+        )
+
+
+def _identity(answer: Any) -> Fields:
+    """Of either service's InitProducerId."""
+    if answer.error_code:
+        return {"error_code": answer.error_code, "producer_id": -1, "producer_epoch": -1}
+    return {"error_code": 0, "producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
+
+
+def _known(request: Request, code: int) -> int:
+    """The code, or the one that stood for it before a client's version."""
+    if code == ErrorCode.PRODUCER_FENCED and request.version < _FENCED_SINCE.get(request.api_key, 0):
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code == ErrorCode.TRANSACTION_ABORTABLE and request.version < _ABORTABLE_SINCE.get(request.api_key, 0):
+        return ErrorCode.INVALID_TXN_STATE
+    return code
