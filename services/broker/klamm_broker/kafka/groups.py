@@ -189,6 +189,9 @@ class Groups:
             answer = await self._ask(group_id, "offset_fetch", ask)
         except BrokerError as error:
             answer = pb.OffsetFetchResponse(error_code=error.code)
+        if answer.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT and topics is not None:
+            # Clients ask again when a partition says so (KIP-447), not when the group does.
+            return {"group_id": group_id, "error_code": 0, "topics": _failed_topics(topics, answer.error_code)}
         return {
             "group_id": group_id,
             "error_code": answer.error_code,
