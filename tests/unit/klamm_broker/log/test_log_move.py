@@ -40,24 +40,26 @@ class MortalDisk(Disk):
 
     def __init__(self) -> None:
         self.changes_left: int | None = None
+        self.changes: list[str] = []
 
-    def _live(self) -> None:
+    def _live(self, change: str) -> None:
+        self.changes.append(change)
         if self.changes_left is not None:
             if not self.changes_left:
                 raise Died
             self.changes_left -= 1
 
     def replace(self, source: str, target: str) -> None:  # type: ignore[override]
-        self._live()
+        self._live(f"replace {target}")
         super().replace(source, target)
 
     def fsync_directory(self, path: str) -> None:
-        self._live()
+        self._live(f"fsync {path}")
         super().fsync_directory(path)
 
     def remove(self, paths: Iterable[str]) -> None:
         for path in paths:
-            self._live()
+            self._live(f"remove {path}")
             super().remove([path])
 
 
@@ -235,6 +237,33 @@ def test_a_kill_in_the_middle_of_the_swap_leaves_one_whole_log(
     assert read_all(broker.current) == expected
     assert not Path(broker.current.directory, REPLACES_FILE).exists()
     broker.crash()
+
+
+def test_the_old_log_goes_only_when_the_new_name_is_on_disk(tmp_path: Path) -> None:
+    """Else a power failure could leave neither."""
+    broker = Broker(tmp_path, MortalDisk())
+    create_log(broker.manager, NAME, TOPIC_ID, CONFIG, now_ms=NOW)
+    copy_all(broker.begin(), broker.current)
+    broker.disk.changes.clear()
+    broker.manager.swap(NAME, now_ms=NOW).run()
+    assert broker.disk.changes[:4] == [
+        f"replace {broker.b}/orders-0",
+        f"fsync {broker.b}",
+        f"replace {broker.a}/{broker.names(broker.a)[0]}",
+        f"fsync {broker.a}",
+    ]
+    broker.crash()
+
+
+def test_what_is_cut_and_written_anew_is_copied_anew(broker: Broker, make_batch, read_all) -> None:
+    copy = broker.begin()
+    copy_all(copy, broker.current)
+    broker.current.truncate_to(30, now_ms=NOW)
+    fill(broker.current, lambda count: make_batch(count, value_bytes=5), 60, epoch=2)
+    assert not copy.is_caught_up
+    records = read_all(broker.current)
+    broker.finish()
+    assert read_all(broker.current) == records
 
 
 def test_two_logs_that_no_move_explains_are_for_the_operator(broker: Broker) -> None:
