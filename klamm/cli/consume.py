@@ -53,6 +53,10 @@ def consume(
     exit_at_end: Annotated[
         bool, typer.Option("--exit", "-e", help="Stop at the end, instead of waiting for more.")
     ] = False,
+    isolation_level: Annotated[
+        str | None,
+        typer.Option("--isolation-level", help="read_committed: nothing of aborted or open transactions."),
+    ] = None,
     show_key: Annotated[bool, typer.Option("--key", help="Print the key and a tab before the value.")] = False,
     config: Annotated[
         list[str] | None,
@@ -75,6 +79,7 @@ def consume(
         "auto.offset.reset": "earliest" if start == _BEGINNING else "latest",
         "allow.auto.create.topics": False,
         **({} if group is None else {"group.id": group}),
+        **({} if isolation_level is None else {"isolation.level": isolation_level}),
         **parse_assignments(config or [], "--config"),
     }
     write = _write_json if as_json else _write_key_and_value if show_key else _write_value
