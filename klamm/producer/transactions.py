@@ -145,7 +145,7 @@ class Transactions:
                     self._pending = None
                     await self.abort()
         except (TimeoutError, KlammError) as error:
-            log.warning("transactional_id=%s close=unclean reason=%r", self._transactional_id, error)
+            log.info("transactional_id=%s close=unclean reason=%r", self._transactional_id, error)
         finally:
             if self._pending is not None:
                 self._pending.task.cancel()

@@ -2,6 +2,7 @@
 
     python tests/chaos/run.py quorum --minutes 5
     python tests/chaos/run.py partitions --minutes 10
+    python tests/chaos/run.py transactions --minutes 10
     python tests/chaos/run.py quorum --minutes 5 --seed 42      the same faults in the same order; time does the rest
     python tests/chaos/run.py partitions --minutes 1 --planted append-again      succeeds if it finds the bug
 
@@ -24,10 +25,14 @@ import traceback
 _TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path += [str(_TESTS / "chaos"), str(_TESTS / "support")]
 
-from klammchaos import namespaces, partition_workload, quorum_workload  # noqa: E402
+from klammchaos import namespaces, partition_workload, quorum_workload, transaction_workload  # noqa: E402
 from klammchaos.planted_broker import PLANTED_BUGS  # noqa: E402
 
-WORKLOADS = {"partitions": partition_workload.run, "quorum": quorum_workload.run}
+WORKLOADS = {
+    "partitions": partition_workload.run,
+    "quorum": quorum_workload.run,
+    "transactions": transaction_workload.run,
+}
 """Each takes `duration_s`, `seed`, `directory`, and `only`, a part of the names of faults; raises AssertionError."""
 
 

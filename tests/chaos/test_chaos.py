@@ -17,7 +17,7 @@ DEADLINE_S = 600
 
 @pytest.mark.slow
 @pytest.mark.timeout(DEADLINE_S + 60)
-@pytest.mark.parametrize(("workload", "slice_s"), [("quorum", 20), ("partitions", 90)])
+@pytest.mark.parametrize(("workload", "slice_s"), [("quorum", 20), ("partitions", 90), ("transactions", 30)])
 def test_nothing_is_violated_whatever_strikes(workload: str, slice_s: int, tmp_path: pathlib.Path) -> None:
     """A process of its own: it has mounts and a network of its own, where that is allowed."""
     seed = random.SystemRandom().randrange(1_000_000_000)

@@ -40,9 +40,12 @@ SEGMENT_BYTES: Final = 1 << 20
 class PartitionCluster(StruckProcesses):
     """The brokers' log dirs are on disks of their own, where that is possible."""
 
-    def __init__(self, directory: pathlib.Path, broker_package: str = "klamm_broker") -> None:
-        self.surroundings = Surroundings((*CONTROLLERS, *BROKERS))
-        addresses = {node: f"{self.surroundings.host(node)}:{free_port()}" for node in (*CONTROLLERS, *BROKERS)}
+    def __init__(
+        self, directory: pathlib.Path, broker_package: str = "klamm_broker", coordinators: Sequence[int] = ()
+    ) -> None:
+        nodes = (*CONTROLLERS, *BROKERS, *coordinators)
+        self.surroundings = Surroundings(nodes)
+        addresses = {node: f"{self.surroundings.host(node)}:{free_port()}" for node in nodes}
         voters = ",".join(f"{node}@{addresses[node]}" for node in CONTROLLERS)
         servers = ",".join(addresses[node] for node in CONTROLLERS)
         self._directory = directory
@@ -77,6 +80,10 @@ class PartitionCluster(StruckProcesses):
                         },
                     )
                     for node in BROKERS
+                },
+                **{
+                    node: process("klamm_coordinator", node, {"controller.quorum.bootstrap.servers": servers})
+                    for node in coordinators
                 },
             }
         )
@@ -154,6 +161,17 @@ class PartitionCluster(StruckProcesses):
         await self.wait_until(
             lambda described: all(one.leader in BROKERS and len(one.isr) == len(BROKERS) for one in described)
         )
+
+    async def wait_serving(self, node: int) -> None:
+        """Until that broker or coordinator is trusted with work."""
+        until_s = time.monotonic() + DEADLINE_S
+        while True:
+            described = await self._insist(self.admin.describe_cluster)
+            if any(one.node_id == node and not one.fenced for one in (*described.brokers, *described.coordinators)):
+                return
+            self.check_running()
+            assert time.monotonic() < until_s, f"{node} does not serve after {DEADLINE_S} s: {described}"
+            await asyncio.sleep(0.1)
 
     async def wait_until(self, is_so: Callable[[Sequence[PartitionDescription]], bool]) -> None:
         """Until the partitions are so."""

@@ -1,0 +1,281 @@
+"""Who reads, processes and writes in transactions, and what became of each.
+
+Every record a worker writes names its transaction, so that a reader can tell whose it is. Some transactions are
+aborted on purpose, and some producers are made zombies: another with their transactional.id begins while they have one
+open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import itertools
+import random
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from klamm import AsyncConsumer, AsyncProducer, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from klamm.consumer import ConsumerRecord
+from klamm.errors import AbortableTransactionError, FatalProducerError, KlammError, RequestTimedOutError
+from klammchaos.partition_cluster import DEADLINE_S, PARTITIONS, TOPIC
+
+INPUT: Final = "in"
+GROUP: Final = "workers"
+FEED_PAUSE_S: Final = 0.02
+POLL_MS: Final = 200
+RECORDS_MAX: Final = 40
+ABORT_PROBABILITY: Final = 0.15
+ZOMBIE_PROBABILITY: Final = 0.02
+TRANSACTION_TIMEOUT_MS: Final = 20_000
+MAX_BLOCK_MS: Final = 15_000
+OUTPUT_PARTITIONS: Final = tuple(TopicPartition(TOPIC, number) for number in range(PARTITIONS))
+INPUT_PARTITIONS: Final = tuple(TopicPartition(INPUT, number) for number in range(PARTITIONS))
+
+
+class Fate(enum.Enum):
+    """What a worker knows of a transaction."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+    """Nobody told how it ended: its producer was lost while it committed."""
+
+
+class Output(NamedTuple):
+    """A record of the output."""
+
+    transaction: str
+    input: int
+
+
+def encode(output: Output) -> bytes:
+    return f"{output.transaction} {output.input}".encode()
+
+
+def decode(value: bytes | None) -> Output:
+    assert value is not None
+    transaction, number = value.decode().split()
+    return Output(transaction, int(number))
+
+
+class Feeder:
+    """Writes 0, 1, 2 ... to the input until it is stopped."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.count = 0
+        self._bootstrap = bootstrap
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """All of it is acknowledged. Raises KlammError."""
+        async with AsyncProducer(
+            bootstrap_servers=self._bootstrap, delivery_timeout_ms=int(DEADLINE_S * 1000), max_block_ms=60_000
+        ) as producer:
+            sent = []
+            while not stop.is_set():
+                number = self.count
+                sent.append(await producer.send(INPUT, b"%d" % number, partition=number % PARTITIONS))
+                self.count += 1
+                await asyncio.sleep(FEED_PAUSE_S)
+            for future in sent:
+                await future
+
+
+class Worker:
+    """One member of the group with one transactional.id."""
+
+    def __init__(self, number: int, bootstrap: str, rng: random.Random) -> None:
+        self.fates: dict[str, Fate] = {}
+        """By transaction."""
+        self.zombies = 0
+        """How many were made, and refused."""
+        self.committed_s = time.monotonic()
+        """When a transaction committed last."""
+        self._name = f"worker-{number}"
+        self._bootstrap = bootstrap
+        self._rng = rng
+        self._numbers = itertools.count()
+        self._producer: AsyncProducer | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Raises AssertionError when a zombie commits."""
+        async with AsyncConsumer(
+            bootstrap_servers=self._bootstrap,
+            group_id=GROUP,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+        ) as consumer:
+            consumer.subscribe([INPUT])
+            try:
+                while not stop.is_set():
+                    await self._turn(consumer)
+            finally:
+                if self._producer is not None:
+                    await self._producer.close(timeout=0)
+
+    async def _turn(self, consumer: AsyncConsumer) -> None:
+        polled: Mapping[TopicPartition, Sequence[ConsumerRecord]] = {}
+        with contextlib.suppress(KlammError):
+            polled = await consumer.poll(POLL_MS, max_records=self._rng.randint(1, RECORDS_MAX))
+            if not polled or await self._process(polled, consumer.group_metadata()):
+                return
+        await _go_back(consumer)
+
+    async def _process(
+        self, polled: Mapping[TopicPartition, Sequence[ConsumerRecord]], member: ConsumerGroupMetadata
+    ) -> bool:
+        """Whether it is committed."""
+        producer = await self._current_producer()
+        transaction = f"{self._name}.{next(self._numbers)}"
+        self.fates[transaction] = Fate.ABORTED  # as long as nobody asks for more
+        try:
+            await producer.begin_transaction()
+            await self._write(producer, transaction, polled)
+            offsets = {tp: OffsetAndMetadata(records[-1].offset + 1) for tp, records in polled.items()}
+            await producer.send_offsets_to_transaction(offsets, member)
+        except KlammError:
+            await self._abort(producer)
+            return False
+        if self._rng.random() < ABORT_PROBABILITY:
+            await self._abort(producer)
+            return False
+        if self._rng.random() < ZOMBIE_PROBABILITY:
+            await self._make_zombie(producer, transaction)
+            return False
+        return await self._commit(producer, transaction)
+
+    async def _write(
+        self,
+        producer: AsyncProducer,
+        transaction: str,
+        polled: Mapping[TopicPartition, Sequence[ConsumerRecord]],
+    ) -> None:
+        for records in polled.values():
+            for record in records:
+                output = Output(transaction, int(record.value or b""))
+                await producer.send(TOPIC, encode(output), partition=self._rng.randrange(PARTITIONS))
+
+    async def _commit(self, producer: AsyncProducer, transaction: str) -> bool:
+        self.fates[transaction] = Fate.UNKNOWN
+        try:
+            await _insist_on_commit(producer)
+        except AbortableTransactionError:
+            self.fates[transaction] = Fate.ABORTED
+            await self._abort(producer)
+        except KlammError:
+            await self._drop_producer()
+        else:
+            self.fates[transaction] = Fate.COMMITTED
+            self.committed_s = time.monotonic()
+        return self.fates[transaction] is Fate.COMMITTED
+
+    async def _abort(self, producer: AsyncProducer) -> None:
+        """If that is not possible, the next producer aborts it when it begins, or its coordinator in time."""
+        try:
+            await producer.abort_transaction()
+        except KlammError:
+            await self._drop_producer()
+
+    async def _make_zombie(self, zombie: AsyncProducer, transaction: str) -> None:
+        """Another takes its transactional.id: it must not commit any more."""
+        self._producer = None
+        try:
+            await self._current_producer()
+            await zombie.commit_transaction()
+        except (AbortableTransactionError, FatalProducerError):
+            self.zombies += 1
+        except KlammError:
+            return  # nobody could be reached: nothing is shown
+        else:
+            raise AssertionError(f"the zombie of {transaction} committed")
+        finally:
+            await zombie.close(timeout=0)
+
+    async def _current_producer(self) -> AsyncProducer:
+        """Raises KlammError when it cannot be had now."""
+        if self._producer is None:
+            producer = AsyncProducer(
+                bootstrap_servers=self._bootstrap,
+                transactional_id=self._name,
+                transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                max_block_ms=MAX_BLOCK_MS,
+                delivery_timeout_ms=MAX_BLOCK_MS,
+                request_timeout_ms=MAX_BLOCK_MS // 2,
+            )
+            try:
+                await producer.init_transactions()
+            except BaseException:
+                await producer.close(timeout=0)
+                raise
+            self._producer = producer
+        return self._producer
+
+    async def _drop_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await producer.close(timeout=0)
+
+
+class Observer:
+    """Reads what is committed while faults strike, and in the end all that is left."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.seen: dict[int, list[Output]] = {number: [] for number in range(PARTITIONS)}
+        """By partition of the output, in order."""
+        self._bootstrap = bootstrap
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """`stop`: nothing is written any more."""
+        async with AsyncConsumer(
+            bootstrap_servers=self._bootstrap, auto_offset_reset="none", isolation_level="read_committed"
+        ) as consumer:
+            consumer.assign(OUTPUT_PARTITIONS)
+            for tp in OUTPUT_PARTITIONS:
+                consumer.seek(tp, 0)
+            while not stop.is_set():
+                await self._poll(consumer)
+            ends = await consumer.end_offsets(OUTPUT_PARTITIONS)
+            while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+                await self._poll(consumer)
+
+    async def _poll(self, consumer: AsyncConsumer) -> None:
+        for tp, records in (await consumer.poll(POLL_MS)).items():
+            self.seen[tp.partition] += [decode(record.value) for record in records]
+
+
+async def wait_until_processed(bootstrap: str) -> None:
+    """Until the group has committed all of the input. Raises AssertionError after DEADLINE_S."""
+    until_s = time.monotonic() + DEADLINE_S
+    async with AsyncConsumer(bootstrap_servers=bootstrap, group_id=GROUP) as consumer:
+        while True:
+            with contextlib.suppress(KlammError):
+                ends = await consumer.end_offsets(INPUT_PARTITIONS)
+                committed = await consumer.committed(INPUT_PARTITIONS)
+                done = {tp: 0 if each is None else each.offset for tp, each in committed.items()}
+                if done == ends:
+                    return
+                assert time.monotonic() < until_s, f"not processed after {DEADLINE_S} s: {done} of {ends}"
+            await asyncio.sleep(0.2)
+
+
+async def _insist_on_commit(producer: AsyncProducer) -> None:
+    """A commit that took too long goes on: its outcome is asked for again."""
+    until_s = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return await producer.commit_transaction()
+        except RequestTimedOutError:
+            if time.monotonic() > until_s:
+                raise
+
+
+async def _go_back(consumer: AsyncConsumer) -> None:
+    """To what is committed; what was polled is processed again."""
+    while True:
+        with contextlib.suppress(KlammError):
+            for tp, committed in (await consumer.committed(consumer.assignment())).items():
+                consumer.seek(tp, 0 if committed is None else committed.offset)
+            return
+        await asyncio.sleep(0.1)

@@ -1,0 +1,72 @@
+"""The checks of the workload "transactions" find what is planted."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from klammchaos.transaction_checks import violations
+from klammchaos.transaction_load import Fate, Output, decode, encode
+
+COUNT = 100
+FATES = {
+    **{f"w.{number}": Fate.COMMITTED for number in range(10)},
+    "w.lost": Fate.UNKNOWN,
+    "w.back": Fate.ABORTED,
+}
+
+
+def good() -> dict[int, list[Output]]:
+    output: dict[int, list[Output]] = {0: [], 1: []}
+    for number in range(COUNT):
+        output[number % 2].append(Output(f"w.{number // 10}", number))
+    return output
+
+
+def test_a_good_output_is_good() -> None:
+    assert violations(good(), good(), FATES, COUNT) == []
+
+
+def test_a_transaction_of_unknown_fate_may_be_there_or_not() -> None:
+    output = good()
+    output[0].append(Output("w.lost", COUNT))
+
+    assert violations(output, output, FATES, COUNT + 1) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "story"),
+    [
+        (lambda output: output[0].pop(7), "do not count"),
+        (lambda output: output[1].append(output[0][3]), "more than once"),
+        (lambda output: output[1].append(Output("w.1", COUNT)), "of no input"),
+        (lambda output: output.update({0: [Output("w.back", 0), *output[0][1:]]}), "aborted transactions"),
+        (lambda output: output.update({0: [Output("stranger", 0), *output[0][1:]]}), "of nobody"),
+    ],
+)
+def test_what_is_planted_is_found(damage, story) -> None:
+    output = good()
+    damage(output)
+
+    assert any(story in violation for violation in violations(output, output, FATES, COUNT))
+
+
+def test_who_saw_something_else_meanwhile_is_found() -> None:
+    observed = good()
+    random.Random(1).shuffle(observed[0])
+
+    assert any("not the same" in violation for violation in violations(good(), observed, FATES, COUNT))
+    observed = good()
+    observed[0].insert(3, Output("w.back", 6))
+    found = violations(good(), observed, FATES, COUNT)
+    assert any("aborted transactions" in violation for violation in found)
+
+
+def test_a_transaction_that_vanished_is_found() -> None:
+    fates = {**FATES, "w.gone": Fate.COMMITTED}
+
+    assert any("are not there" in violation for violation in violations(good(), good(), fates, COUNT))
+
+
+def test_records_say_whose_they_are() -> None:
+    assert decode(encode(Output("worker-1.17", 42))) == Output("worker-1.17", 42)

@@ -1,0 +1,87 @@
+"""What a group's coordinator makes of the answers of a transaction's coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_offsets_log import unavailable
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TRANSACTION_STATE_TOPIC, TopicPartition, coordinator_shard
+from klamm.wire.v1.common_pb2 import PartitionResult
+from klamm.wire.v1.coordinator_pb2 import AddPartitionsToTxnResponse
+from klamm_coordinator.io.txn_registry import TxnRegistry
+from klamm_coordinator.write import TxnProducer
+
+SHARD = TopicPartition("__consumer_offsets", 3)
+SHARD_COUNT = 50
+
+
+class Coordinators:
+    """One that owns every shard, and answers as it is told; None: nobody does."""
+
+    def __init__(self, answer: AddPartitionsToTxnResponse | Exception | None) -> None:
+        self.answer = answer
+        self.asked: list[Any] = []
+        self.looked_for: list[tuple[str, int]] = []
+
+    def owner_of(self, topic: str, shard: int) -> Any:
+        self.looked_for.append((topic, shard))
+        return None if self.answer is None else self
+
+    async def add_partitions_to_txn(self, request: Any, timeout: float) -> AddPartitionsToTxnResponse:
+        self.asked.append(request)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        assert self.answer is not None
+        return self.answer
+
+
+def ask(coordinators: Coordinators, *, has_topic: bool = True) -> ErrorCode:
+    """NONE when it is added."""
+    topic = SimpleNamespace(partitions=range(SHARD_COUNT)) if has_topic else None
+    image: Any = SimpleNamespace(topic=lambda name: topic if name == TRANSACTION_STATE_TOPIC else None)
+    registry = TxnRegistry(coordinators, lambda: image)  # type: ignore[arg-type]
+    try:
+        asyncio.run(registry.add("payments", TxnProducer(7, 3), SHARD, verify_only=False))
+    except BrokerError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def test_the_owner_of_the_transactional_id_is_asked_for_the_shard() -> None:
+    coordinators = Coordinators(AddPartitionsToTxnResponse(partitions=[PartitionResult()]))
+
+    assert ask(coordinators) is ErrorCode.NONE
+
+    assert coordinators.looked_for == [(TRANSACTION_STATE_TOPIC, coordinator_shard("payments", SHARD_COUNT))]
+    (request,) = coordinators.asked
+    assert (request.transactional_id, request.producer_id, request.producer_epoch) == ("payments", 7, 3)
+    assert [(each.topic, list(each.partitions)) for each in request.topics] == [("__consumer_offsets", [3])]
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.PRODUCER_FENCED),
+        (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+    ],
+)
+def test_a_coordinator_that_cannot_be_reached_does_not_send_the_client_elsewhere(
+    code: ErrorCode, told: ErrorCode
+) -> None:
+    assert ask(Coordinators(AddPartitionsToTxnResponse(error_code=code))) is told
+    assert ask(Coordinators(AddPartitionsToTxnResponse(partitions=[PartitionResult(error_code=code)]))) is told
+
+
+def test_nobody_there_is_the_same() -> None:
+    assert ask(Coordinators(None)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert ask(Coordinators(None), has_topic=False) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert ask(Coordinators(unavailable())) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
