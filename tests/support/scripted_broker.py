@@ -283,7 +283,7 @@ def store(partition: Partition, batches: list[bytes]) -> int:
     """Appends as a broker would, duplicates not at all; returns the offset."""
     headers = [read_header(batch) for batch in batches]
     is_idempotent = headers[0].producer_id >= 0
-    if is_idempotent and (duplicate := partition.producers.check(headers)) is not None:
+    if is_idempotent and (duplicate := partition.producers.check(headers, is_verified=True)) is not None:
         return duplicate.base_offset
     base_offset = partition.end_offset
     for header, batch in zip(headers, batches, strict=True):
