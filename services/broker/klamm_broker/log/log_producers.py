@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from klamm.records.control import ControlRecord
-from klamm.records.header import BatchHeader
+from klamm.records.header import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.producer_recovery import reload_producers
 from klamm_broker.log.producer_snapshot import ProducerSnapshots
@@ -117,6 +117,9 @@ class LogProducers:
     def _note(self, batch: CheckedBatch, base_offset: int, now_ms: int, aborted: list[AbortedTransaction]) -> None:
         header = batch.header
         if header.producer_id < 0:
+            return
+        if not header.attributes & (TRANSACTIONAL_MASK | CONTROL_MASK):
+            self._states.note(header, base_offset=base_offset, now_ms=now_ms)
             return
         marker = marker_of(header, batch.data) if header.is_control else None
         completed = self._states.note(header, base_offset=base_offset, now_ms=now_ms, marker=marker)

@@ -29,7 +29,14 @@ from typing import NamedTuple
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.records.control import ControlRecord, ControlRecordType
-from klamm.records.header import NO_SEQUENCE, SEQUENCE_MAX, BatchHeader, TimestampType, increment_sequence
+from klamm.records.header import (
+    NO_SEQUENCE,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    TimestampType,
+    increment_sequence,
+)
 from klamm_broker.log.transactions import CompletedTransaction, Transactions
 
 RUNS_KEPT = 5
@@ -152,7 +159,8 @@ class ProducerStates:
                 duplicate = self._check_sequence(first, producer, record_count)
                 if duplicate is not None:
                     return duplicate
-        self._check_transaction(first, producer, is_verified)
+        if self._has_seen_transactions or first.attributes & TRANSACTIONAL_MASK:
+            self._check_transaction(first, producer, is_verified)
         return None
 
     def _check_sequence(self, first: BatchHeader, producer: _Producer, record_count: int) -> Run | None:
@@ -373,7 +381,7 @@ def _count_in_sequence(headers: Sequence[BatchHeader]) -> int:
                 f"batches of producers {first.producer_id} and {header.producer_id}, epochs {first.producer_epoch} and"
                 f" {header.producer_epoch}, in one record set; with a producer id there must be one"
             )
-        if header.is_transactional != first.is_transactional:
+        if (header.attributes ^ first.attributes) & TRANSACTIONAL_MASK:
             raise _InvalidRecordError(f"batches of a transaction and others in one record set of {first.producer_id}")
         expected = NO_SEQUENCE if first.base_sequence == NO_SEQUENCE else increment_sequence(first.base_sequence, count)
         if header.base_sequence != expected:
