@@ -143,6 +143,8 @@ def test_records_of_a_deposed_leader_that_nobody_else_has_are_cut(cluster: Broke
         for broker in others:
             cluster.brokers[broker].freeze()
         with Producer(bootstrap_servers=cluster.brokers[first].address, acks=1) as lonely:
+            # The followers' fetches waited for this one: they may find it in their sockets.
+            lonely.send(topic.name, b"on its way", partition=0).result(60)
             lonely.send(topic.name, b"lost", partition=0).result(60)
         assert b"lost" in cluster.records(first, topic.name)
         cluster.brokers[first].freeze()
