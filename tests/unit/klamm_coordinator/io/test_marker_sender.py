@@ -1,0 +1,239 @@
+"""Markers reach every partition, wherever it moves, and nobody hears of an owner that was let go."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import pytest
+from grpc import StatusCode, aio
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+from klamm.retry import Backoff
+from klamm.wire.v1.common_pb2 import PartitionResult, WriteTxnMarkersResponse, WrittenTxnMarker
+from klamm_coordinator.io import marker_sender
+from klamm_coordinator.io.marker_sender import MarkerSender
+from klamm_coordinator.transaction.messages import SendMarkers
+from klamm_coordinator.transaction.metadata import Producer
+
+T0, T1, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
+OWNER = object()
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marker_sender, "RETRY", Backoff(initial_ms=0, max_ms=0))
+
+
+class Server:
+    """Answers with the codes of its script, then with success; None: the connection breaks."""
+
+    def __init__(self, *script: ErrorCode | None) -> None:
+        self.script = deque(script)
+        self.requests: list[list[tuple[int, bool, int, list[TopicPartition]]]] = []
+        self.release = asyncio.Event()
+        self.release.set()
+
+    async def write_txn_markers(self, request, timeout):
+        self.requests.append(
+            [
+                (
+                    one.producer_id,
+                    one.committed,
+                    one.coordinator_epoch,
+                    [TopicPartition(part.topic, number) for part in one.topics for number in part.partitions],
+                )
+                for one in request.markers
+            ]
+        )
+        await self.release.wait()
+        code = self.script.popleft() if self.script else ErrorCode.NONE
+        if code is None:
+            raise aio.AioRpcError(StatusCode.UNAVAILABLE, aio.Metadata(), aio.Metadata(), details="gone")
+        return WriteTxnMarkersResponse(
+            markers=[
+                WrittenTxnMarker(
+                    producer_id=one.producer_id,
+                    partitions=[
+                        PartitionResult(topic=part.topic, partition=number, error_code=code)
+                        for part in one.topics
+                        for number in part.partitions
+                    ],
+                )
+                for one in request.markers
+            ]
+        )
+
+
+class Holders:
+    """Stands where PartitionHolders stands."""
+
+    def __init__(self, **servers: Server | None) -> None:
+        self.of = {TopicPartition("t", int(name[1:])): server for name, server in servers.items()}
+
+    def exists(self, partition: TopicPartition) -> bool:
+        return partition in self.of
+
+    def holder_of(self, partition: TopicPartition) -> Server | None:
+        return self.of[partition]
+
+
+def order(*partitions: TopicPartition, producer_id: int = 7) -> SendMarkers:
+    return SendMarkers(
+        transactional_id=f"id-{producer_id}",
+        marker=Producer(producer_id, 1),
+        committed=True,
+        transaction_version=2,
+        partitions=frozenset(partitions),
+    )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Lets the others run until `condition` holds."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to that")
+
+
+def run(holders: Holders, scenario: Callable[[MarkerSender], Awaitable[None]]) -> None:
+    async def main() -> None:
+        sender = MarkerSender(holders, random.Random(1))  # type: ignore[arg-type]
+        try:
+            await scenario(sender)
+        finally:
+            await sender.close()
+
+    asyncio.run(main())
+
+
+def send(sender: MarkerSender, written: list[int], *partitions: TopicPartition, producer_id: int = 7) -> None:
+    sender.send(
+        order(*partitions, producer_id=producer_id),
+        coordinator_epoch=3,
+        owner=OWNER,
+        on_written=lambda: written.append(producer_id),
+    )
+
+
+def test_every_holder_gets_its_partitions_and_it_is_written_when_all_have_answered():
+    one, other = Server(), Server()
+    other.release.clear()
+    written: list[int] = []
+
+    async def scenario(sender: MarkerSender) -> None:
+        send(sender, written, T0, T1)
+        await until(lambda: bool(one.requests and other.requests))
+        await until(lambda: not sender._queues.get(one))
+        assert (written, sender.pending_count) == ([], 1)
+        other.release.set()
+        await until(lambda: written == [7])
+        assert sender.pending_count == 0
+        assert one.requests == [[(7, True, 3, [T0])]]
+        assert other.requests == [[(7, True, 3, [T1])]]
+
+    run(Holders(t0=one, t1=other), scenario)
+
+
+@pytest.mark.parametrize(
+    "failure", [None, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR]
+)
+def test_what_fails_is_tried_again(failure):
+    server = Server(failure, failure)
+    written: list[int] = []
+
+    async def scenario(sender: MarkerSender) -> None:
+        send(sender, written, T0)
+        await until(lambda: written == [7])
+        assert len(server.requests) == 3
+
+    run(Holders(t0=server), scenario)
+
+
+def test_it_is_sent_to_whoever_holds_the_partition_by_then():
+    former, latter = Server(ErrorCode.NOT_LEADER_OR_FOLLOWER), Server()
+    holders = Holders(t0=former)
+    written: list[int] = []
+
+    async def scenario(sender: MarkerSender) -> None:
+        former.release.clear()
+        send(sender, written, T0)
+        await until(lambda: bool(former.requests))
+        holders.of[T0] = None
+        former.release.set()
+        await until(lambda: not sender._workers)
+        holders.of[T0] = latter
+        await until(lambda: written == [7])
+        assert len(latter.requests) == 1
+
+    run(holders, scenario)
+
+
+def test_a_partition_that_is_gone_needs_none():
+    written: list[int] = []
+
+    async def scenario(sender: MarkerSender) -> None:
+        send(sender, written, GONE)
+        assert written == [7]
+
+    run(Holders(), scenario)
+
+
+def test_what_waits_for_a_busy_server_goes_in_one_request():
+    server = Server()
+    server.release.clear()
+    written: list[int] = []
+
+    async def scenario(sender: MarkerSender) -> None:
+        send(sender, written, T0, producer_id=1)
+        await until(lambda: len(server.requests) == 1)
+        for producer_id in (2, 3):
+            send(sender, written, T0, T1, producer_id=producer_id)
+        server.release.set()
+        await until(lambda: written == [1, 2, 3])
+        assert [len(request) for request in server.requests] == [1, 2]
+
+    run(Holders(t0=server, t1=server), scenario)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED])
+def test_a_partition_that_saw_a_later_epoch_has_had_its_marker(code):
+    written: list[int] = []
+
+    async def scenario(sender: MarkerSender) -> None:
+        send(sender, written, T0)
+        await until(lambda: written == [7])
+
+    run(Holders(t0=Server(code)), scenario)
+
+
+def test_an_owner_of_the_past_stops():
+    server = Server(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+    written: list[int] = []
+
+    async def scenario(sender: MarkerSender) -> None:
+        send(sender, written, T0)
+        await until(lambda: sender.pending_count == 0)
+        assert (written, len(server.requests)) == ([], 1)
+
+    run(Holders(t0=server), scenario)
+
+
+def test_nothing_is_said_to_an_owner_that_was_forgotten():
+    server = Server(None)
+    server.release.clear()
+    written: list[int] = []
+
+    async def scenario(sender: MarkerSender) -> None:
+        send(sender, written, T0)
+        await until(lambda: bool(server.requests))
+        sender.forget(OWNER)
+        server.release.set()
+        await until(lambda: not sender._workers)
+        assert (written, sender.pending_count, len(server.requests)) == ([], 0, 1)
+
+    run(Holders(t0=server), scenario)
