@@ -34,6 +34,7 @@ from servers import free_port
 
 from klamm import Admin, Consumer, KlammError, NewTopic, TopicPartition
 from klamm.admin import ConfigChange, ConfigResource, ConfigResourceType
+from klamm.model import EARLIEST_TIMESTAMP
 from klamm.records import encode_batch
 from klamm.wire.framed import encode_framed
 from klamm.wire.service import BROKER, Stub
@@ -99,7 +100,7 @@ def running_cluster() -> Iterator[Cluster]:
 
 
 def create_topics(bootstrap: str) -> None:
-    """As soon as there is a broker to create them on."""
+    """As soon as there is a broker to create them on; returns when it leads them."""
     configs = {
         "cleanup.policy": "compact",
         "segment.bytes": str(SEGMENT_BYTES),
@@ -112,10 +113,12 @@ def create_topics(bootstrap: str) -> None:
         try:
             with Admin(bootstrap_servers=bootstrap) as admin:
                 admin.create_topics(topics)
-                return
+                break
         except KlammError:
             assert time.perf_counter() < deadline, "the broker does not start"
             time.sleep(0.2)
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.list_offsets({TopicPartition(topic.name, 0): EARLIEST_TIMESTAMP for topic in topics})
 
 
 @dataclass
