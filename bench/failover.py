@@ -1,10 +1,11 @@
 """How long a producer's records wait when the leader of their partition is shut down, or killed.
 
 Used by bench/replication.py. Three controllers and three brokers with the shipped defaults. A Producer sends a record
-every 5 ms to one partition with three replicas, acks=all; a record's wait is from `send` to its acknowledgement. The
-longest wait counts of the records sent between the signal and `AFTER_S` after the process has ended. Then the broker is
-started again, and the next strike waits until all replicas are in sync. In the end every record must be there once,
-in order.
+every 5 ms, acks=all, to the partitions of a topic in turn, three replicas each; a record's wait is from `send` to its
+acknowledgement. The leader of the first partition is struck, and the longest wait counts of the records sent between
+the signal and `AFTER_S` after the process has ended. Then the broker is started again, the preferred leaders are
+elected, and the next strike waits until all replicas are in sync. In the end every record must be there once, in
+order.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import threading
 import time
 from typing import NamedTuple
 
-from cluster import Cluster, cluster, describe, wait_whole
+from cluster import Cluster, cluster, describe, wait_until, wait_whole
 
 from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
+from klamm.admin import ElectionType
 from klamm_controller.config import ControllerConfig
 from klamm_server.config import load
 
-TOPIC = TopicPartition("stream", 0)
+TOPIC = "stream"
 INTERVAL_S = 0.005
 AFTER_S = 1.0
 
@@ -37,9 +39,10 @@ class Sent(NamedTuple):
 class Stream(threading.Thread):
     """Sends numbers until stopped."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, partition_count: int) -> None:
         super().__init__(daemon=True)
         self._servers = bootstrap
+        self._partition_count = partition_count
         self._stopping = threading.Event()
         self.sent: list[Sent] = []
         self.count = 0
@@ -60,7 +63,8 @@ class Stream(threading.Thread):
             if error is not None:
                 self.errors.append(error)
 
-        producer.send(TOPIC.topic, b"%d" % self.count, partition=0, on_delivery=on_delivery)
+        partition = self.count % self._partition_count
+        producer.send(TOPIC, b"%d" % self.count, partition=partition, on_delivery=on_delivery)
         self.count += 1
 
     def stop(self) -> None:
@@ -77,13 +81,14 @@ class Stream(threading.Thread):
 
 def measure_shutdown(options: argparse.Namespace) -> None:
     """SIGTERM."""
-    waits = strikes(signal.SIGTERM, options.shutdowns)
-    print(f"{len(waits)} controlled shutdowns of the leader: longest wait {distribution(waits)}", flush=True)
+    for partition_count in (1, options.stream_partitions):
+        waits = strikes(signal.SIGTERM, options.shutdowns, partition_count)
+        print(f"{len(waits)} controlled shutdowns, {partition_count} partitions: longest wait {distribution(waits)}")
 
 
 def measure_fail_over(options: argparse.Namespace) -> None:
     """SIGKILL."""
-    waits = strikes(signal.SIGKILL, options.kills)
+    waits = strikes(signal.SIGKILL, options.kills, 1)
     print(f"{len(waits)} kills of the leader: longest wait {distribution(waits)}", flush=True)
 
 
@@ -92,13 +97,14 @@ def distribution(waits_ms: list[float]) -> str:
     return f"p50 {statistics.median(waits_ms):.0f} ms, p99 {p99:.0f} ms, max {max(waits_ms):.0f} ms"
 
 
-def strikes(number: int, count: int) -> list[float]:
-    """ms of the longest wait of each of so many strikes at the partition's leader."""
+def strikes(number: int, count: int, partition_count: int) -> list[float]:
+    """ms of the longest wait of each of so many strikes at a leader."""
     with cluster(controllers=3) as running, running.admin() as admin:
-        admin.create_topics([NewTopic(TOPIC.topic, 1, 3)])
-        wait_whole(admin, TOPIC.topic)
-        stream = Stream(running.bootstrap)
+        admin.create_topics([NewTopic(TOPIC, partition_count, 3)])
+        wait_whole(admin, TOPIC)
+        stream = Stream(running.bootstrap, partition_count)
         stream.start()
+        wait_until(lambda: len(stream.sent) > partition_count, "a record in every partition")
         time.sleep(2)
         calm_s = time.perf_counter()
         time.sleep(2)
@@ -111,14 +117,16 @@ def strikes(number: int, count: int) -> list[float]:
         )
         waits = [strike(running, admin, stream, number) for _ in range(count)]
         stream.stop()
-        check(running, stream.count)
+        check(running, stream.count, partition_count)
     return waits
 
 
 def strike(running: Cluster, admin: Admin, stream: Stream, number: int) -> float:
-    wait_whole(admin, TOPIC.topic)
+    wait_whole(admin, TOPIC)
+    admin.elect_leaders(ElectionType.PREFERRED)
     time.sleep(1)  # nothing of the last one is under way
-    leader = describe(admin, TOPIC.topic)[TOPIC].leader
+    leaders = [one.leader for one in describe(admin, TOPIC).values()]
+    leader = leaders[0]
     struck_s = time.perf_counter()
     running.brokers[leader].end(number)
     ended_s = time.perf_counter()
@@ -129,7 +137,8 @@ def strike(running: Cluster, admin: Admin, stream: Stream, number: int) -> float
         time.sleep(0.01)
     longest_ms = stream.longest_wait_ms(struck_s, ended_s + AFTER_S)
     print(
-        f"{signal.Signals(number).name:>8} to broker {leader}, gone in {ended_s - struck_s:.2f} s:"
+        f"{signal.Signals(number).name:>8} to broker {leader}, which leads {leaders.count(leader)} of {len(leaders)},"
+        f" gone in {ended_s - struck_s:.2f} s:"
         f" longest wait {longest_ms:.0f} ms",
         flush=True,
     )
@@ -138,16 +147,17 @@ def strike(running: Cluster, admin: Admin, stream: Stream, number: int) -> float
     return longest_ms
 
 
-def check(running: Cluster, count: int) -> None:
+def check(running: Cluster, count: int, partition_count: int) -> None:
     """Every record is there, once and in order."""
-    expected = 0
+    partitions = [TopicPartition(TOPIC, number) for number in range(partition_count)]
+    expected = list(range(partition_count))
     with Consumer(bootstrap_servers=running.bootstrap, enable_auto_commit=False) as consumer:
-        consumer.assign([TOPIC])
+        consumer.assign(partitions)
         consumer.seek_to_beginning()
-        end = consumer.end_offsets([TOPIC])[TOPIC]
-        while consumer.position(TOPIC) < end:
-            for records in consumer.poll(timeout_ms=1_000).values():
+        ends = consumer.end_offsets(partitions)
+        while any(consumer.position(one) < end for one, end in ends.items()):
+            for tp, records in consumer.poll(timeout_ms=1_000).items():
                 for record in records:
-                    assert int(record.value) == expected, (record.value, expected)
-                    expected += 1
-    assert expected == count, (expected, count)
+                    assert int(record.value) == expected[tp.partition], (record, expected[tp.partition])
+                    expected[tp.partition] += partition_count
+    assert min(expected) == count, (expected, count)

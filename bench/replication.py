@@ -14,7 +14,8 @@ catch-up    a replica is added to a partition of 1 GiB, from the request until i
             loopback, blocks of 1 MiB between two processes.
 partitions  2,000 partitions with three replicas, idle: memory and CPU of each process over 20 s. Then a broker is
             killed: how long until a record is acknowledged by all in sync in every partition that it led.
-shutdown    (bench/failover.py) the longest that a record of a steady stream waits when its leader gets a SIGTERM
+shutdown    (bench/failover.py) the longest that a record of a steady stream waits when its leader gets a SIGTERM: a
+            stream to one partition, then one to 300
 fail-over   (the same) when it gets a SIGKILL
 """
 
@@ -368,6 +369,7 @@ def main() -> int:
     parser.add_argument("--singles", type=int, default=1_000, help="single records of each kind")
     parser.add_argument("--runs", type=int, default=5, help="of the costs, and of the catch-up")
     parser.add_argument("--shutdowns", type=int, default=6)
+    parser.add_argument("--stream-partitions", type=int, default=300, help="of the second series of shutdowns")
     parser.add_argument("--kills", type=int, default=20)
     options = parser.parse_args()
     print("load average before: {:.1f} {:.1f} {:.1f}".format(*os.getloadavg()))
