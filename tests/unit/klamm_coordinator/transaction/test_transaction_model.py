@@ -21,6 +21,7 @@ from klamm_coordinator.transaction.records import TransactionRecord, encode_tran
 from klamm_coordinator.transaction.states import TxnState
 
 NUMBERS = st.integers(0, 3)
+AGES = st.sampled_from([0, 0, 0, 1, 1, 2, 3])
 
 
 class TransactionalId(RuleBasedStateMachine):
@@ -61,20 +62,25 @@ class TransactionalId(RuleBasedStateMachine):
     def init(self):
         self._asked(self.driver.ask_init(), InitProducerId)
 
-    @rule(data=st.data())
-    def recover(self, data):
-        expected = data.draw(st.sampled_from(self.known))
+    @rule(age=AGES)
+    def recover(self, age):
+        expected = self._producer(age)
         self._asked(self.driver.ask_init(expected), (InitProducerId, expected))
 
-    @rule(data=st.data(), number=NUMBERS)
-    def add(self, data, number):
-        producer = data.draw(st.sampled_from(self.known))
+    @rule(age=AGES, number=NUMBERS)
+    def add(self, age, number):
+        producer = self._producer(age)
         self._asked(self.driver.ask_add(producer, number), ("add", producer))
 
-    @rule(data=st.data(), committed=st.booleans())
-    def end(self, data, committed):
-        producer = data.draw(st.sampled_from(self.known))
+    @rule(age=AGES, committed=st.booleans())
+    def end(self, age, committed):
+        producer = self._producer(age)
         self._asked(self.driver.ask_end(producer, committed=committed), (EndTxn, producer, committed))
+
+    def _producer(self, age):
+        """0: the newest."""
+        known = sorted(set(self.known))
+        return known[max(0, len(known) - 1 - age)]
 
     @rule()
     @precondition(lambda self: self.driver.unsent)
@@ -146,5 +152,5 @@ class TransactionalId(RuleBasedStateMachine):
         assert self.driver.asked == self.driver.replies.keys()
 
 
-TransactionalId.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TransactionalId.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
 TestTransactionalId = TransactionalId.TestCase
