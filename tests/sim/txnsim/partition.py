@@ -13,7 +13,7 @@ from raftsim.world import MS
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.records.control import ControlRecord, ControlRecordType
-from klamm.records.header import TimestampType
+from klamm.records.header import CONTROL_MASK, TRANSACTIONAL_MASK, TimestampType
 from klamm_broker.log.producer_state import ProducerStates
 from klamm_broker.log.verification import VerificationGuard, Verifications
 from klamm_coordinator.transaction.messages import AddPartitions, AddReply, SendMarkers
@@ -33,11 +33,18 @@ class Header:
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    is_control: bool = False
-    is_transactional: bool = True
+    attributes: int = TRANSACTIONAL_MASK
     last_offset_delta: int = 0
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     max_timestamp_ms: int = 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_MASK)
 
 
 class Batch(NamedTuple):
@@ -141,7 +148,7 @@ class Partition:
             kind = ControlRecordType.COMMIT if order.committed else ControlRecordType.ABORT
             self.cluster.checks.on_marker(self, order)
             self._note(
-                Header(producer_id, epoch, -1, is_control=True),
+                Header(producer_id, epoch, -1, TRANSACTIONAL_MASK | CONTROL_MASK),
                 Batch(order.marker, None, order.committed),
                 ControlRecord(type=kind, coordinator_epoch=coordinator_epoch),
             )
