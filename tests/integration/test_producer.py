@@ -185,7 +185,7 @@ def test_a_leader_that_lost_acknowledged_records_is_written_to_in_a_new_epoch() 
         for value in numbered(3):
             producer.send("t", value).result(PATIENCE_S)
         states = cluster.topics["t"][0].producers
-        states.restore([ProducerRow(1, 0, Run(0, 0, 1, 0))])
+        states.restore([ProducerRow(1, 0, Run(0, 0, 1, 0), 0)])
         later = [producer.send("t", value).result(PATIENCE_S).offset for value in (b"a", b"b")]
 
         assert later == [3, 4]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from log_steps import create_log
 
-from klamm.errors import ErrorCode
+from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm.records.encoder import encode_batch
 from klamm.wire.framed import encode_framed
@@ -23,6 +23,7 @@ from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.rpc.produce import ProduceRpc
 from klamm_broker.rpc.request_memory import RequestMemory
+from klamm_broker.rpc.transaction_guards import TransactionGuards
 from klamm_server.clock import SystemClock
 from klamm_server.metadata.image import NO_LEADER, PartitionImage
 
@@ -67,6 +68,10 @@ def state(leader: int, leader_epoch: int) -> PartitionImage:
     )
 
 
+async def no_coordinator(*_: object) -> dict[TopicPartition, BrokerError]:
+    raise AssertionError("there is no transaction")
+
+
 async def produce_while_the_leader_becomes(leader: int, tmp_path: Path) -> ProducedPartition:
     clock = SystemClock()
     produces = PurgatoryDriver(max_parked=10, clock=clock)
@@ -88,7 +93,8 @@ async def produce_while_the_leader_becomes(leader: int, tmp_path: Path) -> Produ
     batch = bytes(encode_batch([(0, None, b"v", ())]))
     part = ProducePartition(topic=NAME.topic, partition=NAME.partition, records_bytes=len(batch))
     request = encode_framed(ProduceHeader(acks=-1, timeout_ms=60_000, partitions=[part]), [batch])
-    answering = asyncio.create_task(ProduceRpc(replicas, produces, RequestMemory(10**6)).produce(request, None))
+    rpc = ProduceRpc(replicas, produces, RequestMemory(10**6), TransactionGuards(replicas, no_coordinator))
+    answering = asyncio.create_task(rpc.produce(request, None))
     await asyncio.sleep(0)
     assert len(produces) == 1
     replicas.apply(partition, state(leader, 2))
