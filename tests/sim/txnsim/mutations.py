@@ -123,7 +123,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "add-before-durable": Mutation(
         what="a partition may write before the log knows that it is part of the transaction",
-        known_seed=33,
+        known_seed=1,
         changes=((TransactionShard, "_store", _answer_and_store),),
     ),
     "add-without-record": Mutation(

@@ -14,7 +14,7 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.records.control import ControlRecord, ControlRecordType
 from klamm.records.header import CONTROL_MASK, TRANSACTIONAL_MASK, TimestampType
-from klamm_broker.log.producer_state import ProducerStates
+from klamm_broker.log.producer_state import EPOCH_PER_TRANSACTION, ProducerStates
 from klamm_broker.log.verification import VerificationGuard, Verifications
 from klamm_coordinator.transaction.messages import AddPartitions, AddReply, SendMarkers
 from klamm_coordinator.transaction.metadata import Producer
@@ -147,6 +147,8 @@ class Partition:
         if not is_there:
             kind = ControlRecordType.COMMIT if order.committed else ControlRecordType.ABORT
             self.cluster.checks.on_marker(self, order)
+            has_next_epoch = order.transaction_version >= EPOCH_PER_TRANSACTION
+            self._verifications.end(producer_id, epoch - has_next_epoch)
             self._note(
                 Header(producer_id, epoch, -1, TRANSACTIONAL_MASK | CONTROL_MASK),
                 Batch(order.marker, None, order.committed),
@@ -156,7 +158,8 @@ class Partition:
 
     def _note(self, header: Any, batch: Batch, marker: ControlRecord | None) -> None:
         self.states.note(header, base_offset=len(self.log), now_ms=self._now_ms, marker=marker)
-        self._verifications.end(header.producer_id)
+        if marker is None:
+            self._verifications.end(header.producer_id, header.producer_epoch)
         self.log.append(batch)
         self.states.transactions.commit(len(self.log))
         self.states.check_invariants(len(self.log))
