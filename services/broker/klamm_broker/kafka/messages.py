@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import DecodeError
 
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.wire import MalformedRequestError
@@ -30,7 +29,7 @@ def decode(request: Request) -> Any:
     read = _request_reader(request.api_key, request.version)
     try:
         message, size = read(request.frame, request.body_start)
-    except (DecodeError, ValueError) as error:
+    except Exception as error:
         raise MalformedRequestError(f"{request.api_key.name} v{request.version}: {error}") from error
     if request.body_start + size != len(request.frame):
         raise MalformedRequestError(f"{request.api_key.name} v{request.version}: bytes after its end")

@@ -82,10 +82,22 @@ class Twin:
             "static_configs": self.draw(st.dictionaries(st.sampled_from("xyz"), st.text(max_size=3))),
         }
         broker_id = self.draw(st.sampled_from(BROKERS))
-        self.brokers[broker_id] = {**fields, "in_controlled_shutdown": False, "host": "h", "port": broker_id}
+        kafka_port = self.draw(st.sampled_from([0, 9092]))
+        kafka_host = "k" if kafka_port else ""
+        self.brokers[broker_id] = {
+            **fields,
+            "in_controlled_shutdown": False,
+            "host": "h",
+            "port": broker_id,
+            "kafka_host": kafka_host,
+            "kafka_port": kafka_port,
+        }
         return MetadataRecord(
             register_broker=RegisterBrokerRecord(
-                broker_id=broker_id, endpoint=Endpoint(host="h", port=broker_id), **fields
+                broker_id=broker_id,
+                endpoint=Endpoint(host="h", port=broker_id),
+                kafka_endpoint=Endpoint(host=kafka_host, port=kafka_port) if kafka_port else None,
+                **fields,
             )
         )
 
