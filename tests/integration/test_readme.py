@@ -73,13 +73,24 @@ def test_the_command_line(cluster, tmp_path):
 
 
 def test_the_python_client(cluster, tmp_path):
-    synchronous, asynchronous = blocks("The Python client", "python")
+    synchronous, transactional, asynchronous = blocks("The Python client", "python")
     output = run(cluster, [sys.executable, "-W", "error", "-"], tmp_path, on_its_port(cluster, synchronous))
     assert "topic='clicks'" in output
     assert "b'alice' b'/home'" in output
+    run(cluster, [sys.executable, "-W", "error", "-"], tmp_path, on_its_port(cluster, transactional))
+    read = ("-m", "klamm", "consume", "shouts", "--from", "beginning", "--exit", "--isolation-level", "read_committed")
+    assert run(cluster, [sys.executable, *read], tmp_path) == "/HOME\n"
     output = run(cluster, [sys.executable, "-W", "error", "-"], tmp_path, on_its_port(cluster, asynchronous))
     assert "topic='clicks'" in output
     assert "b'/home'" in output or "b'/pricing'" in output
+
+
+def test_kafka_clients(cluster, tmp_path):
+    (program,) = blocks("Kafka clients", "python")
+    assert "localhost:9092" in program
+    run(cluster, [sys.executable, "-"], tmp_path, program.replace("localhost:9092", cluster.kafka_bootstrap))
+    read = ("-m", "klamm", "consume", "clicks", "--from", "beginning", "--exit", "--key")
+    assert run(cluster, [sys.executable, *read], tmp_path) == "alice\t/home\n"
 
 
 def test_the_services_apart(tmp_path):
