@@ -144,12 +144,13 @@ class Fetcher:
         by_node: dict[int, list[FetchPosition]] = {}
         leaderless = []
         for position in self._buffer.wanted():
-            if position.tp in self._rest.partitions or not self._is_valid(position):
+            if position.tp in self._rest.partitions:
                 continue
             leader = self._client.cluster.leader_of(position.tp)
             if leader is None:
+                # Also if the position is not valid: without a leader it cannot become so, and no poll asks for one.
                 leaderless.append(position.tp)
-            else:
+            elif self._is_valid(position):
                 by_node.setdefault(self._node_for(position.tp, leader.node_id), []).append(position)
         if leaderless:
             self._rest_partitions(leaderless, refresh=True)

@@ -81,12 +81,12 @@ class Client:
         self.lead(leaders)
 
     def lead(self, leaders: dict[int, int], leader_epoch: int = 7, also: tuple[int, ...] = ()) -> None:
-        """`also`: brokers that lead nothing."""
+        """Nobody leads what -1 leads. `also`: brokers that lead nothing."""
         partitions = tuple(
             PartitionView(partition=number, leader=leader, leader_epoch=leader_epoch, replicas=(leader,), isr=(leader,))
             for number, leader in leaders.items()
         )
-        nodes = {broker: Node(node_id=broker, host="h", port=1) for broker in (*leaders.values(), *also)}
+        nodes = {broker: Node(node_id=broker, host="h", port=1) for broker in {*leaders.values(), *also} - {-1}}
         self.cluster = ClusterView(
             brokers=nodes, topics={"t": TopicView(name="t", topic_id=uuid.UUID(int=1), partitions=partitions)}
         )
@@ -150,7 +150,8 @@ class World:
 
     def check_leaders(self) -> None:
         """What a poll does before it returns anything."""
-        self.subscription.check_leaders(self.client.cluster.leader_epoch_of)
+        cluster = self.client.cluster
+        self.subscription.check_leaders(lambda tp: -1 if cluster.leader_of(tp) is None else cluster.leader_epoch_of(tp))
 
     async def read(self, tp: TopicPartition, position: int, leader_epoch: int) -> None:
         """All that was fetched, and what a poll does besides."""
@@ -465,6 +466,39 @@ async def test_what_was_read_is_validated_before_a_new_leader_is_asked_for_more(
     await world.pump()
     await until(lambda: any(C in call.asked for call in world.open))
     assert epochs(world.open_at(3))[C] == (8, 7)
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_leader_is_looked_for_as_long_as_there_is_none_whatever_its_epoch_and_what_was_read():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
+    await world.read(C, 3, 7)
+    waiting = world.open_at(2)
+    world.client.lead({0: 1, 1: 1, 2: -1}, leader_epoch=8)
+    await waiting.fail(ErrorCode.NETWORK_EXCEPTION)
+    asked = len(world.client.refreshed)
+    await until(lambda: len(world.client.refreshed) >= asked + 3)
+    world.check_leaders()
+    assert not world.subscription.validating(), "there is nobody to ask"
+    world.client.lead({0: 1, 1: 1, 2: 3}, leader_epoch=9)
+    world.check_leaders()
+    assert set(world.subscription.validating()) == {C}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_leader_is_looked_for_who_can_tell_where_the_logs_part():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
+    await world.read(C, 3, 7)
+    await world.open_at(2).answer({C: part(diverging=broker_pb2.DivergingEpoch(epoch=6, end_offset=1))})
+    world.client.lead({0: 1, 1: 1, 2: -1})
+    await world.pump()
+    await until(lambda: len(world.client.refreshed) >= 3)
+    assert all(C not in call.asked for call in world.open)
     await world.fetcher.close()
 
 
