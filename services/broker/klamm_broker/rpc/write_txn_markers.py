@@ -23,6 +23,7 @@ from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.delayed_produce import PendingAppend
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.rpc.append_wait import wait_for_appends
+from klamm_server.txn_markers import check_marker
 
 _Outcomes = dict[TopicPartition, PendingAppend | BrokerError]
 """Of one marker: what it waits for, or why it was not written."""
@@ -51,6 +52,11 @@ class WriteTxnMarkersRpc:
         )
 
     def _append(self, marker: TxnMarker) -> _Outcomes:
+        partitions = [TopicPartition(one.topic, number) for one in marker.topics for number in one.partitions]
+        try:
+            check_marker(marker)
+        except BrokerError as error:
+            return dict.fromkeys(partitions, error)
         end = TransactionEnd(
             marker.producer_id,
             marker.producer_epoch,
@@ -58,7 +64,6 @@ class WriteTxnMarkersRpc:
             marker.coordinator_epoch,
             marker.transaction_version,
         )
-        partitions = [TopicPartition(one.topic, number) for one in marker.topics for number in one.partitions]
         return {partition: self._append_one(partition, end) for partition in partitions}
 
     def _append_one(self, partition: TopicPartition, end: TransactionEnd) -> PendingAppend | BrokerError:

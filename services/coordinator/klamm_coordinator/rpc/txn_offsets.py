@@ -19,12 +19,13 @@ from klamm.wire.v1.coordinator_pb2 import TxnOffsetCommitRequest, TxnOffsetCommi
 from klamm_coordinator.group_host import GroupHost
 from klamm_coordinator.io.txn_registry import TxnRegistry
 from klamm_coordinator.offsets.messages import CommitOffsets, CommitReply, EndTransaction, EndTransactionReply
-from klamm_coordinator.rpc.checks import check_group_id
+from klamm_coordinator.rpc.checks import check_group_id, check_producer, check_transactional_id
 from klamm_coordinator.rpc.failures import text_of
 from klamm_coordinator.rpc.offsets import offsets_to_commit
 from klamm_coordinator.shards import Shards
 from klamm_coordinator.write import TxnMarker, TxnProducer
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.txn_markers import check_marker
 
 
 class TxnOffsetsRpc:
@@ -38,7 +39,8 @@ class TxnOffsetsRpc:
     async def txn_offset_commit(self, request: TxnOffsetCommitRequest, context: Any) -> TxnOffsetCommitResponse:
         try:
             check_group_id(request.group_id)
-            _check_producer(request)
+            check_transactional_id(request.transactional_id)
+            check_producer(request.producer_id, request.producer_epoch)
             errors = await self._commit(self._shards.of_key(request.group_id), request)
         except BrokerError as error:
             return TxnOffsetCommitResponse(
@@ -98,6 +100,7 @@ class TxnOffsetsRpc:
 
     async def _write_to(self, topic: str, number: int, marker: common_pb2.TxnMarker) -> PartitionResult:
         try:
+            check_marker(marker)
             if topic != GROUP_METADATA_TOPIC:
                 raise EXCEPTIONS[ErrorCode.INVALID_REQUEST](
                     f"a coordinator writes markers to {GROUP_METADATA_TOPIC} only, not to {topic!r}"
@@ -113,15 +116,6 @@ class TxnOffsetsRpc:
             return _result(topic, number, error.code, error.message)
         assert isinstance(reply, EndTransactionReply), reply
         return _result(topic, number, reply.error, text_of(reply.error))
-
-
-def _check_producer(request: TxnOffsetCommitRequest) -> None:
-    if not request.transactional_id:
-        raise EXCEPTIONS[ErrorCode.INVALID_REQUEST]("transactional_id is empty")
-    if request.producer_id < 0 or request.producer_epoch < 0:
-        raise EXCEPTIONS[ErrorCode.INVALID_REQUEST](
-            f"producer_id={request.producer_id} producer_epoch={request.producer_epoch}; expected 0 or more"
-        )
 
 
 def _result(topic: str, partition: int, error: ErrorCode, message: str) -> PartitionResult:
