@@ -7,12 +7,17 @@ from collections.abc import Callable
 from grpc import aio
 
 from klamm.wire.service import COORDINATOR, Stub
-from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.image import CoordinatorImage, MetadataImage
 
 _OPTIONS = [
+    # A group's offsets have no bound of their own.
+    ("grpc.max_receive_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A coordinator that hangs sends no FIN; servers take a ping every 5 seconds.
+    ("grpc.keepalive_time_ms", 6_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
 ]
 
 
@@ -28,7 +33,11 @@ class CoordinatorChannels:
         image = self._image()
         writer = image.shards.get((topic, shard))
         owner = None if writer is None else image.coordinators.get(writer.coordinator_id)
-        return None if owner is None or owner.fenced else self._stub(f"{owner.host}:{owner.port}")
+        return None if owner is None or owner.fenced else self.to(owner)
+
+    def to(self, coordinator: CoordinatorImage) -> Stub:
+        """That coordinator."""
+        return self._stub(f"{coordinator.host}:{coordinator.port}")
 
     async def close(self) -> None:
         """Ends the calls under way."""

@@ -13,27 +13,18 @@ from typing import Any
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
-from grpc import aio
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import coordinator_shard
 from klamm.retry import Backoff
-from klamm.wire.service import ADMIN, COORDINATOR, Stub
+from klamm.wire.service import ADMIN, Stub
 from klamm_server.clock import Clock
 from klamm_server.controller_channel import ControllerChannel
 from klamm_server.controllers import Controllers
-from klamm_server.metadata.image import CoordinatorImage, MetadataImage
+from klamm_server.coordinator_channels import CoordinatorChannels
+from klamm_server.metadata.image import MetadataImage
 
 RETRY = Backoff(initial_ms=20, max_ms=500)
-_OPTIONS = [
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-    # A coordinator that hangs sends no FIN; servers take a ping every 5 seconds.
-    ("grpc.keepalive_time_ms", 6_000),
-    ("grpc.keepalive_timeout_ms", 2_000),
-]
 
 _NotCoordinatorError = EXCEPTIONS[ErrorCode.NOT_COORDINATOR]
 _CoordinatorNotAvailableError = EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -41,55 +32,33 @@ _RequestTimedOutError = EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT]
 
 
 class Coordinators:
-    """One channel to each coordinator that was needed; `close` them."""
+    """`close` it."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
-        self._channels: dict[tuple[str, int], tuple[aio.Channel, Stub]] = {}
+        self._channels = CoordinatorChannels(image)
 
     async def ask(self, topic: str, key: str, rpc: str, request: object, *, timeout_ms: int) -> Any:
         """The owner of a key's shard of an internal topic. Raises NotCoordinatorError: nobody owns it, or who does not
         answer."""
-        owner = self._owner(topic, key)
-        if owner is None:
+        internal = self._image().topic(topic)
+        shard_count = 0 if internal is None else len(internal.partitions)
+        stub = self._channels.owner_of(topic, coordinator_shard(key, shard_count)) if shard_count else None
+        if stub is None:
             raise _NotCoordinatorError(f"nobody owns the shard of {key!r} in {topic} at the moment")
-        return await self.ask_one(owner, rpc, request, timeout_ms=timeout_ms)
-
-    async def ask_one(self, coordinator: CoordinatorImage, rpc: str, request: object, *, timeout_ms: int) -> Any:
-        """Raises NotCoordinatorError when it does not answer."""
-        try:
-            return await getattr(self._stub(coordinator.host, coordinator.port), rpc)(
-                request, timeout=timeout_ms / 1000
-            )
-        except grpc.RpcError as error:
-            raise _refusal(error, coordinator) from error
+        return await _asked(stub, rpc, request, timeout_ms)
 
     async def ask_all(self, rpc: str, request: object, *, timeout_ms: int) -> list[Any]:
         """Every live coordinator. Raises CoordinatorNotAvailableError when one does not answer."""
-        coordinators = self._image().live_coordinators()
+        stubs = [self._channels.to(coordinator) for coordinator in self._image().live_coordinators()]
         try:
-            return await asyncio.gather(
-                *(self.ask_one(each, rpc, request, timeout_ms=timeout_ms) for each in coordinators)
-            )
+            return await asyncio.gather(*(_asked(stub, rpc, request, timeout_ms) for stub in stubs))
         except _NotCoordinatorError as error:
             raise _CoordinatorNotAvailableError(error.message) from error
 
     async def close(self) -> None:
         """Ends the calls under way."""
-        channels, self._channels = self._channels, {}
-        for channel, _ in channels.values():
-            await channel.close()
-
-    def _owner(self, topic: str, key: str) -> CoordinatorImage | None:
-        image = self._image()
-        internal = image.topic(topic)
-        return None if internal is None else image.shard_owner(topic, coordinator_shard(key, len(internal.partitions)))
-
-    def _stub(self, host: str, port: int) -> Stub:
-        if (host, port) not in self._channels:
-            channel = aio.insecure_channel(f"{host}:{port}", options=_OPTIONS)
-            self._channels[host, port] = channel, Stub(channel, COORDINATOR)
-        return self._channels[host, port][1]
+        await self._channels.close()
 
 
 class ActiveController:
@@ -130,8 +99,12 @@ class ActiveController:
                 await (self._channel.rotate() if controller is None else self._channel.redirect(controller))
 
 
-def _refusal(error: grpc.RpcError, coordinator: CoordinatorImage) -> BaseException:
-    # grpc.aio turns a cancellation that meets the end of a call into a status.
-    if (task := asyncio.current_task()) is not None and task.cancelling():
-        return asyncio.CancelledError()
-    return _NotCoordinatorError(f"coordinator {coordinator.coordinator_id}: {error.code().name}: {error.details()}")
+async def _asked(stub: Stub, rpc: str, request: object, timeout_ms: int) -> Any:
+    """Raises NotCoordinatorError when there is no answer."""
+    try:
+        return await getattr(stub, rpc)(request, timeout=timeout_ms / 1000)
+    except grpc.RpcError as error:
+        # grpc.aio turns a cancellation that meets the end of a call into a status.
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise asyncio.CancelledError from error
+        raise _NotCoordinatorError(f"{rpc}: {error.code().name}: {error.details()}") from error
