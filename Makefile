@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit integration bench sim chaos proto lock clean
+.PHONY: help setup demo test clients lint format unit integration bench sim chaos proto lock clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,7 +26,10 @@ demo: setup  ## A year of real flights through the log, Spark and back, checked 
 	$(BIN)/python demo/flights.py
 
 test: setup lint  ## Lint and every test a laptop can run.
-	$(PYTEST) tests
+	$(PYTEST) tests -m "not clients"
+
+clients: setup  ## Kafka's own clients against the Kafka listener, those too that are not among the tests.
+	$(PYTEST) tests/clients
 
 lint: setup  ## ruff, mypy strict, import contracts.
 	$(BIN)/ruff check .
