@@ -220,7 +220,10 @@ class Cluster:
         rng = self.world.rng
         if self._is_faulty:
             broker = rng.choice(list(self.brokers.values()))
-            broker.paused_until_us = self.world.now_us + int(rng.expovariate(1 / (600 * MS)))
+            until_us = self.world.now_us + int(rng.expovariate(1 / (600 * MS)))
+            # One pause at a time: what waits for the end of one must not be overtaken.
+            if broker.paused_until_us <= self.world.now_us:
+                broker.paused_until_us = until_us
             self.note(f"broker {broker.broker_id} pauses")
 
     # Administrators and controllers

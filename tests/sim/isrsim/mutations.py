@@ -305,7 +305,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "join-at-high-watermark": Mutation(
         what="a follower joins the in-sync set without what the leader's epoch began with",
-        known_seed=111,
+        known_seed=252,
         changes=((Leadership, "maybe_expand", _join_at_high_watermark),),
     ),
     "fenced-members": Mutation(
