@@ -12,7 +12,7 @@ from klamm.wire.v1 import controller_pb2 as pb
 from klamm_broker.kafka.forwarding import ActiveController
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
-from klamm_broker.kafka.topic_ids import UNKNOWN_TOPIC, TopicIds
+from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 
 TIMEOUT_MS: Final = 30_000
 """Of calls that do not say how long they may take."""
@@ -50,13 +50,13 @@ class Administration:
             named = [(name, None) for name in wanted.topic_names]
         ids = {name: self._topic_ids.id_of(name) for name, _ in named}
         by_id = {name: topic_id for name, topic_id in named if topic_id is not None}
-        known = [name for name, _ in named if not name.startswith(UNKNOWN_TOPIC)]
+        known = [name for name, _ in named if unknown_id(name) is None]
         results = [
             *await self._delete_topics(known, milliseconds(wanted.timeout)),
             *(
                 pb.NamedResult(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
                 for name, _ in named
-                if name.startswith(UNKNOWN_TOPIC)
+                if unknown_id(name) is not None
             ),
         ]
         responses = [

@@ -125,6 +125,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         except KlammError as error:
             # A request that no answer can be made to.
             log.warning("client=%s connection closed: %s", self._peer, error)
+        except Exception:
+            # Our mistake, which must not cost anybody else's connection.
+            log.exception("client=%s connection closed", self._peer)
         finally:
             self._transport.abort()
 

@@ -15,7 +15,7 @@ from klamm.errors import ErrorCode
 from klamm.wire.v1.broker_pb2 import AbortedTransaction, FetchedPartition, FetchPartition, FetchRequest
 from klamm_broker.kafka.leader_hints import leader_hint
 from klamm_broker.kafka.requests import Request
-from klamm_broker.kafka.topic_ids import UNKNOWN_TOPIC, TopicIds
+from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import Writer
 from klamm_broker.record_reader import Buffer
 from klamm_broker.rpc.fetch import FetchRpc
@@ -129,7 +129,7 @@ def _answer(
         if version >= _BY_TOPIC_ID:
             writer.uuid(topic_ids.id_of(name))
             for answer in answers:
-                if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name.startswith(UNKNOWN_TOPIC):
+                if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and unknown_id(name) is not None:
                     answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
         else:
             writer.string(name)

@@ -12,7 +12,7 @@ from klamm.model import INTERNAL_TOPICS
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR, ClusterView
 from klamm_broker.kafka.requests import Request
-from klamm_broker.kafka.topic_ids import UNKNOWN_TOPIC, TopicIds
+from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import Writer
 from klamm_broker.rpc.metadata import MetadataRpc
 from klamm_server.metadata.image import BrokerImage, PartitionImage, TopicImage
@@ -101,9 +101,9 @@ class _Answer:
 
     def _missing(self, name: str, may_create: bool) -> None:
         writer = self._writer
-        if name.startswith(UNKNOWN_TOPIC):
+        if (topic_id := unknown_id(name)) is not None:
             writer.int16(ErrorCode.UNKNOWN_TOPIC_ID)
-            self._named(None, bytes.fromhex(name[len(UNKNOWN_TOPIC) :]))
+            self._named(None, topic_id)
         else:
             writer.int16(self._handler.missing(name, may_create))
             self._named(name, _NO_ID)

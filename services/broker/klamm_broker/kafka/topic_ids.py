@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
 from typing import Final
 
 from klamm_server.metadata.image import MetadataImage
 
-UNKNOWN_TOPIC: Final = "?"
-"""Begins what stands for the name of an id that no topic has; no topic's name can."""
+_UNKNOWN_TOPIC: Final = re.compile(r"\?([0-9a-f]{32})")
+"""What stands for the name of an id that no topic has. A client may send such a name too; no topic can have it."""
+_NO_ID: Final = bytes(16)
 
 
 class TopicIds:
@@ -21,11 +23,17 @@ class TopicIds:
     def name_of(self, topic_id: bytes) -> str:
         """The topic's name; a name that no topic has when there is none."""
         topic = self._image().topics_by_id.get(uuid.UUID(bytes=topic_id))
-        return UNKNOWN_TOPIC + topic_id.hex() if topic is None else topic.name
+        return f"?{topic_id.hex()}" if topic is None else topic.name
 
     def id_of(self, name: str) -> bytes:
-        """16 bytes: what `name_of` made the name from, or zeros when the topic has been deleted meanwhile."""
-        if name.startswith(UNKNOWN_TOPIC):
-            return bytes.fromhex(name[len(UNKNOWN_TOPIC) :])
+        """16 bytes: what `name_of` made the name from, or zeros for a topic that does not exist (any more)."""
+        if (topic_id := unknown_id(name)) is not None:
+            return topic_id
         topic = self._image().topic(name)
-        return bytes(16) if topic is None else topic.topic_id.bytes
+        return _NO_ID if topic is None else topic.topic_id.bytes
+
+
+def unknown_id(name: str) -> bytes | None:
+    """The 16 bytes that stand behind a name which `name_of` made up; None for any other name."""
+    made_up = _UNKNOWN_TOPIC.fullmatch(name)
+    return None if made_up is None else bytes.fromhex(made_up[1])

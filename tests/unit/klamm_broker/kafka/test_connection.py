@@ -143,6 +143,26 @@ def test_what_cannot_be_read_ends_the_connection_and_no_other(data: bytes) -> No
     asyncio.run(scenario())
 
 
+def test_a_mistake_of_a_handler_ends_that_connection_only() -> None:
+    async def handle(request: Request) -> list[bytes] | None:
+        assert request.correlation_id != 1, "broken"
+        return [b"well"]
+
+    async def scenario() -> None:
+        async with Door(handle) as door:
+            good_reader, good = await door.connect()
+            reader, writer = await door.connect()
+            writer.write(frame(1))
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await reader.readexactly(1)
+            good.write(frame(2))
+            assert await answer_to(good_reader) == (2, b"well")
+            good.close()
+            writer.close()
+
+    asyncio.run(scenario())
+
+
 def test_more_than_max_connections_are_closed_at_once() -> None:
     async def scenario() -> None:
         async with Door(echo, connections_max=1) as door:

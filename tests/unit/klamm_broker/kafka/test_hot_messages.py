@@ -434,3 +434,18 @@ def test_a_newer_version_of_api_versions_is_answered_in_version_0_with_the_range
     frame = struct.pack(">hhih", ApiKey.API_VERSIONS, 9, 1, -1) + b"\x00"
     answer = bytes_of(api_versions(parse_request(memoryview(frame), "")))
     assert answer == struct.pack(">hihhh", 35, 1, 18, 0, 4)
+
+
+@pytest.mark.parametrize("name", ["?", "?00", "?zz", "?" + "0" * 33, "no/topic"])
+@pytest.mark.parametrize("version", versions_of(ApiKey.METADATA))
+def test_a_name_that_resembles_what_stands_for_an_unknown_id_is_a_name_like_any_other(version: int, name: str) -> None:
+    fields = {
+        "topics": [{"name": name, "topic_id": uuid.UUID(int=0)}],
+        "allow_auto_topic_creation": False,
+        "include_cluster_authorized_operations": False,
+        "include_topic_authorized_operations": False,
+    }
+    handler = ScriptedMetadata()
+    metadata(request_of(ApiKey.METADATA, version, fields), handler, ClusterView(image, 2), TOPIC_IDS)  # type: ignore[arg-type]
+    assert handler.asked == [(name, False)]
+    assert TOPIC_IDS.id_of(name) == bytes(16)
