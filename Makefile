@@ -29,6 +29,7 @@ test: setup lint  ## Lint and every test a laptop can run.
 	$(PYTEST) tests -m "not clients"
 
 clients: setup  ## Kafka's own clients against the Kafka listener, those too that are not among the tests.
+	sh tests/clients/install.sh
 	$(PYTEST) tests/clients
 
 lint: setup  ## ruff, mypy strict, import contracts.

@@ -1,0 +1,58 @@
+"""Kafka's own Java programs, and the small ones of `tests/clients/java`, in `build/java`: fetched and compiled by Maven
+once for as long as their sources stay as they are."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "tests" / "clients" / "java"
+BUILT = ROOT / "build" / "java"
+BUILD_TIMEOUT_S = 900
+JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
+"""A short-lived JVM is not worth optimising."""
+
+
+def classpath() -> str:
+    """Of everything `tests/clients/java/pom.xml` names. Skips the test where Java or Maven is missing."""
+    missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} not found: tests/clients/install.sh installs both")
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with (BUILT / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _build_if_changed()
+    return f"{BUILT}/clients.jar:{BUILT}/lib/*"
+
+
+def command(main_class: str, *arguments: str, jvm: Sequence[str] = JVM) -> list[str]:
+    """For `subprocess`: one main class with its arguments."""
+    return ["java", *jvm, "-cp", classpath(), main_class, *arguments]
+
+
+def kafka_version() -> str:
+    """Of every artifact but the helpers'."""
+    jar = next((BUILT / "lib").glob("kafka-clients-*.jar"))
+    return jar.stem.removeprefix("kafka-clients-")
+
+
+def _build_if_changed() -> None:
+    stamp = BUILT / ".built"
+    newest = max(path.stat().st_mtime for path in SOURCES.rglob("*"))
+    if stamp.exists() and stamp.stat().st_mtime >= newest:
+        return
+    built = subprocess.run(
+        ["mvn", "--quiet", "--batch-mode", "--file", str(SOURCES / "pom.xml"), "package"],
+        capture_output=True,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )
+    assert built.returncode == 0, f"mvn package failed:\n{built.stdout}{built.stderr}"
+    stamp.touch()
