@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test clients lint format unit integration bench sim chaos proto lock clean
+.PHONY: help setup demo test clients lint format unit integration bench bench-peers sim chaos proto lock clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -64,6 +64,9 @@ endif
 
 bench: setup  ## Every benchmark; bench/RESULTS.md says how to read them.
 	$(BIN)/python bench/run.py
+
+bench-peers: setup  ## Klamm beside Apache Kafka, half an hour; needs Java 17 and Maven. PEERS="--quick" for less.
+	$(BIN)/python bench/peers.py $(PEERS)
 
 proto: setup  ## Builds the gRPC code from proto/ again.
 	$(BIN)/python tools/build_proto.py
