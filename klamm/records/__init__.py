@@ -7,6 +7,7 @@ codec would replace `encode_batch`, `decode_batch`, `record_spans` and `read_key
 from __future__ import annotations
 
 from klamm.records.compression import CompressionType
+from klamm.records.contents import MAX_DECOMPRESSED_BYTES, decode_contents
 from klamm.records.control import (
     ControlRecord,
     ControlRecordType,
@@ -14,7 +15,7 @@ from klamm.records.control import (
     encode_control_record,
     end_transaction_marker,
 )
-from klamm.records.decoder import MAX_DECOMPRESSED_BYTES, decode_batch, record_spans, validate_records
+from klamm.records.decoder import decode_batch, record_spans, validate_records
 from klamm.records.encoder import encode_batch, estimate_size_bytes
 from klamm.records.errors import (
     ChecksumMismatchError,
@@ -71,6 +72,7 @@ __all__ = [
     "UnsupportedMagicError",
     "assign_offset",
     "decode_batch",
+    "decode_contents",
     "decode_control_record",
     "encode_batch",
     "encode_control_record",

@@ -13,6 +13,7 @@ from itertools import repeat
 from typing import Final
 
 from klamm.records.compression import decompress
+from klamm.records.contents import MAX_DECOMPRESSED_BYTES, slices
 from klamm.records.errors import InvalidRecordError
 from klamm.records.header import (
     HEADER_SIZE_BYTES,
@@ -25,9 +26,6 @@ from klamm.records.header import (
 )
 from klamm.records.parser import parse_records
 from klamm.records.record import RECORD_SIZE_BYTES_MIN, Columns, Headers, Record, RecordSpans
-
-MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
-"""What a batch may become unless the caller says otherwise; `max.message.bytes` is 1 MiB by default."""
 
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -51,8 +49,8 @@ def decode_batch(
     rows = zip(
         _offsets(header, columns),
         _timestamps_ms(header, columns),
-        _contents(data, columns.key_starts, columns.key_lengths),
-        _contents(data, columns.value_starts, columns.value_lengths),
+        slices(data, columns.key_starts, columns.key_lengths),
+        slices(data, columns.value_starts, columns.value_lengths),
         _headers(columns),
         strict=False,
     )
@@ -125,14 +123,6 @@ def _timestamps_ms(header: BatchHeader, columns: Columns) -> list[int]:
     if deltas and not -_INT64_MAX <= base_timestamp_ms + min(deltas) <= base_timestamp_ms + max(deltas) <= _INT64_MAX:
         raise InvalidRecordError(f"timestamps in the batch at offset {header.base_offset} do not all fit 64 bits")
     return [base_timestamp_ms + delta for delta in deltas]
-
-
-def _contents(data: bytes, starts: list[int], lengths: list[int]) -> Iterable[bytes | None]:
-    if max(lengths, default=0) < 0:
-        return repeat(None, len(lengths))
-    return [
-        data[start : start + length] if length >= 0 else None for start, length in zip(starts, lengths, strict=True)
-    ]
 
 
 def _headers(columns: Columns) -> Iterable[Headers]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from klamm.records.compression import decompress
-from klamm.records.decoder import MAX_DECOMPRESSED_BYTES
+from klamm.records.contents import MAX_DECOMPRESSED_BYTES
 from klamm.records.errors import InvalidRecordError
 from klamm.records.header import HEADER_SIZE_BYTES, BatchHeader, Buffer
 from klamm.records.record import RECORD_SIZE_BYTES_MIN, Columns

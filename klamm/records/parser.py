@@ -116,7 +116,7 @@ def _parse_each(columns: Columns, data: bytes, position: int, count: int) -> int
             at += length
 
         if data[at]:
-            headers, at = _parse_headers(data, at)
+            headers, at = parse_headers(data, at)
             if headers:
                 columns.headers[len(columns.offset_deltas) - 1] = headers
         else:
@@ -127,7 +127,7 @@ def _parse_each(columns: Columns, data: bytes, position: int, count: int) -> int
     return at
 
 
-def _parse_headers(data: bytes, position: int) -> tuple[Headers, int]:
+def parse_headers(data: bytes, position: int) -> tuple[Headers, int]:
     """The headers whose count stands at `position`; as in Kafka, a name that is not UTF-8 is mended."""
     count, at = decode_varint(data, position)
     if not 0 <= count <= len(data) - at:

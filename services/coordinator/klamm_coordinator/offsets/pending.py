@@ -35,6 +35,10 @@ class PendingOffsets:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __bool__(self) -> bool:
+        """Whether anything is pending."""
+        return bool(self._of_group)
+
     def group_ids(self) -> set[str]:
         """Groups with pending offsets."""
         return set(self._of_group)

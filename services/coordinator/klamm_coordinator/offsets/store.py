@@ -4,33 +4,62 @@
     pending     acknowledged too, but part of a transaction that is still open (`pending.py`)
     in flight   how many writes that are not decided touch an offset; who deletes must delete those too
 
-Invariant: no group with an empty dict of offsets is kept.
+An offset is kept as its record has it, 24 bytes and more, and decoded when it is read: of a million of them few ever
+are. Invariant: no group with an empty dict of offsets is kept.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from klamm.model import TopicPartition
 from klamm_coordinator.offsets.pending import PendingOffsets
-from klamm_coordinator.records.schemas import OffsetCommitKey, OffsetCommitValue, Record
+from klamm_coordinator.records.schemas import (
+    OffsetCommitKey,
+    OffsetCommitValue,
+    Record,
+    decode_offset_value,
+    encode_offset_value,
+)
 
-_NONE: Mapping[TopicPartition, OffsetCommitValue] = {}
+
+class GroupOffsets(Mapping[TopicPartition, OffsetCommitValue]):
+    """The durable offsets of one group, for reading at once: later changes show or not."""
+
+    __slots__ = ("_encoded",)
+
+    def __init__(self, encoded: Mapping[TopicPartition, bytes]) -> None:
+        self._encoded = encoded
+
+    def __getitem__(self, partition: TopicPartition) -> OffsetCommitValue:
+        return decode_offset_value(self._encoded[partition])
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._encoded
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._encoded)
+
+    def __len__(self) -> int:
+        return len(self._encoded)
+
+
+_NONE = GroupOffsets({})
 
 
 class OffsetStore:
     """Changed by `replay` (durable) and by `begin`/`end` of writes (in flight), by nothing else."""
 
     def __init__(self) -> None:
-        self._committed: dict[str, dict[TopicPartition, OffsetCommitValue]] = {}
+        self._committed: dict[str, dict[TopicPartition, bytes]] = {}
         self._in_flight: dict[str, Counter[TopicPartition]] = {}
         self._in_flight_of_transactions: Counter[tuple[str, TopicPartition]] = Counter()
         self.pending = PendingOffsets()
 
     def __eq__(self, other: object) -> bool:
         """Whether the same offsets are durable."""
-        return isinstance(other, OffsetStore) and self._committed == other._committed and self.pending == other.pending
+        return isinstance(other, OffsetStore) and self._decoded() == other._decoded() and self.pending == other.pending
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -42,9 +71,10 @@ class OffsetStore:
         """How many offsets are durable."""
         return sum(map(len, self._committed.values()))
 
-    def of_group(self, group_id: str) -> Mapping[TopicPartition, OffsetCommitValue]:
+    def of_group(self, group_id: str) -> GroupOffsets:
         """The durable offsets of a group."""
-        return self._committed.get(group_id, _NONE)
+        encoded = self._committed.get(group_id)
+        return _NONE if encoded is None else GroupOffsets(encoded)
 
     def is_in_flight(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether a write that is not decided touches this offset."""
@@ -77,7 +107,11 @@ class OffsetStore:
 
     def replay(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
         """An acknowledged record outside of transactions: it is newer than all that is pending."""
-        if self.pending.is_pending(group_id, partition):
+        self.replay_encoded(group_id, partition, None if value is None else encode_offset_value(value))
+
+    def replay_encoded(self, group_id: str, partition: TopicPartition, value: bytes | None) -> None:
+        """As `replay`, with a value as its record has it, which has been checked."""
+        if self.pending and self.pending.is_pending(group_id, partition):
             self.pending.drop(group_id, partition)
         self._set(group_id, partition, value)
 
@@ -85,10 +119,13 @@ class OffsetStore:
         """An acknowledged marker; returns the groups that had offsets pending."""
         group_ids = self.pending.groups_of(producer_id)
         for group_id, partition, value in self.pending.end(producer_id, committed=committed):
-            self._set(group_id, partition, value)
+            self._set(group_id, partition, encode_offset_value(value))
         return group_ids
 
-    def _set(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
+    def _decoded(self) -> dict[str, dict[TopicPartition, OffsetCommitValue]]:
+        return {group_id: dict(self.of_group(group_id)) for group_id in self._committed}
+
+    def _set(self, group_id: str, partition: TopicPartition, value: bytes | None) -> None:
         offsets = self._committed.get(group_id)
         if value is not None:
             if offsets is None:

@@ -42,6 +42,10 @@ NO_TIMESTAMP = -1
 # Version 3 up to its metadata: version, offset, leader epoch, length of the metadata.
 _OFFSET_V3_HEAD = struct.Struct(">hqih")
 _OFFSET_V3_TIMESTAMP = struct.Struct(">q")
+_V3 = b"\x00\x03"
+_NO_METADATA = b"\x00\x00"
+_PLAIN_V3_BYTES = _OFFSET_V3_HEAD.size + _OFFSET_V3_TIMESTAMP.size
+"""Of a value without metadata."""
 
 
 class OffsetCommitKey(NamedTuple):
@@ -122,7 +126,7 @@ def encode_value(value: RecordValue | None) -> bytes | None:
         case None:
             return None
         case OffsetCommitValue():
-            return _encode_offset_value(value)
+            return encode_offset_value(value)
         case GroupMetadataValue():
             return _encode_group_value(value)
 
@@ -140,9 +144,15 @@ def decode_key(data: bytes) -> RecordKey | None:
     return None
 
 
+def check_offset_value(data: bytes) -> None:
+    """Raises SchemaError if `decode_offset_value` would."""
+    if len(data) != _PLAIN_V3_BYTES or data[:2] != _V3 or data[14:16] != _NO_METADATA:
+        decode_offset_value(data)
+
+
 def decode_offset_value(data: bytes) -> OffsetCommitValue:
     """Raises SchemaError."""
-    if data[:2] == b"\x00\x03":
+    if data[:2] == _V3:
         return _decode_offset_value_v3(data)
     reader = Reader(data)
     version = _value_version(reader, "OffsetCommitValue")
@@ -196,16 +206,14 @@ def _decode_offset_value_v3(data: bytes) -> OffsetCommitValue:
     return OffsetCommitValue(offset, leader_epoch, metadata, commit_timestamp_ms)
 
 
-def _encode_offset_value(value: OffsetCommitValue) -> bytes:
-    expires = value.expire_timestamp_ms != NO_TIMESTAMP
-    version = _EXPIRING_VALUE_VERSION if expires else _WRITTEN_VALUE_VERSION
-    writer = Writer().int16(version).int64(value.offset)
-    if not expires:
-        writer.int32(value.leader_epoch)
-    writer.string(value.metadata).int64(value.commit_timestamp_ms)
-    if expires:
-        writer.int64(value.expire_timestamp_ms)
-    return writer.build()
+def encode_offset_value(value: OffsetCommitValue) -> bytes:
+    """As `encode_value`; also how an offset is kept in memory."""
+    metadata = value.metadata.encode()
+    if value.expire_timestamp_ms == NO_TIMESTAMP:
+        head = _OFFSET_V3_HEAD.pack(_WRITTEN_VALUE_VERSION, value.offset, value.leader_epoch, len(metadata))
+        return head + metadata + _OFFSET_V3_TIMESTAMP.pack(value.commit_timestamp_ms)
+    writer = Writer().int16(_EXPIRING_VALUE_VERSION).int64(value.offset).string(value.metadata)
+    return writer.int64(value.commit_timestamp_ms).int64(value.expire_timestamp_ms).build()
 
 
 def _decode_member(reader: Reader, version: int) -> MemberMetadata:

@@ -24,6 +24,7 @@ from klamm.records import (
     UnsupportedCompressionError,
     UnsupportedMagicError,
     decode_batch,
+    decode_contents,
     encode_batch,
     iter_headers,
     read_header,
@@ -31,9 +32,16 @@ from klamm.records import (
     validate_batch,
     validate_records,
 )
+from klamm.records.header import read_whole
 
-READERS: list[Callable[[bytes], object]] = [decode_batch, record_spans, validate_batch, validate_records]
-PARSERS: list[Callable[[bytes], object]] = [decode_batch, record_spans, validate_records]
+
+def contents(batch: bytes) -> list[tuple[bytes | None, bytes | None]]:
+    """All of the first batch's."""
+    return list(decode_contents(batch, 0, read_whole(batch, 0)))
+
+
+READERS: list[Callable[[bytes], object]] = [decode_batch, record_spans, contents, validate_batch, validate_records]
+PARSERS: list[Callable[[bytes], object]] = [decode_batch, record_spans, contents, validate_records]
 MIXED: list[RawRecord] = [
     (1000, b"key", b"value" * 30, (("name", b"content"), ("empty", None))),
     (1003, None, b"", ()),
