@@ -7,14 +7,10 @@ import asyncio
 from collections.abc import Callable
 
 from klamm_broker.config import BrokerConfig
-from klamm_broker.kafka.administration import Administration
 from klamm_broker.kafka.apis import KafkaApis
 from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
-from klamm_broker.kafka.groups import Groups
 from klamm_broker.kafka.listener import KafkaListener
-from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_broker.kafka.transactions import Transactions
 from klamm_broker.rpc.handlers import Handlers
 from klamm_broker.rpc.request_memory import RequestMemory
 from klamm_server.clock import Clock
@@ -39,16 +35,8 @@ class KafkaDoor:
         self._config = config
         self._coordinators = Coordinators(image)
         self._controller = ActiveController(controllers, clock)
-        topic_ids = TopicIds(image)
-        cluster = ClusterView(image, config.node_id)
-        apis = KafkaApis(
-            handlers,
-            cluster,
-            topic_ids,
-            Groups(self._coordinators),
-            Transactions(self._coordinators, cluster, handlers.init_producer_id),
-            Administration(self._controller, topic_ids),
-        )
+        view = ClusterView(image, config.node_id)
+        apis = KafkaApis(handlers, self._controller, self._coordinators, view, clock)
         self._listener = KafkaListener(
             apis.handle,
             memory,

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
-from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.errors import EXCEPTIONS, ErrorCode, raise_for
 from klamm.model import coordinator_shard
 from klamm.retry import Backoff
 from klamm.wire.service import ADMIN, Stub
@@ -25,6 +25,8 @@ from klamm_server.coordinator_channels import CoordinatorChannels
 from klamm_server.metadata.image import MetadataImage
 
 RETRY = Backoff(initial_ms=20, max_ms=500)
+TIMEOUT_MS = 30_000
+"""Of calls that do not say how long they may take."""
 
 _NotCoordinatorError = EXCEPTIONS[ErrorCode.NOT_COORDINATOR]
 _CoordinatorNotAvailableError = EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -71,7 +73,8 @@ class ActiveController:
         self._moving = asyncio.Lock()
 
     async def ask(self, rpc: str, request: object, *, timeout_ms: int) -> Any:
-        """The active controller's answer. Raises RequestTimedOutError: nobody knows whether it had an effect."""
+        """The active controller's answer. Raises BrokerError when that is an error as a whole; RequestTimedOutError:
+        nobody knows whether it had an effect."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         failures, why = 0, "no time was given"
         while (left_ms := deadline_ms - self._clock.monotonic_ms()) > 0:
@@ -79,6 +82,7 @@ class ActiveController:
             try:
                 response = await getattr(self._channel.stub(), rpc)(request, timeout=left_ms / 1000)
                 if response.error_code != ErrorCode.NOT_CONTROLLER:
+                    raise_for(response.error_code, getattr(response, "error_message", ""))
                     return response
                 why = f"{address} is not the active controller"
                 await self._turn(address, response.controller)

@@ -13,12 +13,10 @@ from klamm.model import GROUP_METADATA_TOPIC
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR
-from klamm_broker.kafka.forwarding import Coordinators
+from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 
-TIMEOUT_MS = 30_000
-"""Of calls that do not say how long they may take."""
 JOIN_GRACE_MS = 5_000
 """What a join may take beyond its rebalance timeout, as Kafka's clients allow."""
 NO_OFFSET = -1
@@ -42,6 +40,7 @@ class Groups:
             protocol_type=wanted.protocol_type,
             protocols=[pb.GroupProtocol(name=one.name, metadata=one.metadata) for one in wanted.protocols],
             client_id=request.client_id,
+            client_host=f"/{request.client_host}",
             reason=getattr(wanted, "reason", None) or "",
         )
         try:

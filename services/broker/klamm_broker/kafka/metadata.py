@@ -1,15 +1,14 @@
-"""Metadata, versions 4 to 12, and DescribeCluster: https://kafka.apache.org/protocol#The_Messages_Metadata.
+"""Metadata, versions 4 to 12: https://kafka.apache.org/protocol#The_Messages_Metadata.
 
 Written by hand from the image: a client of a large cluster asks for thousands of partitions.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from klamm.errors import ErrorCode
 from klamm.model import INTERNAL_TOPICS
-from klamm_broker.kafka import messages
 from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR, ClusterView
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
@@ -137,25 +136,3 @@ class _Answer:
         if self._version >= 5:
             writer.array([replica for replica in partition.replicas if replica not in self._live], int32)
         writer.tagged_fields()
-
-
-def describe_cluster(request: Request, cluster: ClusterView) -> messages.Fields:
-    """DescribeCluster (KIP-700). Clients may ask for brokers only: controllers have no Kafka listener."""
-    wanted: Any = messages.decode(request)
-    if getattr(wanted, "endpoint_type", 1) != 1:
-        return {
-            "error_code": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            "error_message": "controllers have no Kafka listener; ask brokers (endpoint type 1)",
-            "cluster_id": cluster.image.cluster_id,
-            "brokers": [],
-        }
-    brokers = [
-        {"broker_id": one.broker_id, "host": one.kafka_host, "port": one.kafka_port, "rack": one.rack or None}
-        for one in cluster.brokers()
-    ]
-    return {
-        "error_code": ErrorCode.NONE,
-        "cluster_id": cluster.image.cluster_id,
-        "controller_id": cluster.controller_id,
-        "brokers": brokers,
-    }

@@ -40,14 +40,30 @@ class ApiKey(IntEnum):
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 class Versions(NamedTuple):
@@ -88,14 +104,30 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: _spoken(0, 4, 3),
     ApiKey.END_TXN: _spoken(0, 4, 3),
     ApiKey.TXN_OFFSET_COMMIT: _spoken(0, 4, 3),
+    ApiKey.DESCRIBE_ACLS: _spoken(1, 3, 2),
+    ApiKey.CREATE_ACLS: _spoken(1, 3, 2),
+    ApiKey.DELETE_ACLS: _spoken(1, 3, 2),
     ApiKey.DESCRIBE_CONFIGS: _spoken(1, 4, 4),
+    ApiKey.ALTER_CONFIGS: _spoken(0, 2, 2),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _spoken(1, 2, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: _spoken(1, 4, 2),
     ApiKey.CREATE_PARTITIONS: _spoken(0, 3, 2),
     ApiKey.DELETE_GROUPS: _spoken(0, 2, 2),
+    ApiKey.ELECT_LEADERS: _spoken(0, 2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _spoken(0, 1, 1),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _spoken(0, 1, 0),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _spoken(0, 0, 0),
     ApiKey.OFFSET_DELETE: _spoken(0, 0, 1),
-    ApiKey.DESCRIBE_CLUSTER: _spoken(0, 1, 0),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _spoken(0, 0, 0),
+    ApiKey.DESCRIBE_QUORUM: _spoken(0, 2, 0),
+    ApiKey.UPDATE_FEATURES: _spoken(0, 2, 0),
+    ApiKey.DESCRIBE_CLUSTER: _spoken(0, 2, 0),
+    ApiKey.DESCRIBE_PRODUCERS: _spoken(0, 0, 0),
+    ApiKey.UNREGISTER_BROKER: _spoken(0, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: _spoken(0, 0, 0),
     ApiKey.LIST_TRANSACTIONS: _spoken(0, 1, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: _spoken(0, 1, 0),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _spoken(0, 0, 0),
 }
 
 _HEADER: Final = struct.Struct(">hhi")

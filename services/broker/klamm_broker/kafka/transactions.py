@@ -19,8 +19,8 @@ from klamm.wire.v1 import broker_pb2
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm_broker.kafka.cluster_view import ClusterView
-from klamm_broker.kafka.forwarding import Coordinators
-from klamm_broker.kafka.groups import TIMEOUT_MS, by_topic
+from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
+from klamm_broker.kafka.groups import by_topic
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.rpc.init_producer_id import InitProducerIdRpc

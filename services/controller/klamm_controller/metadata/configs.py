@@ -1,4 +1,5 @@
-"""Configs of topics and brokers: changed incrementally (KIP-339), described with where each value comes from (KIP-226).
+"""Configs of topics and brokers: changed incrementally (KIP-339) or replaced, described with where each value comes
+from (KIP-226).
 
 All changes of one resource are one batch or nothing: the outcome must be valid as a whole, not each change by itself.
 Which names and values are valid is klamm_server.config_defs' business.
@@ -116,7 +117,7 @@ def _alter(wanted: AlterConfigsResource, image: MetadataImage) -> Iterator[Metad
         if times > 1:
             raise Refusal(ErrorCode.INVALID_REQUEST, f"{describe(resource)}: {name} is changed {times} times")
     before = image.configs.get(_key(resource), {})
-    after = dict(before)
+    after = {} if wanted.replace_all else dict(before)
     for change in wanted.changes:
         _apply(change, resource, after, image)
     _check_outcome(resource, after, frozenset(names))

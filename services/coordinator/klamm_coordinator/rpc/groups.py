@@ -107,7 +107,7 @@ def _join(request: JoinGroupRequest, peer: str) -> Any:
         member_id=request.member_id,
         instance_id=request.group_instance_id or None,
         client_id=request.client_id,
-        client_host=_host_of(peer),
+        client_host=request.client_host or _host_of(peer),
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms or request.session_timeout_ms,
         protocol_type=request.protocol_type,

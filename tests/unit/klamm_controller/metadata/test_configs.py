@@ -80,6 +80,15 @@ def test_set_delete_append_and_subtract(cluster_with_a):
     assert cluster_with_a.image.topic_configs("a")["cleanup.policy"] == "compact"
 
 
+def test_replacing_takes_back_what_is_not_named(cluster_with_a):
+    alter(cluster_with_a, (TOPIC_A, set_("segment.ms", "7")))
+    replacement = AlterConfigsResource(resource=TOPIC_A, changes=[set_("segment.ms", "8")], replace_all=True)
+    request = IncrementalAlterConfigsRequest(resources=[replacement])
+    (result,) = cluster_with_a.apply(handle_incremental_alter_configs(request, cluster_with_a.image)).results
+    assert result.error_code == 0
+    assert cluster_with_a.image.topic_configs("a") == {"segment.ms": "8"}
+
+
 def test_a_change_that_changes_nothing_makes_no_record(cluster_with_a):
     end_index = cluster_with_a.image.end_index
     (result,) = alter(cluster_with_a, (TOPIC_A, set_("retention.ms", "1000"), delete("segment.ms")))

@@ -1,11 +1,10 @@
-"""Topics and configs, passed on to the active controller: CreateTopics, DeleteTopics, CreatePartitions,
-DescribeConfigs, IncrementalAlterConfigs."""
+"""Topics, passed on to the active controller: CreateTopics, DeleteTopics, CreatePartitions."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
@@ -14,13 +13,8 @@ from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 
-TIMEOUT_MS: Final = 30_000
-"""Of calls that do not say how long they may take."""
-_CONFIG_TYPES: Final = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}
-"""DescribeConfigs' numbers (KIP-569)."""
 
-
-class Administration:
+class Topics:
     """Each method takes a decoded request and gives the answer's fields."""
 
     def __init__(self, controller: ActiveController, topic_ids: TopicIds) -> None:
@@ -37,7 +31,10 @@ class Administration:
         try:
             answer = await self._controller.ask("create_topics", ask, timeout_ms=timeout_ms)
         except BrokerError as error:
-            return {"topics": [_created(pb.CreatedTopic(name=one.name, error_code=error.code)) for one in ask.topics]}
+            failed = [
+                pb.CreatedTopic(name=one.name, error_code=error.code, error_message=error.message) for one in ask.topics
+            ]
+            return {"topics": [_created(topic) for topic in failed]}
         return {"topics": [_created(topic) for topic in answer.topics]}
 
     async def delete_topics(self, request: Request, wanted: Any) -> Fields:
@@ -104,57 +101,6 @@ class Administration:
             ]
         }
 
-    # Configs
-
-    async def describe_configs(self, request: Request, wanted: Any) -> Fields:
-        ask = pb.DescribeConfigsRequest(
-            resources=[
-                pb.DescribeConfigsResource(
-                    resource=_resource(one.resource_type, one.resource_name), names=one.configuration_keys or ()
-                )
-                for one in wanted.resources
-            ],
-            include_documentation=getattr(wanted, "include_documentation", False),
-        )
-        try:
-            results = (await self._controller.ask("describe_configs", ask, timeout_ms=TIMEOUT_MS)).results
-        except BrokerError as error:
-            results = [
-                pb.DescribedConfigs(resource=one.resource, error_code=error.code, error_message=error.message)
-                for one in ask.resources
-            ]
-        return {"results": [_described(one, wanted.include_synonyms) for one in results]}
-
-    async def incremental_alter_configs(self, request: Request, wanted: Any) -> Fields:
-        ask = pb.IncrementalAlterConfigsRequest(
-            resources=[
-                pb.AlterConfigsResource(
-                    resource=_resource(one.resource_type, one.resource_name),
-                    changes=[
-                        pb.ConfigChange(name=change.name, operation=change.config_operation, value=change.value or "")
-                        for change in one.configs
-                    ],
-                )
-                for one in wanted.resources
-            ],
-            validate_only=wanted.validate_only,
-        )
-        names = [one.resource.name for one in ask.resources]
-        try:
-            results = (await self._controller.ask("incremental_alter_configs", ask, timeout_ms=TIMEOUT_MS)).results
-        except BrokerError as error:
-            results = _all_failed(names, error)
-        responses = [
-            {
-                "error_code": result.error_code,
-                "error_message": result.error_message or None,
-                "resource_type": one.resource_type,
-                "resource_name": one.resource_name,
-            }
-            for one, result in zip(wanted.resources, results, strict=True)
-        ]
-        return {"responses": responses}
-
 
 def _new_topic(topic: Any) -> pb.NewTopic:
     return pb.NewTopic(
@@ -177,34 +123,6 @@ def _created(topic: pb.CreatedTopic) -> Fields:
         "num_partitions": topic.partition_count if not topic.error_code else -1,
         "replication_factor": topic.replication_factor if not topic.error_code else -1,
         "configs": None,
-    }
-
-
-def _resource(resource_type: int, name: str) -> pb.ConfigResource:
-    """The numbers are Kafka's on both sides; the controller refuses those it does not have."""
-    return pb.ConfigResource(type=resource_type, name=name)  # type: ignore[arg-type]
-
-
-def _described(result: pb.DescribedConfigs, include_synonyms: bool) -> Fields:
-    return {
-        "error_code": result.error_code,
-        "error_message": result.error_message or None,
-        "resource_type": result.resource.type,
-        "resource_name": result.resource.name,
-        "configs": [
-            {
-                "name": one.name,
-                "value": None if one.sensitive else one.value,
-                "read_only": one.read_only,
-                "config_source": one.source,
-                "is_default": one.source == pb.CONFIG_SOURCE_DEFAULT,
-                "is_sensitive": one.sensitive,
-                "synonyms": [{"name": one.name, "value": one.value, "source": one.source}] if include_synonyms else [],
-                "config_type": _CONFIG_TYPES.get(one.type, 0),
-                "documentation": one.documentation or None,
-            }
-            for one in result.configs
-        ],
     }
 
 

@@ -1,0 +1,152 @@
+"""The cluster and its servers: DescribeCluster (KIP-700), DescribeQuorum (KIP-595, KIP-836), UnregisterBroker,
+UpdateFeatures (KIP-584)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from typing import Any, Final
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.wire.v1 import controller_pb2 as pb
+from klamm_broker.kafka.cluster_view import ClusterView
+from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
+from klamm_broker.kafka.messages import Fields
+from klamm_broker.kafka.requests import Request
+from klamm_server.clock import Clock
+from klamm_server.metadata.image import BrokerImage
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""What Kafka calls the controllers' log; it has one partition."""
+CONTROLLER_LISTENER: Final = "CONTROLLER"
+_BROKERS, _CONTROLLERS = 1, 2
+"""Kinds of endpoints (KIP-919)."""
+
+
+class Cluster:
+    """Each method takes a decoded request and gives the answer's fields."""
+
+    def __init__(self, controller: ActiveController, view: ClusterView, clock: Clock) -> None:
+        self._controller = controller
+        self._view = view
+        self._clock = clock
+
+    async def describe(self, request: Request, wanted: Any) -> Fields:
+        """Clients may ask for brokers only: controllers have no Kafka listener."""
+        endpoint_type = getattr(wanted, "endpoint_type", _BROKERS)
+        image = self._view.image
+        if endpoint_type != _BROKERS:
+            is_known = endpoint_type == _CONTROLLERS
+            return {
+                "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                "error_message": f"asked a broker (endpoint type {_BROKERS}) for endpoint type {endpoint_type}",
+                "endpoint_type": endpoint_type,
+                "cluster_id": image.cluster_id,
+                "brokers": [],
+            }
+        brokers = self._view.brokers()
+        if getattr(wanted, "include_fenced_brokers", False):
+            brokers = [image.brokers[broker_id] for broker_id in sorted(image.brokers)]
+        return {
+            "error_code": ErrorCode.NONE,
+            "cluster_id": image.cluster_id,
+            "controller_id": self._view.controller_id,
+            "brokers": [_broker(one) for one in brokers if one.kafka_port],
+        }
+
+    async def describe_quorum(self, request: Request, wanted: Any) -> Fields:
+        """Of one partition, whatever was asked for: the controllers' log is all there is."""
+        if [(topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in wanted.topics] != [
+            (METADATA_TOPIC, [0])
+        ]:
+            return _no_quorum(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"only {METADATA_TOPIC}-0 has a quorum")
+        try:
+            quorum = await self._controller.ask("describe_quorum", pb.DescribeQuorumRequest(), timeout_ms=TIMEOUT_MS)
+        except BrokerError as error:
+            return _no_quorum(error.code, error.message)
+        controllers = [one for one in quorum.replicas if one.kind == pb.QUORUM_REPLICA_KIND_CONTROLLER]
+        # A coordinator may have a broker's id, and Kafka clients know none.
+        observers = [
+            one for one in quorum.replicas if not one.is_voter and one.kind != pb.QUORUM_REPLICA_KIND_COORDINATOR
+        ]
+        end_index = max((one.end_index for one in controllers), default=0)
+        partition = {
+            "partition_index": 0,
+            "error_code": ErrorCode.NONE,
+            "error_message": None,
+            "leader_id": quorum.leader_id,
+            "leader_epoch": quorum.term,
+            "high_watermark": quorum.high_watermark,
+            "current_voters": [self._replica(one, end_index) for one in controllers if one.is_voter],
+            "observers": [self._replica(one, end_index) for one in observers],
+        }
+        return {
+            "error_code": ErrorCode.NONE,
+            "error_message": None,
+            "topics": [{"topic_name": METADATA_TOPIC, "partitions": [partition]}],
+            "nodes": [_quorum_node(one) for one in controllers if one.is_voter],
+        }
+
+    def _replica(self, replica: pb.QuorumReplica, end_index: int) -> Fields:
+        """Brokers count records, not entries: they are shown as far behind the leader's end as they are behind."""
+        heard_ms = self._clock.wall_ms() - replica.silent_ms
+        return {
+            "replica_id": replica.node_id,
+            "replica_directory_id": _directory_id(replica.directory_id),
+            "log_end_offset": max(0, end_index - replica.lag),
+            "last_fetch_timestamp": heard_ms,
+            "last_caught_up_timestamp": -1 if replica.lag else heard_ms,
+        }
+
+    async def unregister_broker(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.UnregisterBrokerRequest(broker_id=wanted.broker_id)
+        try:
+            await self._controller.ask("unregister_broker", ask, timeout_ms=TIMEOUT_MS)
+        except BrokerError as error:
+            return {"error_code": error.code, "error_message": error.message}
+        return {"error_code": ErrorCode.NONE, "error_message": None}
+
+    async def update_features(self, request: Request, wanted: Any) -> Fields:
+        """Refused: a cluster's protocol has one level, that of its software."""
+        results = [
+            {
+                "feature": one.feature,
+                "error_code": ErrorCode.INVALID_UPDATE_VERSION,
+                "error_message": f"this cluster has no feature {one.feature!r} that can be set",
+            }
+            for one in wanted.feature_updates
+        ]
+        if not results or request.version < 2:
+            return {"error_code": ErrorCode.NONE, "error_message": None, "results": results}
+        return results[0]
+
+
+def _broker(broker: BrokerImage) -> Fields:
+    return {
+        "broker_id": broker.broker_id,
+        "host": broker.kafka_host,
+        "port": broker.kafka_port,
+        "rack": broker.rack or None,
+        "is_fenced": broker.fenced,
+    }
+
+
+def _quorum_node(controller: pb.QuorumReplica) -> Fields:
+    endpoint = controller.endpoint
+    return {
+        "node_id": controller.node_id,
+        "listeners": [{"name": CONTROLLER_LISTENER, "host": endpoint.host, "port": endpoint.port}],
+    }
+
+
+def _directory_id(text: str) -> uuid.UUID | None:
+    """Of Kafka's 22 characters for 16 bytes."""
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except (ValueError, binascii.Error):
+        return None
+
+
+def _no_quorum(code: ErrorCode, message: str) -> Fields:
+    return {"error_code": code, "error_message": message, "topics": [], "nodes": []}

@@ -1,0 +1,169 @@
+"""Configs, passed on to the active controller: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs,
+ListConfigResources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC
+from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
+from klamm_broker.kafka.messages import Fields
+from klamm_broker.kafka.requests import Request
+from klamm_server.metadata.image import MetadataImage
+
+_CONFIG_TYPES: Final = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}
+"""DescribeConfigs' numbers (KIP-569)."""
+_BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 8, 16, 32
+"""Kinds of resources that Kafka has configs for, and this cluster nothing to list of."""
+
+
+class Configs:
+    """Each method takes a decoded request and gives the answer's fields."""
+
+    def __init__(self, controller: ActiveController, image: Callable[[], MetadataImage]) -> None:
+        self._controller = controller
+        self._image = image
+
+    async def describe(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.DescribeConfigsRequest(
+            resources=[
+                pb.DescribeConfigsResource(
+                    resource=_resource(one.resource_type, one.resource_name), names=one.configuration_keys or ()
+                )
+                for one in wanted.resources
+            ],
+            include_documentation=getattr(wanted, "include_documentation", False),
+        )
+        try:
+            results = (await self._controller.ask("describe_configs", ask, timeout_ms=TIMEOUT_MS)).results
+        except BrokerError as error:
+            results = [
+                pb.DescribedConfigs(resource=one.resource, error_code=error.code, error_message=error.message)
+                for one in ask.resources
+            ]
+        return {"results": [_described(one, wanted.include_synonyms) for one in results]}
+
+    async def alter(self, request: Request, wanted: Any) -> Fields:
+        """The older call: what it does not name goes back to its default."""
+        resources = [
+            pb.AlterConfigsResource(
+                resource=_resource(one.resource_type, one.resource_name),
+                changes=[pb.ConfigChange(name=config.name, value=config.value or "") for config in one.configs],
+                replace_all=True,
+            )
+            for one in wanted.resources
+        ]
+        nulls = [[config.name for config in one.configs if config.value is None] for one in wanted.resources]
+        return await self._alter(wanted, resources, nulls)
+
+    async def alter_incrementally(self, request: Request, wanted: Any) -> Fields:
+        resources = [
+            pb.AlterConfigsResource(
+                resource=_resource(one.resource_type, one.resource_name),
+                changes=[
+                    pb.ConfigChange(name=change.name, operation=change.config_operation, value=change.value or "")
+                    for change in one.configs
+                ],
+            )
+            for one in wanted.resources
+        ]
+        nulls = [
+            [
+                change.name
+                for change in one.configs
+                if change.value is None and change.config_operation != pb.CONFIG_OPERATION_DELETE
+            ]
+            for one in wanted.resources
+        ]
+        return await self._alter(wanted, resources, nulls)
+
+    async def _alter(self, wanted: Any, resources: list[pb.AlterConfigsResource], nulls: list[list[str]]) -> Fields:
+        """`nulls`: of each resource, what is to be set to no value at all; such a resource is not changed."""
+        asked = [resource for resource, names in zip(resources, nulls, strict=True) if not names]
+        answered = iter(await self._ask_to_alter(asked, wanted.validate_only))
+        results = [
+            pb.NamedResult(
+                error_code=ErrorCode.INVALID_REQUEST, error_message=f"a null value is not supported for {names}"
+            )
+            if names
+            else next(answered)
+            for names in nulls
+        ]
+        responses = [
+            {
+                "error_code": result.error_code,
+                "error_message": result.error_message or None,
+                "resource_type": one.resource_type,
+                "resource_name": one.resource_name,
+            }
+            for one, result in zip(wanted.resources, results, strict=True)
+        ]
+        return {"responses": responses}
+
+    async def _ask_to_alter(
+        self, resources: list[pb.AlterConfigsResource], validate_only: bool
+    ) -> list[pb.NamedResult]:
+        if not resources:
+            return []
+        ask = pb.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
+        try:
+            answer = await self._controller.ask("incremental_alter_configs", ask, timeout_ms=TIMEOUT_MS)
+        except BrokerError as error:
+            return [pb.NamedResult(error_code=error.code, error_message=error.message)] * len(resources)
+        return list(answer.results)
+
+    async def list_resources(self, request: Request, wanted: Any) -> Fields:
+        """What has configs, by kind (KIP-1142); in version 0 only subscriptions to clients' metrics, of which there are
+        none."""
+        if request.version == 0:
+            return {"error_code": ErrorCode.NONE, "config_resources": []}
+        image = self._image()
+        brokers = [str(broker_id) for broker_id in sorted(image.brokers)]
+        names: dict[int, list[str]] = {
+            CONFIG_RESOURCE_TYPE_TOPIC: sorted(image.topics_by_name),
+            CONFIG_RESOURCE_TYPE_BROKER: brokers,
+            _BROKER_LOGGER: brokers,
+            _CLIENT_METRICS: [],
+            _GROUP: [],
+        }
+        if not set(wanted.resource_types) <= names.keys():
+            return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
+        return {
+            "error_code": ErrorCode.NONE,
+            "config_resources": [
+                {"resource_name": name, "resource_type": kind}
+                for kind in wanted.resource_types or names
+                for name in names[kind]
+            ],
+        }
+
+
+def _resource(resource_type: int, name: str) -> pb.ConfigResource:
+    """The numbers are Kafka's on both sides; the controller refuses those it does not have."""
+    return pb.ConfigResource(type=resource_type, name=name)  # type: ignore[arg-type]
+
+
+def _described(result: pb.DescribedConfigs, include_synonyms: bool) -> Fields:
+    return {
+        "error_code": result.error_code,
+        "error_message": result.error_message or None,
+        "resource_type": result.resource.type,
+        "resource_name": result.resource.name,
+        "configs": [
+            {
+                "name": one.name,
+                "value": None if one.sensitive else one.value,
+                "read_only": one.read_only,
+                "config_source": one.source,
+                "is_default": one.source == pb.CONFIG_SOURCE_DEFAULT,
+                "is_sensitive": one.sensitive,
+                "synonyms": [{"name": one.name, "value": one.value, "source": one.source}] if include_synonyms else [],
+                "config_type": _CONFIG_TYPES.get(one.type, 0),
+                "documentation": one.documentation or None,
+            }
+            for one in result.configs
+        ],
+    }

@@ -1,0 +1,130 @@
+"""Where replicas shall be and who leads, passed on to the active controller: ElectLeaders, AlterPartitionReassignments,
+ListPartitionReassignments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.metadata_pb2 import BrokerIds
+from klamm_broker.kafka.forwarding import ActiveController
+from klamm_broker.kafka.groups import by_topic
+from klamm_broker.kafka.messages import Fields, milliseconds
+from klamm_broker.kafka.requests import Request
+
+
+class Replicas:
+    """Each method takes a decoded request and gives the answer's fields."""
+
+    def __init__(self, controller: ActiveController) -> None:
+        self._controller = controller
+
+    async def elect_leaders(self, request: Request, wanted: Any) -> Fields:
+        """Without partitions: of all that need an election."""
+        timeout_ms = milliseconds(wanted.timeout)
+        # The numbers are Kafka's on both sides; before version 1 only the preferred leader could be elected.
+        election_type: Any = getattr(wanted, "election_type", pb.ELECTION_TYPE_PREFERRED)
+        named = [
+            pb.NamedPartition(topic=topic.topic, partition=number)
+            for topic in wanted.topic_partitions or ()
+            for number in topic.partitions
+        ]
+        if wanted.topic_partitions is not None and not named:
+            return {"error_code": ErrorCode.NONE, "replica_election_results": []}
+        ask = pb.ElectLeadersRequest(election_type=election_type, partitions=named, timeout_ms=timeout_ms)
+        code = ErrorCode.NONE
+        try:
+            results: Iterable[Any] = (await self._controller.ask("elect_leaders", ask, timeout_ms=timeout_ms)).results
+        except BrokerError as error:
+            code = error.code
+            results = _all_failed(named, error)
+        return {
+            "error_code": code,
+            "replica_election_results": [
+                {
+                    "topic": topic,
+                    "partition_result": [{**_outcome(one), "partition_id": one.partition} for one in group],
+                }
+                for topic, group in groupby(results, key=lambda one: one.topic)
+            ],
+        }
+
+    async def alter_reassignments(self, request: Request, wanted: Any) -> Fields:
+        timeout_ms = milliseconds(wanted.timeout)
+        may_change_factor = getattr(wanted, "allow_replication_factor_change", True)
+        ask = pb.AlterPartitionReassignmentsRequest(
+            partitions=[
+                pb.PartitionReassignment(
+                    topic=topic.name,
+                    partition=one.partition_index,
+                    replicas=None if one.replicas is None else BrokerIds(broker_ids=one.replicas),
+                )
+                for topic in wanted.topics
+                for one in topic.partitions
+            ],
+            keep_replication_factor=not may_change_factor,
+            timeout_ms=timeout_ms,
+        )
+        answer: dict[str, Any] = {
+            "allow_replication_factor_change": may_change_factor,
+            "error_code": ErrorCode.NONE,
+            "error_message": None,
+            "responses": [],
+        }
+        try:
+            results = (await self._controller.ask("alter_partition_reassignments", ask, timeout_ms=timeout_ms)).results
+        except BrokerError as error:
+            return {**answer, "error_code": error.code, "error_message": error.message}
+        return {**answer, "responses": by_topic(results, _outcome)}
+
+    async def list_reassignments(self, request: Request, wanted: Any) -> Fields:
+        """Without topics: all that are under way."""
+        named = [
+            pb.NamedPartition(topic=topic.name, partition=number)
+            for topic in wanted.topics or ()
+            for number in topic.partition_indexes
+        ]
+        if wanted.topics is not None and not named:
+            return {"error_code": ErrorCode.NONE, "error_message": None, "topics": []}
+        try:
+            answer = await self._controller.ask(
+                "list_partition_reassignments",
+                pb.ListPartitionReassignmentsRequest(partitions=named),
+                timeout_ms=milliseconds(wanted.timeout),
+            )
+        except BrokerError as error:
+            return {"error_code": error.code, "error_message": error.message, "topics": []}
+        return {
+            "error_code": ErrorCode.NONE,
+            "error_message": None,
+            "topics": by_topic(answer.reassignments, _ongoing),
+        }
+
+
+def _outcome(result: pb.NamedPartitionResult) -> Fields:
+    return {
+        "partition_index": result.partition,
+        "error_code": result.error_code,
+        "error_message": result.error_message or None,
+    }
+
+
+def _ongoing(one: pb.OngoingReassignment) -> Fields:
+    return {
+        "partition_index": one.partition,
+        "replicas": list(one.replicas),
+        "adding_replicas": list(one.adding_replicas),
+        "removing_replicas": list(one.removing_replicas),
+    }
+
+
+def _all_failed(partitions: Iterable[pb.NamedPartition], error: BrokerError) -> list[pb.NamedPartitionResult]:
+    return [
+        pb.NamedPartitionResult(
+            topic=one.topic, partition=one.partition, error_code=error.code, error_message=error.message
+        )
+        for one in partitions
+    ]

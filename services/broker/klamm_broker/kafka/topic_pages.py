@@ -1,0 +1,83 @@
+"""DescribeTopicPartitions (KIP-966): topics with their eligible leaders, some partitions at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from klamm.errors import ErrorCode
+from klamm.model import INTERNAL_TOPICS
+from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR, ClusterView
+from klamm_broker.kafka.messages import Fields
+from klamm_broker.kafka.requests import Request
+from klamm_server.metadata.image import PartitionImage, TopicImage
+
+PAGE_PARTITIONS_MAX: Final = 500
+"""What one answer says at most, whatever was asked for: it is made in one turn of the event loop."""
+
+
+async def describe_topic_partitions(request: Request, wanted: Any, cluster: ClusterView) -> Fields:
+    """By name and number from the cursor on; without topics, of every topic."""
+    image = cluster.image
+    first_topic, first_partition = "", 0
+    if wanted.cursor is not None:
+        first_topic, first_partition = wanted.cursor.topic_name, wanted.cursor.partition_index
+    names = {topic.name for topic in wanted.topics} or set(image.topics_by_name)
+    live = frozenset(broker.broker_id for broker in cluster.brokers())
+    left = max(1, min(wanted.response_partition_limit, PAGE_PARTITIONS_MAX))
+    topics: list[Fields] = []
+    for name in sorted(name for name in names if name >= first_topic):
+        start = max(0, first_partition) if name == first_topic else 0
+        topic = image.topic(name)
+        if left == 0:
+            return _page(topics, {"topic_name": name, "partition_index": start})
+        if topic is None:
+            topics.append(_missing(name))
+            continue
+        page = topic.partitions[start : start + left]
+        topics.append(_described(topic, page, live))
+        left -= len(page)
+        if start + len(page) < len(topic.partitions):
+            return _page(topics, {"topic_name": name, "partition_index": start + len(page)})
+    return _page(topics, None)
+
+
+def _page(topics: list[Fields], next_cursor: Fields | None) -> Fields:
+    return {"topics": topics, "next_cursor": next_cursor}
+
+
+def _missing(name: str) -> Fields:
+    return {
+        "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "name": name,
+        "topic_id": None,
+        "is_internal": name in INTERNAL_TOPICS,
+        "partitions": [],
+        "topic_authorized_operations": NOT_ASKED_FOR,
+    }
+
+
+def _described(topic: TopicImage, partitions: tuple[PartitionImage, ...], live: frozenset[int]) -> Fields:
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.name in INTERNAL_TOPICS,
+        "partitions": list(_partitions(partitions, live)),
+        "topic_authorized_operations": NOT_ASKED_FOR,
+    }
+
+
+def _partitions(partitions: tuple[PartitionImage, ...], live: frozenset[int]) -> Iterator[Fields]:
+    for one in partitions:
+        yield {
+            "error_code": ErrorCode.NONE if one.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            "partition_index": one.partition,
+            "leader_id": one.leader,
+            "leader_epoch": one.leader_epoch,
+            "replica_nodes": one.replicas,
+            "isr_nodes": one.isr,
+            "eligible_leader_replicas": one.elr,
+            "last_known_elr": one.last_known_elr,
+            "offline_replicas": [replica for replica in one.replicas if replica not in live],
+        }

@@ -1,0 +1,336 @@
+"""Kafka's administrative requests by kio, in the first and the last version of each: what clients show of the answers
+is their choice, and some requests hardly any client sends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from kafka_wire import KafkaWire
+from kio.schema.errors import ErrorCode
+
+from klamm_broker.kafka.requests import SPOKEN, ApiKey
+
+TIMEOUT_S = 30
+TIMEOUT_MS = 1_000 * TIMEOUT_S
+TOPIC, BROKER = 2, 4
+METADATA_QUORUM = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+
+
+def ends(api_key: ApiKey) -> list[int]:
+    spoken = SPOKEN[api_key]
+    return sorted({spoken.min, spoken.max})
+
+
+@pytest.fixture
+def wire(bootstrap: str) -> Iterator[KafkaWire]:
+    with KafkaWire(bootstrap) as connection:
+        yield connection
+
+
+@pytest.fixture
+def topic(wire: KafkaWire, name: str) -> str:
+    """Three partitions on brokers 1 and 2, led by 1, known to the broker that is asked."""
+    wanted = {
+        "name": name,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": [{"partition_index": number, "broker_ids": [1, 2]} for number in range(3)],
+        "configs": [],
+    }
+    answer = wire.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [wanted], "timeout": TIMEOUT_MS, "validate_only": False})
+    assert [(one.error_code, one.num_partitions) for one in answer.topics] == [(ErrorCode.none, 3)]
+    wait_until(lambda: led_by(wire, name) == {0: 1, 1: 1, 2: 1})
+    return name
+
+
+def wait_until(is_so) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def described(wire: KafkaWire, name: str):
+    answer = wire.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, {"topics": [{"name": name}], "cursor": None})
+    return answer.topics[0].partitions
+
+
+def led_by(wire: KafkaWire, name: str) -> dict[int, int]:
+    return {one.partition_index: one.leader_id for one in described(wire, name)}
+
+
+def own_configs(wire: KafkaWire, name: str) -> dict[str, str]:
+    resource = {"resource_type": TOPIC, "resource_name": name, "configuration_keys": None}
+    answer = wire.ask(
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        {"resources": [resource], "include_synonyms": False, "include_documentation": False},
+    )
+    dynamic_topic_config = 1
+    return {one.name: one.value for one in answer.results[0].configs if one.config_source == dynamic_topic_config}
+
+
+@pytest.mark.parametrize("version", ends(ApiKey.ALTER_CONFIGS))
+def test_alter_configs_replaces_all_that_was_set(wire: KafkaWire, topic: str, version: int) -> None:
+    def alter(**configs: str | None):
+        resource = {
+            "resource_type": TOPIC,
+            "resource_name": topic,
+            "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
+        }
+        answer = wire.ask(ApiKey.ALTER_CONFIGS, version, {"resources": [resource], "validate_only": False})
+        return answer.responses[0].error_code
+
+    assert alter(retention_ms="60000", segment_bytes="1048576") == ErrorCode.none
+    assert own_configs(wire, topic) == {"retention.ms": "60000", "segment.bytes": "1048576"}
+    assert alter(retention_ms="70000") == ErrorCode.none
+    assert own_configs(wire, topic) == {"retention.ms": "70000"}
+    assert alter(retention_ms=None) == ErrorCode.invalid_request
+    assert own_configs(wire, topic) == {"retention.ms": "70000"}
+
+
+@pytest.mark.parametrize("version", ends(ApiKey.INCREMENTAL_ALTER_CONFIGS))
+def test_configs_without_a_value_are_refused_one_resource_at_a_time(wire: KafkaWire, topic: str, version: int) -> None:
+    set_, delete = 0, 1
+
+    def resource(name: str, operation: int, value: str | None):
+        config = {"name": "retention.ms", "config_operation": operation, "value": value}
+        return {"resource_type": TOPIC, "resource_name": name, "configs": [config]}
+
+    def alter(*resources):
+        answer = wire.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, {"resources": resources, "validate_only": False})
+        return [(one.resource_name, one.error_code) for one in answer.responses]
+
+    assert alter(
+        resource("no-such-topic", set_, None), resource(topic, set_, "60000"), resource("no-such-topic", set_, "1")
+    ) == [
+        ("no-such-topic", ErrorCode.invalid_request),
+        (topic, ErrorCode.none),
+        ("no-such-topic", ErrorCode.unknown_topic_or_partition),
+    ]
+    assert own_configs(wire, topic) == {"retention.ms": "60000"}
+    assert alter(resource(topic, delete, None)) == [(topic, ErrorCode.none)]
+    assert own_configs(wire, topic) == {}
+
+
+def test_what_has_configs_is_listed_by_kind(wire: KafkaWire, topic: str) -> None:
+    def listed(*kinds: int):
+        answer = wire.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, {"resource_types": kinds})
+        assert answer.error_code == ErrorCode.none
+        return {(one.resource_type, one.resource_name) for one in answer.config_resources}
+
+    assert listed(BROKER) == {(BROKER, "1"), (BROKER, "2"), (BROKER, "3")}
+    assert (TOPIC, topic) in listed(TOPIC)
+    assert listed() >= listed(BROKER) | listed(TOPIC)
+    unknown = wire.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, {"resource_types": [99]})
+    assert unknown.error_code == ErrorCode.unsupported_version
+    metrics = wire.ask(ApiKey.LIST_CONFIG_RESOURCES, 0, {})
+    assert (metrics.error_code, metrics.config_resources) == (ErrorCode.none, ())
+
+
+@pytest.mark.parametrize("version", ends(ApiKey.ALTER_PARTITION_REASSIGNMENTS))
+def test_partitions_move_and_leaders_are_elected(wire: KafkaWire, topic: str, version: int) -> None:
+    def reassign(**replicas: list[int] | None):
+        partitions = [{"partition_index": int(key[1:]), "replicas": value} for key, value in replicas.items()]
+        answer = wire.ask(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            version,
+            {"timeout": TIMEOUT_MS, "topics": [{"name": topic, "partitions": partitions}]},
+        )
+        assert answer.error_code == ErrorCode.none
+        return {one.partition_index: one.error_code for one in answer.responses[0].partitions}
+
+    assert reassign(p0=[3, 1], p1=None, p7=[1]) == {
+        0: ErrorCode.none,
+        1: ErrorCode.no_reassignment_in_progress,
+        7: ErrorCode.unknown_topic_or_partition,
+    }
+
+    def ongoing():
+        answer = wire.ask(
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            0,
+            {"timeout": TIMEOUT_MS, "topics": [{"name": topic, "partition_indexes": [0, 1]}]},
+        )
+        assert answer.error_code == ErrorCode.none
+        return [(one.partition_index, one.adding_replicas) for found in answer.topics for one in found.partitions]
+
+    assert ongoing() in ([], [(0, (3,))])
+    wait_until(lambda: not ongoing() and set(described(wire, topic)[0].replica_nodes) == {1, 3})
+
+    def elect(**fields):
+        return wire.ask(ApiKey.ELECT_LEADERS, 2, {"election_type": 0, "timeout": TIMEOUT_MS, **fields})
+
+    wait_until(lambda: set(described(wire, topic)[0].isr_nodes) == {1, 3})
+    answer = elect(topic_partitions=[{"topic": topic, "partitions": [0, 1, 7]}])
+    (results,) = answer.replica_election_results
+    codes = {one.partition_id: one.error_code for one in results.partition_result}
+    # The move may have made the preferred replica the leader by itself.
+    assert codes.pop(0) in (ErrorCode.none, ErrorCode.election_not_needed)
+    assert codes == {1: ErrorCode.election_not_needed, 7: ErrorCode.unknown_topic_or_partition}
+    wait_until(lambda: led_by(wire, topic)[0] == 3)
+    assert elect(topic_partitions=None).error_code == ErrorCode.none
+    assert elect(topic_partitions=[]).replica_election_results == ()
+
+
+@pytest.mark.parametrize("version", ends(ApiKey.DESCRIBE_LOG_DIRS))
+def test_log_dirs_say_what_lies_in_them(bootstrap: str, wire: KafkaWire, topic: str, version: int) -> None:
+    def described_dirs(topics):
+        answer = wire.ask(ApiKey.DESCRIBE_LOG_DIRS, version, {"topics": topics})
+        assert {one.error_code for one in answer.results} == {ErrorCode.none}
+        return answer.results
+
+    def replicas(topics):
+        return {
+            (one.name, partition.partition_index)
+            for log_dir in described_dirs(topics)
+            for one in log_dir.topics
+            for partition in one.partitions
+        }
+
+    own = {(topic, number) for number in range(3)}
+    assert own <= replicas(None)
+    assert replicas([{"topic": topic, "partitions": [0, 1]}]) <= own
+    assert replicas([{"topic": topic, "partitions": []}]) == set()
+    assert replicas([]) == set()
+    if version >= 4:
+        assert all(0 < one.usable_bytes <= one.total_bytes for one in described_dirs(None))
+
+
+@pytest.mark.parametrize("version", ends(ApiKey.ALTER_REPLICA_LOG_DIRS))
+def test_a_replica_stays_where_it_is_or_is_refused_by_name(wire: KafkaWire, topic: str, version: int) -> None:
+    (log_dir,) = wire.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, {"topics": None}).results
+    answer = wire.ask(
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        version,
+        {
+            "dirs": [
+                {"path": log_dir.log_dir, "topics": [{"name": topic, "partitions": [0]}]},
+                {"path": "/no/such/dir", "topics": [{"name": topic, "partitions": [1]}]},
+            ]
+        },
+    )
+    codes = {one.partition_index: one.error_code for found in answer.results for one in found.partitions}
+    assert codes == {0: ErrorCode.none, 1: ErrorCode.log_dir_not_found}
+
+
+@pytest.mark.parametrize("version", ends(ApiKey.DESCRIBE_QUORUM))
+def test_the_quorum_has_voters_and_brokers_watch_it(wire: KafkaWire, version: int) -> None:
+    answer = wire.ask(ApiKey.DESCRIBE_QUORUM, version, {"topics": METADATA_QUORUM})
+    assert answer.error_code == ErrorCode.none
+    partition = answer.topics[0].partitions[0]
+    voters = {one.replica_id: one for one in partition.current_voters}
+    assert partition.leader_id in voters
+    assert 0 < partition.high_watermark <= voters[partition.leader_id].log_end_offset
+    assert {one.replica_id for one in partition.observers} >= {1, 2, 3}
+    if version >= 2:
+        assert {one.node_id for one in answer.nodes} == voters.keys()
+        assert voters[partition.leader_id].replica_directory_id is not None
+    other = wire.ask(
+        ApiKey.DESCRIBE_QUORUM, version, {"topics": [{"topic_name": "x", "partitions": [{"partition_index": 0}]}]}
+    )
+    assert other.error_code == ErrorCode.unknown_topic_or_partition
+
+
+@pytest.mark.parametrize("version", ends(ApiKey.DESCRIBE_CLUSTER))
+def test_the_cluster_is_its_brokers(wire: KafkaWire, version: int) -> None:
+    def describe(**fields):
+        return wire.ask(ApiKey.DESCRIBE_CLUSTER, version, {"include_cluster_authorized_operations": False, **fields})
+
+    answer = describe(include_fenced_brokers=True)
+    assert answer.error_code == ErrorCode.none
+    assert [one.broker_id for one in answer.brokers] == [1, 2, 3]
+    assert answer.controller_id in (1, 2, 3)
+    if version >= 1:
+        assert describe(endpoint_type=2, include_fenced_brokers=False).error_code == ErrorCode.mismatched_endpoint_type
+        assert describe(endpoint_type=9, include_fenced_brokers=False).error_code == ErrorCode.unsupported_endpoint_type
+
+
+def test_topics_come_in_pages_that_go_on_at_the_cursor(wire: KafkaWire, topic: str) -> None:
+    seen, cursor = [], None
+    while True:
+        asked = {"topics": [{"name": topic}, {"name": "~none"}], "response_partition_limit": 2, "cursor": cursor}
+        answer = wire.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, asked)
+        seen += [
+            (one.name, one.error_code, [partition.partition_index for partition in one.partitions])
+            for one in answer.topics
+        ]
+        if (following := answer.next_cursor) is None:
+            break
+        cursor = {"topic_name": following.topic_name, "partition_index": following.partition_index}
+    assert seen == [
+        (topic, ErrorCode.none, [0, 1]),
+        (topic, ErrorCode.none, [2]),
+        ("~none", ErrorCode.unknown_topic_or_partition, []),
+    ]
+    assert {one.replica_nodes for one in described(wire, topic)} == {(1, 2)}
+
+
+def test_producers_are_described_by_who_leads(bootstrap: str, name: str) -> None:
+    codes = set()
+    for address in bootstrap.split(","):
+        with KafkaWire(address) as wire:
+            asked = {"topics": [{"name": name, "partition_indexes": [0]}]}
+            answer = wire.ask(ApiKey.DESCRIBE_PRODUCERS, 0, asked)
+            codes |= {one.error_code for found in answer.topics for one in found.partitions}
+    assert codes == {ErrorCode.unknown_topic_or_partition}
+
+
+def test_what_needs_users_says_that_there_are_none(wire: KafkaWire) -> None:
+    anything = {
+        "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    creation = {
+        "resource_type": 2,
+        "resource_name": "t",
+        "principal": "User:a",
+        "host": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
+    for version in ends(ApiKey.DESCRIBE_ACLS):
+        assert wire.ask(ApiKey.DESCRIBE_ACLS, version, anything).error_code == ErrorCode.security_disabled
+        created = wire.ask(ApiKey.CREATE_ACLS, version, {"creations": [creation] * 2})
+        assert [one.error_code for one in created.results] == [ErrorCode.security_disabled] * 2
+        deleted = wire.ask(ApiKey.DELETE_ACLS, version, {"filters": [anything]})
+        assert [one.error_code for one in deleted.filter_results] == [ErrorCode.security_disabled]
+    everybody = wire.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": None})
+    assert (everybody.error_code, everybody.results) == (ErrorCode.none, ())
+    somebody = wire.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": [{"name": "a"}]})
+    assert [(one.user, one.error_code) for one in somebody.results] == [("a", ErrorCode.resource_not_found)]
+
+
+def test_features_cannot_be_set_and_unknown_brokers_not_unregistered(wire: KafkaWire) -> None:
+    update = {"feature": "no.such.feature", "max_version_level": 1, "allow_downgrade": False, "upgrade_type": 1}
+    asked = {"timeout": TIMEOUT_MS, "feature_updates": [update], "validate_only": False}
+    (result,) = wire.ask(ApiKey.UPDATE_FEATURES, 0, asked).results
+    assert result.error_code == ErrorCode.invalid_update_version
+    assert wire.ask(ApiKey.UPDATE_FEATURES, 2, asked).error_code == ErrorCode.invalid_update_version
+    answer = wire.ask(ApiKey.UNREGISTER_BROKER, 0, {"broker_id": 99})
+    assert answer.error_code == ErrorCode.broker_id_not_registered
+
+
+def test_a_members_host_is_its_own_and_not_the_brokers(bootstrap: str, name: str) -> None:
+    join = {
+        "group_id": name,
+        "session_timeout": 6_000,
+        "rebalance_timeout": 6_000,
+        "member_id": "",
+        "group_instance_id": "one",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+        "reason": None,
+    }
+    with KafkaWire(bootstrap, source="127.0.0.9") as wire:
+        wire.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [name]})
+        wait_until(lambda: wire.ask(ApiKey.JOIN_GROUP, 9, join).error_code == ErrorCode.none)
+        described = wire.ask(ApiKey.DESCRIBE_GROUPS, 5, {"groups": [name], "include_authorized_operations": False})
+    ((member,),) = (group.members for group in described.groups)
+    assert (member.client_host, member.client_id) == ("/127.0.0.9", "wire")

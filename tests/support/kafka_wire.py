@@ -1,0 +1,55 @@
+"""A Kafka client with nothing between the test and the wire: one connection, any message of any version, by kio."""
+
+from __future__ import annotations
+
+import io
+import socket
+import struct
+from typing import Any
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from klamm_broker.kafka import messages
+from klamm_broker.kafka.requests import SPOKEN, ApiKey, has_tagged_header
+
+TIMEOUT_S = 30
+
+
+class KafkaWire:
+    """A context; `ask` sends one request and gives its answer as kio's dataclass."""
+
+    def __init__(self, bootstrap: str, *, source: str = "") -> None:
+        host, _, port = bootstrap.split(",")[0].rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), TIMEOUT_S, (source, 0) if source else None)
+        self._correlation_id = 0
+
+    def __enter__(self) -> KafkaWire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, api_key: ApiKey, version: int, fields: messages.Fields) -> Any:
+        """Fields that the version has not are left out. Raises ConnectionError when the broker closes instead."""
+        self._correlation_id += 1
+        schema = load_request_schema(api_key, version)
+        body = io.BytesIO()
+        entity_writer(schema)(body, messages._make(schema, fields))
+        tags = b"\x00" if version >= SPOKEN[api_key].flexible else b""
+        frame = struct.pack(">hhih", api_key, version, self._correlation_id, 4) + b"wire" + tags + body.getvalue()
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        answer = self._read(struct.unpack(">i", self._read(4))[0])
+        assert struct.unpack_from(">i", answer) == (self._correlation_id,)
+        start = 5 if has_tagged_header(api_key, version) else 4
+        message, size = entity_reader(load_response_schema(api_key, version))(memoryview(answer), start)
+        assert start + size == len(answer), f"{len(answer) - start - size} bytes after the answer"
+        return message
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            if not (some := self._socket.recv(size - len(data))):
+                raise ConnectionError("the broker closed the connection")
+            data += some
+        return data
