@@ -53,12 +53,13 @@ sim: setup  ## 5,000 seeds of the simulated quorum, partition and transaction pr
 	$(BIN)/python tests/sim/isr_sim.py $(or $(SIM),--seeds 5000)
 	$(BIN)/python tests/sim/txn_sim.py $(or $(SIM),--seeds 5000)
 
-chaos: setup  ## 25 minutes of faults against real processes; CHAOS="quorum --minutes 30 --seed 42" for others.
+chaos: setup  ## 35 minutes of faults against real processes; CHAOS="quorum --minutes 30 --seed 42" for others.
 ifdef CHAOS
 	$(BIN)/python tests/chaos/run.py $(CHAOS)
 else
 	$(BIN)/python tests/chaos/run.py quorum --minutes 5
 	$(BIN)/python tests/chaos/run.py partitions --minutes 10
+	$(BIN)/python tests/chaos/run.py partitions --cluster up --minutes 10
 	$(BIN)/python tests/chaos/run.py transactions --minutes 10
 endif
 

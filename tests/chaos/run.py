@@ -2,9 +2,15 @@
 
     python tests/chaos/run.py quorum --minutes 5
     python tests/chaos/run.py partitions --minutes 10
+    python tests/chaos/run.py partitions --cluster up --minutes 10      the cluster is what `klamm up` runs
     python tests/chaos/run.py transactions --minutes 10
     python tests/chaos/run.py quorum --minutes 5 --seed 42      the same faults in the same order; time does the rest
     python tests/chaos/run.py partitions --minutes 1 --planted append-again      succeeds if it finds the bug
+
+`--cluster up` has what a user of `klamm up` has. The command starts again what was killed, so nobody stays away long.
+All processes share one host, so no cable is cut between two of them; instead packets are dropped by a server's port,
+in either direction: nobody reaches it, or hears it, while it reaches others. Disks are filled, and replicas moved, as
+ever. In exchange the command itself is killed or ended, and run again.
 
 Ends with status 1 when something happened that must not; the directory with logs and disks is kept then.
 """
@@ -44,9 +50,17 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep the directory with logs and disks")
     parser.add_argument("--seed", type=int, help="decides which faults (default: random)")
     parser.add_argument("--planted", choices=sorted(PLANTED_BUGS), help="brokers with this bug (partitions)")
+    parser.add_argument(
+        "--cluster",
+        choices=sorted(partition_workload.CLUSTERS),
+        default="nodes",
+        help="processes at nodes of their own, or `klamm up` (partitions; default nodes)",
+    )
     arguments = parser.parse_args()
-    if arguments.planted and arguments.workload != "partitions":
-        parser.error("--planted needs the workload partitions")
+    if (arguments.planted or arguments.cluster != "nodes") and arguments.workload != "partitions":
+        parser.error("--planted and --cluster need the workload partitions")
+    if arguments.planted and arguments.cluster != "nodes":
+        parser.error("--planted needs --cluster nodes: the brokers of `klamm up` are the real ones")
     return arguments
 
 
@@ -59,6 +73,9 @@ def main() -> int:
     if arguments.only:
         again += f" --only {shlex.quote(arguments.only)}"
     workload = WORKLOADS[arguments.workload]
+    if arguments.cluster != "nodes":
+        again += f" --cluster {arguments.cluster}"
+        workload = functools.partial(partition_workload.run, arguments.cluster)
     if arguments.planted:
         again += f" --planted {arguments.planted}"
         workload = functools.partial(partition_workload.run_planted, arguments.planted)

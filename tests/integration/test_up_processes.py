@@ -71,7 +71,7 @@ def ended(processes) -> bool:
 
 def test_it_serves_survives_a_kill_and_ends_with_the_command(tmp_path):
     data_dir = tmp_path / "data"
-    with up(data_dir, *SIZE) as cluster:
+    with up(data_dir, *SIZE, "--log-level", "INFO") as cluster:
         assert len(cluster.bootstrap.split(",")) == 3
         children = cluster.children()
         assert sorted(children) == [
@@ -83,6 +83,8 @@ def test_it_serves_survives_a_kill_and_ends_with_the_command(tmp_path):
         victim = children["klamm_broker 2"]
         victim.send_signal(signal.SIGKILL)
         wait_until(lambda: cluster.children().get("klamm_broker 2") not in (None, victim))
+        wait_until(lambda: "broker 2 serves again" in data_dir.with_suffix(".log").read_text())
+        assert "broker 2 ended status=-9; it is started again in 1 s" in data_dir.with_suffix(".log").read_text()
         children = cluster.children()
         cluster.process.terminate()
         assert cluster.process.wait(DEADLINE_S) == 0

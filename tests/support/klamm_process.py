@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 START_TIMEOUT_S = 60
 
@@ -22,12 +22,19 @@ _random = random.Random()  # not seeded by the test run: what runs beside it dra
 
 def free_port() -> int:
     """A port nobody listens on now."""
+    return free_ports([0])[0]
+
+
+def free_ports(offsets: Sequence[int]) -> list[int]:
+    """Ports nobody listens on now, so far from the first of them."""
     while True:
-        port = _random.choice(_PORTS)
-        with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            return port
+        first = _random.choice(_PORTS)
+        with contextlib.ExitStack() as probes, contextlib.suppress(OSError):
+            for offset in offsets:
+                probe = probes.enter_context(contextlib.closing(socket.socket()))
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", first + offset))
+            return [first + offset for offset in offsets]
 
 
 class KlammProcess:

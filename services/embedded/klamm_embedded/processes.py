@@ -8,6 +8,7 @@ standard input is a pipe from it, and when that ends they die, as one process wo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import sys
@@ -26,6 +27,7 @@ from klamm_embedded.data_dir import claim
 from klamm_embedded.layout import ClusterSize, ProcessSpec, lay_out
 from klamm_embedded.ports import KAFKA_PORT_STEP, consecutive, usable_ports
 from klamm_embedded.ready import say_ready
+from klamm_embedded.restart_backoff import RestartBackoff
 from klamm_server.logs import set_up_logging
 from klamm_server.main import EXIT_CANNOT_START, EXIT_GRACEFUL
 
@@ -33,10 +35,6 @@ log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S: Final = 30.0
 """A process that has not stopped by then is killed."""
-RESTART_BACKOFF_S: Final = 1.0
-RESTART_BACKOFF_MAX_S: Final = 30.0
-STEADY_S: Final = 60.0
-"""Whoever ran this long begins with the shortest back-off again."""
 
 
 class NotStartedError(KlammError):
@@ -84,15 +82,19 @@ class _Child:
     async def keep_running(self) -> None:
         """Starts it again whenever it ends."""
         clock = asyncio.get_running_loop().time
-        backoff_s = RESTART_BACKOFF_S
+        backoff = RestartBackoff()
+        started_s = clock()
         while True:
-            started_s = clock()
             status = await self.wait()
-            backoff_s = RESTART_BACKOFF_S if clock() - started_s > STEADY_S else backoff_s
-            log.warning("%s ended status=%d; it is started again in %.0f s", self.spec.name, status, backoff_s)
-            await asyncio.sleep(backoff_s)
-            backoff_s = min(2 * backoff_s, RESTART_BACKOFF_MAX_S)
+            pause_s = backoff.pause_s(ran_s=clock() - started_s)
+            log.warning("%s ended status=%d; it is started again in %.0f s", self.spec.name, status, pause_s)
+            await asyncio.sleep(pause_s)
+            started_s = clock()
             await self.start()
+            # One that does not get that far has said why, and is started again as any other.
+            with contextlib.suppress(NotStartedError):
+                await self.wait_serving()
+                log.info("%s serves again", self.spec.name)
 
     async def stop(self) -> None:
         process = self._process

@@ -1,30 +1,28 @@
-"""Three controllers and three brokers, each at a node of its own, and a topic with three replicas."""
+"""Three controllers, three brokers and a topic with three replicas: what a run asks of them, whoever starts them."""
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import pathlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, TypeVar
-
-from klamm_process import free_port
-from server_process import ServerProcess
 
 from klamm.admin import AsyncAdmin, NewTopic
 from klamm.admin.types import ElectionType, PartitionDescription
 from klamm.errors import EXCEPTIONS, ErrorCode, KlammError
 from klamm.model import TopicPartition
-from klammchaos.struck_processes import StruckProcesses
+from klammchaos.means import Means
 from klammchaos.surroundings import Surroundings
 
 TOPIC: Final = "t"
 PARTITIONS: Final = 4
-CONTROLLERS: Final = (1, 2, 3)
-BROKERS: Final = (11, 12, 13)
-"""Nodes; also the brokers' ids."""
-CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+BROKERS: Final = (1, 2, 3)
+CONTROLLERS: Final = (101, 102, 103)
+"""Nodes; the brokers' are also their ids."""
 DEADLINE_S: Final = 240.0
 """For what must come by itself, on machines that do other things too."""
 DISK_SIZE: Final = "256m"
@@ -37,61 +35,62 @@ SEGMENT_BYTES: Final = 1 << 20
 """Small, so that segments roll while faults strike."""
 
 
-class PartitionCluster(StruckProcesses):
+class PartitionCluster(abc.ABC):
     """The brokers' log dirs are on disks of their own, where that is possible."""
 
-    def __init__(
-        self, directory: pathlib.Path, broker_package: str = "klamm_broker", coordinators: Sequence[int] = ()
-    ) -> None:
-        nodes = (*CONTROLLERS, *BROKERS, *coordinators)
-        self.surroundings = Surroundings(nodes)
-        addresses = {node: f"{self.surroundings.host(node)}:{free_port()}" for node in nodes}
-        voters = ",".join(f"{node}@{addresses[node]}" for node in CONTROLLERS)
-        servers = ",".join(addresses[node] for node in CONTROLLERS)
-        self._directory = directory
-        self.surroundings.mount({broker: self.log_dir(broker) for broker in BROKERS}, DISK_SIZE)
+    surroundings: Surroundings
+    bootstrap: str
 
-        def process(package: str, node: int, settings: dict[str, str]) -> ServerProcess:
-            listener = {"listeners": f"GRPC://{addresses[node]}"}
-            return ServerProcess(package, node, directory, {**listener, **settings}, self.surroundings.prefix(node))
-
-        super().__init__(
-            {
-                **{
-                    node: process(
-                        "klamm_controller",
-                        node,
-                        {
-                            "metadata.log.dir": str(directory / f"controller-{node}"),
-                            "cluster.id": CLUSTER_ID,
-                            "controller.quorum.voters": voters,
-                        },
-                    )
-                    for node in CONTROLLERS
-                },
-                **{
-                    node: process(
-                        broker_package,
-                        node,
-                        {
-                            "log.dirs": str(self.log_dir(node)),
-                            "controller.quorum.bootstrap.servers": servers,
-                            "log.segment.bytes": str(SEGMENT_BYTES),
-                        },
-                    )
-                    for node in BROKERS
-                },
-                **{
-                    node: process("klamm_coordinator", node, {"controller.quorum.bootstrap.servers": servers})
-                    for node in coordinators
-                },
-            }
-        )
-        self.bootstrap = ",".join(addresses[node] for node in BROKERS)
+    def __init__(self) -> None:
         self._admin: AsyncAdmin | None = None
 
-    def log_dir(self, broker: int) -> pathlib.Path:
-        return self._directory / f"broker-{broker}"
+    # What a kind of cluster says for itself, and how faults strike it
+
+    @property
+    @abc.abstractmethod
+    def means(self) -> frozenset[Means]:
+        """What faults can use here."""
+
+    @abc.abstractmethod
+    def log_dir(self, broker: int) -> pathlib.Path: ...
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Starts everybody."""
+
+    @abc.abstractmethod
+    def kill(self, nodes: Iterable[int]) -> None:
+        """kill -9, all at once; blocks until they have ended."""
+
+    @abc.abstractmethod
+    def stop(self, node: int) -> None:
+        """SIGTERM, which must end it in order; blocks until it has."""
+
+    @abc.abstractmethod
+    def restart(self, nodes: Iterable[int]) -> None:
+        """Starts those that do not run, unless that is done for them."""
+
+    @abc.abstractmethod
+    def frozen(self, nodes: Iterable[int]) -> AbstractContextManager[None]:
+        """SIGSTOP, then SIGCONT."""
+
+    @abc.abstractmethod
+    def stop_brokers(self) -> None:
+        """All, for good and in order; blocks."""
+
+    @abc.abstractmethod
+    async def wait_up(self) -> None:
+        """Until everybody runs; from now on nobody has a reason not to."""
+
+    @abc.abstractmethod
+    def check_running(self) -> None:
+        """Raises AssertionError when somebody ended by itself."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Whatever became of its processes, none is left."""
+
+    # From the start to the end
 
     async def begin(self, min_insync_replicas: int) -> None:
         """Starts everybody, and creates the topic."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from klammchaos.means import Means
 from klammchaos.network import CLIENTS, Link
 from klammchaos.partition_cluster import BROKERS, CONTROLLERS
 from klammchaos.partition_moves import cancel_move, elect_leaders, move_replicas, move_to_full_disk, move_while_killing
@@ -131,7 +132,13 @@ async def _nothing(strike: PartitionStrike) -> None:
 PARTITION_FAULTS: Final[Sequence[PartitionFault]] = (
     PartitionFault(name="nothing", weight=1, strike=_nothing),
     PartitionFault(name="kill -9 leader", weight=3, strike=_kill(leader), fails_over=True),
-    PartitionFault(name="kill -9 leader for long", weight=1, strike=_kill(leader, LONG_HOLD_S), fails_over=True),
+    PartitionFault(
+        name="kill -9 leader for long",
+        weight=1,
+        strike=_kill(leader, LONG_HOLD_S),
+        fails_over=True,
+        needs=Means.ABSENCE,
+    ),
     PartitionFault(name="kill -9 follower", weight=1, strike=_kill(follower)),
     PartitionFault(name="kill -9 two brokers", weight=1, strike=_kill(two_brokers)),
     PartitionFault(name="kill -9 all brokers", weight=1, strike=_kill(every_broker)),
@@ -146,26 +153,26 @@ PARTITION_FAULTS: Final[Sequence[PartitionFault]] = (
     PartitionFault(name="move replicas", weight=2, strike=move_replicas),
     PartitionFault(name="move replicas, kill -9 leader", weight=1, strike=move_while_killing(leader)),
     PartitionFault(name="move replicas, kill -9 controller", weight=1, strike=move_while_killing(controller)),
-    PartitionFault(name="move replicas to a full disk", weight=1, strike=move_to_full_disk, needs_disks=True),
+    PartitionFault(name="move replicas to a full disk", weight=1, strike=move_to_full_disk, needs=Means.DISKS),
     PartitionFault(name="cancel a move", weight=1, strike=cancel_move),
     PartitionFault(name="elect leaders", weight=1, strike=elect_leaders),
-    PartitionFault(name="full disk leader", weight=1, strike=_fill(leader), needs_disks=True),
-    PartitionFault(name="full disk follower", weight=1, strike=_fill(follower), needs_disks=True),
-    PartitionFault(name="full disk all brokers", weight=1, strike=_fill(every_broker), needs_disks=True),
-    PartitionFault(name="full disk, kill -9 leader", weight=1, strike=_fill_and_kill_leader, needs_disks=True),
-    PartitionFault(name="cut leader from followers", weight=1, strike=_cut(_followers), needs_network=True),
-    PartitionFault(name="cut from leader", weight=1, strike=_cut(_from_leader), needs_network=True),
-    PartitionFault(name="cut to leader", weight=1, strike=_cut(_to_leader), needs_network=True),
-    PartitionFault(name="cut leader from a follower", weight=1, strike=_cut(_one_follower), needs_network=True),
+    PartitionFault(name="full disk leader", weight=1, strike=_fill(leader), needs=Means.DISKS),
+    PartitionFault(name="full disk follower", weight=1, strike=_fill(follower), needs=Means.DISKS),
+    PartitionFault(name="full disk all brokers", weight=1, strike=_fill(every_broker), needs=Means.DISKS),
+    PartitionFault(name="full disk, kill -9 leader", weight=1, strike=_fill_and_kill_leader, needs=Means.DISKS),
+    PartitionFault(name="cut leader from followers", weight=1, strike=_cut(_followers), needs=Means.CABLES),
+    PartitionFault(name="cut from leader", weight=1, strike=_cut(_from_leader), needs=Means.CABLES),
+    PartitionFault(name="cut to leader", weight=1, strike=_cut(_to_leader), needs=Means.CABLES),
+    PartitionFault(name="cut leader from a follower", weight=1, strike=_cut(_one_follower), needs=Means.CABLES),
     PartitionFault(
-        name="cut leader's answers for long", weight=1, strike=_cut(_to_clients, LONG_HOLD_S), needs_network=True
+        name="cut leader's answers for long", weight=1, strike=_cut(_to_clients, LONG_HOLD_S), needs=Means.CABLES
     ),
     PartitionFault(
         name="cut leader from controllers for long",
         weight=2,
         strike=_cut(_controllers, LONG_HOLD_S),
-        needs_network=True,
+        needs=Means.CABLES,
     ),
-    PartitionFault(name="cut leader off for long", weight=2, strike=_cut(_everybody, LONG_HOLD_S), needs_network=True),
-    PartitionFault(name="cut any links", weight=2, strike=_cut(_any_links), needs_network=True),
+    PartitionFault(name="cut leader off for long", weight=2, strike=_cut(_everybody, LONG_HOLD_S), needs=Means.CABLES),
+    PartitionFault(name="cut any links", weight=2, strike=_cut(_any_links), needs=Means.CABLES),
 )

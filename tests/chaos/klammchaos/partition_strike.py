@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from klammchaos.means import Means
 from klammchaos.partition_cluster import BROKERS, CONTROLLERS, PartitionCluster
 
 HOLD_S: Final = (0.5, 4.0)
@@ -44,12 +45,10 @@ class PartitionFault:
     strike: Act
     fails_over: bool = False
     """The leader dies, and the others can go on."""
-    needs_disks: bool = False
-    needs_network: bool = False
+    needs: Means | None = None
 
     def is_possible(self, cluster: PartitionCluster) -> bool:
-        around = cluster.surroundings
-        return (around.has_disks or not self.needs_disks) and (around.has_network or not self.needs_network)
+        return self.needs is None or self.needs in cluster.means
 
 
 def leader(strike: PartitionStrike) -> list[int]:

@@ -13,7 +13,7 @@ import os
 import pathlib
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from log_checker import Anomaly, History, Outcome, check, summary
@@ -21,12 +21,15 @@ from log_checker import Anomaly, History, Outcome, check, summary
 from klamm_server.broker_configs import BROKER_CONFIGS
 from klammchaos import planted_broker
 from klammchaos.figures import quantile
+from klammchaos.node_cluster import NodeCluster
 from klammchaos.partition_cluster import BROKERS, DEADLINE_S, PARTITIONS, TOPIC, PartitionCluster
 from klammchaos.partition_faults import PARTITION_FAULTS
 from klammchaos.partition_load import ConsumerClient, ProducerClient, read_everything
 from klammchaos.partition_replicas import check_same_records, differ, flipped_byte
 from klammchaos.partition_strike import PartitionFault, PartitionStrike
 from klammchaos.planted_violations import PLANTED, prove
+from klammchaos.up_cluster import UpCluster
+from klammchaos.up_faults import UP_FAULTS
 
 PRODUCERS: Final = 3
 """One of them ends now and then, and another takes its place."""
@@ -55,18 +58,22 @@ class AnomaliesError(AssertionError):
         self.kinds = frozenset(anomaly.kind for anomaly in anomalies)
 
 
-def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
+CLUSTERS: Final[Mapping[str, Callable[[pathlib.Path], PartitionCluster]]] = {"nodes": NodeCluster, "up": UpCluster}
+"""Processes that the run starts itself, or `klamm up`."""
+
+
+def run(cluster: str = "nodes", *, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
     """Prints what happens; `only` is in the names of the faults that strike.
 
     Raises AssertionError when something happens that must not."""
-    asyncio.run(_Run(PartitionCluster(directory), seed, only).run(duration_s))
+    asyncio.run(_Run(CLUSTERS[cluster](directory), seed, only).run(duration_s))
 
 
 def run_planted(planted: str, *, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
     """The same with brokers that have a bug of `planted_broker`. Raises AssertionError unless it is found."""
     search_path = [os.environ.get("PYTHONPATH", ""), str(pathlib.Path(__file__).parent.parent)]
     os.environ |= {planted_broker.VARIABLE: planted, "PYTHONPATH": os.pathsep.join(filter(None, search_path))}
-    cluster = PartitionCluster(directory, broker_package=planted_broker.__name__)
+    cluster = NodeCluster(directory, broker_package=planted_broker.__name__)
     found: frozenset[str] = frozenset()
     try:
         asyncio.run(_Run(cluster, seed, only).run(duration_s))
@@ -83,7 +90,8 @@ class _Run:
         self._cluster = cluster
         self._rng = random.Random(seed)
         self._stop = asyncio.Event()
-        self._faults = [fault for fault in PARTITION_FAULTS if only in fault.name and fault.is_possible(cluster)]
+        faults = [*PARTITION_FAULTS, *UP_FAULTS]
+        self._faults = [fault for fault in faults if only in fault.name and fault.is_possible(cluster)]
         assert self._faults, f"no fault that is possible here has {only!r} in its name"
         self._producers = [
             ProducerClient(number, cluster.bootstrap, random.Random(f"{seed}-{number}"), mortal=number == 0)
@@ -171,7 +179,7 @@ class _Run:
         strike = PartitionStrike(cluster=self._cluster, leader=leader, others=(others[0], others[1]), rng=self._rng)
         begin_s = time.monotonic()
         await fault.strike(strike)
-        self._cluster.expect_up()
+        await self._cluster.wait_up()
         healed_s = time.monotonic()
         await self._wait_for_acknowledgements(range(PARTITIONS), healed_s)
         self._cluster.check_running()
@@ -230,8 +238,7 @@ class _Run:
 
     async def _check_replicas(self) -> None:
         """All replicas are the same bytes, when their brokers have stopped."""
-        for broker in BROKERS:
-            await asyncio.to_thread(self._cluster.stop, broker)
+        await asyncio.to_thread(self._cluster.stop_brokers)
         size = 0
         for number in range(PARTITIONS):
             name = f"{TOPIC}-{number}"

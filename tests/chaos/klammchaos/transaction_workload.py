@@ -18,6 +18,7 @@ from typing import Final
 
 from klamm.admin import NewTopic
 from klammchaos.nemesis import deal
+from klammchaos.node_cluster import NodeCluster
 from klammchaos.partition_cluster import BROKERS, DEADLINE_S, PARTITIONS, PartitionCluster
 from klammchaos.transaction_checks import violations
 from klammchaos.transaction_faults import COORDINATORS, TRANSACTION_FAULTS, TransactionFault, TransactionStrike
@@ -32,7 +33,7 @@ def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = ""
     """Prints what happens; `only` is in the names of the faults that strike.
 
     Raises AssertionError when something happens that must not."""
-    asyncio.run(_Run(PartitionCluster(directory, coordinators=COORDINATORS), seed, only).run(duration_s))
+    asyncio.run(_Run(NodeCluster(directory, coordinators=COORDINATORS), seed, only).run(duration_s))
 
 
 class _Run:

@@ -1,0 +1,23 @@
+"""How long a process that ended waits to be started again. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PAUSE_MIN_S: Final = 1.0
+PAUSE_MAX_S: Final = 30.0
+STEADY_S: Final = 10.0
+"""Whoever ran this long did start, as Docker's restart policy has it, and pauses for the shortest time again."""
+
+
+class RestartBackoff:
+    """Of one process: each pause is twice the one before, while it does not stay up."""
+
+    def __init__(self) -> None:
+        self._next_s = PAUSE_MIN_S
+
+    def pause_s(self, *, ran_s: float) -> float:
+        """From the end of a life of that length to the next one."""
+        pause_s = PAUSE_MIN_S if ran_s >= STEADY_S else self._next_s
+        self._next_s = min(2 * pause_s, PAUSE_MAX_S)
+        return pause_s

@@ -1,0 +1,15 @@
+"""What a fault may take that not every cluster, machine or user has."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Means(enum.Enum):
+    """The value is what a run says when it does without."""
+
+    DISKS = "disks of a known size"
+    CABLES = "cables between nodes"
+    PORTS = "packets dropped by port"
+    ABSENCE = "whoever is killed stays away until it is started"
+    COMMAND = "one command that runs all processes"

@@ -1,0 +1,88 @@
+"""A process for each controller and each broker, at a node of its own."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+from typing import Final
+
+from klamm_process import free_port
+from server_process import ServerProcess
+
+from klammchaos.means import Means
+from klammchaos.partition_cluster import BROKERS, CONTROLLERS, DISK_SIZE, SEGMENT_BYTES, PartitionCluster
+from klammchaos.struck_processes import StruckProcesses
+from klammchaos.surroundings import Surroundings
+
+CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+class NodeCluster(StruckProcesses, PartitionCluster):
+    """Nodes have cables, where that is possible."""
+
+    def __init__(
+        self, directory: pathlib.Path, broker_package: str = "klamm_broker", coordinators: Sequence[int] = ()
+    ) -> None:
+        nodes = (*CONTROLLERS, *BROKERS, *coordinators)
+        self.surroundings = Surroundings(nodes)
+        addresses = {node: f"{self.surroundings.host(node)}:{free_port()}" for node in nodes}
+        voters = ",".join(f"{node}@{addresses[node]}" for node in CONTROLLERS)
+        servers = ",".join(addresses[node] for node in CONTROLLERS)
+        self._directory = directory
+        self.surroundings.mount({broker: self.log_dir(broker) for broker in BROKERS}, DISK_SIZE)
+
+        def process(package: str, node: int, settings: dict[str, str]) -> ServerProcess:
+            listener = {"listeners": f"GRPC://{addresses[node]}"}
+            return ServerProcess(package, node, directory, {**listener, **settings}, self.surroundings.prefix(node))
+
+        PartitionCluster.__init__(self)
+        StruckProcesses.__init__(
+            self,
+            {
+                **{
+                    node: process(
+                        "klamm_controller",
+                        node,
+                        {
+                            "metadata.log.dir": str(directory / f"controller-{node}"),
+                            "cluster.id": CLUSTER_ID,
+                            "controller.quorum.voters": voters,
+                        },
+                    )
+                    for node in CONTROLLERS
+                },
+                **{
+                    node: process(
+                        broker_package,
+                        node,
+                        {
+                            "log.dirs": str(self.log_dir(node)),
+                            "controller.quorum.bootstrap.servers": servers,
+                            "log.segment.bytes": str(SEGMENT_BYTES),
+                        },
+                    )
+                    for node in BROKERS
+                },
+                **{
+                    node: process("klamm_coordinator", node, {"controller.quorum.bootstrap.servers": servers})
+                    for node in coordinators
+                },
+            },
+        )
+        self.bootstrap = ",".join(addresses[node] for node in BROKERS)
+
+    def log_dir(self, broker: int) -> pathlib.Path:
+        return self._directory / f"broker-{broker}"
+
+    @property
+    def means(self) -> frozenset[Means]:
+        around = self.surroundings
+        possible = {Means.DISKS: around.has_disks, Means.CABLES: around.has_network, Means.ABSENCE: True}
+        return frozenset(means for means, is_possible in possible.items() if is_possible)
+
+    async def wait_up(self) -> None:
+        self.expect_up()
+
+    def stop_brokers(self) -> None:
+        for broker in BROKERS:
+            self.stop(broker)

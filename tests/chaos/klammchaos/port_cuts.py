@@ -1,0 +1,46 @@
+"""Servers that cannot be reached, or cannot answer, where all processes share one host: packets dropped by port.
+
+Policy routing says what becomes of a packet before the table of local addresses is asked, and can tell ports apart.
+So whoever connects from a port of its own choice is never cut: a server that nobody reaches still reaches the others.
+The rules are in the run's own network namespace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
+
+from klammchaos import namespaces
+
+Direction = Literal["to", "from"]
+"""What is sent to a server's port, or from it."""
+_PREFERENCE: Final = "10"
+_LOCAL_PREFERENCE: Final = "100"
+"""Of the table of local addresses, which is asked first otherwise."""
+
+
+class PortCuts:
+    """Raises NotPossibleError."""
+
+    def __init__(self) -> None:
+        namespaces.require_own()
+        namespaces.run("ip", "link", "set", "lo", "up")
+        namespaces.run("ip", "rule", "add", "pref", _LOCAL_PREFERENCE, "table", "local")
+        namespaces.run("ip", "rule", "del", "pref", "0")
+
+    @contextlib.contextmanager
+    def cut(self, ports: Iterable[int], directions: Iterable[Direction]) -> Iterator[None]:
+        """Nothing gets through to these ports, or from them."""
+        rules = [("dport" if way == "to" else "sport", str(port)) for port in ports for way in directions]
+        for rule in rules:
+            _change("add", rule)
+        try:
+            yield
+        finally:
+            for rule in rules:
+                _change("del", rule)
+
+
+def _change(verb: str, rule: tuple[str, str]) -> None:
+    namespaces.run("ip", "rule", verb, "pref", _PREFERENCE, "ipproto", "tcp", *rule, "blackhole")

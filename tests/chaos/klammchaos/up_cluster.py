@@ -1,0 +1,228 @@
+"""A cluster that `klamm up --controllers 3 --brokers 3 --coordinators 2` runs, as a user has it.
+
+The command starts again what dies, after its own pause: nobody stays away for longer than that, and the run starts
+nothing but the command. All processes share one host, so there are no cables; where the run has a network of its own,
+packets are dropped by port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import psutil
+from klamm_process import free_ports
+
+from klammchaos.means import Means
+from klammchaos.namespaces import NotPossibleError
+from klammchaos.partition_cluster import (
+    BROKERS,
+    CONTROLLERS,
+    DEADLINE_S,
+    DISK_SIZE,
+    SEGMENT_BYTES,
+    PartitionCluster,
+)
+from klammchaos.port_cuts import PortCuts
+from klammchaos.struck_processes import LOG_END_BYTES
+from klammchaos.surroundings import Surroundings
+
+COORDINATORS: Final = (201, 202)
+HOST: Final = "127.0.0.1"
+_KAFKA_PORT_STEP: Final = 10
+_NAMES: Final = {
+    **{node: f"controller {number}" for number, node in enumerate(CONTROLLERS, 1)},
+    **{node: f"broker {number}" for number, node in enumerate(BROKERS, 1)},
+    **{node: f"coordinator {number}" for number, node in enumerate(COORDINATORS, 1)},
+}
+"""What the command calls them."""
+_ORDER: Final = (*BROKERS, *CONTROLLERS, *COORDINATORS)
+"""Of their ports."""
+
+
+class UpCluster(PartitionCluster):
+    """The command, and its processes by node."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        super().__init__()
+        self.surroundings = Surroundings(())
+        self._directory = directory
+        self._data_dir.mkdir()
+        self.surroundings.mount({broker: self.log_dir(broker) for broker in BROKERS}, DISK_SIZE)
+        kafka = len(_ORDER)
+        ports = free_ports([*range(kafka), *(kafka + number * _KAFKA_PORT_STEP for number in range(len(BROKERS)))])
+        self._kafka_port = ports[kafka]
+        self.ports = dict(zip(_ORDER, ports, strict=False))
+        self.bootstrap = ",".join(f"{HOST}:{self.ports[broker]}" for broker in BROKERS)
+        self.cuts: PortCuts | None = None
+        try:
+            self.cuts = PortCuts()
+        except NotPossibleError as error:
+            self.surroundings.missing.append(f"cut by port: {error}")
+        self.surroundings.missing.append("cables between nodes: the processes of `klamm up` share one host")
+        self.surroundings.missing.append("whoever is killed stays away: `klamm up` starts it again")
+        self._command: subprocess.Popen[str] | None = None
+        self._started_at = 0
+        """In bytes of the log."""
+        self._pids: dict[int, int] = {}
+        """As they were when everybody was last seen to run."""
+        self._may_be_down: set[int] = set()
+
+    @property
+    def means(self) -> frozenset[Means]:
+        possible = {
+            Means.DISKS: self.surroundings.has_disks,
+            Means.PORTS: self.cuts is not None,
+            Means.COMMAND: True,
+        }
+        return frozenset(means for means, is_possible in possible.items() if is_possible)
+
+    def log_dir(self, broker: int) -> pathlib.Path:
+        return self._data_dir / f"broker-{broker}"
+
+    # The command
+
+    def start(self) -> None:
+        """Returns when it says that it is ready."""
+        command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(self._data_dir)]
+        command += ["--controllers", str(len(CONTROLLERS)), "--brokers", str(len(BROKERS))]
+        command += ["--coordinators", str(len(COORDINATORS)), "--host", HOST, "--port", str(self.ports[BROKERS[0]])]
+        command += ["--kafka-port", str(self._kafka_port), "--log-level", "INFO"]
+        command += ["--set", f"log.segment.bytes={SEGMENT_BYTES}"]
+        with self._log_path.open("a") as log:
+            self._started_at = log.tell()
+            self._command = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self._command.stdout is not None
+        line = self._command.stdout.readline()
+        assert line.startswith("klamm is ready at "), f"{line!r}:\n{self._log_end()}"
+        self._pids = self._running()
+
+    def end_command(self, number: signal.Signals) -> int:
+        """Sends it that signal; returns its exit status when all that it ran has ended, too."""
+        assert self._command is not None
+        command, self._command = self._command, None
+        processes = [psutil.Process(pid) for pid in self._running(command.pid).values()]
+        command.send_signal(number)
+        status = command.wait(DEADLINE_S)
+        _, alive = psutil.wait_procs(processes, timeout=DEADLINE_S)
+        assert not alive, f"the command has ended, and these have not: {alive}"
+        assert command.stdout is not None
+        command.stdout.close()
+        return status
+
+    def close(self) -> None:
+        if self._command is not None:
+            self.end_command(signal.SIGKILL)
+
+    def stop_brokers(self) -> None:
+        status = self.end_command(signal.SIGTERM)
+        assert status == 0, f"klamm up ended with status {status}:\n{self._log_end()}"
+
+    # Its processes
+
+    def kill(self, nodes: Iterable[int]) -> None:
+        self._end(nodes, signal.SIGKILL)
+
+    def stop(self, node: int) -> None:
+        for status in self._end([node], signal.SIGTERM):
+            assert status == 0, f"{_NAMES[node]} ended with status {status}:\n{self._log_end()}"
+
+    def restart(self, nodes: Iterable[int]) -> None:
+        """The command does."""
+
+    def _end(self, nodes: Iterable[int], number: signal.Signals) -> list[int]:
+        """Sends those who run that signal; returns their exit statuses as the command tells them."""
+        running = self._running()
+        # Who is just being started again has ended by a fault before.
+        victims = [node for node in nodes if node in running]
+        self._may_be_down.update(victims)
+        since = self._log_path.stat().st_size
+        for victim in victims:
+            os.kill(running[victim], number)
+        return [self._wait_ended(victim, since) for victim in victims]
+
+    def _wait_ended(self, node: int, since: int) -> int:
+        pattern = rf" {re.escape(_NAMES[node])} ended status=(-?\d+); it is started again"
+        until_s = time.monotonic() + DEADLINE_S
+        while not (ended := re.search(pattern, self._said(since))):
+            assert time.monotonic() < until_s, f"{_NAMES[node]} did not end:\n{self._log_end()}"
+            time.sleep(0.02)
+        return int(ended[1])
+
+    @contextlib.contextmanager
+    def frozen(self, nodes: Iterable[int]) -> Iterator[None]:
+        running = self._running()
+        victims = [running[node] for node in nodes]
+        for victim in victims:
+            os.kill(victim, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for victim in victims:
+                os.kill(victim, signal.SIGCONT)
+
+    async def wait_up(self) -> None:
+        until_s = time.monotonic() + DEADLINE_S
+        while not await asyncio.to_thread(self._all_serve):
+            assert time.monotonic() < until_s, f"not all serve again:\n{self._log_end()}"
+            await asyncio.sleep(0.1)
+        self._may_be_down.clear()
+        self._pids = self._running()
+        assert len(self._pids) == len(_NAMES), f"of {_NAMES} there are {self._pids}:\n{self._log_end()}"
+
+    def check_running(self) -> None:
+        """Nobody ended by itself: whoever did has another process now, or none."""
+        if self._command is None:
+            return
+        assert self._command.poll() is None, f"klamm up ended by itself:\n{self._log_end()}"
+        running = self._running()
+        for node, pid in self._pids.items():
+            if node not in self._may_be_down:
+                assert running.get(node) == pid, f"{_NAMES[node]} ended by itself:\n{self._log_end()}"
+
+    def _running(self, command_pid: int | None = None) -> dict[int, int]:
+        """Pid by node."""
+        if command_pid is None:
+            assert self._command is not None
+            command_pid = self._command.pid
+        nodes = {name: node for node, name in _NAMES.items()}
+        found: dict[int, int] = {}
+        for child in psutil.Process(command_pid).children():
+            # A zombie has no command line, and who has not begun to run it is still called as the command is.
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                arguments = " ".join(child.cmdline())
+                if match := re.search(r"-m klamm_(\w+) .*--set=node\.id=(\d+)", arguments):
+                    found[nodes[f"{match[1]} {match[2]}"]] = child.pid
+        return found
+
+    def _all_serve(self) -> bool:
+        """By the last that the command said of each of those that ended."""
+        last = dict(re.findall(r" (\w+ \d+) (ended|serves) ", self._said(self._started_at)))
+        return "ended" not in last.values()
+
+    def _said(self, since: int) -> str:
+        """By the command and its processes, from that byte on."""
+        with self._log_path.open("rb") as log:
+            log.seek(since)
+            return log.read().decode()
+
+    def _log_end(self) -> str:
+        return self._log_path.read_text()[-LOG_END_BYTES:]
+
+    @property
+    def _data_dir(self) -> pathlib.Path:
+        return self._directory / "data"
+
+    @property
+    def _log_path(self) -> pathlib.Path:
+        """What the command and its processes say."""
+        return self._directory / "klamm-up.log"

@@ -1,0 +1,19 @@
+import itertools
+
+from klamm_embedded.restart_backoff import PAUSE_MAX_S, PAUSE_MIN_S, STEADY_S, RestartBackoff
+
+
+def test_pauses_double_up_to_a_limit_while_it_does_not_stay_up():
+    backoff = RestartBackoff()
+    pauses_s = [backoff.pause_s(ran_s=0.1) for _ in range(8)]
+    assert pauses_s[0] == PAUSE_MIN_S
+    assert all(later_s == min(2 * earlier_s, PAUSE_MAX_S) for earlier_s, later_s in itertools.pairwise(pauses_s))
+    assert pauses_s[-1] == PAUSE_MAX_S
+
+
+def test_one_that_stayed_up_is_started_again_soon():
+    backoff = RestartBackoff()
+    for _ in range(4):
+        backoff.pause_s(ran_s=0.1)
+    assert backoff.pause_s(ran_s=STEADY_S) == PAUSE_MIN_S
+    assert backoff.pause_s(ran_s=0.1) == 2 * PAUSE_MIN_S
