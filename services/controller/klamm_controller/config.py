@@ -88,6 +88,16 @@ class ControllerConfig(ServiceConfig):
             " hears no majority for this long resigns.",
         )
     )
+    election_timeout_max_ms: int = setting(
+        _own(
+            "controller.quorum.election.timeout.max.ms",
+            ConfigType.INT,
+            _RAFT.election_timeout_max_ms,
+            at_least(1),
+            "What controller.quorum.election.timeout.ms may grow to: it doubles when a controller that was taken for"
+            " dead is alive, as on a machine that is too busy, and halves after 30 s without that.",
+        )
+    )
     quorum_heartbeat_interval_ms: int = setting(
         _own(
             "controller.quorum.heartbeat.interval.ms",
@@ -296,6 +306,7 @@ class ControllerConfig(ServiceConfig):
         """Those of the quorum."""
         return RaftSettings(
             election_timeout_ms=self.election_timeout_ms,
+            election_timeout_max_ms=self.election_timeout_max_ms,
             heartbeat_interval_ms=self.quorum_heartbeat_interval_ms,
             idle_no_op_interval_ms=self.max_idle_interval_ms,
             observer_timeout_ms=max(_RAFT.observer_timeout_ms, 2 * self.election_timeout_ms),

@@ -105,10 +105,16 @@ class Options:
             voter_wipe_mean_ms=sometimes(0.3, 200, 2_000),
         )
 
+    @property
+    def election_timeout_max_ms(self) -> int:
+        """Room for a quorum that has been hasty to become patient."""
+        return 4 * self.election_timeout_ms
+
     def settings(self) -> RaftSettings:
         """The replicas' settings."""
         return RaftSettings(
             election_timeout_ms=self.election_timeout_ms,
+            election_timeout_max_ms=self.election_timeout_max_ms,
             heartbeat_interval_ms=self.election_timeout_ms // 5,
             append_bytes_max=self.append_bytes_max,
             inflight_messages_max=self.inflight_messages_max,

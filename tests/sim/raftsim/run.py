@@ -56,7 +56,7 @@ def run_seed(seed: int, trace: deque[str] | None = None, decisions: list[Decisio
 def _demand_liveness(cluster: Cluster, workload: Workload) -> None:
     """Within a bound somebody leads and commits, and then everybody has what it committed."""
     world = cluster.world
-    end_us = world.now_us + ELECTION_TIMEOUTS_TO_RECOVER * cluster.options.election_timeout_ms * MS
+    end_us = world.now_us + ELECTION_TIMEOUTS_TO_RECOVER * cluster.options.election_timeout_max_ms * MS
     # Some seeds' settings allow one entry per round trip, to one who may have none.
     end_us += CATCH_UP_MS_PER_ENTRY * MS * cluster.history.committed_end_index
     world.run_until(end_us, lambda: _has_active_leader(cluster))

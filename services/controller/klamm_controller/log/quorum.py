@@ -389,7 +389,8 @@ class QuorumLog:
 
     def _note_leadership(self) -> None:
         self._leadership_changed.set()
-        log.info("quorum term=%d leader=%d", self.term, self.leader_id)
+        timeout_ms = self._node.election_timeout_ms
+        log.info("quorum term=%d leader=%d election_timeout_ms=%d", self.term, self.leader_id, timeout_ms)
 
     def _leads_on(self) -> bool:
         """Whether nothing has put an end to the term in which this node decides."""

@@ -117,7 +117,7 @@ class Follower:
     def _hear(self, leader: ReplicaKey) -> None:
         assert self._state.leader in (None, leader), (self._state.term, self._state.leader, leader)
         self._state.set_leader(leader)
-        self._live_until_ms = self._state.now_ms + self._state.settings.election_timeout_ms
+        self._live_until_ms = self._state.now_ms + self._state.election_timeout_ms
         self._restart_timer()
 
     def _restart_timer(self) -> None:

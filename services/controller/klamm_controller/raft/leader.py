@@ -68,6 +68,11 @@ class Leader:
         return self._heartbeat_ms
 
     @property
+    def is_handing_over(self) -> bool:
+        """Whether it told another replica to stand, or is about to."""
+        return self._transfer is not None
+
+    @property
     def has_committed_own_term(self) -> bool:
         """Whether everything that earlier leaders committed is known to be committed."""
         return self._state.high_watermark > self.term_start_index
@@ -237,7 +242,7 @@ class Leader:
         heard_ms = majority_reached(
             [state.now_ms if voter == state.me else peers[voter].last_contact_ms for voter in state.voters.keys]
         )
-        return state.now_ms - heard_ms < state.settings.election_timeout_ms
+        return state.now_ms - heard_ms < state.election_timeout_ms
 
     def _maybe_append_idle_no_op(self) -> None:
         state = self._state

@@ -138,6 +138,11 @@ class RaftNode:
         return self._state.log.snapshot
 
     @property
+    def election_timeout_ms(self) -> int:
+        """The one in force: the setting, or more for a while after silence was taken for death (patience.py)."""
+        return self._state.election_timeout_ms
+
+    @property
     def is_active(self) -> bool:
         """Whether it leads and has committed in its term: from then on its state machine, once it has applied what
         was delivered, holds everything that any leader before it acknowledged."""
@@ -242,6 +247,8 @@ class RaftNode:
 
     def _on_old_term(self, message: Message) -> None:
         """Leaders and candidates of the past learn the present term; everything else is too late."""
+        if isinstance(message, AppendRequest | SnapshotChunkRequest):
+            self._state.on_false_alarm()
         match message:
             case VoteRequest():
                 refuse_stale_vote(self._state, message)
@@ -282,6 +289,9 @@ class RaftNode:
                 follower.on_timeout_now(message)
             case Follower() as follower, AttachResponse():
                 follower.on_attach_response(message)
+            case Follower(), AppendResponse():
+                # This term was its own, and it gave up a majority that answers after all.
+                self._state.on_false_alarm()
             case _:
                 pass
 
@@ -313,12 +323,16 @@ class RaftNode:
     def _follow(self, leader: ReplicaKey) -> Follower:
         """The role in which a leader's requests of the current term are handled."""
         assert not isinstance(self._role, Leader), f"{leader} and {self.me} both lead in term {self.term}"
+        if isinstance(self._role, Prospective):
+            self._state.on_false_alarm()
         if not isinstance(self._role, Follower):
             self._become(RoleName.FOLLOWER)
         assert isinstance(self._role, Follower), self._role
         return self._role
 
     def _adopt_term(self, term: int) -> None:
+        if isinstance(self._role, Leader) and not self._role.is_handing_over:
+            self._state.on_false_alarm()  # of the others, about this one
         self._become(RoleName.FOLLOWER)
         self._state.adopt_term(term)
 

@@ -15,6 +15,8 @@ class RaftSettings:
     """A voter that hears no leader for this long, up to twice as long (drawn anew each time), stands for election; a
     leader that hears no majority for this long resigns. Less than Kafka's 1,000 ms, which it lets grow to twice
     that."""
+    election_timeout_max_ms: int = 2_000
+    """What that may grow to while leaders are given up that are alive (patience.py); never below that itself."""
     heartbeat_interval_ms: int = 100
     """How often a leader speaks when it has nothing to say; at most a third of the election time-out."""
     append_bytes_max: int = 1 << 20

@@ -22,6 +22,7 @@ from klamm_controller.raft.effects import (
 )
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import AttachRequest, ReplicaKey, SnapshotChunkRequest, SnapshotId
+from klamm_controller.raft.patience import Patience
 from klamm_controller.raft.raft_log import RaftLog, StoredState
 from klamm_controller.raft.settings import RaftSettings
 
@@ -53,6 +54,7 @@ class NodeState:
         """Who leads in `term`, if that is known."""
         self.high_watermark = stored.snapshot.end_index
         self.delivered_end_index = stored.snapshot.end_index
+        self.patience = Patience(settings.election_timeout_ms, settings.election_timeout_max_ms)
         self._rng = rng
         self._installing: tuple[int, SnapshotId] | None = None
         """(write, snapshot) until the write is durable and the snapshot can be handed to the state machine."""
@@ -79,10 +81,19 @@ class NodeState:
         no voter by that entry, or nobody ever wins."""
         return self.log.voters.names_since(self.high_watermark, self.me)
 
+    @property
+    def election_timeout_ms(self) -> int:
+        """The one in force: the setting, or more after false alarms."""
+        return self.patience.timeout_ms(self.now_ms)
+
     def random_election_timeout_ms(self) -> int:
         """Drawn anew each time, so that equals do not stand against each other for ever (thesis 3.4)."""
-        base_ms = self.settings.election_timeout_ms
+        base_ms = self.election_timeout_ms
         return base_ms + self._rng.randrange(base_ms)
+
+    def on_false_alarm(self) -> None:
+        """Silence was taken for death, here or at another voter, and it was none."""
+        self.patience.on_false_alarm(self.now_ms)
 
     def adopt_term(self, term: int) -> None:
         """Moves on to a term of somebody else's."""
