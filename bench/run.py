@@ -26,6 +26,8 @@ RUNS = {
     "replication": "replication.py",
     "footprint": "footprint.py",
     "controller": "controller.py",
+    "coordinator": "coordinator.py",
+    "coordinator-failover": "coordinator_failover.py",
     "metadata-scale": "metadata_scale.py --partitions 100000",
 }
 

@@ -53,6 +53,8 @@ ATTRIBUTES_POSITION: Final = 21
 """Where what the checksum covers begins."""
 _PREFIX: Final = struct.Struct(">qii")
 _BASE_OFFSET: Final = struct.Struct(">q")
+_BATCH_LENGTH: Final = struct.Struct(">i")
+_BATCH_LENGTH_POSITION: Final = 8
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
@@ -200,6 +202,20 @@ def iter_headers(buffer: Buffer, position: int = 0, end: int | None = None) -> I
         header = read_whole(view, position)
         yield position, header
         position += header.size_bytes
+
+
+def last_header(buffer: Buffer) -> BatchHeader | None:
+    """The header of the last batch in `buffer`, which holds whole batches only; None when it is empty.
+
+    Looks at nothing of the others but their lengths. Raises as `read_header` does."""
+    position = following = 0
+    while following < len(buffer):
+        position = following
+        if len(buffer) - position < HEADER_SIZE_BYTES:
+            break
+        following += max(0, _BATCH_LENGTH.unpack_from(buffer, position + _BATCH_LENGTH_POSITION)[0])
+        following += LENGTH_OVERHEAD_BYTES
+    return read_whole(buffer, position) if buffer else None
 
 
 def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:

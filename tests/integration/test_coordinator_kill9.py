@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import sys
 from pathlib import Path
 
 import pytest
-from coordinator_cluster import HOST, Cluster, cluster, error_of
-from klamm_process import free_port
+from coordinator_cluster import Cluster, cluster, error_of
+from coordinator_process import CoordinatorProcess
 
 from klamm.wire.v1.common_pb2 import TopicPartitions
 from klamm.wire.v1.coordinator_pb2 import (
@@ -32,36 +31,6 @@ KILL_COUNT = 6
 COMMITTERS = 3
 SEED = int(os.environ.get("KLAMM_SEED", random.SystemRandom().randrange(2**32)))
 RERUN = f"KLAMM_SEED={SEED} python -m pytest {__file__}"
-
-
-class CoordinatorProcess:
-    """`python -m klamm_coordinator`."""
-
-    def __init__(self, controller_port: int, log_path: Path) -> None:
-        self._log_path = log_path
-        settings = {
-            "node.id": "1",
-            "listeners": f"GRPC://{HOST}:{free_port()}",
-            "controller.quorum.bootstrap.servers": f"{HOST}:{controller_port}",
-            "group.initial.rebalance.delay.ms": "0",
-            "broker.heartbeat.interval.ms": "100",
-            "broker.session.timeout.ms": "1000",
-        }
-        self._command = [sys.executable, "-m", "klamm_coordinator"]
-        for name, value in settings.items():
-            self._command += ["--set", f"{name}={value}"]
-
-    async def start(self) -> None:
-        with self._log_path.open("a") as log:
-            self._process = await asyncio.create_subprocess_exec(*self._command, stdout=log, stderr=log)
-
-    async def kill(self) -> None:
-        self._process.kill()
-        await self._process.wait()
-
-    async def stop(self) -> int:
-        self._process.terminate()
-        return await self._process.wait()
 
 
 async def join(running: Cluster) -> tuple[str, int]:

@@ -32,7 +32,7 @@ from klamm.records import (
     encode_batch,
     end_transaction_marker,
     increment_sequence,
-    iter_headers,
+    last_header,
 )
 from klamm.retry import Backoff
 from klamm.wire.framed import decode_framed, encode_framed
@@ -308,7 +308,8 @@ def _next_offset(records: memoryview, part: FetchedPartition, position: int) -> 
         if part.log_start_offset <= position:
             raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(f"{position} is not in the log: {part.error_message}")
         return part.log_start_offset
-    return max((header.next_offset for _, header in iter_headers(records)), default=position)
+    header = last_header(records)
+    return position if header is None else header.next_offset
 
 
 def _raise_for_refusal(produced: ProducedPartition) -> None:

@@ -17,6 +17,7 @@ from klamm.records import (
     encode_batch,
     increment_sequence,
     iter_headers,
+    last_header,
     offset_prefix,
     read_header,
     record_spans,
@@ -132,3 +133,20 @@ def test_a_batch_emptied_by_compaction_keeps_its_place_and_producer() -> None:
 def test_a_batch_of_nothing_at_all_cannot_be_made() -> None:
     with pytest.raises(ValueError, match="last_offset_delta"):
         encode_batch([])
+
+
+def test_the_last_header_of_many():
+    batches = [encode_batch([(0, None, b"x" * size, ())], base_offset=10 * size) for size in range(5)]
+
+    assert [last_header(b"".join(batches[:count])) for count in range(6)] == [
+        None,
+        *(read_header(batch) for batch in batches),
+    ]
+
+
+@pytest.mark.parametrize("cut", [1, 60, 61, 62])
+def test_the_last_header_of_a_torn_log_is_refused(cut):
+    batch = encode_batch([(0, None, b"value", ())])
+
+    with pytest.raises(TruncatedBatchError):
+        last_header(batch + batch[:cut])

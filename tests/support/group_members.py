@@ -1,0 +1,139 @@
+"""Members of consumer groups, light enough for a thousand in one process: the client's own membership and commits,
+without fetching. Members of one group share a client, and with it connections and what it knows of its coordinator.
+
+Used by bench/coordinator_failover.py and tests/integration/test_coordinator_failover.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from dataclasses import dataclass, field
+
+from klamm.client import KlammClient
+from klamm.config import ClientConfig
+from klamm.consumer.config import ConsumerConfig
+from klamm.consumer.consumer_protocol import Subscription, encode_subscription
+from klamm.consumer.group_link import GroupLink
+from klamm.consumer.membership_events import Identity
+from klamm.consumer.offset_store import OffsetStore
+from klamm.model import TopicPartition
+from klamm.offsets import OffsetAndMetadata
+
+
+@dataclass
+class CommitLog:
+    """When a group's commits were acknowledged, and the last one's offset."""
+
+    acknowledged_s: list[float] = field(default_factory=list)
+    offset: int = -1
+
+    def gap_ms(self, struck_s: float) -> float:
+        """From the last acknowledgement before that moment to the first one after it."""
+        before = max(at for at in self.acknowledged_s if at <= struck_s)
+        after = min(at for at in self.acknowledged_s if at > struck_s)
+        return (after - before) * 1e3
+
+    def longest_gap_ms(self, since_s: float) -> float:
+        """Between two acknowledgements from then on."""
+        at = [at for at in self.acknowledged_s if at >= since_s]
+        return max(later - earlier for earlier, later in itertools.pairwise(at)) * 1e3
+
+
+class Member:
+    """Polls often enough to follow every rebalance; `identity` is what it was last given."""
+
+    def __init__(self, client: KlammClient, config: ConsumerConfig, topic: str) -> None:
+        self._topic = topic
+        self.link = GroupLink(client, config, self._on_wake)
+        self._wake = asyncio.Event()
+        self._wake.set()
+        self.assignments: list[tuple[Identity, bytes]] = []
+        """Every one that it ever got."""
+
+    def _on_wake(self) -> None:
+        self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if (failure := self.link.take_failure()) is not None:
+                raise failure
+            taken = self.link.take_assignment()
+            if taken is not None:
+                self.assignments.append((self.link.identity, taken.assignment))
+            if self.link.polled() is not None:
+                self.link.prepared((("range", encode_subscription(Subscription(topics=(self._topic,)))),))
+
+    @property
+    def is_settled(self) -> bool:
+        return bool(self.assignments) and self.assignments[-1][0] == self.link.identity and not self.link.needs_poll
+
+
+class Group:
+    """Some members, of which the first commits for ever, 1, 2, 3 ..."""
+
+    def __init__(self, bootstrap: str, group_id: str, topic: str, member_count: int, interval_s: float) -> None:
+        self.group_id = group_id
+        self.commits = CommitLog()
+        self._client = KlammClient(ClientConfig.parse({"bootstrap_servers": bootstrap}))
+        config = ConsumerConfig.parse({"bootstrap_servers": bootstrap, "group_id": group_id})
+        self.members = [Member(self._client, config, topic) for _ in range(member_count)]
+        self._partition = TopicPartition(topic, 0)
+        self._store = OffsetStore(self._client, group_id)
+        self._interval_s = interval_s
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def owner(self) -> int:
+        """The coordinator that it was last heard to have."""
+        node = self._client.coordinator_node(self.group_id)
+        return -1 if node is None else node.node_id
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(member.run()) for member in self.members]
+
+    async def wait_settled(self) -> None:
+        """Until all members are in one generation."""
+        while True:
+            generations = {member.link.identity.generation_id for member in self.members}
+            if len(generations) == 1 and all(member.is_settled for member in self.members):
+                return
+            self.check_alive()
+            await asyncio.sleep(0.05)
+
+    def start_commits(self) -> None:
+        self._tasks.append(asyncio.create_task(self._commit_for_ever()))
+
+    def check_alive(self) -> None:
+        """Raises what a member or the committer died of."""
+        for task in self._tasks:
+            if task.done():
+                task.result()
+
+    def history(self) -> list[list[tuple[Identity, bytes]]]:
+        """What each member was ever assigned."""
+        return [list(member.assignments) for member in self.members]
+
+    async def stored_offset(self) -> int:
+        found = await self._store.fetch([self._partition], timeout_ms=60_000)
+        return found[self._partition].offset
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for member in self.members:
+            await member.link.close()
+        await self._client.close()
+
+    async def _commit_for_ever(self) -> None:
+        while True:
+            started_s = time.perf_counter()
+            offset = OffsetAndMetadata(self.commits.offset + 1)
+            await self._store.commit({self._partition: offset}, self.members[0].link.commit_identity, timeout_ms=60_000)
+            self.commits.offset += 1
+            self.commits.acknowledged_s.append(time.perf_counter())
+            await asyncio.sleep(max(0.0, self._interval_s - (time.perf_counter() - started_s)))
