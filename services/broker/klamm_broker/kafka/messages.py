@@ -18,14 +18,23 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
+from klamm_broker.kafka.array_sizes import check_array_sizes
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.wire import MalformedRequestError
 
 Fields = Mapping[str, Any]
+COLD_REQUEST_MAX_BYTES = 8 * 1024 * 1024
+"""Of what is not Produce: what a request takes decoded, and how long that takes, grows with its items, and they can be
+as small as a byte."""
 
 
 def decode(request: Request) -> Any:
     """The request as kio's dataclass of its version. Raises MalformedRequestError."""
+    if len(request.frame) > COLD_REQUEST_MAX_BYTES:
+        raise MalformedRequestError(
+            f"{request.api_key.name} of {len(request.frame)} bytes; expected at most {COLD_REQUEST_MAX_BYTES}"
+        )
+    check_array_sizes(request.api_key, request.version, request.frame, request.body_start)
     read = _request_reader(request.api_key, request.version)
     try:
         message, size = read(request.frame, request.body_start)

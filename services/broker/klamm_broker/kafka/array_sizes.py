@@ -1,0 +1,181 @@
+"""Walks a request by its schema before it is decoded: each array has the items that it says it has.
+
+kio's reader reserves memory for as many items as an array claims, and ends the process when there is not so much:
+five bytes of a client's would do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import typing
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from kio.index import load_request_schema
+
+from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.wire import MalformedRequestError
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_VARINT_SHIFT_MAX: Final = 28
+_FIXED_BYTES: Final = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "error_code": 2,
+    "int32": 4,
+    "timedelta_i32": 4,
+    "int64": 8,
+    "float64": 8,
+    "timedelta_i64": 8,
+    "datetime_i64": 8,
+    "uuid": 16,
+}
+
+_Skip = Callable[[memoryview, int], int]
+"""(message, where a field begins) -> where it ends; beyond the message's end if it is cut off."""
+
+
+def check_array_sizes(api_key: ApiKey, version: int, message: memoryview, start: int) -> None:
+    """Raises MalformedRequestError unless the body from `start` on has all it promises."""
+    try:
+        end = _skip_request(api_key, version)(message, start)
+    except (IndexError, struct.error):
+        raise MalformedRequestError(f"the message ends at byte {len(message)}, inside a field") from None
+    if end > len(message):
+        raise MalformedRequestError(f"the message ends at byte {len(message)}, its last field at byte {end}")
+
+
+@cache
+def _skip_request(api_key: ApiKey, version: int) -> _Skip:
+    return _entity(load_request_schema(api_key, version))
+
+
+def _entity(schema: Any) -> _Skip:
+    """Field by field; those of fixed size that follow one another in one step."""
+    flexible: bool = schema.__flexible__
+    hints = typing.get_type_hints(schema)
+    steps: list[_Skip] = []
+    fixed_bytes = 0
+    for field in dataclasses.fields(schema):
+        assert "tag" not in field.metadata, f"{schema.__qualname__}.{field.name} is tagged: not checked here"
+        kafka_type = field.metadata.get("kafka_type")
+        is_array = typing.get_origin(_not_none(hints[field.name])) is tuple
+        if kafka_type in _FIXED_BYTES and not is_array:
+            fixed_bytes += _FIXED_BYTES[kafka_type]
+            continue
+        if fixed_bytes:
+            steps.append(_fixed(fixed_bytes))
+            fixed_bytes = 0
+        steps.append(_field(hints[field.name], kafka_type, flexible))
+    if fixed_bytes:
+        steps.append(_fixed(fixed_bytes))
+    if flexible:
+        steps.append(_skip_tags)
+    return _one_after_another(tuple(steps))
+
+
+def _field(hint: Any, kafka_type: str | None, flexible: bool) -> _Skip:
+    plain = _not_none(hint)
+    if typing.get_origin(plain) is tuple:
+        item = typing.get_args(plain)[0]
+        if kafka_type in _FIXED_BYTES:
+            return _array(None, _FIXED_BYTES[kafka_type], flexible)
+        return _array(_field(item, kafka_type, flexible), 1, flexible)
+    if dataclasses.is_dataclass(plain):
+        inner = _entity(plain)
+        return inner if plain is hint else _nullable(inner)
+    if kafka_type == "string":
+        return _skip_compact if flexible else _skip_string
+    assert kafka_type in ("bytes", "records"), kafka_type
+    return _skip_compact if flexible else _skip_bytes
+
+
+def _not_none(hint: Any) -> Any:
+    """`T` of `T | None`."""
+    kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+    return kinds[0] if type(None) in typing.get_args(hint) else hint
+
+
+def _one_after_another(steps: tuple[_Skip, ...]) -> _Skip:
+    def skip(message: memoryview, position: int) -> int:
+        for step in steps:
+            position = step(message, position)
+        return position
+
+    return skip
+
+
+def _fixed(size: int) -> _Skip:
+    return lambda message, position: position + size
+
+
+def _array(item: _Skip | None, item_bytes_min: int, flexible: bool) -> _Skip:
+    """Without `item` each has `item_bytes_min` exactly."""
+
+    def skip(message: memoryview, position: int) -> int:
+        count, position = _compact_size(message, position) if flexible else _int32(message, position)
+        if count * item_bytes_min > len(message) - position:
+            raise MalformedRequestError(f"an array of {count} items in {len(message) - position} bytes")
+        if item is None:
+            return position + max(0, count) * item_bytes_min
+        for _ in range(count):
+            position = item(message, position)
+        return position
+
+    return skip
+
+
+def _nullable(inner: _Skip) -> _Skip:
+    """A structure behind a byte that is negative when it is null."""
+    return lambda message, position: inner(message, position + 1) if message[position] < 128 else position + 1
+
+
+def _skip_string(message: memoryview, position: int) -> int:
+    (size,) = _INT16.unpack_from(message, position)
+    return position + _INT16.size + max(0, int(size))
+
+
+def _skip_bytes(message: memoryview, position: int) -> int:
+    size, position = _int32(message, position)
+    return position + max(0, size)
+
+
+def _skip_compact(message: memoryview, position: int) -> int:
+    size, position = _compact_size(message, position)
+    return position + max(0, size)
+
+
+def _skip_tags(message: memoryview, position: int) -> int:
+    count, position = _varint(message, position)
+    for _ in range(count):
+        _, position = _varint(message, position)
+        size, position = _varint(message, position)
+        position += size
+    return position
+
+
+def _int32(message: memoryview, position: int) -> tuple[int, int]:
+    return _INT32.unpack_from(message, position)[0], position + _INT32.size
+
+
+def _compact_size(message: memoryview, position: int) -> tuple[int, int]:
+    size, position = _varint(message, position)
+    return size - 1, position
+
+
+def _varint(message: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > _VARINT_SHIFT_MAX:
+            raise MalformedRequestError(f"a length before byte {position} has more than 5 bytes")

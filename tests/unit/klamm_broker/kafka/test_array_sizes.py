@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import io
+import typing
+import uuid
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_writer
+
+from klamm_broker.kafka import messages
+from klamm_broker.kafka.array_sizes import check_array_sizes
+from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request
+from klamm_broker.kafka.wire import MalformedRequestError
+
+BY_HAND = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS}
+COLD = [
+    (api_key, version)
+    for api_key, spoken in SPOKEN.items()
+    if api_key not in BY_HAND
+    for version in range(spoken.min, spoken.max + 1)
+]
+VALUES = {
+    "bool": True,
+    "string": "abc",
+    "bytes": b"xyz",
+    "uuid": uuid.UUID(int=7),
+    "float64": 1.5,
+    "error_code": ErrorCode.none,
+    "timedelta_i32": datetime.timedelta(milliseconds=5),
+    "timedelta_i64": datetime.timedelta(milliseconds=5),
+}
+
+
+def example_of(schema: Any, *, nulls: bool) -> Any:
+    """Every array with two items; what may be null is, or is not."""
+    hints = typing.get_type_hints(schema)
+    return schema(
+        **{
+            field.name: value_of(hints[field.name], field.metadata.get("kafka_type"), nulls)
+            for field in dataclasses.fields(schema)
+        }
+    )
+
+
+def value_of(hint: Any, kafka_type: str | None, nulls: bool) -> Any:
+    kinds = typing.get_args(hint)
+    if type(None) in kinds:
+        return None if nulls else value_of(next(kind for kind in kinds if kind is not type(None)), kafka_type, nulls)
+    if typing.get_origin(hint) is tuple:
+        return (value_of(kinds[0], kafka_type, nulls),) * 2
+    if dataclasses.is_dataclass(hint):
+        return example_of(hint, nulls=nulls)
+    return VALUES.get(kafka_type or "", 3)
+
+
+def encoded(api_key: ApiKey, version: int, *, nulls: bool) -> bytes:
+    schema = load_request_schema(api_key, version)
+    buffer = io.BytesIO()
+    entity_writer(schema)(buffer, example_of(schema, nulls=nulls))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(("api_key", "version"), COLD)
+def test_a_request_is_as_long_as_it_says_and_no_shorter_one_is_taken(api_key: ApiKey, version: int) -> None:
+    for nulls in (False, True):
+        whole = b"header" + encoded(api_key, version, nulls=nulls)
+        check_array_sizes(api_key, version, memoryview(whole), 6)
+        for end in range(6, len(whole)):
+            with pytest.raises(MalformedRequestError):
+                check_array_sizes(api_key, version, memoryview(whole[:end]), 6)
+
+
+# kio alone reserves memory for billions of items here, and aborts.
+@pytest.mark.parametrize(
+    ("api_key", "version", "body"),
+    [
+        (ApiKey.DELETE_TOPICS, 6, "fffe9bcf797101e7"),
+        (ApiKey.DELETE_TOPICS, 5, "ffe2bb805e7f7f7f"),
+        (ApiKey.HEARTBEAT, 4, "ffe2bb805e7f7f7f"),
+        (ApiKey.DELETE_GROUPS, 0, "7fffffff00016100"),
+        (ApiKey.DELETE_GROUPS, 2, "ffffffffff7f"),
+    ],
+)
+def test_an_array_that_claims_billions_of_items_is_malformed(api_key: ApiKey, version: int, body: str) -> None:
+    request = Request(api_key, version, 1, "", "", memoryview(bytes.fromhex(body)), 0)
+    with pytest.raises(MalformedRequestError):
+        messages.decode(request)
+
+
+def test_what_is_not_produced_records_has_a_bound_of_its_own() -> None:
+    body = b"\x00" * (messages.COLD_REQUEST_MAX_BYTES + 1)
+    with pytest.raises(MalformedRequestError, match="expected at most"):
+        messages.decode(Request(ApiKey.HEARTBEAT, 0, 1, "", "", memoryview(body), 0))
