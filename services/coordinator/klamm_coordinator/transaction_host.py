@@ -47,7 +47,10 @@ class TransactionHost(ShardHost[TransactionShard]):
         for order in effects.markers:
             written = MarkersWritten(transactional_id=order.transactional_id, marker=order.marker)
             self._markers.send(
-                order, coordinator_epoch=self._link.writer_epoch, owner=self, on_written=partial(self.step, written)
+                order,
+                coordinator_epoch=self._link.coordinator_epoch,
+                owner=self,
+                on_written=partial(self.step, written),
             )
 
     def _let_go(self) -> None:

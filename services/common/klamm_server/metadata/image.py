@@ -128,6 +128,10 @@ class ShardImage:
     coordinator_id: int
     producer_id: int
     writer_epoch: int
+    coordinator_epoch: int = 0
+    """Grows from owner to owner, also when `writer_epoch` begins anew."""
+    former_producer_id: int | None = None
+    """Of the owners before it did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -494,10 +498,15 @@ class ImageBuilder:
         assert (
             before is None or before.producer_id != record.producer_id or before.writer_epoch < record.writer_epoch
         ), f"shard {record.shard} of {record.topic}: writer epoch {record.writer_epoch} follows {before}"
+        # Records of before this field have the greater of the first two, until the writer epoch began anew.
+        least = 0 if before is None else before.coordinator_epoch + 1
+        coordinator_epoch = max(record.coordinator_epoch, record.writer_epoch, least)
         self._shards.writable()[record.topic, record.shard] = ShardImage(
             coordinator_id=record.coordinator_id,
             producer_id=record.producer_id,
             writer_epoch=record.writer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            former_producer_id=record.former_producer_id if record.HasField("former_producer_id") else None,
         )
 
     def producer_ids(self, record: ProducerIdsRecord) -> None:
@@ -599,6 +608,8 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
                 coordinator_id=assigned.coordinator_id,
                 producer_id=assigned.producer_id,
                 writer_epoch=assigned.writer_epoch,
+                coordinator_epoch=assigned.coordinator_epoch,
+                former_producer_id=assigned.former_producer_id,
             )
         )
     yield MetadataRecord(producer_ids=ProducerIdsRecord(next_producer_id=image.next_producer_id))

@@ -9,12 +9,14 @@
 It is called in the same batch as whatever changed the live coordinators or created the topic. Every change of owner
 takes a greater writer epoch, so brokers refuse what the owner before still sends. The epoch is a producer epoch on the
 wire, 16 bits signed: when they are used up the shard gets a new producer id, as a transactional producer does in
-Kafka (KIP-360).
+Kafka (KIP-360). Its owners then fence the former id with the epoch kept in reserve. The coordinator epoch, which
+transaction markers carry, has 32 bits and goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from klamm.model import INTERNAL_TOPICS
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, ShardAssignmentRecord
@@ -73,16 +75,18 @@ def _records(image: MetadataImage, moves: Sequence[tuple[str, int, int]]) -> lis
     next_producer_id = image.next_producer_id
     records = []
     for topic, shard, owner in moves:
-        producer_id, writer_epoch = _next_writer(image.shards, topic, shard, next_producer_id)
-        next_producer_id += producer_id == next_producer_id
+        assigned = _next_owner(image.shards.get((topic, shard)), owner, next_producer_id)
+        next_producer_id += assigned.producer_id == next_producer_id
         records.append(
             MetadataRecord(
                 shard_assignment=ShardAssignmentRecord(
                     topic=topic,
                     shard=shard,
-                    coordinator_id=owner,
-                    producer_id=producer_id,
-                    writer_epoch=writer_epoch,
+                    coordinator_id=assigned.coordinator_id,
+                    producer_id=assigned.producer_id,
+                    writer_epoch=assigned.writer_epoch,
+                    coordinator_epoch=assigned.coordinator_epoch,
+                    former_producer_id=assigned.former_producer_id,
                 )
             )
         )
@@ -91,10 +95,10 @@ def _records(image: MetadataImage, moves: Sequence[tuple[str, int, int]]) -> lis
     return records
 
 
-def _next_writer(
-    shards: Mapping[tuple[str, int], ShardImage], topic: str, shard: int, free_producer_id: int
-) -> tuple[int, int]:
-    before = shards.get((topic, shard))
-    if before is None or before.writer_epoch >= WRITER_EPOCH_MAX:
-        return free_producer_id, 0
-    return before.producer_id, before.writer_epoch + 1
+def _next_owner(before: ShardImage | None, owner: int, free_producer_id: int) -> ShardImage:
+    if before is None:
+        return ShardImage(coordinator_id=owner, producer_id=free_producer_id, writer_epoch=0)
+    following = replace(before, coordinator_id=owner, coordinator_epoch=before.coordinator_epoch + 1)
+    if before.writer_epoch < WRITER_EPOCH_MAX:
+        return replace(following, writer_epoch=before.writer_epoch + 1)
+    return replace(following, producer_id=free_producer_id, writer_epoch=0, former_producer_id=before.producer_id)

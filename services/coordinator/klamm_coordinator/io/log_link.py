@@ -61,6 +61,8 @@ RECORD_OVERHEAD_BYTES = 32
 """More than a record adds to its key and value."""
 REQUEST_TIMEOUT_MS = 5_000
 """Of one attempt. How long a requester waits for its write is the shard's business."""
+_LAST_EPOCH = 2**15 - 1
+"""The controller gives it to no owner."""
 
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
@@ -118,17 +120,26 @@ class LogLink:
         return self._topic.name
 
     @property
-    def writer_epoch(self) -> int:
-        """Of the shard's owner: grows from owner to owner."""
-        return self._writer.writer_epoch
+    def coordinator_epoch(self) -> int:
+        """Grows from owner to owner of the shard."""
+        return self._writer.coordinator_epoch
 
     async def claim(self) -> tuple[int, int]:
         """Becomes the only writer; returns (first, end) offset of what is to be loaded.
 
         Raises FencedError when a later owner was faster."""
+        if self._writer.former_producer_id is not None:
+            await self._fence(self._writer.former_producer_id)
         produced = await self._produce([self._encode(self._topic.claim)])
         _raise_for_refusal(produced)
         return produced.log_start_offset, produced.base_offset
+
+    async def _fence(self, producer_id: int) -> None:
+        """From now on the brokers refuse every owner that writes with this producer id, which nobody does any more."""
+        batch = encode_batch(
+            [self._encode(self._topic.claim)], producer_id=producer_id, producer_epoch=_LAST_EPOCH, base_sequence=0
+        )
+        _raise_for_refusal(await self._send(batch))
 
     async def load(self, start_offset: int, end_offset: int) -> AsyncIterator[memoryview]:
         """Whole batches from `start_offset` on, until all before `end_offset` have been given."""

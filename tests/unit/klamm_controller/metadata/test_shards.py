@@ -94,8 +94,21 @@ def test_a_used_up_epoch_gets_a_new_producer_id(one_broker):
     one_broker.add_coordinator(1)
     one_broker.create(INTERNAL)
     key = (GROUP_METADATA_TOPIC, 3)
-    worn = ShardImage(coordinator_id=9, producer_id=3, writer_epoch=WRITER_EPOCH_MAX)
+    worn = ShardImage(coordinator_id=9, producer_id=3, writer_epoch=WRITER_EPOCH_MAX, coordinator_epoch=70_000)
     one_broker.image = replace(one_broker.image, shards={**one_broker.image.shards, key: worn})
     one_broker.replay(assignment_records(one_broker.image))
-    assert one_broker.image.shards[key] == ShardImage(coordinator_id=1, producer_id=6, writer_epoch=0)
+    assert one_broker.image.shards[key] == ShardImage(
+        coordinator_id=1, producer_id=6, writer_epoch=0, coordinator_epoch=70_001, former_producer_id=3
+    )
     assert one_broker.image.next_producer_id == 7
+
+
+def test_the_former_producer_id_is_known_to_every_later_owner(one_broker):
+    """The first one may have died before it could fence it."""
+    one_broker.add_coordinator(1)
+    one_broker.create(INTERNAL)
+    key = (GROUP_METADATA_TOPIC, 3)
+    first = ShardImage(coordinator_id=9, producer_id=5, writer_epoch=0, coordinator_epoch=32_767, former_producer_id=3)
+    one_broker.image = replace(one_broker.image, shards={**one_broker.image.shards, key: first})
+    one_broker.replay(assignment_records(one_broker.image))
+    assert one_broker.image.shards[key] == replace(first, coordinator_id=1, writer_epoch=1, coordinator_epoch=32_768)

@@ -33,11 +33,20 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_link, "RETRY", Backoff(initial_ms=0, max_ms=0))
 
 
-def link_to(log: FakeOffsetsLog, *, epoch: int = 0, append_max_bytes: int = 1_000_000) -> LogLink:
+def link_to(
+    log: FakeOffsetsLog,
+    *,
+    epoch: int = 0,
+    append_max_bytes: int = 1_000_000,
+    producer_id: int = 77,
+    former_producer_id: int | None = None,
+) -> LogLink:
     return LogLink(
         OFFSETS,
         0,
-        ShardImage(coordinator_id=1, producer_id=77, writer_epoch=epoch),
+        ShardImage(
+            coordinator_id=1, producer_id=producer_id, writer_epoch=epoch, former_producer_id=former_producer_id
+        ),
         log,  # type: ignore[arg-type]
         clock=SystemClock(),
         rng=random.Random(1),
@@ -214,6 +223,24 @@ def test_a_log_that_lost_what_it_acknowledged_is_not_written_to() -> None:
             await append_all(link, [write(1)])
 
     run(scenario)
+
+
+def test_the_last_owner_before_the_epoch_began_anew_is_fenced_by_the_claim() -> None:
+    async def scenario() -> None:
+        former = link_to(log, epoch=32_766)
+        await former.claim()
+        await append_all(former, [write(1)])
+
+        for epoch in (0, 1):
+            latter = link_to(log, epoch=epoch, producer_id=78, former_producer_id=77)
+            await latter.claim()
+            await append_all(latter, [write(2 + epoch)])
+            with pytest.raises(FencedError):
+                await append_all(former, [write(9)])
+
+    log = FakeOffsetsLog()
+    asyncio.run(scenario())
+    assert partitions_in(log) == [1, 2, 3]
 
 
 def test_loading_reads_everything_before_the_claim() -> None:

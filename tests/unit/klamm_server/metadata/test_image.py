@@ -231,7 +231,11 @@ class Twin:
             return None
         topic, shard = self.draw(st.sampled_from(sorted(shards)))
         owner = self.draw(st.sampled_from([*self.coordinators, -1]))
-        self.shards[topic, shard] = (owner, 1000 + shard, self.index)
+        former = self.draw(st.none() | st.integers(0, 5))
+        coordinator_epoch = self.index + self.draw(st.integers(0, 100_000)) if self.draw(st.booleans()) else 0
+        _, _, _, last, _ = self.shards.get((topic, shard), (0, 0, 0, -1, None))
+        grown = max(coordinator_epoch, self.index, last + 1)
+        self.shards[topic, shard] = (owner, 1000 + shard, self.index, grown, former)
         return MetadataRecord(
             shard_assignment=ShardAssignmentRecord(
                 topic=topic,
@@ -239,6 +243,8 @@ class Twin:
                 coordinator_id=owner,
                 producer_id=1000 + shard,
                 writer_epoch=self.index,
+                coordinator_epoch=coordinator_epoch,
+                former_producer_id=former,
             )
         )
 
@@ -276,7 +282,14 @@ class Twin:
         } == self.configs
         assert all(image.configs.values())
         assert {
-            key: (shard.coordinator_id, shard.producer_id, shard.writer_epoch) for key, shard in image.shards.items()
+            key: (
+                shard.coordinator_id,
+                shard.producer_id,
+                shard.writer_epoch,
+                shard.coordinator_epoch,
+                shard.former_producer_id,
+            )
+            for key, shard in image.shards.items()
         } == self.shards
 
 
@@ -360,6 +373,18 @@ def _small_cluster() -> MetadataImage:
     )
 
 
+def test_the_coordinator_epoch_of_records_without_one_only_grows() -> None:
+    """The writer epoch began anew before the field was there."""
+    epochs = []
+    image = _small_cluster()
+    for producer_id, writer_epoch in ((0, 5), (0, 32_766), (8, 0), (8, 1)):
+        record = ShardAssignmentRecord(topic="t", shard=0, producer_id=producer_id, writer_epoch=writer_epoch)
+        image = replay(image, [MetadataRecord(shard_assignment=record)], image.end_index + 1)
+        epochs.append(image.shards["t", 0].coordinator_epoch)
+
+    assert epochs == [5, 32_766, 32_767, 32_768]
+
+
 IMPOSSIBLE = {
     "no kind": MetadataRecord(),
     "second cluster id": MetadataRecord(cluster=ClusterRecord(cluster_id="d")),
@@ -430,7 +455,7 @@ def test_a_fenced_or_missing_coordinator_owns_no_shard() -> None:
     owner = image.shard_owner("t", 0)
     assert owner is not None
     assert owner.coordinator_id == 7
-    assert image.shards["t", 0] == ShardImage(coordinator_id=7, producer_id=0, writer_epoch=4)
+    assert image.shards["t", 0] == ShardImage(coordinator_id=7, producer_id=0, writer_epoch=4, coordinator_epoch=4)
     assert image.shard_owner("t", 1) is None
     for change in (
         MetadataRecord(coordinator_change=CoordinatorChangeRecord(coordinator_id=7, coordinator_epoch=2, fenced=True)),
