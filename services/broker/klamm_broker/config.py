@@ -62,6 +62,7 @@ class BrokerConfig(MemberConfig):
     fetch_max_bytes: int = setting(BROKER_CONFIGS["fetch.max.bytes"])
     queued_max_request_bytes: int = setting(BROKER_CONFIGS["queued.max.request.bytes"])
     max_connections: int = setting(BROKER_CONFIGS["max.connections"])
+    socket_send_buffer_bytes: int = setting(BROKER_CONFIGS["socket.send.buffer.bytes"])
     connections_max_idle_ms: int = setting(BROKER_CONFIGS["connections.max.idle.ms"])
     max_parked_requests: int = setting(BROKER_CONFIGS["max.parked.requests"])
 

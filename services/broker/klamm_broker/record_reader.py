@@ -3,6 +3,10 @@
 Nearly all fetches read what was just written, and for those a thread costs more than the read. So the loop asks
 the kernel for the bytes only if it has them (preadv with RWF_NOWAIT). When it has not, the whole fetch goes to a
 thread, with descriptors of its own, and nobody else waits for the disk.
+
+A Kafka client's long reads are not brought at all, but lent as files for sendfile (`RecordFile`). That would wait for
+the disk where a page is missing, so the kernel is asked for a byte of every `PROBE_STRIDE_BYTES`: readahead brings
+and memory pressure takes neighbours together, and what slips through between two probes is one short read.
 """
 
 from __future__ import annotations
@@ -16,12 +20,18 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from klamm_broker.log.disk import Disk
+from klamm_broker.record_file import RecordFile, close_files
 from klamm_broker.replica.fetch_reader import LocatedSlice
 
 Buffer = bytes | memoryview
 
 SCRATCH_BYTES = 2 * 1024**2
 """Fetches up to this size are read into memory that is there already: fresh pages cost more than the copy."""
+FILE_BYTES_MIN = 32 * 1024
+"""Below this, a copy is cheaper than a file."""
+LENT_FILES_MAX = 4096
+"""Descriptors that slow clients may hold; beyond it records are copied, within `queued.max.request.bytes`."""
+PROBE_STRIDE_BYTES = 128 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +44,8 @@ class RecordReader:
         self._threads = ThreadPoolExecutor(thread_count, thread_name_prefix="cold-reads")
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._can_probe = hasattr(os, "RWF_NOWAIT")
+        self._can_lend = self._can_probe and hasattr(os, "sendfile")
+        self._lent_files = 0
 
     def close(self) -> None:
         self._threads.shutdown(wait=True)
@@ -44,6 +56,52 @@ class RecordReader:
             return ()
         resident = self._read_resident(slices)
         return await self._read_cold(slices) if resident is None else resident
+
+    async def lend(self, slices: Sequence[LocatedSlice]) -> list[bytes | RecordFile]:
+        """The slices, to be kept as long as it takes to send them; the files among them are the caller's to close.
+
+        Raises LogDirFailure."""
+        may_lend = self._can_lend and self._lent_files + len(slices) <= LENT_FILES_MAX
+        if may_lend and any(one.size_bytes >= FILE_BYTES_MIN for one in slices):
+            lent = self._lend_resident(slices)
+            if lent is not None:
+                return lent
+        # What is in the scratch memory is overwritten by the next fetch.
+        return [bytes(part) for part in await self.read(slices)]
+
+    def _lend_resident(self, slices: Sequence[LocatedSlice]) -> list[bytes | RecordFile] | None:
+        """None as soon as one of them is not all in memory."""
+        lent: list[bytes | RecordFile] = []
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(close_files, lent)
+            for one in slices:
+                part = self._file(one) if one.size_bytes >= FILE_BYTES_MIN else self._copy(one)
+                if part is None:
+                    return None
+                lent.append(part)
+            on_failure.pop_all()
+        return lent
+
+    def _file(self, one: LocatedSlice) -> RecordFile | None:
+        part = one.where.part
+        end = part.position + part.size_bytes
+        fd = one.where.segment.duplicate_fd()
+        self._lent_files += 1
+        file = RecordFile(self._disk, one.log_dir, fd, part.position, part.size_bytes, on_close=self._on_closed)
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(file.close)
+            for position in (*range(part.position, end, PROBE_STRIDE_BYTES), end - 1):
+                if not self._read_if_resident(one, fd, self._scratch[:1], position):
+                    return None
+            on_failure.pop_all()
+        return file
+
+    def _on_closed(self) -> None:
+        self._lent_files -= 1
+
+    def _copy(self, one: LocatedSlice) -> bytes | None:
+        into = self._scratch[: one.size_bytes]
+        return bytes(into) if self._probe(one, into) else None
 
     def _read_resident(self, slices: Sequence[LocatedSlice]) -> list[Buffer] | None:
         """None as soon as one of them is not all in memory."""
@@ -62,18 +120,22 @@ class RecordReader:
     def _probe(self, one: LocatedSlice, into: memoryview) -> bool:
         fd = one.where.segment.duplicate_fd()
         try:
-            read_bytes = self._disk.preadv(fd, [into], one.where.part.position, os.RWF_NOWAIT)
+            return self._read_if_resident(one, fd, into, one.where.part.position)
+        finally:
+            self._disk.close(fd)
+
+    def _read_if_resident(self, one: LocatedSlice, fd: int, into: memoryview, position: int) -> bool:
+        """Whether all that is asked for was in memory; then it is in `into`."""
+        try:
+            return self._disk.preadv(fd, [into], position, os.RWF_NOWAIT) == len(into)
         except BlockingIOError:
             return False
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:
                 log.warning("log_dir=%s: the file system cannot tell what is in memory", one.log_dir.path)
-                self._can_probe = False
+                self._can_probe = self._can_lend = False
                 return False
             raise one.log_dir.failed(error, "read") from error
-        finally:
-            self._disk.close(fd)
-        return read_bytes == len(into)
 
     def _read_here(self, one: LocatedSlice) -> bytes:
         try:

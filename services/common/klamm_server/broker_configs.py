@@ -440,6 +440,14 @@ _OWN = [
         "Connections of Kafka clients; more are closed at once.",
     ),
     _broker(
+        "socket.send.buffer.bytes",
+        _INT,
+        262_144,
+        at_least(-1),
+        "What the kernel holds of records on their way to a Kafka client that fetches; -1: as much as the kernel likes."
+        " Larger than bandwidth times round trip only moves memory.",
+    ),
+    _broker(
         "connections.max.idle.ms",
         _LONG,
         600_000,

@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from klamm.errors import KlammError
+from klamm_broker.kafka.file_sender import FileSender
 from klamm_broker.kafka.requests import Request, has_tagged_header, parse_request
-from klamm_broker.kafka.wire import MalformedRequestError
+from klamm_broker.kafka.wire import MalformedRequestError, Part
+from klamm_broker.record_file import RecordFile, close_files
 from klamm_broker.rpc.request_memory import RequestMemory
 
 log = logging.getLogger(__name__)
@@ -27,7 +29,7 @@ FIRST_BUFFER_BYTES = 64 * 1024
 _SIZE = struct.Struct(">i")
 _ANSWER_HEADER = struct.Struct(">ii")
 
-Parts = Sequence[bytes | bytearray | memoryview]
+Parts = Sequence[Part]
 """The body of an answer, in pieces."""
 
 
@@ -36,6 +38,7 @@ class ConnectionOwner(Protocol):
 
     memory: RequestMemory
     request_max_bytes: int
+    send_buffer_bytes: int
 
     def on_connected(self, connection: KafkaConnection) -> bool:
         """Whether there is room for one more."""
@@ -55,6 +58,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport: Any = None
         self._peer = ""
         self._task: asyncio.Task[None] | None = None
+        self._files: FileSender | None = None
         self._arrived = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -130,6 +134,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             log.exception("client=%s connection closed", self._peer)
         finally:
             self._transport.abort()
+            if self._files is not None:
+                self._files.close()
 
     async def _frame_size(self) -> int:
         await self._wait_filled(_SIZE.size)
@@ -181,15 +187,29 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.is_busy = False
 
     async def _write(self, request: Request, body: Parts) -> None:
-        """Until the client has taken nearly all of it; so much memory is held meanwhile."""
+        """Until the client has taken nearly all of it; what is not in files is held in memory meanwhile."""
         size = sum(map(len, body))
+        file_bytes = sum(len(part) for part in body if isinstance(part, RecordFile))
         memory = self._owner.memory
-        memory.take_anyway(size)
+        memory.take_anyway(size - file_bytes)
         try:
-            self._transport.writelines([_header_of(request, size), *body])
-            await self._writable.wait()
+            parts = [_header_of(request, size), *body]
+            if file_bytes:
+                await self._send_files(parts)
+            else:
+                self._transport.writelines(parts)
+                await self._writable.wait()
         finally:
-            memory.give_back(size)
+            memory.give_back(size - file_bytes)
+            close_files(body)
+
+    async def _send_files(self, parts: Parts) -> None:
+        if self._files is None:
+            # From now on `_writable` means that the transport has nothing left.
+            self._transport.set_write_buffer_limits(0)
+            self._files = FileSender(self._transport, self._owner.send_buffer_bytes)
+        await self._writable.wait()
+        await self._files.send(parts)
 
 
 def _header_of(request: Request, body_size: int) -> bytes:

@@ -41,6 +41,7 @@ class KafkaDoor:
             apis.handle,
             memory,
             request_max_bytes=config.socket_request_max_bytes,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
             connections_max=config.max_connections,
             idle_max_ms=config.connections_max_idle_ms,
             clock=clock,

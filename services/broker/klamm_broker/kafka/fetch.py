@@ -17,7 +17,7 @@ from klamm_broker.kafka.leader_hints import leader_hint
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import Writer
-from klamm_broker.record_reader import Buffer
+from klamm_broker.record_file import RecordFile, close_files
 from klamm_broker.rpc.fetch import FetchRpc
 
 _DIVERGING_EPOCH_TAG: Final = 0
@@ -31,10 +31,12 @@ _NO_PREFERRED_REPLICA: Final = -1
 
 async def fetch(request: Request, handler: FetchRpc, topic_ids: TopicIds) -> Writer:
     wanted = _read(request, topic_ids)
-    found, records = await handler.find(wanted)
-    # In the same turn of the event loop: what `find` gave is overwritten by the next fetch.
-    parts = [bytes(part) for part in records]
-    return _answer(request, found.answers, parts, topic_ids)
+    found, records = await handler.lend(wanted)
+    try:
+        return _answer(request, found.answers, records, topic_ids)
+    except BaseException:
+        close_files(records)
+        raise
 
 
 def _read(request: Request, topic_ids: TopicIds) -> FetchRequest:
@@ -93,11 +95,11 @@ def _read(request: Request, topic_ids: TopicIds) -> FetchRequest:
 
 
 def _answer(
-    request: Request, partitions: Sequence[FetchedPartition], records: Sequence[Buffer], topic_ids: TopicIds
+    request: Request, partitions: Sequence[FetchedPartition], records: Sequence[bytes | RecordFile], topic_ids: TopicIds
 ) -> Writer:
     version = request.version
     writer = Writer(flexible=request.flexible)
-    with_records: Iterator[Buffer] = iter(records)
+    with_records: Iterator[bytes | RecordFile] = iter(records)
     topics = [(topic, list(group)) for topic, group in groupby(partitions, key=lambda one: one.topic)]
     writer.int32(0)
     if version >= 7:

@@ -28,12 +28,14 @@ class KafkaListener:
         memory: RequestMemory,
         *,
         request_max_bytes: int,
+        send_buffer_bytes: int,
         connections_max: int,
         idle_max_ms: int,
         clock: Clock,
     ) -> None:
         self.memory = memory
         self.request_max_bytes = request_max_bytes
+        self.send_buffer_bytes = send_buffer_bytes
         self._handle = handle
         self._connections_max = connections_max
         self._idle_max_ms = idle_max_ms

@@ -11,8 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from klamm.errors import KlammError
+from klamm_broker.record_file import RecordFile
 
 T = TypeVar("T")
+Part = bytes | bytearray | memoryview | RecordFile
+"""A piece of an answer."""
 
 _INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
@@ -139,9 +142,9 @@ class Writer:
     def __init__(self, *, flexible: bool) -> None:
         self._flexible = flexible
         self._open = bytearray()
-        self._parts: list[bytes | bytearray | memoryview] = []
+        self._parts: list[Part] = []
 
-    def parts(self) -> list[bytes | bytearray | memoryview]:
+    def parts(self) -> list[Part]:
         """Everything written so far, in order."""
         return [*self._parts, self._open]
 
@@ -192,7 +195,7 @@ class Writer:
         else:
             self._open += _INT32.pack(count)
 
-    def records(self, records: Sequence[bytes | memoryview], size_bytes: int) -> None:
+    def records(self, records: Sequence[Part], size_bytes: int) -> None:
         """Record batches as one `bytes` field, not copied."""
         if self._flexible:
             self.unsigned_varint(size_bytes + 1)

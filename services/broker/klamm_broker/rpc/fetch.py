@@ -11,9 +11,9 @@ at most `STREAM_MESSAGE_BYTES_MAX`, not a queue. Nothing is sent while nothing h
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import NO_LEADER_EPOCH
@@ -23,9 +23,10 @@ from klamm.wire.v1.broker_pb2 import FetchedPartition, FetchHeader, FetchRequest
 from klamm_broker import metrics
 from klamm_broker.log.storage_failure import LogDirFailure
 from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.record_file import RecordFile
 from klamm_broker.record_reader import Buffer, RecordReader
 from klamm_broker.replica.delayed_fetch import DelayedFetch
-from klamm_broker.replica.fetch_reader import FetchCursor, FetchReader, LocatedFetch, ReaderTerms
+from klamm_broker.replica.fetch_reader import FetchCursor, FetchReader, LocatedFetch, LocatedSlice, ReaderTerms
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_selector import ReplicaSelector
 from klamm_broker.rpc.isolation import reads_committed
@@ -37,6 +38,8 @@ STREAM_MESSAGE_BYTES_MAX = 1024**2
 """Where gRPC's cost per message no longer matters; larger ones only hold memory."""
 STREAM_WAIT_MS = 30_000
 """How long a stream is parked before it looks again on its own."""
+
+T = TypeVar("T")
 
 _CONSUMER = -1
 _LENGTH = struct.Struct(">i")
@@ -82,6 +85,16 @@ class FetchRpc:
     async def find(self, request: FetchRequest) -> tuple[LocatedFetch, Sequence[Buffer]]:
         """What a fetch finds, once it is enough or its time is over; the records are valid until the caller lets others
         run."""
+        query, found = await self._first(request)
+        return await self._read(query, found, self._records.read)
+
+    async def lend(self, request: FetchRequest) -> tuple[LocatedFetch, Sequence[bytes | RecordFile]]:
+        """The same, but the records may be kept; the files among them are the caller's to close."""
+        query, found = await self._first(request)
+        return await self._read(query, found, self._records.lend)
+
+    async def _first(self, request: FetchRequest) -> tuple[_Query, LocatedFetch]:
+        """What a long poll finds at its end."""
         query = _query(request, request.max_bytes, rack=request.rack_id)
         min_bytes = min(request.min_bytes, request.max_bytes)
         wait_ms = 0 if self._fetches.is_full else request.max_wait_ms
@@ -89,12 +102,12 @@ class FetchRpc:
         if wait_ms > 0 and found.answers and not found.is_urgent and found.size_bytes < min_bytes:
             await self._wait(found, min_bytes - found.size_bytes, wait_ms)
             found = self._locate(query)
-        return await self._read(query, found)
+        return query, found
 
     async def fetch_stream(self, request: FetchRequest, context: Any) -> AsyncIterator[bytes]:
         query = _query(request, min(request.max_bytes, STREAM_MESSAGE_BYTES_MAX))
         while query.cursors:
-            found, records = await self._read(query, await self._next(query, request))
+            found, records = await self._read(query, await self._next(query, request), self._records.read)
             answers = [one for one in found.answers if one.records_bytes or _ends_reading(one)]
             message = encode_framed(self._header(found, answers), records)
             query.cursors = _advanced(query.cursors, found, records)
@@ -133,11 +146,16 @@ class FetchRpc:
         keys = [one.partition.topic_partition for one in awaited]
         await self._fetches.wait(lambda on_done: DelayedFetch(awaited, missing_bytes, on_done), keys, wait_ms)
 
-    async def _read(self, query: _Query, found: LocatedFetch) -> tuple[LocatedFetch, Sequence[Buffer]]:
+    async def _read(
+        self,
+        query: _Query,
+        found: LocatedFetch,
+        read: Callable[[Sequence[LocatedSlice]], Awaitable[Sequence[T]]],
+    ) -> tuple[LocatedFetch, Sequence[T]]:
         """The records of what was found just now, or of what is found when a log dir turns out to have failed."""
         while True:
             try:
-                records = await self._records.read(found.slices)
+                records = await read(found.slices)
                 break
             except LogDirFailure:
                 # Its partitions are offline from now on, so this ends; those of other dirs are served.

@@ -228,7 +228,7 @@ class ScriptedFetch:
         self.answers, self.records = answers, records
         self.wanted = FetchRequest()
 
-    async def find(self, wanted: FetchRequest) -> tuple[Any, Sequence[bytes]]:
+    async def lend(self, wanted: FetchRequest) -> tuple[Any, Sequence[bytes]]:
         self.wanted = wanted
         return SimpleNamespace(answers=self.answers), self.records
 

@@ -1,0 +1,61 @@
+"""A Kafka listener whose handler is a test's, and the frames that are sent to it."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+
+from klamm_broker.kafka.connection import Parts
+from klamm_broker.kafka.listener import KafkaListener
+from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.rpc.request_memory import RequestMemory
+from klamm_server.clock import SystemClock
+
+HEARTBEAT_V0 = struct.Struct(">hhih")
+REQUEST_MAX_BYTES = 1_000_000
+
+
+class Door:
+    """A listener whose handler is the test's."""
+
+    def __init__(self, handle: Callable[[Request], Awaitable[Parts | None]], *, connections_max: int = 10) -> None:
+        self.memory = RequestMemory(10 * REQUEST_MAX_BYTES)
+        self.listener = KafkaListener(
+            handle,
+            self.memory,
+            request_max_bytes=REQUEST_MAX_BYTES,
+            send_buffer_bytes=65_536,
+            connections_max=connections_max,
+            idle_max_ms=60_000,
+            clock=SystemClock(),
+        )
+
+    async def __aenter__(self) -> Door:
+        self.port = await self.listener.bind("127.0.0.1", 0)
+        await self.listener.open()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.listener.close()
+        assert self.memory.held_bytes == 0
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+
+def frame(number: int, body: bytes = b"") -> bytes:
+    message = HEARTBEAT_V0.pack(ApiKey.HEARTBEAT, 0, number, -1) + body
+    return struct.pack(">i", len(message)) + message
+
+
+async def answer_to(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """(correlation id, body)"""
+    size, number = struct.unpack(">ii", await reader.readexactly(8))
+    return number, await reader.readexactly(size - 4)
+
+
+async def echo(request: Request) -> list[bytes] | None:
+    """In two parts; to an empty body there is no answer."""
+    body = bytes(request.frame[request.body_start :])
+    return [body[:1], body[1:]] if body else None

@@ -1,0 +1,144 @@
+"""Answers whose records are files: sent whole and in order, to slow readers too, and never leaving a descriptor."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import pathlib
+import random
+import socket
+import struct
+from collections.abc import Callable
+
+import pytest
+from kafka_door import Door, answer_to, echo, frame
+
+from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.wire import Part
+from klamm_broker.log.disk import Disk
+from klamm_broker.log.storage_failure import LogDir
+from klamm_broker.record_file import RecordFile
+
+FILE_BYTES = 5_000_000
+CONTENT = random.Random(7).randbytes(FILE_BYTES)
+
+
+class Files:
+    """Makes record files of one real file, and knows how many are open."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.path = directory / "00000000000000000000.log"
+        self.path.write_bytes(CONTENT)
+        self.open_count = 0
+        self._changed = asyncio.Event()
+
+    def make(self, position: int, size_bytes: int) -> RecordFile:
+        fd = os.open(self.path, os.O_RDONLY)
+        log_dir = LogDir(str(self.path.parent))
+        self.open_count += 1
+        self._changed.set()
+        return RecordFile(Disk(), log_dir, fd, position, size_bytes, on_close=self._on_close)
+
+    async def until(self, open_count: int) -> None:
+        while self.open_count != open_count:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _on_close(self) -> None:
+        self.open_count -= 1
+        self._changed.set()
+
+
+@pytest.fixture
+def files(tmp_path: pathlib.Path) -> Files:
+    return Files(tmp_path)
+
+
+def run_with_uvloop(scenario: Callable[[], object]) -> None:
+    uvloop = pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scenario())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, run_with_uvloop], ids=["asyncio", "uvloop"])
+def test_bytes_and_files_arrive_in_their_order(files: Files, run: Callable[[object], None]) -> None:
+    pieces = [(0, 100_000), (FILE_BYTES - 1, 1), (4096, 3_000_000), (123, 70_000)]
+
+    async def handle(request: Request) -> list[Part] | None:
+        if request.correlation_id % 2:
+            return [b"plain"]
+        parts: list[Part] = [b"first"]
+        for position, size_bytes in pieces:
+            parts += [files.make(position, size_bytes), b"then"]
+        return parts
+
+    async def scenario() -> None:
+        async with Door(handle) as door:
+            reader, writer = await door.connect()
+            writer.write(b"".join(frame(number, b"x") for number in range(1, 8)))
+            expected = b"first" + b"".join(CONTENT[at : at + size] + b"then" for at, size in pieces)
+            for number in range(1, 8):
+                assert await answer_to(reader) == (number, b"plain" if number % 2 else expected)
+            writer.close()
+        assert files.open_count == 0
+
+    run(scenario if run is run_with_uvloop else scenario())
+
+
+def test_a_reader_that_stops_stops_nobody_else_and_leaves_nothing_open(files: Files) -> None:
+    async def handle(request: Request) -> list[Part] | None:
+        return [files.make(0, FILE_BYTES)] if request.correlation_id == 1 else await echo(request)
+
+    async def scenario() -> None:
+        async with Door(handle) as door:
+            with socket.create_connection(("127.0.0.1", door.port)) as slow:
+                slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                slow.sendall(frame(1))
+                reader, writer = await door.connect()
+                for number in itertools.count(2):
+                    writer.write(frame(number, b"quick"))
+                    assert await answer_to(reader) == (number, b"quick")
+                    if files.open_count and number > 10:
+                        break
+                writer.close()
+            await files.until(0)
+        assert door.memory.held_bytes == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_listener_that_closes_takes_back_what_it_was_sending(files: Files) -> None:
+    async def handle(request: Request) -> list[Part] | None:
+        return [files.make(0, FILE_BYTES)]
+
+    async def scenario() -> None:
+        async with Door(handle) as door:
+            with socket.create_connection(("127.0.0.1", door.port)) as slow:
+                slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                slow.sendall(frame(1))
+                await files.until(1)
+                await door.listener.close()
+                assert files.open_count == 0
+
+    asyncio.run(scenario())
+
+
+def test_records_that_are_cut_off_end_the_connection(files: Files) -> None:
+    async def handle(request: Request) -> list[Part] | None:
+        file = files.make(0, FILE_BYTES)
+        os.truncate(files.path, 1_000)
+        return [file]
+
+    async def scenario() -> None:
+        async with Door(handle) as door:
+            reader, writer = await door.connect()
+            writer.write(frame(1))
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            assert size == FILE_BYTES + 4
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await reader.readexactly(size)
+            writer.close()
+        assert files.open_count == 0
+
+    asyncio.run(scenario())
