@@ -312,7 +312,12 @@ class Sender:
         for queue, batches in request.parts:
             encoded = [self._encode(batch) for batch in batches]
             size_bytes = sum(map(len, encoded))
-            header.partitions.add(topic=queue.tp.topic, partition=queue.tp.partition, records_bytes=size_bytes)
+            header.partitions.add(
+                topic=queue.tp.topic,
+                partition=queue.tp.partition,
+                records_bytes=size_bytes,
+                current_leader_epoch=max(0, queue.leader_epoch),
+            )
             chunks += encoded
             record_count += sum(len(batch.records) for batch in batches)
         self._metrics.request_sent(batches=len(chunks), records=record_count, size_bytes=sum(map(len, chunks)))

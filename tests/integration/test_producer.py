@@ -330,6 +330,8 @@ def test_leader_hint_is_followed_without_asking_for_metadata() -> None:
         assert cluster.values("t") == [b"first", b"second"]
         assert cluster.metadata_count == metadata_count
         assert [seen.broker_id for seen in cluster.produced] == [0, 0, 1]
+        # So that a broker that has not heard of it yet can wait for the news.
+        assert [seen.header.partitions[0].current_leader_epoch for seen in cluster.produced] == [0, 0, 1]
 
 
 def test_moved_leader_is_found_by_metadata() -> None:

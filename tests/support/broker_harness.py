@@ -216,10 +216,12 @@ class RunningBroker:
         partition: int = 0,
         acks: int = -1,
         timeout_ms: int = 1_000,
+        current_leader_epoch: int = 0,
     ) -> b.ProducedPartition:
-        response = await self.stub.produce(
-            produce_request([(topic, partition, records)], acks=acks, timeout_ms=timeout_ms)
+        request = produce_request(
+            [(topic, partition, records)], acks=acks, timeout_ms=timeout_ms, current_leader_epoch=current_leader_epoch
         )
+        response = await self.stub.produce(request)
         return response.partitions[0] if response.partitions else b.ProducedPartition()
 
     async def fetch(
@@ -265,13 +267,20 @@ def batch(count: int = 1, *, value: bytes = b"value", timestamp_ms: int = 1_700_
     return bytes(encode_batch([(timestamp_ms + number, None, value, ()) for number in range(count)]))
 
 
-def produce_request(parts: Sequence[tuple[str, int, bytes]], *, acks: int = -1, timeout_ms: int = 1_000) -> bytes:
+def produce_request(
+    parts: Sequence[tuple[str, int, bytes]], *, acks: int = -1, timeout_ms: int = 1_000, current_leader_epoch: int = 0
+) -> bytes:
     header = b.ProduceHeader(
         acks=acks,
         timeout_ms=timeout_ms,
         client_id="test",
         partitions=[
-            b.ProducePartition(topic=topic, partition=partition, records_bytes=len(records))
+            b.ProducePartition(
+                topic=topic,
+                partition=partition,
+                records_bytes=len(records),
+                current_leader_epoch=current_leader_epoch,
+            )
             for topic, partition, records in parts
         ],
     )

@@ -43,6 +43,9 @@ class FakeOffsetsLog:
     def leader_of(self, topic: str, partition: int) -> Any:
         return self
 
+    def leader_epoch_of(self, topic: str, partition: int) -> int:
+        return 0
+
     async def close(self) -> None:
         pass
 

@@ -187,3 +187,53 @@ def test_produces_beyond_the_memory_are_refused_and_fetches_get_less(start_broke
             assert (await broker.produce("alone", large)).error_code == 0
 
     asyncio.run(scenario())
+
+
+def test_a_produce_that_knows_of_the_election_first_waits_for_the_news(start_broker: StartBroker) -> None:
+    """Who led before has sent the client here."""
+
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights", leader=2, replicas=(1, 2))
+            await broker.wait_for_topic("flights")
+            producing = asyncio.ensure_future(
+                broker.produce("flights", batch(2), acks=1, timeout_ms=LONG_MS, current_leader_epoch=1)
+            )
+            await until(lambda: broker.parked_produces == 1 or producing.done())
+            assert not producing.done(), (await producing).error_message
+            await controller.change_leader("flights", 0, 1)
+            answer = await producing
+            assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+
+    asyncio.run(scenario())
+
+
+def test_an_epoch_that_nobody_tells_of_is_refused(start_broker: StartBroker) -> None:
+    """It may be of a topic that is gone, and of whose name there is another one: the client has to look again."""
+
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights")
+            await broker.wait_for_topic("flights")
+            answer = await broker.produce("flights", batch(2), timeout_ms=50, current_leader_epoch=7)
+            assert answer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+            answer = await broker.produce("flights", batch(2), current_leader_epoch=0)
+            assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_stop_does_not_wait_for_the_news(start_broker: StartBroker) -> None:
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("flights", leader=2, replicas=(1, 2))
+            await broker.wait_for_topic("flights")
+            producing = asyncio.ensure_future(
+                broker.produce("flights", batch(), timeout_ms=LONG_MS, current_leader_epoch=1)
+            )
+            await until(lambda: broker.parked_produces == 1)
+            broker.server._replicas.resign_all()
+            await until(lambda: broker.parked_produces == 0)
+            assert (await producing).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(scenario())

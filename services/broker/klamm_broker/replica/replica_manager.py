@@ -96,6 +96,7 @@ class ReplicaManager:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._offline: dict[TopicPartition, str] = {}
+        self._has_resigned = False
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -163,6 +164,7 @@ class ReplicaManager:
 
     def resign_all(self) -> None:
         """The broker stops: whoever waits is answered, and no partition is led here any more."""
+        self._has_resigned = True
         for partition in self._partitions.values():
             self._resign(partition)
 
@@ -204,6 +206,11 @@ class ReplicaManager:
                 f" {topic_partition.partition}"
             )
         return _NotLeaderOrFollowerError(f"{topic_partition} has no replica on broker {self.broker_id}")
+
+    def awaits_epoch(self, topic_partition: TopicPartition, leader_epoch: int) -> bool:
+        """Whether the metadata are still to come by which somebody knows of that leader epoch of a replica here."""
+        replica = self._partitions.get(topic_partition)
+        return replica is not None and replica.leader_epoch < leader_epoch and not self._has_resigned
 
     def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint:
         """For answers that refuse because another broker leads, or this one under a newer epoch."""

@@ -2,16 +2,17 @@
 
 Kafka's `KafkaApis.handleProduceRequest`. A message that is not a produce request at all (framing, sizes that do
 not add up, a partition named twice) is refused as a whole; everything else is decided per partition, in the
-body, and does not touch the other partitions. Appending happens here and now, on the event loop; only a transaction's
-first write to a partition waits before it, for the coordinator, and acks=all with other replicas in sync after it,
-in the purgatory. When that is full, such a produce is answered
-REQUEST_TIMED_OUT at once: like after a time-out, its records are here and may or may not be everywhere.
+body, and does not touch the other partitions. Appending happens here and now, on the event loop. Before it, only a
+transaction's first write to a partition waits, for the coordinator, and what was sent here by news of an election that
+this broker has not heard of, for its metadata. After it acks=all waits in the purgatory when other replicas are in
+sync; when that is full, such a produce is answered REQUEST_TIMED_OUT at once: like after a time-out, its records are
+here and may or may not be everywhere.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
@@ -27,6 +28,7 @@ from klamm.wire.v1.broker_pb2 import (
 from klamm_broker import metrics
 from klamm_broker.log.partition_log import AppendResult, ShardWriter
 from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.replica.delayed_news import DelayedNews
 from klamm_broker.replica.delayed_produce import PendingAppend
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
@@ -37,11 +39,14 @@ from klamm_broker.rpc.transaction_guards import Guards, TransactionGuards
 
 log = logging.getLogger(__name__)
 
+NEWS_WAIT_MAX_MS = 1_000
+"""For metadata that the client is ahead of; after that it is refused."""
 ACKS_ALL = -1
 ACKS_NONE = 0
 _ACKS = (ACKS_ALL, ACKS_NONE, 1)
 
 _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
+_UnknownLeaderEpochError = EXCEPTIONS[ErrorCode.UNKNOWN_LEADER_EPOCH]
 
 
 class _Outcome(NamedTuple):
@@ -94,9 +99,10 @@ class ProduceRpc:
             return self._refuse(
                 header, ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={header.acks}; expected -1, 0 or 1")
             )
+        unheard_of = await self._hear_of_elections(header)
         guards = await self._guards_of(header, parts) if header.transactional_id else {}
         outcomes = [
-            self._append(partition, records, header.acks, guards)
+            self._append(partition, records, header.acks, guards, unheard_of)
             for partition, records in zip(header.partitions, parts, strict=True)
         ]
         if header.acks == ACKS_NONE:
@@ -106,13 +112,44 @@ class ProduceRpc:
         answers = [self._settled(outcome) for outcome in outcomes]
         return ProduceResponse(partitions=answers, node_endpoints=leader_nodes(self._replicas.brokers, answers))
 
+    async def _hear_of_elections(self, header: ProduceHeader) -> frozenset[TopicPartition]:
+        """Those of which this broker has not heard as much as the client, not even after a while."""
+        epochs = {
+            TopicPartition(one.topic, one.partition): one.current_leader_epoch
+            for one in header.partitions
+            if one.current_leader_epoch > 0
+        }
+        awaited = self._awaited(epochs)
+        if not awaited or self._produces.is_full:
+            return awaited
+        wait_ms = min(max(0, header.timeout_ms), NEWS_WAIT_MAX_MS)
+        await self._produces.wait(
+            lambda on_done: DelayedNews(lambda: bool(self._awaited(epochs)), on_done), awaited, wait_ms
+        )
+        return self._awaited(epochs)
+
+    def _awaited(self, epochs: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
+        return frozenset(name for name, epoch in epochs.items() if self._replicas.awaits_epoch(name, epoch))
+
     async def _guards_of(self, header: ProduceHeader, parts: Sequence[memoryview]) -> Guards:
         names = [TopicPartition(one.topic, one.partition) for one in header.partitions]
         return await self._transactions.of(header.transactional_id, zip(names, parts, strict=True))
 
-    def _append(self, partition: ProducePartition, records: memoryview, acks: int, guards: Guards) -> _Outcome:
+    def _append(
+        self,
+        partition: ProducePartition,
+        records: memoryview,
+        acks: int,
+        guards: Guards,
+        unheard_of: frozenset[TopicPartition],
+    ) -> _Outcome:
         topic_partition = TopicPartition(partition.topic, partition.partition)
         try:
+            if topic_partition in unheard_of:
+                # Or of a topic that is gone, and this is another one of its name.
+                raise _UnknownLeaderEpochError(
+                    f"{topic_partition} has no leader epoch {partition.current_leader_epoch} that this broker knows"
+                )
             guard = guards.get(topic_partition)
             if isinstance(guard, BrokerError):
                 raise guard

@@ -33,6 +33,11 @@ class BrokerChannels:
         broker = image.brokers.get(found.leader) if found is not None else None
         return None if broker is None else self._stub(f"{broker.host}:{broker.port}")
 
+    def leader_epoch_of(self, topic: str, partition: int) -> int:
+        """The one of that leader; 0, the first one of all, when the partition is not known."""
+        found = self._image().partition(topic, partition)
+        return 0 if found is None else found.leader_epoch
+
     async def close(self) -> None:
         """Ends the calls under way."""
         stubs, self._stubs = self._stubs, {}

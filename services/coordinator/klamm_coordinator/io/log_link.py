@@ -240,14 +240,9 @@ class LogLink:
 
     async def _send(self, batch: bytes, fence: WriterFence | None = None) -> ProducedPartition:
         """The definite answer of whoever leads the partition."""
-        partition = ProducePartition(
-            topic=self._topic.name, partition=self._shard, records_bytes=len(batch), writer=fence
-        )
-        header = ProduceHeader(acks=-1, timeout_ms=REQUEST_TIMEOUT_MS, client_id=CLIENT_ID, partitions=[partition])
-        message = encode_framed(header, [batch])
         failures = 0
         while True:
-            produced = await self._try_produce(message)
+            produced = await self._try_produce(batch, fence)
             code = ErrorCode.of(produced.error_code)
             if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 produced.error_code = ErrorCode.NONE
@@ -257,12 +252,22 @@ class LogLink:
             failures += 1
             await self._back_off("append", code, produced.error_message, failures)
 
-    async def _try_produce(self, message: bytes) -> ProducedPartition:
+    async def _try_produce(self, batch: bytes, fence: WriterFence | None) -> ProducedPartition:
         stub = self._channels.leader_of(self._topic.name, self._shard)
         if stub is None:
             return ProducedPartition(error_code=ErrorCode.LEADER_NOT_AVAILABLE)
+        partition = ProducePartition(
+            topic=self._topic.name,
+            partition=self._shard,
+            records_bytes=len(batch),
+            writer=fence,
+            current_leader_epoch=self._channels.leader_epoch_of(self._topic.name, self._shard),
+        )
+        header = ProduceHeader(acks=-1, timeout_ms=REQUEST_TIMEOUT_MS, client_id=CLIENT_ID, partitions=[partition])
         try:
-            response: ProduceResponse = await stub.produce(message, timeout=2 * REQUEST_TIMEOUT_MS / 1000)
+            response: ProduceResponse = await stub.produce(
+                encode_framed(header, [batch]), timeout=2 * REQUEST_TIMEOUT_MS / 1000
+            )
         except grpc.RpcError as error:
             return ProducedPartition(error_code=ErrorCode.NETWORK_EXCEPTION, error_message=_story(error))
         return response.partitions[0]
