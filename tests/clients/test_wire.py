@@ -41,6 +41,7 @@ def topic(wire: KafkaWire, name: str) -> str:
     }
     answer = wire.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [wanted], "timeout": TIMEOUT_MS, "validate_only": False})
     assert [(one.error_code, one.num_partitions) for one in answer.topics] == [(ErrorCode.none, 3)]
+    assert {one.name: one.value for one in answer.topics[0].configs}["cleanup.policy"] == "delete"
     wait_until(lambda: led_by(wire, name) == {0: 1, 1: 1, 2: 1})
     return name
 

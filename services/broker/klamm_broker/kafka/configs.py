@@ -154,16 +154,23 @@ def _described(result: pb.DescribedConfigs, include_synonyms: bool) -> Fields:
         "resource_name": result.resource.name,
         "configs": [
             {
-                "name": one.name,
-                "value": None if one.sensitive else one.value,
-                "read_only": one.read_only,
-                "config_source": one.source,
+                **described_config(one),
                 "is_default": one.source == pb.CONFIG_SOURCE_DEFAULT,
-                "is_sensitive": one.sensitive,
                 "synonyms": [{"name": one.name, "value": one.value, "source": one.source}] if include_synonyms else [],
                 "config_type": _CONFIG_TYPES.get(one.type, 0),
                 "documentation": one.documentation or None,
             }
             for one in result.configs
         ],
+    }
+
+
+def described_config(config: pb.DescribedConfig) -> Fields:
+    """What DescribeConfigs and CreateTopics both say of a config."""
+    return {
+        "name": config.name,
+        "value": None if config.sensitive else config.value,
+        "read_only": config.read_only,
+        "config_source": config.source,
+        "is_sensitive": config.sensitive,
     }

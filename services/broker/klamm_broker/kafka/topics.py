@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_TOPIC
+from klamm_broker.kafka.configs import described_config
 from klamm_broker.kafka.forwarding import ActiveController
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
+
+_CONFIGS_SINCE: Final = 5
+_NO_CONFIGS: Final = pb.DescribedConfigs()
 
 
 class Topics:
@@ -34,8 +39,24 @@ class Topics:
             failed = [
                 pb.CreatedTopic(name=one.name, error_code=error.code, error_message=error.message) for one in ask.topics
             ]
-            return {"topics": [_created(topic) for topic in failed]}
-        return {"topics": [_created(topic) for topic in answer.topics]}
+            return {"topics": [_created(topic, _NO_CONFIGS) for topic in failed]}
+        made = [topic.name for topic in answer.topics if not topic.error_code]
+        configs: Mapping[str, pb.DescribedConfigs] = {}
+        if request.version >= _CONFIGS_SINCE and not wanted.validate_only:
+            configs = await self._configs_of(made, timeout_ms)
+        return {"topics": [_created(topic, configs.get(topic.name, _NO_CONFIGS)) for topic in answer.topics]}
+
+    async def _configs_of(self, topics: list[str], timeout_ms: int) -> Mapping[str, pb.DescribedConfigs]:
+        """What is in force (KIP-525); an error instead is that of the configs alone, for the topics are there."""
+        resources = [pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name=name) for name in topics]
+        if not resources:
+            return {}
+        ask = pb.DescribeConfigsRequest(resources=[pb.DescribeConfigsResource(resource=one) for one in resources])
+        try:
+            results = (await self._controller.ask("describe_configs", ask, timeout_ms=timeout_ms)).results
+        except BrokerError as error:
+            results = [pb.DescribedConfigs(resource=one, error_code=error.code) for one in resources]
+        return {one.resource.name: one for one in results}
 
     async def delete_topics(self, request: Request, wanted: Any) -> Fields:
         if request.version >= 6:
@@ -114,7 +135,7 @@ def _new_topic(topic: Any) -> pb.NewTopic:
     )
 
 
-def _created(topic: pb.CreatedTopic) -> Fields:
+def _created(topic: pb.CreatedTopic, described: pb.DescribedConfigs) -> Fields:
     return {
         "name": topic.name,
         "topic_id": uuid.UUID(bytes=topic.topic_id or bytes(16)),
@@ -122,7 +143,8 @@ def _created(topic: pb.CreatedTopic) -> Fields:
         "error_message": topic.error_message or None,
         "num_partitions": topic.partition_count if not topic.error_code else -1,
         "replication_factor": topic.replication_factor if not topic.error_code else -1,
-        "configs": None,
+        "topic_config_error_code": described.error_code,
+        "configs": [described_config(one) for one in described.configs],
     }
 
 
