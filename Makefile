@@ -28,9 +28,9 @@ demo: setup  ## A year of real flights through the log, Spark and back, checked 
 test: setup lint  ## Lint and every test a laptop can run.
 	$(PYTEST) tests -m "not clients"
 
-clients: setup  ## Kafka's own clients against the Kafka listener, those too that are not among the tests.
+clients: setup  ## Kafka's clients and programs against the Kafka listener, and a table of them; CLIENTS="--table README.md".
 	sh tests/clients/install.sh
-	$(PYTEST) tests/clients
+	$(PYTEST) tests/clients $(CLIENTS)
 
 lint: setup  ## ruff, mypy strict, import contracts.
 	$(BIN)/ruff check .

@@ -1,4 +1,5 @@
-"""One cluster for all clients: three brokers, so that they meet redirections and replicas."""
+"""One cluster for all clients: three brokers, so that they meet redirections and replicas. And the table of who does
+what (`table.py`)."""
 
 from __future__ import annotations
 
@@ -8,11 +9,42 @@ import subprocess
 import sys
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
+from table import Outcomes, write_between_markers
 
 STOP_TIMEOUT_S = 60
+_outcomes = pytest.StashKey[Outcomes]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--table", metavar="FILE", help="write the table of clients into FILE, between its two comments")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_outcomes] = Outcomes()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    marker = item.get_closest_marker("behaviour")
+    if marker is not None and not report.skipped and (report.when == "call" or report.failed):
+        item.config.stash[_outcomes].add(*marker.args, report.passed)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    lines = config.stash[_outcomes].lines()
+    if lines:
+        terminalreporter.section("clients")
+        terminalreporter.write("\n".join(["", *lines, ""]))
+    if path := config.getoption("--table"):
+        write_between_markers(Path(path), lines)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,10 @@ COUNT = 500
 TIMEOUT_S = 60
 
 
+def behaviour(text):
+    return pytest.mark.behaviour("confluent-kafka", text)
+
+
 @pytest.fixture
 def admin(bootstrap):
     return AdminClient({"bootstrap.servers": bootstrap})
@@ -44,6 +48,7 @@ def group_config(bootstrap, group, **config):
     }
 
 
+@behaviour("produces and consumes with every codec")
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_an_idempotent_producers_records_come_back_in_order(bootstrap, topic, codec):
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "compression.type": codec})
@@ -66,7 +71,13 @@ def test_an_idempotent_producers_records_come_back_in_order(bootstrap, topic, co
     consumer.close()
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        pytest.param("range", marks=behaviour("groups rebalance while they consume")),
+        pytest.param("cooperative-sticky", marks=behaviour("groups rebalance cooperatively")),
+    ],
+)
 def test_a_group_rebalances_while_it_consumes(bootstrap, topic, strategy):
     config = group_config(bootstrap, topic, **{"partition.assignment.strategy": strategy})
     producer = Producer({"bootstrap.servers": bootstrap})
@@ -89,6 +100,7 @@ def test_a_group_rebalances_while_it_consumes(bootstrap, topic, strategy):
     second.close()
 
 
+@behaviour("static members keep their partitions")
 def test_a_static_member_comes_back_to_its_partitions(bootstrap, topic):
     config = group_config(bootstrap, topic, **{"group.instance.id": "one"})
     producer = Producer({"bootstrap.servers": bootstrap})
@@ -102,6 +114,7 @@ def test_a_static_member_comes_back_to_its_partitions(bootstrap, topic):
         consumer.close()
 
 
+@behaviour("offsets by time, at both ends, records deleted")
 def test_offsets(bootstrap, topic):
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(10):
@@ -115,6 +128,7 @@ def test_offsets(bootstrap, topic):
     consumer.close()
 
 
+@behaviour("topics, partitions, configs")
 def test_administration(bootstrap, admin, topic):
     with pytest.raises(KafkaException) as refusal:
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
@@ -134,6 +148,7 @@ def test_administration(bootstrap, admin, topic):
     admin.delete_topics([topic])[topic].result(TIMEOUT_S)
 
 
+@behaviour("reads, processes and writes in transactions")
 def test_transactions_move_records_and_offsets_together(bootstrap, topic, admin, name):
     target = f"{name}-out"
     admin.create_topics([NewTopic(target, 1, 3)])[target].result(TIMEOUT_S)
@@ -167,6 +182,7 @@ def test_transactions_move_records_and_offsets_together(bootstrap, topic, admin,
     consumer.close()
 
 
+@behaviour("a newer producer fences the older one")
 def test_a_newer_producer_fences_the_older_one(bootstrap, topic, name):
     config = {"bootstrap.servers": bootstrap, "transactional.id": name}
     old, new = Producer(config), Producer(config)

@@ -1,0 +1,103 @@
+"""Which client does what, as a table: each test of a client names its behaviour, which holds when all its tests passed.
+`--table FILE` also writes it into FILE, between the two comments.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import java_programs
+import pytest
+
+BEGIN: Final = "<!-- clients: begin -->"
+END: Final = "<!-- clients: end -->"
+
+BEHAVIOURS: Final = (
+    "produces and consumes with every codec",
+    "produces without duplicates (idempotent)",
+    "reads, processes and writes in transactions",
+    "a newer producer fences the older one",
+    "groups rebalance while they consume",
+    "groups rebalance cooperatively",
+    "static members keep their partitions",
+    "offsets by time, at both ends, records deleted",
+    "topics, partitions, configs",
+    "groups and their offsets administered",
+    "replicas, leaders, log dirs",
+    "transactions and producers described",
+    "brokers, quorum, features, users",
+    "names errors as with Kafka",
+    "goes on when a leader is killed",
+)
+
+CLIENTS: Final[Mapping[str, Callable[[], str]]] = {
+    "Java": java_programs.kafka_version,
+    "confluent-kafka": lambda: version("confluent-kafka"),
+    "kcat": lambda: _kcat_version(),
+    "aiokafka": lambda: version("aiokafka"),
+    "kafka-python": lambda: version("kafka-python"),
+}
+PROGRAMS: Final[Mapping[str, Callable[[], str]]] = {
+    "Kafka Streams": java_programs.kafka_version,
+    "Kafka Connect": java_programs.kafka_version,
+    "Kafka's command-line tools": java_programs.kafka_version,
+    "Spark's Kafka source and sink": lambda: version("pyspark"),
+}
+
+_SYMBOLS: Final = {True: "yes", False: "**no**", None: "-"}
+
+
+class Outcomes:
+    """What became of the tests of this run, by client and behaviour."""
+
+    def __init__(self) -> None:
+        self._passed: dict[tuple[str, str], bool] = {}
+
+    def add(self, client: str, behaviour: str, passed: bool) -> None:
+        key = (client, behaviour)
+        self._passed[key] = self._passed.get(key, True) and passed
+
+    def lines(self) -> list[str]:
+        """Markdown; empty when nothing was run. A dash: the client has no such thing, or it was not run."""
+        lines = []
+        clients = [client for client in CLIENTS if any(one == client for one, _ in self._passed)]
+        if clients:
+            lines += _rows(["", *(f"{client} {CLIENTS[client]()}" for client in clients)])
+            for behaviour in BEHAVIOURS:
+                cells = [_SYMBOLS[self._passed.get((client, behaviour))] for client in clients]
+                lines.append(_row([behaviour, *cells]))
+            lines.append("")
+        programs = [key for key in self._passed if key[0] in PROGRAMS]
+        if programs:
+            lines += _rows(["", "does", "holds"])
+            for program, behaviour in programs:
+                cells = [f"{program} {PROGRAMS[program]()}", behaviour, _SYMBOLS[self._passed[program, behaviour]]]
+                lines.append(_row(cells))
+        return lines
+
+
+def write_between_markers(path: Path, lines: list[str]) -> None:
+    """Replaces what stands between the two comments. Raises UsageError unless the file has both."""
+    text = path.read_text()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise pytest.UsageError(f"{path} has no {BEGIN} ... {END}")
+    path.write_text("\n".join([before + BEGIN, *lines, END + after]))
+
+
+def _rows(header: list[str]) -> list[str]:
+    return [_row(header), _row(["---"] * len(header))]
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _kcat_version() -> str:
+    shown = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=False).stdout
+    return shown.partition("Version ")[2].split(" ")[0].strip()
