@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klamm.errors import ConfigError
+from klamm_coordinator.consumer_group.assignors import ASSIGNORS
 from klamm_coordinator.settings import MINUTE_MS, GroupSettings, TransactionSettings
 from klamm_server.config import setting
-from klamm_server.config_def import ConfigDef, ConfigType, ConfigValue, Validator, at_least, between
+from klamm_server.config_def import ConfigDef, ConfigType, ConfigValue, Validator, at_least, between, list_of
 from klamm_server.member_config import MemberConfig
 
 _DEFAULTS = GroupSettings()
@@ -53,6 +54,55 @@ COORDINATOR_CONFIGS: dict[str, ConfigDef] = {
             _DEFAULTS.group_size_max,
             "Members a group may have.",
             at_least(1),
+        ),
+        _config(
+            "group.consumer.session.timeout.ms",
+            _DEFAULTS.consumer_session_timeout_ms,
+            "How long a member of the new protocol (KIP-848) may be silent.",
+            at_least(1),
+        ),
+        _config(
+            "group.consumer.min.session.timeout.ms",
+            45_000,
+            "The least that group.consumer.session.timeout.ms may be.",
+            at_least(1),
+        ),
+        _config(
+            "group.consumer.max.session.timeout.ms",
+            60_000,
+            "The most that group.consumer.session.timeout.ms may be.",
+            at_least(1),
+        ),
+        _config(
+            "group.consumer.heartbeat.interval.ms",
+            _DEFAULTS.consumer_heartbeat_interval_ms,
+            "How often members of the new protocol are told to heartbeat.",
+            at_least(1),
+        ),
+        _config(
+            "group.consumer.min.heartbeat.interval.ms",
+            5_000,
+            "The least that group.consumer.heartbeat.interval.ms may be.",
+            at_least(1),
+        ),
+        _config(
+            "group.consumer.max.heartbeat.interval.ms",
+            15_000,
+            "The most that group.consumer.heartbeat.interval.ms may be.",
+            at_least(1),
+        ),
+        _config(
+            "group.consumer.max.size",
+            _DEFAULTS.consumer_size_max,
+            "Members a group of the new protocol may have.",
+            at_least(1),
+        ),
+        ConfigDef(
+            name="group.consumer.assignors",
+            type=ConfigType.LIST,
+            default=_DEFAULTS.consumer_assignors,
+            documentation="The assignors that members of the new protocol may ask for; the first is the default.",
+            validator=list_of(*ASSIGNORS),
         ),
         _config(
             "group.count.max",
@@ -174,6 +224,18 @@ class CoordinatorConfig(MemberConfig):
     group_max_session_timeout_ms: int = setting(COORDINATOR_CONFIGS["group.max.session.timeout.ms"])
     group_initial_rebalance_delay_ms: int = setting(COORDINATOR_CONFIGS["group.initial.rebalance.delay.ms"])
     group_max_size: int = setting(COORDINATOR_CONFIGS["group.max.size"])
+    group_consumer_session_timeout_ms: int = setting(COORDINATOR_CONFIGS["group.consumer.session.timeout.ms"])
+    group_consumer_min_session_timeout_ms: int = setting(COORDINATOR_CONFIGS["group.consumer.min.session.timeout.ms"])
+    group_consumer_max_session_timeout_ms: int = setting(COORDINATOR_CONFIGS["group.consumer.max.session.timeout.ms"])
+    group_consumer_heartbeat_interval_ms: int = setting(COORDINATOR_CONFIGS["group.consumer.heartbeat.interval.ms"])
+    group_consumer_min_heartbeat_interval_ms: int = setting(
+        COORDINATOR_CONFIGS["group.consumer.min.heartbeat.interval.ms"]
+    )
+    group_consumer_max_heartbeat_interval_ms: int = setting(
+        COORDINATOR_CONFIGS["group.consumer.max.heartbeat.interval.ms"]
+    )
+    group_consumer_max_size: int = setting(COORDINATOR_CONFIGS["group.consumer.max.size"])
+    group_consumer_assignors: tuple[str, ...] = setting(COORDINATOR_CONFIGS["group.consumer.assignors"])
     group_count_max: int = setting(COORDINATOR_CONFIGS["group.count.max"])
     group_pending_members_max: int = setting(COORDINATOR_CONFIGS["group.pending.members.max"])
     group_member_metadata_max_bytes: int = setting(COORDINATOR_CONFIGS["group.member.metadata.max.bytes"])
@@ -203,6 +265,25 @@ class CoordinatorConfig(MemberConfig):
                 f"group.min.session.timeout.ms={self.group_min_session_timeout_ms}: expected at most"
                 f" group.max.session.timeout.ms={self.group_max_session_timeout_ms}"
             )
+        _check_within(
+            "group.consumer.{}session.timeout.ms",
+            self.group_consumer_min_session_timeout_ms,
+            self.group_consumer_session_timeout_ms,
+            self.group_consumer_max_session_timeout_ms,
+        )
+        _check_within(
+            "group.consumer.{}heartbeat.interval.ms",
+            self.group_consumer_min_heartbeat_interval_ms,
+            self.group_consumer_heartbeat_interval_ms,
+            self.group_consumer_max_heartbeat_interval_ms,
+        )
+        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+            raise ConfigError(
+                f"group.consumer.heartbeat.interval.ms={self.group_consumer_heartbeat_interval_ms}: expected less than"
+                f" group.consumer.session.timeout.ms={self.group_consumer_session_timeout_ms}"
+            )
+        if not self.group_consumer_assignors:
+            raise ConfigError(f"group.consumer.assignors is empty, expected some of {', '.join(ASSIGNORS)}")
 
     @property
     def groups(self) -> GroupSettings:
@@ -213,6 +294,10 @@ class CoordinatorConfig(MemberConfig):
             initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
             group_size_max=self.group_max_size,
             group_count_max=self.group_count_max,
+            consumer_session_timeout_ms=self.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=self.group_consumer_heartbeat_interval_ms,
+            consumer_size_max=self.group_consumer_max_size,
+            consumer_assignors=self.group_consumer_assignors,
             pending_members_max=self.group_pending_members_max,
             member_metadata_bytes_max=self.group_member_metadata_max_bytes,
             offset_metadata_bytes_max=self.offset_metadata_max_bytes,
@@ -232,4 +317,11 @@ class CoordinatorConfig(MemberConfig):
             expiration_check_interval_ms=self.transaction_remove_expired_transaction_cleanup_interval_ms,
             id_count_max=self.transactional_id_count_max,
             pending_writes_max=self.coordinator_pending_writes_max,
+        )
+
+
+def _check_within(name: str, least: int, value: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ConfigError(
+            f"{name.format('')}={value}: expected {least} ({name.format('min.')}) to {most} ({name.format('max.')})"
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from klamm_coordinator.consumer_group.messages import ConsumerGroupHeartbeatReply
 from klamm_coordinator.group.member import Member
 from klamm_coordinator.group.messages import HeartbeatReply, JoinReply, LeaveReply, SyncReply
 from klamm_coordinator.offsets.messages import (
@@ -27,6 +28,7 @@ Reply = (
     | DeleteOffsetsReply
     | DeleteGroupsReply
     | EndTransactionReply
+    | ConsumerGroupHeartbeatReply
 )
 
 
@@ -59,6 +61,15 @@ class StaticMemberStored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupStored:
+    """A change of a group of the new protocol, with the answers to all whose requests made it."""
+
+    group_id: str
+    replies: tuple[tuple[int, Reply], ...]
+    """On failure all of them are told so: some may rest on what was not stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsDeleted:
     """Groups that are gone once durable."""
 
@@ -77,7 +88,7 @@ class NothingFollows:
     what: str
 
 
-Then = ReplyWhenStored | AssignmentStored | StaticMemberStored | GroupsDeleted | NothingFollows
+Then = ReplyWhenStored | AssignmentStored | StaticMemberStored | ConsumerGroupStored | GroupsDeleted | NothingFollows
 
 
 @dataclass(slots=True)

@@ -42,4 +42,5 @@ class _GroupLoading:
 
     def story(self) -> str:
         state = self.core.state
-        return f"groups={len(state.groups)} offsets={state.offsets.count()} skipped={self._replayer.skipped_count}"
+        groups = f"groups={len(state.groups)} consumer_groups={len(state.consumer_groups)}"
+        return f"{groups} offsets={state.offsets.count()} skipped={self._replayer.skipped_count}"

@@ -23,9 +23,11 @@ from klamm_coordinator.io.marker_sender import MarkerSender
 from klamm_coordinator.io.partition_holders import PartitionHolders
 from klamm_coordinator.io.producer_id_supply import ProducerIdSupply
 from klamm_coordinator.io.shard_topics import OFFSETS, TRANSACTIONS, ShardTopic
+from klamm_coordinator.io.topic_catalog import TopicCatalog
 from klamm_coordinator.io.txn_registry import TxnRegistry
 from klamm_coordinator.metrics import watch_gauges
 from klamm_coordinator.rpc.admin import GroupAdminRpc
+from klamm_coordinator.rpc.consumer_groups import ConsumerGroupsRpc
 from klamm_coordinator.rpc.groups import GroupsRpc
 from klamm_coordinator.rpc.offsets import OffsetsRpc
 from klamm_coordinator.rpc.servicer import CoordinatorServicer
@@ -71,8 +73,10 @@ class CoordinatorServer:
         self._stock = ProducerIdStock()
         self._supply = ProducerIdSupply(self._stock, self._make_producer_ids(), self._rng)
         self._transaction_shards = Shards(TRANSACTIONS.name, config.node_id, self._epoch, self._open_transaction_shard)
+        self._topics = TopicCatalog(self._link.image)
         self._servicer = CoordinatorServicer(
             GroupsRpc(self._group_shards, config.groups),
+            ConsumerGroupsRpc(self._group_shards, lambda: self._topics, config.groups, config.node_id),
             OffsetsRpc(self._group_shards, lambda: self._link.image),
             GroupAdminRpc(self._group_shards, config.node_id),
             TxnOffsetsRpc(self._group_shards, registry, lambda: self._link.image),
@@ -104,7 +108,7 @@ class CoordinatorServer:
         self._supply.top_up()
         watch_gauges(
             shards=lambda: len(loaded(self._group_shards)) + len(loaded(self._transaction_shards)),
-            groups=lambda: sum(len(shard.groups) for shard in loaded(self._group_shards)),
+            groups=lambda: sum(shard.group_count for shard in loaded(self._group_shards)),
             transactional_ids=lambda: sum(len(shard.values) for shard in loaded(self._transaction_shards)),
             open_transactions=lambda: sum(shard.open_count for shard in loaded(self._transaction_shards)),
             untold_transactions=lambda: self._markers.pending_count,
@@ -130,9 +134,11 @@ class CoordinatorServer:
         await self._coordinators.close()
 
     async def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        delta = changed_topics(old, new)
+        self._topics = self._topics.after(new, delta)
         self._group_shards.on_image(new)
         self._transaction_shards.on_image(new)
-        deleted = frozenset(topic.name for topic in changed_topics(old, new).deleted)
+        deleted = frozenset(topic.name for topic in delta.deleted)
         if deleted:
             for host in self._group_shards:
                 host.step(TopicsDeleted(topics=deleted))

@@ -25,6 +25,14 @@ class GroupSettings:
     """group.count.max: groups per shard. Kafka has no bound; a JoinGroup with a fresh id costs memory here."""
     pending_members_max: int = 10_000
     """group.pending.members.max: ids a group has given out whose owners have not joined yet."""
+    consumer_session_timeout_ms: int = 45_000
+    """group.consumer.session.timeout.ms: of members of the new protocol (KIP-848), for whom the coordinator decides."""
+    consumer_heartbeat_interval_ms: int = 5_000
+    """group.consumer.heartbeat.interval.ms: what they are told."""
+    consumer_size_max: int = 2**31 - 1
+    """group.consumer.max.size"""
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """group.consumer.assignors: those that members may ask for, the default one first."""
     member_metadata_bytes_max: int = 262_144
     """group.member.metadata.max.bytes: the names and metadata of all protocols of one member together."""
     offset_metadata_bytes_max: int = 4_096

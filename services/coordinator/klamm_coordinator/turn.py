@@ -52,7 +52,25 @@ class ExpiryTimer:
     """Time to look for expired offsets."""
 
 
-TimerKey = SessionTimer | JoinTimer | SyncTimer | WriteTimer | ExpiryTimer
+@dataclass(frozen=True, slots=True)
+class ConsumerSessionTimer:
+    """A member of the new protocol was silent for group.consumer.session.timeout.ms."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRebalanceTimer:
+    """A member of the new protocol has not given up its partitions for its rebalance timeout."""
+
+    group_id: str
+    member_id: str
+
+
+TimerKey = (
+    SessionTimer | JoinTimer | SyncTimer | WriteTimer | ExpiryTimer | ConsumerSessionTimer | ConsumerRebalanceTimer
+)
 
 
 class WantedWrite(NamedTuple):

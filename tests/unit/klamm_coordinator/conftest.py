@@ -11,6 +11,8 @@ import pytest
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
+from klamm_coordinator.consumer_group.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
+from klamm_coordinator.consumer_group.topics import FixedTopics, TopicInfo
 from klamm_coordinator.effects import Effects, Reply
 from klamm_coordinator.group.messages import (
     Heartbeat,
@@ -30,6 +32,7 @@ from klamm_coordinator.offsets.messages import (
     EndTransaction,
 )
 from klamm_coordinator.records.codec import Writer
+from klamm_coordinator.records.consumer_group_schemas import TopicIdPartition
 from klamm_coordinator.settings import GroupSettings
 from klamm_coordinator.shard.events import Event, TimePassed, WriteAppended, WriteFailed
 from klamm_coordinator.shard.shard import Shard
@@ -68,6 +71,7 @@ class ShardDriver:
         """Records acknowledged, in order; of transactions the writes."""
         self.auto_ack = True
         self._next_id = 0
+        self.topics = FixedTopics(0, {})
         self._take(self.shard.start(self.now))
 
     @property
@@ -269,6 +273,58 @@ class ShardDriver:
             )
         )
 
+    # The new protocol (KIP-848)
+
+    def topics_are(self, **partition_counts: int) -> None:
+        """The cluster's topics from now on; one whose count changes to None and back is another."""
+        former = self.topics.by_name
+        self.topics = FixedTopics(
+            self.topics.version + 1,
+            {name: TopicInfo(_topic_id(name, former), count) for name, count in partition_counts.items()},
+        )
+
+    def consumer_heartbeat(
+        self,
+        member_id: str,
+        member_epoch: int,
+        *,
+        instance_id: str | None = None,
+        topics: tuple[str, ...] | None = None,
+        regex: str | None = None,
+        owned: Any = None,
+        assignor: str | None = None,
+        rebalance_timeout_ms: int = -1,
+        group_id: str = GROUP,
+    ) -> int:
+        return self.ask(
+            ConsumerGroupHeartbeat(
+                reply_id=0,
+                group_id=group_id,
+                member_id=member_id,
+                member_epoch=member_epoch,
+                instance_id=instance_id,
+                rack_id=None,
+                rebalance_timeout_ms=rebalance_timeout_ms,
+                subscribed_topic_names=topics,
+                subscribed_topic_regex=regex,
+                server_assignor=assignor,
+                owned=owned,
+                client_id="client",
+                client_host="/127.0.0.1",
+                topics=self.topics,
+            )
+        )
+
+    def consumer(self, member_id: str, **kwargs: Any) -> ConsumerMember:
+        """A member as a client library behaves; it joins with its first heartbeat."""
+        return ConsumerMember(self, member_id, **kwargs)
+
+    def settle(self, *members: ConsumerMember, rounds: int = 10) -> None:
+        """Everybody heartbeats until nothing changes any more."""
+        for _ in range(rounds):
+            for member in members:
+                member.heartbeat()
+
     def delete_groups(self, *group_ids: str) -> int:
         return self.ask(DeleteGroups(reply_id=0, group_ids=group_ids))
 
@@ -313,6 +369,75 @@ class ShardDriver:
         self.sync(generation_id, leader, {member_id: member_id.encode() for member_id in members})
         assert self.state() == "Stable"
         return sorted(members, key=lambda member_id: member_id != leader)
+
+
+def _topic_id(name: str, former: Any) -> bytes:
+    return former[name].topic_id if name in former else name.encode().rjust(16, b"0")
+
+
+class ConsumerMember:
+    """Gives up what it is not assigned any more at once, and says so with its next heartbeat."""
+
+    def __init__(
+        self,
+        driver: ShardDriver,
+        member_id: str,
+        *,
+        topics: tuple[str, ...] | None = ("t",),
+        regex: str | None = None,
+        instance_id: str | None = None,
+        assignor: str | None = None,
+        group_id: str = GROUP,
+    ) -> None:
+        self.driver = driver
+        self.member_id = member_id
+        self.topics = topics
+        self.regex = regex
+        self.instance_id = instance_id
+        self.assignor = assignor
+        self.group_id = group_id
+        self.epoch = 0
+        self.owned: set[tuple[str, int]] = set()
+        self._ids: dict[str, bytes] = {}
+
+    def heartbeat(self, *, owned: Any = None) -> ConsumerGroupHeartbeatReply:
+        """Full when it joins. Takes what it is told."""
+        reply = self.send(owned=owned)
+        if reply.error is ErrorCode.NONE:
+            self.take(reply)
+        return reply
+
+    def send(self, *, owned: Any = None) -> ConsumerGroupHeartbeatReply:
+        joins = self.epoch == 0
+        reply_id = self.driver.consumer_heartbeat(
+            self.member_id,
+            self.epoch,
+            instance_id=self.instance_id,
+            topics=self.topics if joins else None,
+            regex=self.regex if joins else None,
+            assignor=self.assignor,
+            owned=self._partitions() if owned is None else owned,
+            rebalance_timeout_ms=REBALANCE_MS if joins else -1,
+            group_id=self.group_id,
+        )
+        reply = self.driver.replies[reply_id]
+        assert isinstance(reply, ConsumerGroupHeartbeatReply)
+        return reply
+
+    def take(self, reply: ConsumerGroupHeartbeatReply) -> None:
+        self.epoch = reply.member_epoch
+        if reply.assignment is not None:
+            self._ids |= {one.topic: one.topic_id for one in reply.assignment}
+            self.owned = {(one.topic, number) for one in reply.assignment for number in one.partitions}
+
+    def leave(self, epoch: int = -1) -> ErrorCode:
+        reply_id = self.driver.consumer_heartbeat(
+            self.member_id, epoch, instance_id=self.instance_id, group_id=self.group_id
+        )
+        return self.driver.replies[reply_id].error  # type: ignore[union-attr]
+
+    def _partitions(self) -> frozenset[TopicIdPartition]:
+        return frozenset(TopicIdPartition(self._ids[topic], number) for topic, number in self.owned)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from klamm_broker.kafka.cluster import Cluster
 from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.configs import Configs
 from klamm_broker.kafka.connection import Parts
+from klamm_broker.kafka.consumer_groups import ConsumerGroups
 from klamm_broker.kafka.fetch import fetch
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
 from klamm_broker.kafka.groups import Groups
@@ -46,7 +47,7 @@ class KafkaApis:
         self._topic_ids = TopicIds(lambda: cluster.image)
         self._cold: dict[ApiKey, ColdHandler] = {
             **_partitions(handlers),
-            **_groups(Groups(to_coordinators)),
+            **_groups(Groups(to_coordinators), ConsumerGroups(to_coordinators)),
             **_transactions(Transactions(to_coordinators, cluster, handlers.init_producer_id)),
             **_topics(Topics(controller, self._topic_ids), cluster),
             **_configs(Configs(controller, lambda: cluster.image)),
@@ -95,12 +96,14 @@ def _partitions(handlers: Handlers) -> dict[ApiKey, ColdHandler]:
     }
 
 
-def _groups(groups: Groups) -> dict[ApiKey, ColdHandler]:
+def _groups(groups: Groups, consumer_groups: ConsumerGroups) -> dict[ApiKey, ColdHandler]:
     return {
         ApiKey.JOIN_GROUP: groups.join_group,
         ApiKey.SYNC_GROUP: groups.sync_group,
         ApiKey.HEARTBEAT: groups.heartbeat,
         ApiKey.LEAVE_GROUP: groups.leave_group,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.heartbeat,
+        ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.describe,
         ApiKey.OFFSET_COMMIT: groups.offset_commit,
         ApiKey.OFFSET_FETCH: groups.offset_fetch,
         ApiKey.OFFSET_DELETE: groups.offset_delete,

@@ -164,25 +164,25 @@ class Groups:
 
     async def offset_fetch(self, request: Request, wanted: Any) -> Fields:
         require_stable = getattr(wanted, "require_stable", False)
-        if request.version >= 8:
-            asked = [(group.group_id, group.topics) for group in wanted.groups]
-        else:
-            asked = [(wanted.group_id, wanted.topics)]
-        found = await asyncio.gather(*(self._fetch_offsets(group, topics, require_stable) for group, topics in asked))
+        asked = wanted.groups if request.version >= 8 else [wanted]
+        found = await asyncio.gather(*(self._fetch_offsets(group, require_stable) for group in asked))
         if request.version >= 8:
             return {"groups": found}
         (only,) = found
         if only["error_code"] and request.version < 2:
             # There is no code for the whole answer yet: every partition has it.
-            only = {**only, "topics": _failed_topics(asked[0][1] or (), only["error_code"])}
+            only = {**only, "topics": _failed_topics(wanted.topics or (), only["error_code"])}
         return only
 
-    async def _fetch_offsets(self, group_id: str, topics: Iterable[Any] | None, require_stable: bool) -> Fields:
+    async def _fetch_offsets(self, wanted: Any, require_stable: bool) -> Fields:
+        group_id, topics = wanted.group_id, wanted.topics
         ask = pb.OffsetFetchRequest(
             group_id=group_id,
             topics=[TopicPartitions(topic=one.name, partitions=one.partition_indexes) for one in topics or ()],
             all_topics=topics is None,
             require_stable=require_stable,
+            member_id=getattr(wanted, "member_id", None) or "",
+            member_epoch=getattr(wanted, "member_epoch", -1),
         )
         try:
             answer = await self._ask(group_id, "offset_fetch", ask)
@@ -214,15 +214,21 @@ class Groups:
     # Administration
 
     async def list_groups(self, request: Request, wanted: Any) -> Fields:
-        states = list(getattr(wanted, "states_filter", ()))
+        ask = pb.ListGroupsRequest(
+            states=getattr(wanted, "states_filter", ()), types=getattr(wanted, "types_filter", ())
+        )
         try:
-            answers = await self._coordinators.ask_all(
-                "list_groups", pb.ListGroupsRequest(states=states), timeout_ms=TIMEOUT_MS
-            )
+            answers = await self._coordinators.ask_all("list_groups", ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
             return {"error_code": error.code, "groups": []}
         groups = [
-            {"group_id": one.group_id, "protocol_type": one.protocol_type, "group_state": one.state}
+            {
+                "group_id": one.group_id,
+                "protocol_type": one.protocol_type,
+                "group_state": one.state,
+                # As Kafka's clients spell it.
+                "group_type": one.type.capitalize(),
+            }
             for answer in answers
             for one in answer.groups
         ]

@@ -62,6 +62,8 @@ class ApiKey(IntEnum):
     UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -93,7 +95,7 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.LEAVE_GROUP: _spoken(0, 5, 4),
     ApiKey.SYNC_GROUP: _spoken(0, 5, 4),
     ApiKey.DESCRIBE_GROUPS: _spoken(0, 5, 5),
-    ApiKey.LIST_GROUPS: _spoken(0, 4, 3),
+    ApiKey.LIST_GROUPS: _spoken(0, 5, 3),
     ApiKey.API_VERSIONS: _spoken(0, 4, 3),
     ApiKey.CREATE_TOPICS: _spoken(2, 7, 5),
     ApiKey.DELETE_TOPICS: _spoken(1, 6, 4),
@@ -126,6 +128,8 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.UNREGISTER_BROKER: _spoken(0, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: _spoken(0, 0, 0),
     ApiKey.LIST_TRANSACTIONS: _spoken(0, 1, 0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _spoken(0, 1, 0),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _spoken(0, 1, 0),
     ApiKey.LIST_CONFIG_RESOURCES: _spoken(0, 1, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _spoken(0, 0, 0),
 }

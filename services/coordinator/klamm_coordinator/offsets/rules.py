@@ -5,6 +5,7 @@ Expiry is KIP-211's: an offset lives as long as somebody may read on from it.
     group is Empty                    retention counts from the moment it became so
     group only stores offsets         from each offset's own commit
     group is Stable, consumers        from the commit, for topics nobody subscribes to any more
+    group of the new protocol         likewise, in whatever state (as Kafka: it does not know since when it is Empty)
     anything else                     nothing expires
     record with an explicit expiry    at that time (records of version 1)
 """
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Sequence
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
+from klamm_coordinator.consumer_group.group import ConsumerGroup
 from klamm_coordinator.group.group import Group
 from klamm_coordinator.group.states import GroupState
 from klamm_coordinator.offsets.messages import (
@@ -89,7 +91,7 @@ def delete_error(group: Group | None) -> ErrorCode:
 
 
 def delete_records(
-    store: OffsetStore, group: Group, request: DeleteOffsets
+    store: OffsetStore, group: Group | ConsumerGroup, request: DeleteOffsets
 ) -> tuple[tuple[Record, ...], tuple[ErrorCode, ...]]:
     """Tombstones for what is there, and each partition's code: topics in use are refused (KIP-496)."""
     errors = tuple(
@@ -124,6 +126,20 @@ def expired_partitions(store: OffsetStore, group: Group, *, retention_ms: int, w
         for partition, value in store.of_group(group.group_id).items()
         if _is_expired(value, base, retention_ms=retention_ms, wall_ms=wall_ms)
         and not group.is_subscribed_to(partition.topic)
+        and not store.is_undecided(group.group_id, partition)
+    )
+
+
+def expired_consumer_partitions(
+    store: OffsetStore, group: ConsumerGroup, *, retention_ms: int, wall_ms: int
+) -> list[TopicPartition]:
+    """As `expired_partitions`, of a group of the new protocol: from the commit, for topics nobody subscribes to."""
+    subscribed = group.subscribed_topics()
+    return sorted(
+        partition
+        for partition, value in store.of_group(group.group_id).items()
+        if partition.topic not in subscribed
+        and _is_expired(value, _COMMIT_TIME, retention_ms=retention_ms, wall_ms=wall_ms)
         and not store.is_undecided(group.group_id, partition)
     )
 

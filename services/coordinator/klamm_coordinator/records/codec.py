@@ -55,6 +55,12 @@ class Reader:
     def int64(self) -> int:
         return self._fixed(_INT64)
 
+    def uuid(self) -> bytes:
+        """16 bytes."""
+        value = self._take(16)
+        assert value is not None
+        return value
+
     def nullable_string(self) -> str | None:
         raw = self._take(self._length(_INT16))
         try:
@@ -162,6 +168,12 @@ class Writer:
 
     def int64(self, value: int) -> Writer:
         self._parts.append(_INT64.pack(value))
+        return self
+
+    def uuid(self, value: bytes) -> Writer:
+        """16 bytes."""
+        assert len(value) == 16, len(value)
+        self._parts.append(value)
         return self
 
     def string(self, value: str) -> Writer:

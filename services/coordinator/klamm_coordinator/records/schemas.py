@@ -4,6 +4,7 @@ Every key and value starts with its version (int16), which for keys is also its 
 
     key 0, 1   OffsetCommitKey    group string, topic string, partition int32
     key 2      GroupMetadataKey   group string
+    others     see consumer_group_schemas.py
 
     OffsetCommitValue              0 1 2 3 4      GroupMetadataValue               0 1 2 3 4
     offset int64                   x x x x x      protocol_type string             x x x x x
@@ -29,6 +30,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from klamm_coordinator.records.codec import Reader, SchemaError, Writer
+from klamm_coordinator.records.consumer_group_schemas import (
+    ConsumerGroupKey,
+    ConsumerGroupValue,
+    decode_consumer_group_key,
+    encode_consumer_group_key,
+    encode_consumer_group_value,
+)
 
 OFFSET_COMMIT_KEY_VERSION = 1
 GROUP_METADATA_KEY_VERSION = 2
@@ -62,7 +70,7 @@ class GroupMetadataKey(NamedTuple):
     group_id: str
 
 
-RecordKey = OffsetCommitKey | GroupMetadataKey
+RecordKey = OffsetCommitKey | GroupMetadataKey | ConsumerGroupKey
 
 
 class OffsetCommitValue(NamedTuple):
@@ -102,7 +110,7 @@ class GroupMetadataValue:
     members: tuple[MemberMetadata, ...]
 
 
-RecordValue = OffsetCommitValue | GroupMetadataValue
+RecordValue = OffsetCommitValue | GroupMetadataValue | ConsumerGroupValue
 
 
 class Record(NamedTuple):
@@ -117,7 +125,9 @@ def encode_key(key: RecordKey) -> bytes:
     if isinstance(key, OffsetCommitKey):
         writer = Writer().int16(OFFSET_COMMIT_KEY_VERSION)
         return writer.string(key.group_id).string(key.topic).int32(key.partition).build()
-    return Writer().int16(GROUP_METADATA_KEY_VERSION).string(key.group_id).build()
+    if isinstance(key, GroupMetadataKey):
+        return Writer().int16(GROUP_METADATA_KEY_VERSION).string(key.group_id).build()
+    return encode_consumer_group_key(key)
 
 
 def encode_value(value: RecordValue | None) -> bytes | None:
@@ -129,6 +139,8 @@ def encode_value(value: RecordValue | None) -> bytes | None:
             return encode_offset_value(value)
         case GroupMetadataValue():
             return _encode_group_value(value)
+        case _:
+            return encode_consumer_group_value(value)
 
 
 def decode_key(data: bytes) -> RecordKey | None:
@@ -141,7 +153,7 @@ def decode_key(data: bytes) -> RecordKey | None:
         return OffsetCommitKey(reader.string(), reader.string(), reader.int32())
     if version == GROUP_METADATA_KEY_VERSION:
         return GroupMetadataKey(reader.string())
-    return None
+    return decode_consumer_group_key(version, reader)
 
 
 def check_offset_value(data: bytes) -> None:

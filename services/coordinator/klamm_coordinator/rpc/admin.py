@@ -24,6 +24,7 @@ from klamm_coordinator.group_host import GroupHost
 from klamm_coordinator.offsets.messages import DeleteGroups, DeleteGroupsReply
 from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
+from klamm_coordinator.shard import shard
 from klamm_coordinator.shards import Shards
 
 
@@ -36,16 +37,17 @@ class GroupAdminRpc:
 
     async def list_groups(self, request: ListGroupsRequest, context: Any) -> ListGroupsResponse:
         wanted = {state.lower() for state in request.states}
-        groups: list[tuple[str, str, GroupState]] = []
+        types = {kind.lower() for kind in request.types}
+        groups: list[shard.ListedGroup] = []
         try:
             for host in self._shards:
                 groups += host.shard.list_groups()
         except BrokerError as error:
             return ListGroupsResponse(error_code=error.code, error_message=error.message)
         listed = [
-            ListedGroup(group_id=group_id, protocol_type=protocol_type, state=state.value)
-            for group_id, protocol_type, state in sorted(groups, key=lambda group: group[0])
-            if not wanted or state.value.lower() in wanted
+            ListedGroup(group_id=one.group_id, protocol_type=one.protocol_type, state=one.state, type=one.group_type)
+            for one in sorted(groups)
+            if (not wanted or one.state.lower() in wanted) and (not types or one.group_type in types)
         ]
         return ListGroupsResponse(groups=listed)
 

@@ -19,14 +19,14 @@ def check_group_id(group_id: str) -> None:
     """INVALID_GROUP_ID for an empty one, or one that no record can hold."""
     if not group_id:
         raise EXCEPTIONS[ErrorCode.INVALID_GROUP_ID]("the group id is empty")
-    _check_length(group_id, "the group id", ErrorCode.INVALID_GROUP_ID)
+    check_length(group_id, "the group id", ErrorCode.INVALID_GROUP_ID)
 
 
 def check_transactional_id(transactional_id: str) -> None:
     """INVALID_REQUEST for an empty one, or one that no record can hold."""
     if not transactional_id:
         raise _invalid("the transactional id is empty")
-    _check_length(transactional_id, "the transactional id", ErrorCode.INVALID_REQUEST)
+    check_length(transactional_id, "the transactional id", ErrorCode.INVALID_REQUEST)
 
 
 def check_producer(producer_id: int, producer_epoch: int) -> Producer:
@@ -52,7 +52,7 @@ def check_join(request: JoinGroupRequest, settings: GroupSettings) -> None:
         raise _invalid(f"rebalance_timeout_ms is {request.rebalance_timeout_ms}, expected 0 or more")
     for name in ("client_id", "group_instance_id", "protocol_type"):
         # The first two become part of a member id, which is a string of a record too.
-        _check_length(getattr(request, name), name, ErrorCode.INVALID_REQUEST, reserve_bytes=64)
+        check_length(getattr(request, name), name, ErrorCode.INVALID_REQUEST, reserve_bytes=64)
     _check_protocols(request, settings.member_metadata_bytes_max)
 
 
@@ -69,10 +69,10 @@ def _check_protocols(request: JoinGroupRequest, bytes_max: int) -> None:
             " (group.member.metadata.max.bytes)"
         )
     for name in names:
-        _check_length(name, "a protocol's name", ErrorCode.INVALID_REQUEST)
+        check_length(name, "a protocol's name", ErrorCode.INVALID_REQUEST)
 
 
-def _check_length(text: str, name: str, code: ErrorCode, *, reserve_bytes: int = 0) -> None:
+def check_length(text: str, name: str, code: ErrorCode, *, reserve_bytes: int = 0) -> None:
     size_bytes = len(text.encode())
     if size_bytes > STRING_BYTES_MAX - reserve_bytes:
         raise EXCEPTIONS[code](f"{name} has {size_bytes} bytes, expected at most {STRING_BYTES_MAX - reserve_bytes}")

@@ -107,7 +107,7 @@ def _join(request: JoinGroupRequest, peer: str) -> Any:
         member_id=request.member_id,
         instance_id=request.group_instance_id or None,
         client_id=request.client_id,
-        client_host=request.client_host or _host_of(peer),
+        client_host=request.client_host or host_of(peer),
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms or request.session_timeout_ms,
         protocol_type=request.protocol_type,
@@ -158,6 +158,6 @@ def _leave_response(request: LeaveGroupRequest, reply: LeaveReply) -> LeaveGroup
     )
 
 
-def _host_of(peer: str) -> str:
+def host_of(peer: str) -> str:
     """`/10.0.0.1` of gRPC's `ipv4:10.0.0.1:50321`, as Kafka shows it."""
     return "/" + peer.partition(":")[2].rpartition(":")[0].strip("[]")

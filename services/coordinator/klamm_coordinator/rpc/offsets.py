@@ -53,6 +53,7 @@ class OffsetsRpc:
         try:
             check_group_id(request.group_id)
             shard = self._shards.of_key(request.group_id).shard
+            _refuse_stale(shard.fetch_error(request.group_id, request.member_id, request.member_epoch))
             if request.require_stable:
                 _refuse_unstable(shard.unstable_offsets(request.group_id, partitions))
         except BrokerError as error:
@@ -107,6 +108,11 @@ def offsets_to_commit(image: MetadataImage, offsets: Iterable[GroupOffset]) -> t
         )
         for one in offsets
     )
+
+
+def _refuse_stale(error: ErrorCode) -> None:
+    if error:
+        raise EXCEPTIONS[error]()
 
 
 def _refuse_unstable(partitions: list[TopicPartition]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from klamm.wire.service import COORDINATOR, methods
 from klamm_coordinator.metrics import REQUESTS
 from klamm_coordinator.rpc.admin import GroupAdminRpc
+from klamm_coordinator.rpc.consumer_groups import ConsumerGroupsRpc
 from klamm_coordinator.rpc.groups import GroupsRpc
 from klamm_coordinator.rpc.offsets import OffsetsRpc
 from klamm_coordinator.rpc.transactions import TransactionsRpc
@@ -22,12 +23,13 @@ class CoordinatorServicer:
     def __init__(
         self,
         groups: GroupsRpc,
+        consumer_groups: ConsumerGroupsRpc,
         offsets: OffsetsRpc,
         admin: GroupAdminRpc,
         txn_offsets: TxnOffsetsRpc,
         transactions: TransactionsRpc,
     ) -> None:
-        families = (groups, offsets, admin, txn_offsets, transactions)
+        families = (groups, consumer_groups, offsets, admin, txn_offsets, transactions)
         for method in methods(COORDINATOR):
             (family,) = (one for one in families if hasattr(one, method.name))
             setattr(self, method.name, _counted(method.path.rpartition("/")[2], getattr(family, method.name)))

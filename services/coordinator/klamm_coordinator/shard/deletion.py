@@ -5,12 +5,16 @@ A group is Dead from the moment its tombstones are on their way, and comes back 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+from klamm_coordinator.consumer_group.groups import ConsumerGroups
 from klamm_coordinator.effects import GroupsDeleted, NothingFollows
 from klamm_coordinator.group.group import Group
 from klamm_coordinator.group.states import GroupState
 from klamm_coordinator.offsets.messages import DeleteGroups, DeleteGroupsReply
-from klamm_coordinator.offsets.rules import expired_partitions, tombstones
+from klamm_coordinator.offsets.rules import expired_consumer_partitions, expired_partitions, tombstones
 from klamm_coordinator.records.schemas import GroupMetadataKey, Record
 from klamm_coordinator.shard.state import ShardState
 from klamm_coordinator.turn import SessionTimer, Turn
@@ -21,21 +25,21 @@ TOMBSTONES_PER_WRITE = 1_000
 Groups = dict[str, Group]
 
 
-def handle_delete_groups(request: DeleteGroups, groups: Groups, state: ShardState, turn: Turn) -> None:
+def handle_delete_groups(
+    request: DeleteGroups, groups: Groups, consumers: ConsumerGroups, state: ShardState, turn: Turn
+) -> None:
     """Deletes what may be deleted; answered when the tombstones are stored."""
     errors = []
-    deleted: list[str] = []
-    records: list[Record] = []
+    doomed = _Doomed()
     for group_id in request.group_ids:
-        error = _delete_error(groups.get(group_id))
+        is_classic = not consumers.has(group_id)
+        error = _delete_error(groups.get(group_id)) if is_classic else consumers.delete_error(group_id)
         errors.append(error)
         if error is ErrorCode.NONE:
-            deleted.append(group_id)
-            records += _bury(groups[group_id], state, turn)
+            doomed.add(group_id, groups, consumers, state, turn)
     reply = DeleteGroupsReply(errors=tuple(errors))
-    if deleted:
-        then = GroupsDeleted(group_ids=tuple(deleted), reply_id=request.reply_id, reply=reply)
-        _append_in_parts(records, then, turn)
+    if doomed.group_ids:
+        doomed.append(GroupsDeleted(group_ids=tuple(doomed.group_ids), reply_id=request.reply_id, reply=reply), turn)
     else:
         turn.reply(request.reply_id, reply)
 
@@ -47,7 +51,9 @@ def on_groups_deleted(
     if error is None and any(group_id in state for group_id in deleted.group_ids):
         error = ErrorCode.UNKNOWN_SERVER_ERROR
     for group_id in deleted.group_ids:
-        group = groups[group_id]
+        group = groups.get(group_id)
+        if group is None:
+            continue  # of the new protocol: it goes with its last record
         assert group.state is GroupState.DEAD, (group_id, group.state)
         if error is None:
             del groups[group_id]
@@ -59,40 +65,40 @@ def on_groups_deleted(
         turn.reply(deleted.reply_id, DeleteGroupsReply(errors=errors))
 
 
-def expire(groups: Groups, state: ShardState, turn: Turn) -> None:
+def expire(groups: Groups, consumers: ConsumerGroups, state: ShardState, turn: Turn) -> None:
     """Deletes expired offsets (KIP-211), and groups that are left with neither members nor offsets."""
-    records: list[Record] = []
-    deleted: list[str] = []
+    doomed = _Doomed()
+    retention_ms, wall_ms = turn.settings.offsets_retention_ms, turn.now.wall_ms
     for group in sorted(groups.values(), key=lambda group: group.group_id):
-        if group.state is GroupState.DEAD:
+        if group.state is GroupState.DEAD or consumers.has(group.group_id):
             continue
-        expired = expired_partitions(
-            state.offsets,
-            group,
-            retention_ms=turn.settings.offsets_retention_ms,
-            wall_ms=turn.now.wall_ms,
-        )
-        if _is_left_with_nothing(group, state, len(expired)):
-            deleted.append(group.group_id)
-            records += _bury(group, state, turn)
+        expired = expired_partitions(state.offsets, group, retention_ms=retention_ms, wall_ms=wall_ms)
+        is_unused = group.state is GroupState.EMPTY and not group.pending_joins
+        if is_unused and _are_all(expired, group.group_id, state):
+            doomed.add(group.group_id, groups, consumers, state, turn)
         else:
-            records += tombstones(group.group_id, expired)
-    if deleted:
+            doomed.records += tombstones(group.group_id, expired)
+    for group_id, consumer_group in sorted(state.consumer_groups.items()):
+        expired = expired_consumer_partitions(state.offsets, consumer_group, retention_ms=retention_ms, wall_ms=wall_ms)
+        if consumers.delete_error(group_id) is ErrorCode.NONE and _are_all(expired, group_id, state):
+            doomed.add(group_id, groups, consumers, state, turn)
+        else:
+            doomed.records += tombstones(group_id, expired)
+    if doomed.group_ids:
         reply = DeleteGroupsReply(errors=())
-        then = GroupsDeleted(group_ids=tuple(deleted), reply_id=None, reply=reply)
-        _append_in_parts(records, then, turn)
-    elif records:
-        _append_in_parts(records, NothingFollows(what=f"{len(records)} expired offsets"), turn)
+        doomed.append(GroupsDeleted(group_ids=tuple(doomed.group_ids), reply_id=None, reply=reply), turn)
+    elif doomed.records:
+        doomed.append(NothingFollows(what=f"{len(doomed.records)} expired offsets"), turn)
 
 
 def delete_offsets_of_topics(topics: frozenset[str], groups: Groups, state: ShardState, turn: Turn) -> None:
     """Nobody can read on in a topic that is gone; one of the same name created later is another."""
-    records: list[Record] = []
-    for group_id in sorted(groups):
-        doomed = [partition for partition in state.offsets.partitions_to_delete(group_id) if partition.topic in topics]
-        records += tombstones(group_id, doomed)
-    if records:
-        _append_in_parts(records, NothingFollows(what=f"{len(records)} offsets of deleted topics"), turn)
+    doomed = _Doomed()
+    for group_id in sorted({*groups, *state.consumer_groups}):
+        stored = state.offsets.partitions_to_delete(group_id)
+        doomed.records += tombstones(group_id, [partition for partition in stored if partition.topic in topics])
+    if doomed.records:
+        doomed.append(NothingFollows(what=f"{len(doomed.records)} offsets of deleted topics"), turn)
 
 
 def _delete_error(group: Group | None) -> ErrorCode:
@@ -101,12 +107,38 @@ def _delete_error(group: Group | None) -> ErrorCode:
     return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
 
-def _is_left_with_nothing(group: Group, state: ShardState, expired_count: int) -> bool:
-    return (
-        group.state is GroupState.EMPTY
-        and not group.pending_joins
-        and len(state.offsets.partitions_to_delete(group.group_id)) == expired_count
-    )
+def _are_all(expired: list[TopicPartition], group_id: str, state: ShardState) -> bool:
+    return len(state.offsets.partitions_to_delete(group_id)) == len(expired)
+
+
+@dataclass(slots=True)
+class _Doomed:
+    """What is being deleted together."""
+
+    group_ids: list[str] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    last_records: list[tuple[Record, ...]] = field(default_factory=list)
+    """Of groups of the new protocol, each of which has a write of its own: it is busy until that is decided."""
+
+    def add(self, group_id: str, groups: Groups, consumers: ConsumerGroups, state: ShardState, turn: Turn) -> None:
+        """The whole group, which may be deleted, with its offsets."""
+        self.group_ids.append(group_id)
+        if group_id in groups:
+            self.records += _bury(groups[group_id], state, turn)
+        else:
+            self.records += tombstones(group_id, state.offsets.partitions_to_delete(group_id))
+            self.last_records.append(consumers.bury(group_id))
+
+    def append(self, then: GroupsDeleted | NothingFollows, turn: Turn) -> None:
+        """`then` follows the last part; writes are decided in order."""
+        writes = [
+            tuple(self.records[start : start + TOMBSTONES_PER_WRITE])
+            for start in range(0, len(self.records), TOMBSTONES_PER_WRITE)
+        ]
+        writes += self.last_records
+        for part in writes[:-1]:
+            turn.append(part, NothingFollows(what="part of a deletion"))
+        turn.append(writes[-1], then)
 
 
 def _bury(group: Group, state: ShardState, turn: Turn) -> list[Record]:
@@ -117,11 +149,3 @@ def _bury(group: Group, state: ShardState, turn: Turn) -> list[Record]:
     group.transition_to(GroupState.DEAD, turn.now.wall_ms)
     offsets = tombstones(group.group_id, state.offsets.partitions_to_delete(group.group_id))
     return [*offsets, Record(GroupMetadataKey(group.group_id), None)]
-
-
-def _append_in_parts(records: list[Record], then: GroupsDeleted | NothingFollows, turn: Turn) -> None:
-    """`then` follows the last part; writes are decided in order."""
-    for start in range(0, len(records), TOMBSTONES_PER_WRITE):
-        part = tuple(records[start : start + TOMBSTONES_PER_WRITE])
-        is_last = start + TOMBSTONES_PER_WRITE >= len(records)
-        turn.append(part, then if is_last else NothingFollows(what="part of a deletion"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klamm.errors import ErrorCode
+from klamm_coordinator.consumer_group.messages import ConsumerGroupHeartbeat
 from klamm_coordinator.group.messages import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from klamm_coordinator.offsets.messages import CommitOffsets, DeleteGroups, DeleteOffsets, EndTransaction
 
@@ -37,5 +38,15 @@ class TimePassed:
     """A deadline may be due."""
 
 
-Request = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | DeleteOffsets | DeleteGroups | EndTransaction
+Request = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | ConsumerGroupHeartbeat
+    | CommitOffsets
+    | DeleteOffsets
+    | DeleteGroups
+    | EndTransaction
+)
 Event = Request | WriteAppended | WriteFailed | TopicsDeleted | TimePassed

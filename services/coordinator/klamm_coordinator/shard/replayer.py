@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from klamm.model import NO_PRODUCER_ID, TopicPartition
 from klamm.records import BatchHeader, Buffer, ControlRecordType, decode_contents, decode_control_record
+from klamm_coordinator.records.consumer_group_schemas import decode_consumer_group_value
 from klamm_coordinator.records.schemas import (
     GroupMetadataKey,
     OffsetCommitKey,
@@ -86,8 +87,12 @@ class Replayer:
 
     def _replay_other(self, key: bytes, value: bytes | None) -> None:
         decoded = decode_key(key)
-        if isinstance(decoded, GroupMetadataKey):
-            group = None if value is None else decode_group_value(value)
-            self._state.replay(Record(decoded, group))
-        else:
+        assert not isinstance(decoded, OffsetCommitKey), decoded
+        if decoded is None:
             self.skipped_count += 1
+        elif value is None:
+            self._state.replay(Record(decoded, None))
+        elif isinstance(decoded, GroupMetadataKey):
+            self._state.replay(Record(decoded, decode_group_value(value)))
+        else:
+            self._state.replay(Record(decoded, decode_consumer_group_value(decoded, value)))

@@ -9,8 +9,9 @@ later writes may take notice of it, readers see what is durable. If the append f
 takes longer than `offsets.commit.timeout.ms`, its requester is told to try again, and the write stays in its place:
 it may be in the log, so it must be decided before anything after it.
 
-Invariants: those of every group; every group that is stored or has offsets is in `groups`; every member that has no
-parked request has a session timer; timers belong to groups that exist.
+Invariants: those of every group; every group that is stored or has offsets is in `groups`, or is one of the new
+protocol (`consumers`), never both; every member that has no parked request has a session timer; timers belong to groups
+that exist.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from klamm.errors import ErrorCode
 from klamm.model import NO_PRODUCER_ID, TopicPartition
+from klamm_coordinator.consumer_group.groups import ConsumerGroups, reply_after
+from klamm_coordinator.consumer_group.messages import ConsumerGroupDescription, ConsumerGroupHeartbeat
 from klamm_coordinator.effects import (
     AssignmentStored,
+    ConsumerGroupStored,
     Effects,
     GroupsDeleted,
     NothingFollows,
@@ -46,6 +50,7 @@ from klamm_coordinator.group.messages import (
     SyncReply,
 )
 from klamm_coordinator.group.states import GroupState
+from klamm_coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from klamm_coordinator.group.sync import handle_sync, on_assignment_stored
 from klamm_coordinator.offsets import rules
 from klamm_coordinator.offsets.messages import (
@@ -58,6 +63,7 @@ from klamm_coordinator.offsets.messages import (
     EndTransactionReply,
     FetchedOffset,
 )
+from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey
 from klamm_coordinator.records.schemas import Record
 from klamm_coordinator.settings import GroupSettings
 from klamm_coordinator.shard import deletion
@@ -66,8 +72,30 @@ from klamm_coordinator.shard.events import Event, Request, TimePassed, TopicsDel
 from klamm_coordinator.shard.state import ShardState
 from klamm_coordinator.shard.transactions import Transactions
 from klamm_coordinator.timers import Now, Timers
-from klamm_coordinator.turn import ExpiryTimer, JoinTimer, SessionTimer, SyncTimer, TimerKey, Turn, WriteTimer
+from klamm_coordinator.turn import (
+    ConsumerRebalanceTimer,
+    ConsumerSessionTimer,
+    ExpiryTimer,
+    JoinTimer,
+    SessionTimer,
+    SyncTimer,
+    TimerKey,
+    Turn,
+    WriteTimer,
+)
 from klamm_coordinator.write import TxnProducer, Write
+
+CLASSIC, CONSUMER = "classic", "consumer"
+"""Kafka's names of the types of groups."""
+
+
+class ListedGroup(NamedTuple):
+    """A group in a list."""
+
+    group_id: str
+    group_type: str
+    protocol_type: str
+    state: str
 
 
 @dataclass(slots=True)
@@ -83,6 +111,8 @@ class Shard:
     def __init__(self, settings: GroupSettings, rng: random.Random) -> None:
         self.state = ShardState()
         self.groups: dict[str, Group] = {}
+        """Those of the classic protocol, and those that only store offsets."""
+        self.consumers = ConsumerGroups(self.state, self.groups, settings, self._join_classic)
         self.transactions = Transactions()
         """Whose transactions may write; `begin_verification` before their coordinator is asked."""
         self._settings = settings
@@ -95,8 +125,13 @@ class Shard:
 
     @property
     def pending_write_count(self) -> int:
-        """Writes that are not decided."""
-        return len(self._pending)
+        """Writes that are not decided, and requests that wait for one."""
+        return len(self._pending) + self.consumers.waiting_count
+
+    @property
+    def group_count(self) -> int:
+        """Of either protocol."""
+        return len(self.groups) + len(self.state.consumer_groups)
 
     def next_deadline_ms(self) -> int | None:
         """When to step with `TimePassed` at the latest, on the monotonic clock."""
@@ -107,9 +142,28 @@ class Shard:
         group = self.groups.get(group_id)
         return None if group is None or group.state is GroupState.DEAD else session.describe(group)
 
-    def list_groups(self) -> list[tuple[str, str, GroupState]]:
-        """(id, protocol type, state) of every group."""
-        return [(group.group_id, group.protocol_type or "", group.state) for group in self.groups.values()]
+    def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescription | None:
+        """A group of the new protocol, or None when it is not there or of the classic one."""
+        return self.consumers.describe(group_id)
+
+    def list_groups(self) -> list[ListedGroup]:
+        """Every group."""
+        listed = [
+            ListedGroup(group.group_id, CLASSIC, group.protocol_type or "", group.state.value)
+            for group in self.groups.values()
+        ]
+        listed += [
+            ListedGroup(group.group_id, CONSUMER, CONSUMER_PROTOCOL_TYPE, group.state)
+            for group in self.state.consumer_groups.values()
+        ]
+        return listed
+
+    def fetch_error(self, group_id: str, member_id: str, member_epoch: int) -> ErrorCode:
+        """Whether offsets may be read in this name; without a member always (KIP-848)."""
+        group = self.state.consumer_groups.get(group_id)
+        if group is None or not member_id:
+            return ErrorCode.NONE
+        return group.epoch_error(member_id, member_epoch)
 
     def fetch_offsets(self, group_id: str, partitions: Sequence[TopicPartition] | None) -> tuple[FetchedOffset, ...]:
         """Durable offsets: those asked for, in order, or all."""
@@ -125,6 +179,8 @@ class Shard:
         """Everything is loaded: groups go on where they were; sessions begin anew, for heartbeats found nobody."""
         turn = self._turn(now)
         for group_id in self.state.group_ids():
+            if group_id in self.state.consumer_groups:
+                continue
             value = self.state.groups.get(group_id)
             group = Group(group_id) if value is None else Group.restore(group_id, value)
             self.groups[group_id] = group
@@ -132,6 +188,7 @@ class Shard:
                 rebalance.start_session(group, member, turn)
             if len(group.members) > self._settings.group_size_max:
                 rebalance.prepare(group, "it is larger than group.max.size", turn)
+        self.consumers.start(turn)
         self.transactions.load(self.state.offsets.pending.producer_ids())
         turn.schedule(ExpiryTimer(), self._settings.offsets_retention_check_interval_ms)
         return self._effects_of(turn)
@@ -160,7 +217,8 @@ class Shard:
             is_syncing = bool(group.pending_syncs)
             assert (SyncTimer(group.group_id) in self._timers) == is_syncing, group.pending_syncs
         for group_id in self.state.group_ids():
-            assert group_id in self.groups, group_id
+            assert (group_id in self.groups) != (group_id in self.state.consumer_groups), group_id
+        self.consumers.check_invariants(self._timers)
 
     def _turn(self, now: Now) -> Turn:
         return Turn(now=now, settings=self._settings, timers=self._timers, rng=self._rng)
@@ -205,6 +263,8 @@ class Shard:
                 self._on_heartbeat(event, turn)
             case LeaveGroup():
                 self._on_leave(event, turn)
+            case ConsumerGroupHeartbeat():
+                self.consumers.ask(event, turn)
             case CommitOffsets():
                 self._on_commit(event, turn)
             case EndTransaction():
@@ -212,13 +272,19 @@ class Shard:
             case DeleteOffsets():
                 self._on_delete_offsets(event, turn)
             case DeleteGroups():
-                deletion.handle_delete_groups(event, self.groups, self.state, turn)
+                deletion.handle_delete_groups(event, self.groups, self.consumers, self.state, turn)
             case _:
                 assert_never(event)
 
     # Requests of members
 
     def _on_join(self, request: JoinGroup, turn: Turn) -> None:
+        if self.consumers.has(request.group_id):
+            self.consumers.ask(request, turn)
+        else:
+            self._join_classic(request, turn)
+
+    def _join_classic(self, request: JoinGroup, turn: Turn) -> None:
         group = self.groups.get(request.group_id)
         if group is None and not request.member_id:
             group = self._create_group(request.group_id, turn)
@@ -247,6 +313,9 @@ class Shard:
             session.handle_heartbeat(group, request, turn)
 
     def _on_leave(self, request: LeaveGroup, turn: Turn) -> None:
+        if self.consumers.has(request.group_id):
+            self.consumers.ask(request, turn)
+            return
         group = self.groups.get(request.group_id)
         if group is None:
             errors = (ErrorCode.UNKNOWN_MEMBER_ID,) * len(request.leavers)
@@ -258,10 +327,7 @@ class Shard:
     # Requests about offsets
 
     def _on_commit(self, request: CommitOffsets, turn: Turn) -> None:
-        group = self.groups.get(request.group_id)
-        if group is None and request.generation_id < 0:
-            group = self._create_group(request.group_id, turn)
-        error = self._commit_error(group, request, turn)
+        error = self._commit_error(request, turn)
         if error is ErrorCode.NONE and request.producer is not None:
             error = self._transaction_error(request.producer, request.verification)
         if error is not ErrorCode.NONE:
@@ -279,11 +345,15 @@ class Shard:
             turn.append(records, ReplyWhenStored(reply_id=request.reply_id, reply=reply), producer=request.producer)
         else:
             turn.reply(request.reply_id, reply)
-            assert group is not None
-            self._forget_if_unused(group)
+            if request.group_id in self.groups:
+                self._forget_if_unused(self.groups[request.group_id])
 
-    @staticmethod
-    def _commit_error(group: Group | None, request: CommitOffsets, turn: Turn) -> ErrorCode:
+    def _commit_error(self, request: CommitOffsets, turn: Turn) -> ErrorCode:
+        if request.group_id in self.state.consumer_groups:
+            return self.consumers.commit_error(request)
+        group = self.groups.get(request.group_id)
+        if group is None and request.generation_id < 0:
+            group = self._create_group(request.group_id, turn)
         if group is None:
             # A member of a group that is gone has to join again, which this code makes every client do.
             is_member = request.generation_id >= 0
@@ -309,8 +379,9 @@ class Shard:
         turn.append_marker(request.producer, request.marker, then)
 
     def _on_delete_offsets(self, request: DeleteOffsets, turn: Turn) -> None:
-        group = self.groups.get(request.group_id)
-        error = rules.delete_error(group)
+        classic = self.groups.get(request.group_id)
+        group = self.state.consumer_groups.get(request.group_id) or classic
+        error = rules.delete_error(classic) if group is classic else self.consumers.delete_offsets_error(request)
         if error is not ErrorCode.NONE:
             turn.reply(request.reply_id, DeleteOffsetsReply(error=error))
             return
@@ -329,7 +400,7 @@ class Shard:
         write = pending.write
         producer_id = NO_PRODUCER_ID if write.producer is None else write.producer.producer_id
         for record in write.records:
-            assert record.value is None or record.key.group_id in self.groups, record
+            assert record.value is None or self._knows(record), record
             self.state.replay(record, producer_id)
         group_ids = {record.key.group_id for record in write.records}
         if write.marker is not None:
@@ -339,6 +410,11 @@ class Shard:
     def _on_write_failed(self, event: WriteFailed, turn: Turn) -> None:
         pending = self._take_write(event.write_id)
         self._finish(pending, event.error, turn, {record.key.group_id for record in pending.write.records})
+
+    def _knows(self, record: Record) -> bool:
+        """Whether the record is of a group that is there, or makes one."""
+        group_id = record.key.group_id
+        return group_id in self.groups or self.consumers.has(group_id)
 
     def _take_write(self, write_id: int) -> _PendingWrite:
         assert next(iter(self._pending)) == write_id, (write_id, list(self._pending)[:3])
@@ -350,6 +426,9 @@ class Shard:
     def _finish(self, pending: _PendingWrite, error: ErrorCode | None, turn: Turn, group_ids: set[str]) -> None:
         if pending.then is not None:
             self._do(pending.then, error, turn)
+        records = pending.write.records
+        if records and isinstance(records[-1].key, ConsumerGroupKey):
+            self.consumers.decided(records[-1].key.group_id, records, stored=error is None, turn=turn)
         for group_id in sorted(group_ids):
             if group_id in self.groups:
                 self._forget_if_unused(self.groups[group_id])
@@ -366,6 +445,9 @@ class Shard:
             case StaticMemberStored(group_id=group_id):
                 if group_id in self.groups:
                     on_static_member_stored(self.groups[group_id], then, error, turn)
+            case ConsumerGroupStored():
+                for reply_id, reply in then.replies:
+                    turn.reply(reply_id, reply if error is None else reply_after(reply, error))
             case GroupsDeleted():
                 deletion.on_groups_deleted(then, error, self.groups, self.state, turn)
             case NothingFollows():
@@ -385,10 +467,12 @@ class Shard:
                 rebalance.on_join_timer(self.groups[group_id], turn)
             case SyncTimer(group_id):
                 rebalance.on_sync_timer(self.groups[group_id], turn)
+            case ConsumerSessionTimer() | ConsumerRebalanceTimer():
+                self.consumers.on_timer(timer, turn)
             case WriteTimer(write_id):
                 self._give_up_waiting(self._pending[write_id], turn)
             case ExpiryTimer():
-                deletion.expire(self.groups, self.state, turn)
+                deletion.expire(self.groups, self.consumers, self.state, turn)
                 turn.schedule(ExpiryTimer(), self._settings.offsets_retention_check_interval_ms)
             case _:
                 assert_never(timer)
@@ -402,7 +486,7 @@ class Shard:
 
     def _create_group(self, group_id: str, turn: Turn) -> Group | None:
         """None when the shard is full."""
-        if len(self.groups) >= self._settings.group_count_max:
+        if self.group_count >= self._settings.group_count_max:
             return None
         group = Group(group_id, state_timestamp_ms=turn.now.wall_ms)
         self.groups[group_id] = group

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from klamm.model import NO_PRODUCER_ID, TopicPartition
+from klamm_coordinator.consumer_group.group import ConsumerGroup
 from klamm_coordinator.offsets.store import OffsetStore
+from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey, ConsumerGroupValue, GroupEpochKey
 from klamm_coordinator.records.schemas import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -20,20 +22,27 @@ from klamm_coordinator.records.schemas import (
 
 
 class ShardState:
-    """Groups as last stored, and offsets."""
+    """Groups of either protocol as last stored, and offsets."""
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupMetadataValue] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
+        """Those of the new protocol (KIP-848)."""
         self.offsets = OffsetStore()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShardState) and self.groups == other.groups and self.offsets == other.offsets
+        return (
+            isinstance(other, ShardState)
+            and self.groups == other.groups
+            and self.consumer_groups == other.consumer_groups
+            and self.offsets == other.offsets
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __contains__(self, group_id: str) -> bool:
         """Whether there is anything about the group."""
-        return group_id in self.groups or group_id in self.offsets.group_ids()
+        return group_id in self.groups or group_id in self.consumer_groups or group_id in self.offsets.group_ids()
 
     def replay(self, record: Record, producer_id: int = NO_PRODUCER_ID) -> None:
         """Applies one acknowledged record; with a producer id, one of its transaction."""
@@ -46,6 +55,11 @@ class ShardState:
                 self.groups[group_id] = group
             case Record(GroupMetadataKey(group_id), None):
                 self.groups.pop(group_id, None)
+            case Record(GroupEpochKey(group_id), None):
+                self.consumer_groups.pop(group_id, None)
+            case Record(key, value) if isinstance(key, ConsumerGroupKey):
+                assert not isinstance(value, OffsetCommitValue | GroupMetadataValue), record
+                self._replay_consumer_group(key, value)
             case _:
                 raise AssertionError(f"a key and value that do not belong together: {record}")
 
@@ -55,4 +69,13 @@ class ShardState:
 
     def group_ids(self) -> Iterable[str]:
         """Every group there is anything about."""
-        return sorted({*self.groups, *self.offsets.group_ids()})
+        return sorted({*self.groups, *self.consumer_groups, *self.offsets.group_ids()})
+
+    def _replay_consumer_group(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
+        """A compacted log may begin with any record of a group; one that deletes does not make it."""
+        group = self.consumer_groups.get(key.group_id)
+        if group is None:
+            if value is None:
+                return
+            group = self.consumer_groups[key.group_id] = ConsumerGroup(key.group_id)
+        group.replay(key, value)

@@ -1,0 +1,128 @@
+"""Groups of the new protocol (KIP-848), passed on to coordinators: ConsumerGroupHeartbeat, ConsumerGroupDescribe."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+from klamm.errors import BrokerError
+from klamm.model import GROUP_METADATA_TOPIC
+from klamm.wire.v1 import coordinator_pb2 as pb
+from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR
+from klamm_broker.kafka.forwarding import Coordinators
+from klamm_broker.kafka.messages import Fields, milliseconds
+from klamm_broker.kafka.requests import Request
+
+TIMEOUT_MS = 30_000
+CONSUMER_MEMBER = 1
+"""Kafka's number of a member that speaks the new protocol."""
+_NO_ID = bytes(16)
+
+
+class ConsumerGroups:
+    """Each method takes a decoded request and gives the answer's fields."""
+
+    def __init__(self, coordinators: Coordinators) -> None:
+        self._coordinators = coordinators
+
+    async def heartbeat(self, request: Request, wanted: Any) -> Fields:
+        try:
+            answer = await self._coordinators.ask(
+                GROUP_METADATA_TOPIC,
+                wanted.group_id,
+                "consumer_group_heartbeat",
+                _heartbeat(request, wanted),
+                timeout_ms=TIMEOUT_MS,
+            )
+        except BrokerError as error:
+            answer = pb.ConsumerGroupHeartbeatResponse(
+                error_code=error.code, error_message=error.message, member_id=wanted.member_id
+            )
+        return {
+            "error_code": answer.error_code,
+            "error_message": answer.error_message or None,
+            "member_id": answer.member_id or None,
+            "member_epoch": answer.member_epoch,
+            "heartbeat_interval": answer.heartbeat_interval_ms,
+            "assignment": _assignment(answer.assignment) if answer.HasField("assignment") else None,
+        }
+
+    async def describe(self, request: Request, wanted: Any) -> Fields:
+        return {"groups": await asyncio.gather(*map(self._describe, wanted.group_ids))}
+
+    async def _describe(self, group_id: str) -> Fields:
+        ask = pb.ConsumerGroupDescribeRequest(group_ids=[group_id])
+        try:
+            answer = await self._coordinators.ask(
+                GROUP_METADATA_TOPIC, group_id, "consumer_group_describe", ask, timeout_ms=TIMEOUT_MS
+            )
+            (group,) = answer.groups
+        except BrokerError as error:
+            group = pb.DescribedConsumerGroup(error_code=error.code, error_message=error.message)
+        return {
+            "error_code": group.error_code,
+            "error_message": group.error_message or None,
+            "group_id": group_id,
+            "group_state": group.state,
+            "group_epoch": group.group_epoch,
+            "assignment_epoch": group.assignment_epoch,
+            "assignor_name": group.assignor,
+            "members": [_member(one) for one in group.members],
+            "authorized_operations": NOT_ASKED_FOR,
+        }
+
+
+def _heartbeat(request: Request, wanted: Any) -> pb.ConsumerGroupHeartbeatRequest:
+    """What is null in Kafka's request is not set in ours."""
+    ask = pb.ConsumerGroupHeartbeatRequest(
+        group_id=wanted.group_id,
+        member_id=wanted.member_id,
+        member_epoch=wanted.member_epoch,
+        group_instance_id=wanted.instance_id or "",
+        rack_id=wanted.rack_id,
+        subscribed_topic_regex=getattr(wanted, "subscribed_topic_regex", None),
+        server_assignor=wanted.server_assignor,
+        client_id=request.client_id,
+        client_host=request.client_host,
+    )
+    if (rebalance_timeout_ms := milliseconds(wanted.rebalance_timeout)) >= 0:
+        ask.rebalance_timeout_ms = rebalance_timeout_ms
+    if wanted.subscribed_topic_names is not None:
+        ask.subscribed_topic_names.CopyFrom(pb.TopicNames(names=wanted.subscribed_topic_names))
+    if wanted.topic_partitions is not None:
+        ask.owned.CopyFrom(pb.ConsumerAssignment(topics=map(_owned, wanted.topic_partitions)))
+    return ask
+
+
+def _owned(topic: Any) -> pb.ConsumerPartitions:
+    topic_id = _NO_ID if topic.topic_id is None else topic.topic_id.bytes
+    return pb.ConsumerPartitions(topic_id=topic_id, partitions=topic.partitions)
+
+
+def _assignment(assignment: pb.ConsumerAssignment) -> Fields:
+    return {"topic_partitions": list(_topics(assignment.topics))}
+
+
+def _topics(topics: Iterable[pb.ConsumerPartitions]) -> Iterable[Fields]:
+    return (
+        {"topic_id": uuid.UUID(bytes=one.topic_id), "topic_name": one.topic, "partitions": one.partitions}
+        for one in topics
+    )
+
+
+def _member(member: pb.DescribedConsumerMember) -> Fields:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.group_instance_id or None,
+        "rack_id": member.rack_id or None,
+        "member_epoch": member.member_epoch,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": member.subscribed_topic_names,
+        "subscribed_topic_regex": member.subscribed_topic_regex or None,
+        "assignment": _assignment(member.assignment),
+        "target_assignment": _assignment(member.target_assignment),
+        "member_type": CONSUMER_MEMBER,
+    }

@@ -1,0 +1,35 @@
+"""The topics of the newest metadata image, as groups of the new protocol see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from klamm.model import INTERNAL_TOPICS
+from klamm_coordinator.consumer_group.topics import TopicInfo
+from klamm_server.metadata.image import MetadataImage, TopicsDelta
+
+
+class TopicCatalog:
+    """One image's topics. `after` gives that of the next; the version counts the changes that groups care about."""
+
+    def __init__(self, image: MetadataImage, version: int = 0) -> None:
+        self._image = image
+        self._version = version
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def after(self, new: MetadataImage, delta: TopicsDelta) -> TopicCatalog:
+        """Leaders and replicas that move are no change."""
+        is_changed = bool(delta.created or delta.deleted) or any(
+            len(was.partitions) != len(now.partitions) for was, now in delta.changed
+        )
+        return TopicCatalog(new, self._version + is_changed)
+
+    def get(self, name: str) -> TopicInfo | None:
+        topic = self._image.topic(name)
+        return None if topic is None else TopicInfo(topic.topic_id.bytes, len(topic.partitions))
+
+    def names(self) -> Iterable[str]:
+        return (name for name in self._image.topics_by_name if name not in INTERNAL_TOPICS)

@@ -1,0 +1,359 @@
+"""The records of a group of the new protocol (KIP-848) in `__consumer_offsets`, byte for byte as Kafka's.
+
+Every key starts with its version (int16), which is its kind; keys are classic, values flexible and of version 0:
+
+    key 3    ConsumerGroupMetadata                  epoch int32
+    key 4    ConsumerGroupPartitionMetadata         topics: id uuid, name string, partition count int32, racks (none)
+    key 5 m  ConsumerGroupMemberMetadata            what a member said of itself
+    key 6    ConsumerGroupTargetAssignmentMetadata  assignment epoch int32
+    key 7 m  ConsumerGroupTargetAssignmentMember    what the member is to have
+    key 8 m  ConsumerGroupCurrentMemberAssignment   what it has, and has to give up
+    key 16 r ConsumerGroupRegularExpression         the topics that match
+
+All keys name the group first; m: then the member, r: then the expression.
+(Kafka: group-coordinator/src/main/resources/common/message/ConsumerGroup*.json)
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from klamm_coordinator.records.codec import Reader, SchemaError, Writer
+
+VALUE_VERSION = 0
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition of a topic that no other topic can be confused with."""
+
+    topic_id: bytes
+    """16 bytes."""
+    partition: int
+
+
+Partitions = frozenset[TopicIdPartition]
+NO_PARTITIONS: Partitions = frozenset()
+
+
+class MemberState(enum.IntEnum):
+    """How far a member is on its way to its target assignment; Kafka's numbers.
+
+    STABLE                it has what it is to have, as far as it was told
+    UNREVOKED_PARTITIONS  it has to give partitions up first
+    UNRELEASED_PARTITIONS it waits for partitions that others have to give up
+    """
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEpochKey:
+    """ConsumerGroupMetadataKey."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadataKey:
+    """ConsumerGroupPartitionMetadataKey."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberKey:
+    """ConsumerGroupMemberMetadataKey."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEpochKey:
+    """ConsumerGroupTargetAssignmentMetadataKey."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetKey:
+    """ConsumerGroupTargetAssignmentMemberKey."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentKey:
+    """ConsumerGroupCurrentMemberAssignmentKey."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegexKey:
+    """ConsumerGroupRegularExpressionKey."""
+
+    group_id: str
+    regex: str
+
+
+ConsumerGroupKey = GroupEpochKey | PartitionMetadataKey | MemberKey | TargetEpochKey | TargetKey | CurrentKey | RegexKey
+
+_KEY_VERSIONS: dict[type[ConsumerGroupKey], int] = {
+    GroupEpochKey: 3,
+    PartitionMetadataKey: 4,
+    MemberKey: 5,
+    TargetEpochKey: 6,
+    TargetKey: 7,
+    CurrentKey: 8,
+    RegexKey: 16,
+}
+_KEYS = {version: key for key, version in _KEY_VERSIONS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEpoch:
+    """Grows when members, subscriptions or topics change."""
+
+    epoch: int
+
+
+class TopicMetadata(NamedTuple):
+    """A topic that the group reads, as it was when the target was computed."""
+
+    topic_id: bytes
+    name: str
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """By name."""
+
+    topics: tuple[TopicMetadata, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberMetadata:
+    """What a member said of itself."""
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    """Sorted."""
+    subscribed_topic_regex: str | None
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEpoch:
+    """The group epoch that the target assignment was computed for."""
+
+    assignment_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a member is to have."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Current:
+    """What a member has."""
+
+    member_epoch: int
+    previous_member_epoch: int
+    """Still accepted, for the answer with the newer one may have been lost."""
+    state: MemberState
+    assigned: Partitions
+    pending_revocation: Partitions
+    """To be given up, and nobody else's until then."""
+
+    @property
+    def owned(self) -> Partitions:
+        """Nobody else may have these."""
+        return self.assigned | self.pending_revocation
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRegex:
+    """The topics that an expression matched."""
+
+    topics: tuple[str, ...]
+    """Sorted."""
+    version: int
+    """Of the metadata that it was matched against."""
+    timestamp_ms: int
+
+
+ConsumerGroupValue = GroupEpoch | PartitionMetadata | MemberMetadata | TargetEpoch | Target | Current | ResolvedRegex
+
+
+def encode_consumer_group_key(key: ConsumerGroupKey) -> bytes:
+    """The bytes of a record's key."""
+    writer = Writer().int16(_KEY_VERSIONS[type(key)]).string(key.group_id)
+    match key:
+        case MemberKey() | TargetKey() | CurrentKey():
+            writer.string(key.member_id)
+        case RegexKey():
+            writer.string(key.regex)
+    return writer.build()
+
+
+def decode_consumer_group_key(version: int, reader: Reader) -> ConsumerGroupKey | None:
+    """The key whose version was read; None for one of another kind. Raises SchemaError."""
+    kind = _KEYS.get(version)
+    if kind is None:
+        return None
+    if kind in (GroupEpochKey, PartitionMetadataKey, TargetEpochKey):
+        return kind(reader.string())
+    return kind(reader.string(), reader.string())  # type: ignore[call-arg]
+
+
+def encode_consumer_group_value(value: ConsumerGroupValue) -> bytes:
+    """The bytes of a record's value."""
+    writer = Writer().int16(VALUE_VERSION).use_flexible()
+    match value:
+        case GroupEpoch(epoch) | TargetEpoch(epoch):
+            writer.int32(epoch)
+        case PartitionMetadata():
+            _write_topics(writer, value.topics)
+        case MemberMetadata():
+            _write_member(writer, value)
+        case Target(partitions):
+            _write_partitions(writer, partitions)
+        case Current():
+            writer.int32(value.member_epoch).int32(value.previous_member_epoch).int8(value.state)
+            _write_partitions(writer, value.assigned)
+            _write_partitions(writer, value.pending_revocation)
+        case ResolvedRegex():
+            _write_strings(writer, value.topics)
+            writer.int64(value.version).int64(value.timestamp_ms)
+    return writer.tagged_fields({}).build()
+
+
+def decode_consumer_group_value(key: ConsumerGroupKey, data: bytes) -> ConsumerGroupValue:
+    """The value that belongs to `key`. Raises SchemaError."""
+    reader = Reader(data)
+    version = reader.int16()
+    if version != VALUE_VERSION:
+        raise SchemaError(f"version {version} of the value of {key} is unknown; {VALUE_VERSION} is expected")
+    reader.use_flexible()
+    value = _READ[type(key)](reader)
+    reader.skip_tagged_fields()
+    return value
+
+
+def _write_topics(writer: Writer, topics: Iterable[TopicMetadata]) -> None:
+    ordered = sorted(topics, key=lambda topic: topic.name)
+    writer.array_count(len(ordered))
+    for topic in ordered:
+        writer.uuid(topic.topic_id).string(topic.name).int32(topic.partition_count)
+        writer.array_count(0).tagged_fields({})
+
+
+def _read_topics(reader: Reader) -> PartitionMetadata:
+    return PartitionMetadata(tuple(_read_topic(reader) for _ in range(reader.array_count())))
+
+
+def _read_topic(reader: Reader) -> TopicMetadata:
+    topic_id, name, partition_count = reader.uuid(), reader.string(), reader.int32()
+    for _ in range(reader.array_count()):
+        reader.int32()
+        _read_strings(reader)
+        reader.skip_tagged_fields()
+    reader.skip_tagged_fields()
+    return TopicMetadata(topic_id, name, partition_count)
+
+
+def _write_member(writer: Writer, member: MemberMetadata) -> None:
+    writer.nullable_string(member.instance_id).nullable_string(member.rack_id)
+    writer.string(member.client_id).string(member.client_host)
+    _write_strings(writer, member.subscribed_topic_names)
+    writer.nullable_string(member.subscribed_topic_regex)
+    writer.int32(member.rebalance_timeout_ms).nullable_string(member.server_assignor)
+
+
+def _read_member(reader: Reader) -> MemberMetadata:
+    return MemberMetadata(
+        instance_id=reader.nullable_string(),
+        rack_id=reader.nullable_string(),
+        client_id=reader.string(),
+        client_host=reader.string(),
+        subscribed_topic_names=_read_strings(reader),
+        subscribed_topic_regex=reader.nullable_string(),
+        rebalance_timeout_ms=reader.int32(),
+        server_assignor=reader.nullable_string(),
+    )
+
+
+def _read_current(reader: Reader) -> Current:
+    return Current(
+        member_epoch=reader.int32(),
+        previous_member_epoch=reader.int32(),
+        state=_member_state(reader.int8()),
+        assigned=_read_partitions(reader),
+        pending_revocation=_read_partitions(reader),
+    )
+
+
+def _member_state(number: int) -> MemberState:
+    """One of a later Kafka is UNKNOWN, as Kafka reads it."""
+    try:
+        return MemberState(number)
+    except ValueError:
+        return MemberState.UNKNOWN
+
+
+def _write_partitions(writer: Writer, partitions: Partitions) -> None:
+    by_topic = [(topic_id, [*numbers]) for topic_id, numbers in groupby(sorted(partitions), lambda one: one.topic_id)]
+    writer.array_count(len(by_topic))
+    for topic_id, members in by_topic:
+        writer.uuid(topic_id).array_count(len(members))
+        for one in members:
+            writer.int32(one.partition)
+        writer.tagged_fields({})
+
+
+def _read_partitions(reader: Reader) -> Partitions:
+    partitions: set[TopicIdPartition] = set()
+    for _ in range(reader.array_count()):
+        topic_id = reader.uuid()
+        partitions.update(TopicIdPartition(topic_id, reader.int32()) for _ in range(reader.array_count()))
+        reader.skip_tagged_fields()
+    return frozenset(partitions)
+
+
+def _write_strings(writer: Writer, strings: tuple[str, ...]) -> None:
+    writer.array_count(len(strings))
+    for one in strings:
+        writer.string(one)
+
+
+def _read_strings(reader: Reader) -> tuple[str, ...]:
+    return tuple(reader.string() for _ in range(reader.array_count()))
+
+
+_READ: dict[type[ConsumerGroupKey], Callable[[Reader], ConsumerGroupValue]] = {
+    GroupEpochKey: lambda reader: GroupEpoch(reader.int32()),
+    PartitionMetadataKey: _read_topics,
+    MemberKey: _read_member,
+    TargetEpochKey: lambda reader: TargetEpoch(reader.int32()),
+    TargetKey: lambda reader: Target(_read_partitions(reader)),
+    CurrentKey: _read_current,
+    RegexKey: lambda reader: ResolvedRegex(_read_strings(reader), reader.int64(), reader.int64()),
+}

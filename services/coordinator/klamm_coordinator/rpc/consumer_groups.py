@@ -1,0 +1,189 @@
+"""Groups of the new protocol (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
+from klamm.model import topic_name_problem
+from klamm.wire.v1.coordinator_pb2 import (
+    ConsumerAssignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerPartitions,
+    DescribedConsumerGroup,
+    DescribedConsumerMember,
+)
+from klamm_coordinator.consumer_group.group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from klamm_coordinator.consumer_group.messages import (
+    NO_TIMEOUT,
+    AssignedTopic,
+    ConsumerGroupDescription,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatReply,
+    ConsumerMemberDescription,
+)
+from klamm_coordinator.consumer_group.topics import Topics
+from klamm_coordinator.group_host import GroupHost
+from klamm_coordinator.records.consumer_group_schemas import Partitions, TopicIdPartition
+from klamm_coordinator.rpc.checks import check_group_id, check_length
+from klamm_coordinator.rpc.failures import text_of
+from klamm_coordinator.rpc.groups import host_of
+from klamm_coordinator.settings import GroupSettings
+from klamm_coordinator.shards import Shards
+
+TOPIC_ID_BYTES = 16
+
+
+class ConsumerGroupsRpc:
+    """`topics` gives what the newest metadata says of topics."""
+
+    def __init__(
+        self, shards: Shards[GroupHost], topics: Callable[[], Topics], settings: GroupSettings, coordinator_id: int
+    ) -> None:
+        self._shards = shards
+        self._topics = topics
+        self._settings = settings
+        self._coordinator_id = coordinator_id
+
+    async def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, context: Any
+    ) -> ConsumerGroupHeartbeatResponse:
+        try:
+            check_heartbeat(request, self._settings)
+            host = self._shards.of_key(request.group_id)
+            topics = self._topics()
+            client_host = request.client_host or host_of(context.peer())
+            reply = await host.ask(lambda reply_id: _heartbeat(reply_id, request, client_host, topics))
+        except BrokerError as error:
+            return ConsumerGroupHeartbeatResponse(
+                error_code=error.code, error_message=error.message, member_id=request.member_id
+            )
+        assert isinstance(reply, ConsumerGroupHeartbeatReply), reply
+        return ConsumerGroupHeartbeatResponse(
+            error_code=reply.error,
+            error_message=reply.message or text_of(reply.error),
+            member_id=reply.member_id,
+            member_epoch=reply.member_epoch,
+            heartbeat_interval_ms=reply.heartbeat_interval_ms,
+            assignment=None if reply.assignment is None else _assignment(reply.assignment),
+        )
+
+    async def consumer_group_describe(
+        self, request: ConsumerGroupDescribeRequest, context: Any
+    ) -> ConsumerGroupDescribeResponse:
+        return ConsumerGroupDescribeResponse(groups=[self._describe(group_id) for group_id in request.group_ids])
+
+    def _describe(self, group_id: str) -> DescribedConsumerGroup:
+        try:
+            check_group_id(group_id)
+            description = self._shards.of_key(group_id).shard.describe_consumer_group(group_id)
+        except BrokerError as error:
+            return DescribedConsumerGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+        if description is None:
+            return DescribedConsumerGroup(
+                group_id=group_id,
+                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                error_message=f"there is no consumer group {group_id!r}",
+            )
+        return _described(description, self._coordinator_id)
+
+
+def check_heartbeat(request: ConsumerGroupHeartbeatRequest, settings: GroupSettings) -> None:
+    """INVALID_GROUP_ID, INVALID_REQUEST, INVALID_TOPIC_EXCEPTION or UNSUPPORTED_ASSIGNOR."""
+    check_group_id(request.group_id)
+    for name in ("member_id", "group_instance_id", "rack_id", "client_id", "client_host", "subscribed_topic_regex"):
+        check_length(getattr(request, name), name, ErrorCode.INVALID_REQUEST, reserve_bytes=64)
+    epoch = request.member_epoch
+    if epoch == JOIN_EPOCH:
+        _check_join(request)
+    elif epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH:
+        _require(bool(request.member_id), "the member id is empty")
+    else:
+        _require(epoch == STATIC_LEAVE_EPOCH, f"member_epoch is {epoch}, expected -2 or more")
+        _require(bool(request.member_id), "the member id is empty")
+        _require(bool(request.group_instance_id), "a member epoch of -2 without an instance id")
+    for topic in request.subscribed_topic_names.names:
+        if (problem := topic_name_problem(topic)) is not None:
+            raise EXCEPTIONS[ErrorCode.INVALID_TOPIC_EXCEPTION](problem)
+    for one in request.owned.topics:
+        _require(len(one.topic_id) == TOPIC_ID_BYTES, f"a topic id of {len(one.topic_id)} bytes, expected 16")
+    if request.server_assignor and request.server_assignor not in settings.consumer_assignors:
+        raise EXCEPTIONS[ErrorCode.UNSUPPORTED_ASSIGNOR](
+            f"server_assignor is {request.server_assignor!r}, expected one of {', '.join(settings.consumer_assignors)}"
+            " (group.consumer.assignors)"
+        )
+
+
+def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
+    _require(request.rebalance_timeout_ms > 0, "a member that joins has to say its rebalance timeout")
+    _require(request.HasField("owned") and not request.owned.topics, "a member that joins has no partitions yet")
+    subscribes = bool(request.subscribed_topic_names.names or request.subscribed_topic_regex)
+    _require(subscribes, "a member that joins has to subscribe to topics, by name or expression")
+
+
+def _require(is_so: bool, problem: str) -> None:
+    if not is_so:
+        raise EXCEPTIONS[ErrorCode.INVALID_REQUEST](problem)
+
+
+def _heartbeat(
+    reply_id: int, request: ConsumerGroupHeartbeatRequest, client_host: str, topics: Topics
+) -> ConsumerGroupHeartbeat:
+    names = tuple(request.subscribed_topic_names.names) if request.HasField("subscribed_topic_names") else None
+    return ConsumerGroupHeartbeat(
+        reply_id=reply_id,
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        instance_id=request.group_instance_id or None,
+        rack_id=request.rack_id or None,
+        rebalance_timeout_ms=request.rebalance_timeout_ms if request.HasField("rebalance_timeout_ms") else NO_TIMEOUT,
+        subscribed_topic_names=names,
+        subscribed_topic_regex=request.subscribed_topic_regex if request.HasField("subscribed_topic_regex") else None,
+        server_assignor=request.server_assignor or None,
+        owned=_owned(request.owned.topics) if request.HasField("owned") else None,
+        client_id=request.client_id,
+        client_host=client_host,
+        topics=topics,
+    )
+
+
+def _owned(topics: Iterable[ConsumerPartitions]) -> Partitions:
+    return frozenset(TopicIdPartition(topic.topic_id, number) for topic in topics for number in topic.partitions)
+
+
+def _assignment(topics: Iterable[AssignedTopic]) -> ConsumerAssignment:
+    return ConsumerAssignment(
+        topics=[ConsumerPartitions(topic_id=one.topic_id, topic=one.topic, partitions=one.partitions) for one in topics]
+    )
+
+
+def _described(description: ConsumerGroupDescription, coordinator_id: int) -> DescribedConsumerGroup:
+    return DescribedConsumerGroup(
+        group_id=description.group_id,
+        state=description.state,
+        group_epoch=description.epoch,
+        assignment_epoch=description.assignment_epoch,
+        assignor=description.assignor,
+        members=[_described_member(member) for member in description.members],
+        coordinator_id=coordinator_id,
+    )
+
+
+def _described_member(member: ConsumerMemberDescription) -> DescribedConsumerMember:
+    return DescribedConsumerMember(
+        member_id=member.member_id,
+        group_instance_id=member.metadata.instance_id or "",
+        rack_id=member.metadata.rack_id or "",
+        member_epoch=member.member_epoch,
+        client_id=member.metadata.client_id,
+        client_host=member.metadata.client_host,
+        subscribed_topic_names=member.metadata.subscribed_topic_names,
+        subscribed_topic_regex=member.metadata.subscribed_topic_regex or "",
+        assignment=_assignment(member.assignment),
+        target_assignment=_assignment(member.target),
+    )
