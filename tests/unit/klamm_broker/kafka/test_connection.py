@@ -125,9 +125,12 @@ def test_more_than_max_connections_are_closed_at_once() -> None:
     asyncio.run(scenario())
 
 
+BY_HAND = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS}
+
+
 @given(data=st.data())
 def test_no_bytes_make_a_decoder_raise_anything_but_malformed_request(data: st.DataObject) -> None:
-    api_key = data.draw(st.sampled_from(sorted(SPOKEN)))
+    api_key = data.draw(st.sampled_from(sorted(SPOKEN.keys() - BY_HAND)))
     version = data.draw(st.integers(SPOKEN[api_key].min, SPOKEN[api_key].max))
     header = HEARTBEAT_V0.pack(api_key, version, 1, -1) + (b"\x00" if version >= SPOKEN[api_key].flexible else b"")
     try:
