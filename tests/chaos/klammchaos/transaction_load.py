@@ -13,7 +13,7 @@ import enum
 import itertools
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klamm import AsyncConsumer, AsyncProducer, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -90,8 +90,8 @@ class Worker:
         """By transaction."""
         self.zombies = 0
         """How many were made, and refused."""
-        self.committed_s = time.monotonic()
-        """When a transaction committed last."""
+        self.committed_s: dict[TopicPartition, float] = {}
+        """When a transaction with input of that partition committed last."""
         self._name = f"worker-{number}"
         self._bootstrap = bootstrap
         self._rng = rng
@@ -144,7 +144,7 @@ class Worker:
         if self._rng.random() < ZOMBIE_PROBABILITY:
             await self._make_zombie(producer, transaction)
             return False
-        return await self._commit(producer, transaction)
+        return await self._commit(producer, transaction, polled)
 
     async def _write(
         self,
@@ -157,7 +157,7 @@ class Worker:
                 output = Output(transaction, int(record.value or b""))
                 await producer.send(TOPIC, encode(output), partition=self._rng.randrange(PARTITIONS))
 
-    async def _commit(self, producer: AsyncProducer, transaction: str) -> bool:
+    async def _commit(self, producer: AsyncProducer, transaction: str, inputs: Iterable[TopicPartition]) -> bool:
         self.fates[transaction] = Fate.UNKNOWN
         try:
             await _insist_on_commit(producer)
@@ -168,7 +168,7 @@ class Worker:
             await self._drop_producer()
         else:
             self.fates[transaction] = Fate.COMMITTED
-            self.committed_s = time.monotonic()
+            self.committed_s.update(dict.fromkeys(inputs, time.monotonic()))
         return self.fates[transaction] is Fate.COMMITTED
 
     async def _abort(self, producer: AsyncProducer) -> None:
