@@ -10,7 +10,7 @@ from typing import Any, Self
 from klamm.admin import decode
 from klamm.admin.async_replicas import ReplicaOperations
 from klamm.admin.async_transactions import TransactionOperations
-from klamm.admin.calls import AdminCalls, raise_first_error
+from klamm.admin.calls import AdminCalls, BareOutcome, raise_first_error
 from klamm.admin.types import (
     ClusterDescription,
     ConfigChange,
@@ -319,6 +319,41 @@ class AsyncAdmin(ReplicaOperations, TransactionOperations):
         request = coordinator_pb2.OffsetDeleteRequest(group_id=group_id, topics=group_by_topic(partitions))
         response = await self._calls.coordinator(group_id, "offset_delete", request, timeout_ms)
         raise_first_error((f"{each.topic}-{each.partition}", each) for each in response.partitions)
+
+    async def remove_group_members(
+        self,
+        group_id: str,
+        instances: Iterable[str] | None = None,
+        *,
+        reason: str = "",
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Members with these group.instance.ids, at once (KIP-345); None: everybody who is there now (KIP-571).
+
+        A consumer that still runs joins again. Raises UnknownMemberIdError for an instance that is not there."""
+        told = f"member was removed by an admin: {reason}" if reason else "member was removed by an admin"
+        if instances is None:
+            described = (await self.describe_groups([group_id], timeout_ms=timeout_ms))[group_id]
+            leaving = [
+                coordinator_pb2.LeavingMember(
+                    member_id="" if each.group_instance_id else each.member_id,
+                    group_instance_id=each.group_instance_id or "",
+                    reason=told,
+                )
+                for each in described.members
+            ]
+        else:
+            leaving = [coordinator_pb2.LeavingMember(group_instance_id=each, reason=told) for each in instances]
+        if not leaving:
+            return
+        request = coordinator_pb2.LeaveGroupRequest(group_id=group_id, members=leaving)
+        response = await self._calls.coordinator(group_id, "leave_group", request, timeout_ms)
+        gone = ErrorCode.UNKNOWN_MEMBER_ID if instances is None else None
+        raise_first_error(
+            (each.group_instance_id or each.member_id, BareOutcome(each.error_code))
+            for each in response.members
+            if each.error_code != gone
+        )
 
     def _store(self, group_id: str) -> OffsetStore:
         return OffsetStore(self._client, group_id)

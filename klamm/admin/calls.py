@@ -7,7 +7,7 @@ the exception (`__notes__`) name the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from klamm.client import KlammClient
 from klamm.consumer.offset_store import call_coordinator
@@ -20,8 +20,21 @@ T = TypeVar("T")
 class Outcome(Protocol):
     """One thing's part of an answer."""
 
+    @property
+    def error_code(self) -> int: ...
+
+    @property
+    def error_message(self) -> str: ...
+
+
+class BareOutcome(NamedTuple):
+    """Of an answer that says no more than a code."""
+
     error_code: int
-    error_message: str
+
+    @property
+    def error_message(self) -> str:
+        return ErrorCode.of(self.error_code).text
 
 
 class AdminCalls:

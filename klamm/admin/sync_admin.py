@@ -187,6 +187,16 @@ class Admin:
     ) -> None:
         self._run(self._async.delete_group_offsets, group_id, partitions, timeout_ms=timeout_ms)
 
+    def remove_group_members(
+        self,
+        group_id: str,
+        instances: Iterable[str] | None = None,
+        *,
+        reason: str = "",
+        timeout_ms: int | None = None,
+    ) -> None:
+        self._run(self._async.remove_group_members, group_id, instances, reason=reason, timeout_ms=timeout_ms)
+
     def list_transactions(
         self,
         *,

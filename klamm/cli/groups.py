@@ -1,4 +1,4 @@
-"""`klamm groups`: list, describe with lag, reset and delete offsets, delete."""
+"""`klamm groups`: list, describe with lag, reset and delete offsets, remove members, delete."""
 
 from __future__ import annotations
 
@@ -187,6 +187,27 @@ def delete_offsets(
         print_json({"group": group, "deleted": [str(tp) for tp in tps]})
     else:
         typer.echo(f"deleted the offsets of {', '.join(map(str, tps))}")
+
+
+@app.command("remove-members")
+def remove_members(
+    group: Group,
+    instance: Annotated[list[str] | None, typer.Option("--instance", help="A group.instance.id; repeatable.")] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="All members there are.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="For the coordinator's log.")] = "",
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Removes members from a group; a consumer that still runs joins again."""
+    if bool(instance) == everybody:
+        fail("name members with --instance, or all with --all", ExitStatus.USAGE)
+    with connected(bootstrap, timeout) as admin:
+        admin.remove_group_members(group, None if everybody else instance, reason=reason)
+    if as_json:
+        print_json({"group": group, "removed": "all" if everybody else instance})
+    else:
+        typer.echo(f"removed {'all members' if everybody else ', '.join(instance or ())}")
 
 
 @app.command("delete")

@@ -30,6 +30,7 @@ from klamm.errors import (
     NonEmptyGroupError,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
+    UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
@@ -227,6 +228,31 @@ def test_a_groups_life(admin, bootstrap, topic):
     admin.delete_groups([group])
     with pytest.raises(GroupIdNotFoundError):
         admin.delete_groups([group])
+
+
+def test_members_are_removed_by_their_instance_or_all(admin, bootstrap, topic):
+    """kip-345, kip-571. Consumers that died without a word, and whose sessions would last for a while."""
+
+    def members() -> set[str | None]:
+        return {member.group_instance_id for member in admin.describe_groups([topic])[topic].members}
+
+    config = {"bootstrap_servers": bootstrap, "group_id": topic, "session_timeout_ms": 60_000}
+    with Consumer(**config, group_instance_id="one") as one, Consumer(**config, group_instance_id="two") as two:
+        for consumer in (one, two):
+            consumer.subscribe([topic])
+        while not one.assignment() or not two.assignment():
+            for consumer in (one, two):
+                consumer.poll(timeout_ms=50)
+    assert members() == {"one", "two"}
+
+    with pytest.raises(UnknownMemberIdError, match="nobody"):
+        admin.remove_group_members(topic, ["nobody", "one"], reason="its machine is gone")
+    assert members() == {"two"}
+    admin.remove_group_members(topic)
+    assert members() == set()
+    admin.remove_group_members(topic)
+    with pytest.raises(GroupIdNotFoundError):
+        admin.remove_group_members(f"{topic}-of-nobody")
 
 
 def test_the_same_for_asyncio(bootstrap):

@@ -438,6 +438,18 @@ def test_a_group_outlives_a_topic_it_consumed(klamm, topic, name):
     assert {row["partition"] for row in described if row["topic"] == topic} == {0, 1, 2}
 
 
+def test_members_are_removed(klamm, topic):
+    for options in (("--instance", "a"), ("--all", "--reason", "moving house")):
+        with Consumer(bootstrap_servers=klamm.bootstrap, group_id=topic, group_instance_id="a") as consumer:
+            consumer.subscribe([topic])
+            while not consumer.assignment():
+                consumer.poll(timeout_ms=50)
+        (left,) = klamm.ok("groups", "describe", topic, "--members", "--json").document
+        assert left["instance"] == "a"
+        klamm.ok("groups", "remove-members", topic, *options)
+        assert klamm.ok("groups", "describe", topic, "--members", "--json").document == []
+
+
 def test_a_group_with_members_is_described_and_not_touched(klamm, topic):
     with Consumer(bootstrap_servers=klamm.bootstrap, group_id=topic, client_id="reader") as consumer:
         consumer.subscribe([topic])
@@ -465,6 +477,10 @@ def test_a_group_with_members_is_described_and_not_touched(klamm, topic):
         (USAGE, ("reset", "missing", "--to", "earliest"), "has no offsets"),
         (FAILED, ("reset", "g", "--to", "earliest", "--topic", "missing"), "'missing' does not exist"),
         (USAGE, ("list", "--state", "Sleepy"), "there is no state Sleepy; expected Empty"),
+        (USAGE, ("remove-members", "g"), "--instance, or all with --all"),
+        (USAGE, ("remove-members", "g", "--instance", "i", "--all"), "--instance, or all with --all"),
+        (FAILED, ("remove-members", "missing", "--all"), "GROUP_ID_NOT_FOUND"),
+        (FAILED, ("remove-members", "missing", "--instance", "i"), "UNKNOWN_MEMBER_ID"),
     ],
 )
 def test_what_is_refused_about_groups(klamm, status, arguments, complaint):
