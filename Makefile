@@ -48,10 +48,11 @@ unit: setup  ## Only the unit tests.
 integration: setup  ## Only the tests with real processes, sockets, disks and Spark.
 	$(PYTEST) tests/integration
 
-sim: setup  ## 5,000 seeds of the simulated quorum, partition and transaction protocol; SIM="--minutes 30" for more.
+sim: setup  ## 5,000 seeds of the simulated quorum, partition, transaction and group protocol; SIM="--minutes 30" for more.
 	$(BIN)/python tests/sim/raft_sim.py $(or $(SIM),--seeds 5000)
 	$(BIN)/python tests/sim/isr_sim.py $(or $(SIM),--seeds 5000)
 	$(BIN)/python tests/sim/txn_sim.py $(or $(SIM),--seeds 5000)
+	$(BIN)/python tests/sim/group_sim.py $(or $(SIM),--seeds 5000)
 
 chaos: setup  ## 35 minutes of faults against real processes; CHAOS="quorum --minutes 30 --seed 42" for others.
 ifdef CHAOS

@@ -311,6 +311,9 @@ class ConsumerGroups:
     def _reconcile(
         self, change: GroupChange, request: ConsumerGroupHeartbeat, member_id: str, owned: Partitions | None
     ) -> ConsumerGroupHeartbeatReply:
+        if member_id not in change.group.members:
+            error = ErrorCode.UNKNOWN_MEMBER_ID  # it was taken out by what came after, in the same write
+            return ConsumerGroupHeartbeatReply(error=error, message=error.text, member_id=member_id)
         before = change.group.current(member_id)
         current = next_current(change.group, member_id, owned)
         if current != before:

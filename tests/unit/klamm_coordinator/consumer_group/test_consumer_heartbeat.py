@@ -250,6 +250,20 @@ class TestLeaving:
         )
         assert driver.shard.describe_consumer_group(GROUP).state == "Empty"
 
+    def test_who_is_taken_out_in_the_write_that_answers_it_is_not_put_back(self, driver):
+        first = driver.consumer("a")
+        first.heartbeat()
+        driver.auto_ack = False
+        driver.consumer_heartbeat("b", 0, topics=("t",), owned=frozenset(), rebalance_timeout_ms=1)
+        waiting = driver.consumer_heartbeat("a", 1, owned=first._partitions())
+        driver.consumer_heartbeat("a", -1)
+
+        driver.ack()
+        driver.ack()
+
+        assert driver.replies[waiting].error is ErrorCode.UNKNOWN_MEMBER_ID
+        assert list(group_of(driver).currents) == ["b"]
+
 
 class TestStaticMembers:
     def test_an_instance_that_comes_back_has_what_it_had(self, driver):

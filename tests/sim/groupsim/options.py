@@ -1,0 +1,57 @@
+"""What a seed draws first: how large the world is, and which faults it has, for not every run has all."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Chances are of one event."""
+
+    client_count: int
+    static_count: int
+    step_count: int
+    request_loss: float
+    reply_loss: float
+    write_failure: float
+    slow_log: float
+    """Of leaving what is written undecided for now."""
+    failover: float
+    restart: float
+    leave: float
+    resubscribe: float
+    topics_change: float
+    slow_revocation: float
+    duplicate_join: float
+    silence: float
+    """Of time that passes without anybody being heard."""
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Options:
+        def fault(chance: float) -> float:
+            return chance if rng.random() < 0.6 else 0.0
+
+        client_count = rng.randint(2, 6)
+        return cls(
+            client_count=client_count,
+            static_count=rng.randint(0, client_count),
+            step_count=400,
+            request_loss=fault(0.05),
+            reply_loss=fault(0.05),
+            write_failure=fault(0.1),
+            slow_log=fault(0.6),
+            failover=fault(0.02),
+            restart=fault(0.02),
+            leave=fault(0.03),
+            resubscribe=fault(0.03),
+            topics_change=fault(0.03),
+            slow_revocation=fault(0.7),
+            duplicate_join=fault(0.05),
+            silence=fault(0.02),
+        )
+
+    def describe(self) -> str:
+        """In one line."""
+        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))

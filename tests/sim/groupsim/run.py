@@ -1,0 +1,26 @@
+"""One seed."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from groupsim.world import World
+
+
+class Outcome(NamedTuple):
+    """What a seed came to."""
+
+    event_count: int
+    committed_count: int
+    """Commits of offsets that were taken."""
+    epoch: int
+    """The group's, at the end."""
+
+
+def run_seed(seed: int, trace: deque[str] | None = None) -> Outcome:
+    """Raises AssertionError with what is wrong."""
+    world = World(seed, trace)
+    world.run()
+    group = world.shard.state.consumer_groups[world.group_id]
+    return Outcome(world.event_count, world.commit_count, group.epoch)
