@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
+# Of tests: many of them wait for processes rather than for a core.
+JOBS ?= 2
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test clients lint format unit integration bench bench-peers sim chaos proto lock clean
 
@@ -26,7 +29,7 @@ demo: setup  ## A year of real flights through the log, Spark and back, checked 
 	$(BIN)/python demo/flights.py
 
 test: setup lint  ## Lint and every test a laptop can run.
-	$(PYTEST) tests -m "not clients"
+	$(PYTEST) tests -m "not clients" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 clients: setup  ## Kafka's clients and programs against the Kafka listener, and a table of them; CLIENTS="--table README.md".
 	sh tests/clients/install.sh
