@@ -23,6 +23,7 @@ from klamm.wire.v1.broker_pb2 import (
 
 LOST_ANSWER = "the batch is appended, the answer is lost"
 NO_ANSWER = "the broker cannot be reached"
+DELAYED = "the request is lost on its way, until `deliver_delayed`"
 
 
 class FakeOffsetsLog:
@@ -37,6 +38,7 @@ class FakeOffsetsLog:
         self.produce_count = 0
         self.transaction_epochs: dict[int, int] = {}
         """producer id -> epoch, of transactions"""
+        self._delayed: list[bytes] = []
         self._writers: dict[int, tuple[int, int, ProducedPartition]] = {}
         """producer id -> epoch, next sequence, the last answer"""
 
@@ -53,10 +55,18 @@ class FakeOffsetsLog:
         """All that was ever appended, in order."""
         return [record for batch in self.batches for record in decode_batch(batch)]
 
+    def deliver_delayed(self) -> list[int]:
+        """Requests arrive that nobody waits for any more; what they would have been answered."""
+        delayed, self._delayed = self._delayed, []
+        found = [decode_framed(message, ProduceHeader) for message in delayed]
+        return [self._append(bytearray(records), header.partitions[0]).error_code for header, records in found]
+
     async def produce(self, message: bytes, timeout: float) -> ProduceResponse:
         self.produce_count += 1
         fate = self.script.popleft() if self.script else ErrorCode.NONE
-        if fate == NO_ANSWER:
+        if fate == DELAYED:
+            self._delayed.append(message)
+        if fate in (NO_ANSWER, DELAYED):
             raise unavailable()
         if isinstance(fate, ErrorCode) and fate:
             return ProduceResponse(partitions=[ProducedPartition(error_code=fate, base_offset=-1)])
@@ -99,10 +109,19 @@ class FakeOffsetsLog:
         epoch = self.transaction_epochs.setdefault(header.producer_id, header.producer_epoch)
         if asked.writer.producer_epoch < writer_epoch or header.producer_epoch < epoch:
             return ProducedPartition(error_code=ErrorCode.INVALID_PRODUCER_EPOCH, base_offset=-1)
-        self.transaction_epochs[header.producer_id] = header.producer_epoch
         base_offset = self.end_offset
+        if asked.writer.base_offset != base_offset:
+            return self._appended_before(header, asked.writer.base_offset)
+        self.transaction_epochs[header.producer_id] = header.producer_epoch
         self.store(batch, header)
         return ProducedPartition(base_offset=base_offset, log_start_offset=self.log_start_offset)
+
+    def _appended_before(self, header: BatchHeader, base_offset: int) -> ProducedPartition:
+        for batch in self.batches:
+            there = read_header(batch)
+            if there.base_offset == base_offset and there.crc == header.crc:
+                return ProducedPartition(base_offset=base_offset, log_start_offset=self.log_start_offset)
+        return ProducedPartition(error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, base_offset=-1)
 
     def store(self, batch: bytearray, header: BatchHeader) -> None:
         """Appends a batch whoever it is from."""

@@ -226,6 +226,53 @@ def test_zombies_are_refused(start_broker: StartBroker) -> None:
     asyncio.run(scenario())
 
 
+async def write_shard(
+    broker: Any, data: bytes, writer_epoch: int | None, base_offset: int | None = None
+) -> b.ProducedPartition:
+    part = b.ProducePartition(topic="__consumer_offsets", records_bytes=len(data))
+    if writer_epoch is not None:
+        part.writer.producer_id, part.writer.producer_epoch = 1, writer_epoch
+        if base_offset is not None:
+            part.writer.base_offset = base_offset
+    header = b.ProduceHeader(acks=-1, timeout_ms=1_000, partitions=[part])
+    response = await broker.stub.produce(encode_framed(header, [data]))
+    return response.partitions[0]
+
+
+def test_a_copy_of_a_batch_of_a_shards_owner_that_comes_late_is_not_appended(start_broker: StartBroker) -> None:
+    """The producer is of before KIP-890: its next transaction has the same epoch."""
+    offsets = encode_batch([(1_000, b"k", b"v", ())] * 2, producer_id=PRODUCER, producer_epoch=0, is_transactional=True)
+    marker = end_transaction_marker(
+        ControlRecordType.ABORT, producer_id=PRODUCER, producer_epoch=0, coordinator_epoch=1, timestamp_ms=1_000
+    )
+
+    async def scenario() -> None:
+        async with start_broker() as (broker, controller):
+            await controller.create_topic("__consumer_offsets")
+            await broker.wait_for_topic("__consumer_offsets")
+            claim = encode_batch([(1_000, b"k", None, ())], producer_id=1, producer_epoch=0, base_sequence=0)
+            assert (await write_shard(broker, claim, None)).base_offset == 0
+            for data, base_offset in ((offsets, 1), (marker, 3), (offsets, 4), (marker, 6)):
+                for _ in range(2):
+                    written = await write_shard(broker, data, 0, base_offset)
+                    assert (written.error_code, written.base_offset) == (0, base_offset)
+            for data, base_offset in ((offsets, 1), (marker, 3)):
+                assert (await write_shard(broker, data, 0, base_offset)).base_offset == base_offset
+            for data, base_offset in (
+                (offsets, 3),
+                (marker, 1),
+                (offsets, 2),
+                (offsets, 8),
+                (marker, 8),
+                (offsets, -1),
+            ):
+                refused = await write_shard(broker, data, 0, base_offset)
+                assert refused.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, base_offset
+            assert (await write_shard(broker, offsets, 0, 7)).base_offset == 7
+
+    asyncio.run(scenario())
+
+
 def test_shards_of_internal_topics_take_transactions_from_their_owner_only(start_broker: StartBroker) -> None:
     async def scenario() -> None:
         async with start_broker() as (broker, controller):
@@ -233,12 +280,7 @@ def test_shards_of_internal_topics_take_transactions_from_their_owner_only(start
             await broker.wait_for_topic("__consumer_offsets")
 
             async def write(data: bytes, writer_epoch: int | None) -> int:
-                part = b.ProducePartition(topic="__consumer_offsets", records_bytes=len(data))
-                if writer_epoch is not None:
-                    part.writer.producer_id, part.writer.producer_epoch = 1, writer_epoch
-                header = b.ProduceHeader(acks=-1, timeout_ms=1_000, partitions=[part])
-                response = await broker.stub.produce(encode_framed(header, [data]))
-                return response.partitions[0].error_code
+                return (await write_shard(broker, data, writer_epoch)).error_code
 
             claim = encode_batch([(1_000, b"k", None, ())], producer_id=1, producer_epoch=2, base_sequence=0)
             offsets = encode_batch(

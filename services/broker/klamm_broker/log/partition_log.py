@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeVar
 from klamm.errors import ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm.records.control import ControlRecordType, end_transaction_marker
-from klamm.records.header import Buffer, iter_headers, read_header, validate_batch
+from klamm.records.header import BatchHeader, Buffer, iter_headers, read_header, validate_batch
 from klamm_broker.log.cleanable import LogToClean, SealedSegment, log_to_clean
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.leader_epochs import LeaderEpochCache, LeaderEpochFile
@@ -81,6 +81,8 @@ class ShardWriter(NamedTuple):
     producer_epoch: int
     transaction_version: int = 0
     """Of the marker that it writes."""
+    base_offset: int | None = None
+    """Where it believes that the log ends: it is the only one to append here."""
 
 
 class TransactionEnd(NamedTuple):
@@ -216,11 +218,14 @@ class PartitionLog:
         """As `append_as_leader`, from the owner of the shard of an internal topic: also one control batch, or batches
         of a transaction without sequence, whose coordinator the writer has asked already.
 
-        Raises the exception of INVALID_PRODUCER_EPOCH when the shard has a later writer, and what `check_marker`
+        Raises the exception of INVALID_PRODUCER_EPOCH when the shard has a later writer, of
+        OUT_OF_ORDER_SEQUENCE_NUMBER when the log does not end where the writer believes, and what `check_marker`
         raises."""
         self._check_usable()
         batches = check_produced(records, self.config, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
         self.producers.check_epoch(writer.producer_id, writer.producer_epoch)
+        if writer.base_offset is not None and writer.base_offset != self.log_end_offset:
+            return self._written_before(batches, writer.base_offset)
         if any(header.is_control for header, _ in batches):
             return self._append_marker(batches, writer.transaction_version, leader_epoch, now_ms)
         duplicate = self.producers.check([header for header, _ in batches], is_verified=True)
@@ -287,6 +292,25 @@ class PartitionLog:
             run.timestamp_ms if stamped else NO_TIMESTAMP_MS,
             self.log_start_offset,
             is_duplicate=True,
+        )
+
+    def _written_before(self, batches: list[CheckedBatch], base_offset: int) -> AppendResult:
+        """What a batch without sequence was answered that is in the log, at `base_offset`; it comes again, or late."""
+        ours, _ = batches[0]
+        if len(batches) == 1 and self.log_start_offset <= base_offset < self.log_end_offset:
+            there = read_header(self.read(base_offset, 1).records)
+            if there.base_offset == base_offset and _is_same(there, ours):
+                stamp = there.max_timestamp_ms
+                stamped = self.config.timestamp_source is TimestampSource.LOG_APPEND_TIME
+                return AppendResult(
+                    base_offset,
+                    there.last_offset,
+                    stamp if stamped else NO_TIMESTAMP_MS,
+                    self.log_start_offset,
+                    is_duplicate=True,
+                )
+        raise ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.exception(
+            f"{self.topic_partition}: a batch is to begin at {base_offset}; the log ends at {self.log_end_offset}"
         )
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendResult:
@@ -857,3 +881,13 @@ class PartitionLog:
             self._opened(segment).check_invariants()
         for before, after in zip(self._segments, self._segments[1:], strict=False):
             assert before.next_offset <= after.base_offset, (before.next_offset, after.base_offset)
+
+
+def _is_same(there: BatchHeader, ours: BatchHeader) -> bool:
+    """Of two batches that begin in one place, where only one writer appends; a rewritten one has another checksum."""
+    return (there.producer_id, there.producer_epoch, there.last_offset_delta, there.is_control) == (
+        ours.producer_id,
+        ours.producer_epoch,
+        ours.last_offset_delta,
+        ours.is_control,
+    )

@@ -175,7 +175,8 @@ class ProduceRpc:
     ) -> tuple[Partition, AppendResult]:
         if acks != ACKS_ALL:
             raise ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={acks} of a shard's writer; expected -1")
-        owner = ShardWriter(writer.producer_id, writer.producer_epoch, writer.transaction_version)
+        base_offset = writer.base_offset if writer.HasField("base_offset") else None
+        owner = ShardWriter(writer.producer_id, writer.producer_epoch, writer.transaction_version, base_offset)
         return self._replicas.append_as_coordinator(topic_partition, records, owner)
 
     def _refuse(self, header: ProduceHeader, error: BrokerError) -> ProduceResponse:

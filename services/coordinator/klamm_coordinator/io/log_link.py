@@ -9,9 +9,8 @@ A batch that got no definite answer is sent again as it is, under the same seque
 broker recognises what it has. So a write is decided once, in order, and never twice in the log.
 
 Offsets of a transaction, and its marker, are batches of the transaction's producer, without sequence numbers, under the
-fence of this owner. Such a batch may be in the log twice, one right behind the other, which says the same as once.
-What comes later than that is refused by the producer's epoch: a transaction has one of its own, and its marker the
-next (KIP-890).
+fence of this owner, who says where in the log they are to begin: the partition has no other writer. So a copy that
+comes late, when it has been answered and others have followed, is not appended once more.
 """
 
 from __future__ import annotations
@@ -111,6 +110,8 @@ class LogLink:
         self._append_max_bytes = append_max_bytes
         self._load_buffer_bytes = load_buffer_bytes
         self._sequence = 0
+        self._end_offset = -1
+        """Of the log, after the last write that was taken."""
         self._queue: deque[_QueuedWrite] = deque()
         self._has_queued = asyncio.Event()
 
@@ -190,13 +191,11 @@ class LogLink:
 
     async def _append_of(self, producer: TxnProducer, marker: TxnMarker | None, records: list[RawRecord]) -> ErrorCode:
         """Appends a batch of a transaction, or its marker."""
-        fence = WriterFence(producer_id=self._writer.producer_id, producer_epoch=self._writer.writer_epoch)
         if marker is None:
             batch = encode_batch(
                 records, producer_id=producer.producer_id, producer_epoch=producer.epoch, is_transactional=True
             )
         else:
-            fence.transaction_version = marker.transaction_version
             batch = end_transaction_marker(
                 ControlRecordType.COMMIT if marker.committed else ControlRecordType.ABORT,
                 producer_id=producer.producer_id,
@@ -204,12 +203,36 @@ class LogLink:
                 coordinator_epoch=marker.coordinator_epoch,
                 timestamp_ms=self._clock.wall_ms(),
             )
-        produced = await self._send(batch, fence)
-        code = ErrorCode.of(produced.error_code)
+        version = 0 if marker is None else marker.transaction_version
+        code = await self._append_fenced(batch, version, max(1, len(records)))
+        while code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            # Somebody else writes to the topic. No copy of the batch is in the log, nor will be one.
+            await self._find_end()
+            code = await self._append_fenced(batch, version, max(1, len(records)))
         if code in _FENCED:
             # Who is fenced, the transaction's producer or this owner? A record of our own tells.
-            _raise_for_refusal(await self._produce([self._encode(self._topic.claim)]))
+            await self._find_end()
         return code
+
+    async def _append_fenced(self, batch: bytes, transaction_version: int, record_count: int) -> ErrorCode:
+        fence = WriterFence(
+            producer_id=self._writer.producer_id,
+            producer_epoch=self._writer.writer_epoch,
+            transaction_version=transaction_version,
+            base_offset=self._end_offset,
+        )
+        produced = await self._send(batch, fence)
+        if not produced.error_code:
+            self._end_offset = produced.base_offset + record_count
+        return ErrorCode.of(produced.error_code)
+
+    async def _find_end(self) -> None:
+        """By a record of our own. Raises FencedError, or the exception of another refusal."""
+        before = self._end_offset
+        _raise_for_refusal(await self._produce([self._encode(self._topic.claim)]))
+        assert self._end_offset > before, (
+            f"{self._topic.name}-{self._shard}: the log lost acknowledged writes, it ends at {self._end_offset}"
+        )
 
     def _take_batch(self) -> list[_QueuedWrite]:
         """As many writes as fit and go together, at least one."""
@@ -236,6 +259,7 @@ class LogLink:
         produced = await self._send(batch)
         if not produced.error_code:
             self._sequence = increment_sequence(self._sequence, len(records))
+            self._end_offset = produced.base_offset + len(records)
         return produced
 
     async def _send(self, batch: bytes, fence: WriterFence | None = None) -> ProducedPartition:

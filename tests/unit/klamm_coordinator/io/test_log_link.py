@@ -8,10 +8,17 @@ import random
 from collections.abc import Awaitable, Callable
 
 import pytest
-from fake_offsets_log import LOST_ANSWER, NO_ANSWER, FakeOffsetsLog
+from fake_offsets_log import DELAYED, LOST_ANSWER, NO_ANSWER, FakeOffsetsLog
 
 from klamm.errors import ErrorCode
-from klamm.records import ControlRecordType, decode_batch, decode_control_record, iter_headers, read_header
+from klamm.records import (
+    ControlRecordType,
+    decode_batch,
+    decode_control_record,
+    encode_batch,
+    iter_headers,
+    read_header,
+)
 from klamm.retry import Backoff
 from klamm_coordinator.io import log_link
 from klamm_coordinator.io.log_link import FencedError, LogLink
@@ -377,5 +384,68 @@ def test_an_owner_that_is_fenced_writes_nothing_of_transactions() -> None:
                 await append_all(former, [late])
 
         assert len(log.batches) == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("late", [write(1, producer=ONE), marker(1, ONE)])
+def test_a_copy_that_comes_late_is_not_appended_behind_what_followed(late) -> None:
+    """A client before KIP-890 has one epoch for all its transactions: the copy would get into the next one."""
+
+    async def scenario(log: FakeOffsetsLog) -> None:
+        link = link_to(log)
+        await link.claim()
+        log.script += [DELAYED]
+        await append_all(link, [late])
+        await append_all(link, [marker(2, ONE), write(3, producer=ONE)])
+        before = list(log.batches)
+
+        assert log.deliver_delayed() == [ErrorCode.NONE]
+
+        assert log.batches == before
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("fate", [LOST_ANSWER, DELAYED, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
+def test_a_batch_of_a_transaction_that_is_sent_again_is_in_the_log_once(fate) -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        link = link_to(log)
+        await link.claim()
+        log.script += [fate, fate]
+
+        decided = await append_all(link, [write(1, producer=ONE), marker(2, ONE_ENDED), write(3)])
+
+        assert decided == [(number, ErrorCode.NONE) for number in (1, 2, 3)]
+        assert len(log.batches) == 4
+
+    run(scenario)
+
+
+def test_who_else_writes_to_the_topic_costs_no_write_of_a_transaction() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        link = link_to(log)
+        await link.claim()
+        foreign = bytearray(encode_batch([(0, b"k", b"v", ())], producer_id=5, producer_epoch=0, base_sequence=0))
+        log.store(foreign, read_header(foreign))
+
+        decided = await append_all(link, [write(1, producer=ONE), write(2)])
+
+        assert decided == [(1, ErrorCode.NONE), (2, ErrorCode.NONE)]
+        assert partitions_in(log) == [1, 2]
+
+    run(scenario)
+
+
+def test_a_log_that_lost_what_it_acknowledged_is_not_written_on() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        link = link_to(log)
+        await link.claim()
+        await append_all(link, [write(1, producer=ONE), write(2, producer=TWO)])
+        log.batches = log.batches[:1]
+        log.end_offset = 1
+
+        with pytest.raises(AssertionError, match="lost acknowledged writes"):
+            await append_all(link, [write(3, producer=ONE)])
 
     run(scenario)
