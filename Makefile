@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test clients lint format unit integration bench bench-peers sim chaos proto lock clean
+.PHONY: help setup demo test clients lint format unit integration bench bench-peers sim chaos fuzz proto lock clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -72,6 +72,10 @@ bench: setup  ## Every benchmark; bench/RESULTS.md says how to read them.
 
 bench-peers: setup  ## Klamm beside Apache Kafka, half an hour; needs Java 17 and Maven. PEERS="--quick" for less.
 	$(BIN)/python bench/peers.py $(PEERS)
+
+fuzz: setup  ## 10,000,000 inputs to the Kafka listener, guided by coverage; FUZZ="--inputs 100000" for fewer.
+	$(BIN)/python -m pip install --quiet --require-hashes -r tests/fuzz/requirements.lock
+	$(BIN)/python tests/fuzz/kafka_listener.py $(FUZZ)
 
 proto: setup  ## Builds the gRPC code from proto/ again.
 	$(BIN)/python tools/build_proto.py

@@ -126,7 +126,13 @@ def produce_at(bootstrap: str, topic: str, rate: int, seconds: float, settings: 
         if wait_ns > 0:
             producer.poll(0)
             time.sleep(wait_ns / 1e9)
-        producer.produce(topic, STAMP.pack(time.monotonic_ns()) + filler, partition=0)
+        value = STAMP.pack(time.monotonic_ns()) + filler
+        while True:
+            try:
+                producer.produce(topic, value, partition=0)
+                break
+            except BufferError:
+                producer.poll(0.005)
     assert not producer.flush(TIMEOUT_S)
 
 

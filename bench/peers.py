@@ -176,14 +176,15 @@ def measure_cluster(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def measure_latency(options: argparse.Namespace) -> Iterator[Row]:
-    """At half of what the slower of the two takes with client defaults, and at two fixed rates."""
+    """At two fixed rates, and at half of what both can produce and consume with client defaults."""
     seconds = 5 if options.quick else 10
     with both(1) as peers:
         wait_until_served(peers)
         cell = Cell(size_bytes=100, partitions=1, settings="defaults")
         load = Load(topic="", partitions=1, size_bytes=100, count=1_000_000, acks="all", settings="defaults")
-        fastest = in_turns(peers, 2, lambda peer: throughput(peer, cell, load))["produce, MB/s"]
-        half = int(min(max(runs) for runs in fastest) * 1e6 / 100 / 2)
+        fastest = in_turns(peers, 2, lambda peer: throughput(peer, cell, load))
+        slowest = min(max(runs) for verb in ("produce", "consume") for runs in fastest[f"{verb}, MB/s"])
+        half = int(slowest * 1e6 / 100 / 2)
         for rate, linger in ((1_000, 0), (10_000, 0), (half, 5)):
             topics = f"latency-{rate}"
 

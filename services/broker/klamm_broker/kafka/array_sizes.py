@@ -1,4 +1,5 @@
-"""Walks a request by its schema before it is decoded: each array has the items that it says it has.
+"""Walks a request by its schema before it is decoded: each array has the items that it says it has, and is null only
+where the schema allows it, which kio does not look at.
 
 kio's reader reserves memory for as many items as an array claims, and ends the process when there is not so much:
 five bytes of a client's would do.
@@ -83,9 +84,10 @@ def _field(hint: Any, kafka_type: str | None, flexible: bool) -> _Skip:
     plain = _not_none(hint)
     if typing.get_origin(plain) is tuple:
         item = typing.get_args(plain)[0]
+        may_be_null = plain is not hint
         if kafka_type in _FIXED_BYTES:
-            return _array(None, _FIXED_BYTES[kafka_type], flexible)
-        return _array(_field(item, kafka_type, flexible), 1, flexible)
+            return _array(None, _FIXED_BYTES[kafka_type], flexible, may_be_null)
+        return _array(_field(item, kafka_type, flexible), 1, flexible, may_be_null)
     if dataclasses.is_dataclass(plain):
         inner = _entity(plain)
         return inner if plain is hint else _nullable(inner)
@@ -114,11 +116,13 @@ def _fixed(size: int) -> _Skip:
     return lambda message, position: position + size
 
 
-def _array(item: _Skip | None, item_bytes_min: int, flexible: bool) -> _Skip:
+def _array(item: _Skip | None, item_bytes_min: int, flexible: bool, may_be_null: bool) -> _Skip:
     """Without `item` each has `item_bytes_min` exactly."""
 
     def skip(message: memoryview, position: int) -> int:
         count, position = _compact_size(message, position) if flexible else _int32(message, position)
+        if count < 0 and not may_be_null:
+            raise MalformedRequestError(f"an array before byte {position} is null; expected its items")
         if count * item_bytes_min > len(message) - position:
             raise MalformedRequestError(f"an array of {count} items in {len(message) - position} bytes")
         if item is None:

@@ -97,5 +97,7 @@ class KafkaListener:
 
     async def handle(self, connection: KafkaConnection, request: Request) -> Parts | None:
         connection.last_request_ms = self._clock.monotonic_ms()
-        metrics.KAFKA_REQUESTS.labels(request.api_key.name, request.version).inc()
+        # Of ApiVersions any version is answered: 65,536 counters, if a client liked.
+        version = request.version if request.is_spoken else "unknown"
+        metrics.KAFKA_REQUESTS.labels(request.api_key.name, version).inc()
         return await self._handle(request)

@@ -105,6 +105,8 @@ def _converter(hint: Any, kafka_type: str | None) -> Callable[[Any], Any]:
     if typing.get_origin(hint) is tuple or (kinds and typing.get_origin(kinds[0]) is tuple):
         item_hint = kinds[0] if typing.get_origin(hint) is tuple else typing.get_args(kinds[0])[0]
         return functools.partial(_tuple_of, _converter(item_hint, kafka_type))
+    if kafka_type == "datetime_i64":
+        return _point_in_time_or_none if type(None) in typing.get_args(hint) else _point_in_time
     plain = kinds[0] if kinds else hint
     if dataclasses.is_dataclass(plain) and isinstance(plain, type):
         return functools.partial(_make_or_none, plain)
@@ -127,9 +129,12 @@ def _duration(value_ms: int) -> datetime.timedelta:
     return datetime.timedelta(milliseconds=value_ms)
 
 
-def _point_in_time(value_ms: int | None) -> datetime.datetime | None:
-    if value_ms is None or value_ms < 0:
-        return None
+def _point_in_time_or_none(value_ms: int | None) -> datetime.datetime | None:
+    return None if value_ms is None or value_ms < 0 else _point_in_time(value_ms)
+
+
+def _point_in_time(value_ms: int) -> datetime.datetime:
+    """Also of -1, which a field that cannot be null has for none."""
     return datetime.datetime.fromtimestamp(value_ms // 1000, datetime.UTC) + _duration(value_ms % 1000)
 
 
@@ -137,5 +142,4 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "error_code": KioErrorCode,
     "timedelta_i32": _duration,
     "timedelta_i64": _duration,
-    "datetime_i64": _point_in_time,
 }

@@ -75,6 +75,13 @@ def test_a_request_is_as_long_as_it_says_and_no_shorter_one_is_taken(api_key: Ap
                 check_array_sizes(api_key, version, memoryview(whole[:end]), 6)
 
 
+@pytest.mark.parametrize(("api_key", "version"), [(ApiKey.UPDATE_FEATURES, 1), (ApiKey.LIST_OFFSETS, 1)])
+def test_an_array_that_must_not_be_null_is_refused_when_it_is(api_key: ApiKey, version: int) -> None:
+    body = {ApiKey.UPDATE_FEATURES: bytes(7), ApiKey.LIST_OFFSETS: b"\xff" * 8}[api_key]
+    with pytest.raises(MalformedRequestError, match="null"):
+        messages.decode(Request(api_key, version, 1, "", "", memoryview(body), 0))
+
+
 # kio alone reserves memory for billions of items here, and aborts.
 @pytest.mark.parametrize(
     ("api_key", "version", "body"),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka_door import HEARTBEAT_V0, REQUEST_MAX_BYTES, Door, answer_to, echo, frame
 
+from klamm_broker import metrics
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.connection import FIRST_BUFFER_BYTES
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
@@ -126,6 +127,26 @@ def test_more_than_max_connections_are_closed_at_once() -> None:
 
 
 BY_HAND = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS}
+
+
+def test_versions_that_nobody_speaks_are_counted_as_one() -> None:
+    async def scenario() -> None:
+        async with Door(echo) as door:
+            reader, writer = await door.connect()
+            for version in (100, 101, 31_000):
+                message = HEARTBEAT_V0.pack(ApiKey.API_VERSIONS, version, version, -1) + b"\x00x"
+                writer.write(struct.pack(">i", len(message)) + message)
+                assert (await answer_to(reader))[0] == version
+            writer.close()
+
+    asyncio.run(scenario())
+    counted = {
+        sample.labels["version"]
+        for metric in metrics.KAFKA_REQUESTS.collect()
+        for sample in metric.samples
+        if sample.labels["api"] == ApiKey.API_VERSIONS.name
+    }
+    assert counted == {"unknown"}
 
 
 @given(data=st.data())

@@ -449,3 +449,19 @@ def test_a_name_that_resembles_what_stands_for_an_unknown_id_is_a_name_like_any_
     metadata(request_of(ApiKey.METADATA, version, fields), handler, ClusterView(image, 2), TOPIC_IDS)  # type: ignore[arg-type]
     assert handler.asked == [(name, False)]
     assert TOPIC_IDS.id_of(name) == bytes(16)
+
+
+def test_a_transaction_that_has_not_begun_has_no_point_in_time() -> None:
+    request = request_of(ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": ["a"]})
+    state = {
+        "error_code": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        "transactional_id": "a",
+        "transaction_state": "",
+        "transaction_timeout": 0,
+        "transaction_start_time": -1,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "topics": [],
+    }
+    answer = messages.encode(request, {"error_code": 0, "transaction_states": [state]})
+    assert struct.pack(">iqqh", 0, -1, -1, -1) in answer

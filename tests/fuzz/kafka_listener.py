@@ -1,0 +1,324 @@
+"""A coverage-guided fuzzer of the Kafka listener: any bytes, into a real connection of a real broker on a real log dir.
+
+Run: make fuzz, or python tests/fuzz/kafka_listener.py [--inputs 10000000] [--corpus DIRECTORY]
+
+Only the socket is not real: bytes go straight into the connection, answers are dropped. The controller follows a
+script. It stops at the first input that breaks something: an exception that is not a refusal, a connection that does
+not end, bytes that stay accounted for, or memory that grows. The input is left in the working directory, to be run
+again with `--again FILE`. Its first byte says how the rest is packed (`unpack`), or few would get past a checksum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import io
+import logging
+import pathlib
+import resource
+import shutil
+import socket
+import struct
+import sys
+import tempfile
+import typing
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import atheris
+
+with atheris.instrument_imports(include=["klamm_broker"]):
+    from klamm_broker.kafka import messages
+    from klamm_broker.kafka.connection import KafkaConnection
+    from klamm_broker.kafka.listener import KafkaListener
+    from klamm_broker.kafka.requests import SPOKEN, ApiKey
+    from klamm_broker.server import BrokerServer
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+
+import crc32c
+from broker_harness import CLUSTER_ID, ScriptedController, batch, serving, until
+from kio.index import load_request_schema
+from kio.serial import entity_writer
+
+from klamm.errors import ErrorCode
+from klamm.wire.service import ADMIN, CONTROLLER
+from klamm_broker.config import BrokerConfig
+from klamm_server.config import load
+
+APIS = sorted(SPOKEN)
+TURNS = 12
+"""Of the event loop, that an input has for its answers; then the client hangs up."""
+END_S = 10
+REPORT_EVERY = 50_000
+WARM_UP_INPUTS = 1_000_000
+"""Caches, the corpus and the producers that a broker remembers have their size by then."""
+GROWTH_MAX_MB = 100
+FRAME_MAX_BYTES = 1_000_000
+_LENGTH, _CRC, _CHECKED = 8, 17, 21
+_BATCH_BYTES_MIN = 61
+
+
+async def refuse(rpc: str, request: object, *, timeout_ms: int) -> Any:
+    """The controller's part in administration: nothing that an input asks for is done."""
+    raise ErrorCode.POLICY_VIOLATION.exception(rpc)
+
+
+class Transport:
+    """The connection's socket. Answers are dropped but for those in files, which go to a pair of real ones."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self._pair: tuple[socket.socket, socket.socket] | None = None
+
+    def get_extra_info(self, name: str) -> Any:
+        if name == "peername":
+            return ("fuzz", 1)
+        if self._pair is None:
+            self._pair = socket.socketpair()
+            self._pair[0].setblocking(False)
+        return self._pair[0]
+
+    def abort(self) -> None:
+        self.is_open = False
+
+    def close(self) -> None:
+        for end in self._pair or ():
+            end.close()
+
+    def writelines(self, parts: list[bytes]) -> None:
+        assert all(len(part) >= 0 for part in parts)
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+
+
+class Mistakes(logging.Handler):
+    """Whatever the broker logs as an error was ours, not the input's."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.first: logging.LogRecord | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.first = self.first or record
+        if record.levelno >= logging.CRITICAL:
+            print(logging.Formatter().format(record), flush=True)
+
+    def check(self) -> None:
+        if self.first is not None:
+            raise AssertionError(logging.Formatter().format(self.first))
+
+
+def framed(message: bytes) -> bytes:
+    return struct.pack(">i", len(message)) + message
+
+
+def request(api_key: ApiKey, version: int, body: bytes) -> bytes:
+    header = struct.pack(">hhih", api_key, version, 7, 4) + b"fuzz"
+    return framed(header + (b"\x00" if version >= SPOKEN[api_key].flexible else b"") + body)
+
+
+def sealed(records: bytes) -> bytes:
+    """The bytes as a batch whose length, magic and checksum are right."""
+    made = bytearray(records.ljust(_BATCH_BYTES_MIN, b"\0"))
+    struct.pack_into(">i", made, _LENGTH, len(made) - 12)
+    made[16] = 2
+    struct.pack_into(">I", made, _CRC, crc32c.crc32c(made[_CHECKED:]))
+    return bytes(made)
+
+
+def unpack(data: bytes) -> Iterator[bytes]:
+    """What the client sends, piece by piece."""
+    kind, rest = data[:1], data[1:]
+    if kind == b"r":
+        step = 1 + (rest[0] if rest else 0) ** 2
+        yield from (rest[start : start + step] for start in range(1, len(rest), step))
+    elif kind == b"p" and len(rest) > 2:
+        produce = ">hhi iihi hii"
+        records = sealed(rest[2:])
+        acks = rest[1] % 3 - 1
+        body = struct.pack(produce.replace(" ", ""), -1, acks, 10, 1, 0, 0, 0, 0, 0, 0)[:8]
+        body += struct.pack(">i", 1) + struct.pack(">h", 1) + b"t" + struct.pack(">iii", 1, rest[0] % 3, len(records))
+        yield request(ApiKey.PRODUCE, 3 + rest[1] % 6, body + records)
+    else:
+        while len(rest) > 3:
+            size = rest[2] << 4 | rest[3] & 15
+            api_key = APIS[rest[0] % len(APIS)]
+            spoken = SPOKEN[api_key]
+            yield request(api_key, spoken.min + rest[1] % (spoken.max - spoken.min + 1), rest[4 : 4 + size])
+            rest = rest[4 + size :]
+
+
+def pack(number: int, version: int, body: bytes) -> bytes:
+    """One request for `unpack`; its size is rounded, so what is over becomes part of the next one."""
+    size = min(len(body), 4095)
+    return bytes([number, version, size >> 4, size & 15]) + body[:size]
+
+
+def seeds() -> Iterator[bytes]:
+    """A plausible request of each version of each API, and batches."""
+    for number, api_key in enumerate(APIS):
+        spoken = SPOKEN[api_key]
+        for version in range(spoken.min, spoken.max + 1):
+            schema = load_request_schema(api_key, version)
+            buffer = io.BytesIO()
+            entity_writer(schema)(buffer, messages._make(schema, plausible(schema)))
+            packed = pack(number, version - spoken.min, buffer.getvalue())
+            yield b"f" + packed
+            yield b"f" + packed + packed
+            yield b"r\x10" + request(api_key, version, buffer.getvalue())
+    for count in (1, 3, 100):
+        yield b"p\x00\x01" + batch(count)
+
+
+def plausible(schema: type) -> dict[str, Any]:
+    """Fields of a message, one item in each array."""
+    hints = typing.get_type_hints(schema)
+    return {name: plausible_value(name, hints[name]) for name in schema.__dataclass_fields__}  # type: ignore[attr-defined]
+
+
+def plausible_value(name: str, hint: Any) -> Any:
+    arguments = [each for each in typing.get_args(hint) if each not in (type(None), Ellipsis)]
+    if typing.get_origin(hint) is tuple:
+        return (plausible_value(name, arguments[0]),)
+    if arguments:
+        return plausible_value(name, arguments[0])
+    if hasattr(hint, "__dataclass_fields__"):
+        return plausible(hint)
+    base = next((each for each in getattr(hint, "__mro__", ()) if each in (bool, int, str, bytes)), None)
+    if base is str or name in ("topic", "name"):
+        return "t"
+    if base is bytes:
+        return batch(1) if name == "records" else b""
+    if name.endswith("id") and base is None:
+        return None
+    return False if base is bool else 1 if name.startswith(("timeout", "max")) else 0
+
+
+class Target:
+    """One broker, and one connection for each input."""
+
+    def __init__(self, listener: KafkaListener, loop: asyncio.AbstractEventLoop) -> None:
+        self._listener = listener
+        self._loop = loop
+        self._count = 0
+        self._warm_mb = 0.0
+        self._mistakes = Mistakes()
+        logging.getLogger().addHandler(self._mistakes)
+        loop.set_exception_handler(self._on_loop_error)
+
+    def __call__(self, data: bytes) -> None:
+        self._loop.run_until_complete(self._feed(data))
+        self._mistakes.check()
+        assert not self._listener.memory.held_bytes, f"{self._listener.memory.held_bytes} bytes are held by nobody"
+        assert not len(self._listener), "a connection stayed"
+        self._count += 1
+        if self._count % REPORT_EVERY == 0:
+            self._report()
+
+    async def _feed(self, data: bytes) -> None:
+        transport = Transport()
+        connection = KafkaConnection(self._listener)
+        connection.connection_made(transport)  # type: ignore[arg-type]
+        for piece in unpack(data):
+            rest = memoryview(piece)
+            while rest and transport.is_open:
+                room = connection.get_buffer(-1)
+                if not room:
+                    break
+                taken = min(len(room), len(rest))
+                room[:taken] = rest[:taken]
+                connection.buffer_updated(taken)
+                rest = rest[taken:]
+                await asyncio.sleep(0)
+        for _ in range(TURNS):
+            if not transport.is_open:
+                break
+            await asyncio.sleep(0)
+        connection.connection_lost(None)
+        async with asyncio.timeout(END_S):
+            await connection.closed()
+        transport.close()
+
+    def _report(self) -> None:
+        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+        print(f"inputs={self._count} peak_memory_mb={peak_mb:.0f}", flush=True)
+        if self._count == WARM_UP_INPUTS:
+            self._warm_mb = peak_mb
+        assert not self._warm_mb or peak_mb < self._warm_mb + GROWTH_MAX_MB, (self._warm_mb, peak_mb)
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        logging.getLogger().error("event loop: %s", context.get("message"), exc_info=context.get("exception"))
+
+
+@contextlib.asynccontextmanager
+async def started_listener(directory: pathlib.Path) -> AsyncIterator[KafkaListener]:
+    """Of a broker that leads topic t with two partitions, one of them with records, and the internal topics."""
+    controller = ScriptedController(CLUSTER_ID)
+    async with serving({CONTROLLER: controller, ADMIN: controller}) as port:
+        properties = {
+            "node.id": "1",
+            "listeners": "GRPC://localhost:1,KAFKA://localhost:0",
+            "controller.quorum.bootstrap.servers": f"localhost:{port}",
+            "log.dirs": str(directory),
+            "socket.request.max.bytes": str(FRAME_MAX_BYTES),
+            "auto.create.topics.enable": "false",
+            "producer.ids.per.partition.max": "100",
+            "log.segment.bytes": "1048576",
+            "log.retention.bytes": "4194304",
+            "log.retention.check.interval.ms": "5000",
+        }
+        server = BrokerServer(load(BrokerConfig, properties))
+        server._kafka._controller.ask = refuse  # type: ignore[method-assign]
+        await server.open()
+        await server.start("localhost", 1)
+        for name in ("t", "__consumer_offsets", "__transaction_state"):
+            await controller.create_topic(name, 2)
+        await until(lambda: len(server._replicas) == 6)
+        try:
+            yield server._kafka._listener
+        finally:
+            await server.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--inputs", type=int, default=10_000_000)
+    parser.add_argument("--corpus", type=pathlib.Path, default=pathlib.Path("build/fuzz/kafka_listener"))
+    parser.add_argument("--again", type=pathlib.Path, help="runs one input again")
+    options = parser.parse_args()
+    options.corpus.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(seeds()):
+        (options.corpus / f"seed-{number:04}").write_bytes(seed)
+    # A connection that is refused is no news here.
+    logging.getLogger().setLevel(logging.ERROR)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="klamm-fuzz-"))
+    try:
+        # Never left: atheris ends the process.
+        started = started_listener(directory)
+        target = Target(loop.run_until_complete(started.__aenter__()), loop)
+        if options.again:
+            target(options.again.read_bytes())
+            return
+        flags = [
+            f"-runs={options.inputs}",
+            "-timeout=30",
+            "-rss_limit_mb=2048",
+            "-max_len=2000",
+            "-print_final_stats=1",
+        ]
+        atheris.Setup([sys.argv[0], *flags, str(options.corpus)], target)
+        atheris.Fuzz()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
