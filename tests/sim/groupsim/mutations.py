@@ -54,7 +54,7 @@ def _encode_without_revocations(value: Any) -> bytes | None:
 def _believe_who_joins(self: ConsumerGroups, request: Any, batch: Any, turn: Turn) -> None:
     _take_heartbeat(self, request, batch, turn)
     if batch.heartbeats and batch.heartbeats[-1][0] is request:
-        batch.heartbeats[-1] = (request, batch.heartbeats[-1][1], request.owned)
+        batch.heartbeats[-1] = (request, batch.heartbeats[-1][1], True)
 
 
 def _refresh_once(self: ConsumerGroups, change: Any, topics: Any, turn: Turn) -> None:
@@ -94,7 +94,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "forgotten-revocation": Mutation(
         what="the record of a member leaves out what it has to give up",
-        known_seed=2,
+        known_seed=3,
         changes=((schemas, "encode_value", _encode_without_revocations),),
     ),
     "believed-join": Mutation(
@@ -104,7 +104,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "old-topics": Mutation(
         what="a change of topics is not looked at before members change",
-        known_seed=53,
+        known_seed=2,
         changes=((ConsumerGroups, "_refresh_target", _refresh_once),),
     ),
     "failure-told-as-success": Mutation(

@@ -25,7 +25,7 @@ from klamm_coordinator.consumer_group.topics import FixedTopics, TopicInfo
 from klamm_coordinator.effects import Effects, Reply
 from klamm_coordinator.offsets.messages import CommitOffset, CommitOffsets
 from klamm_coordinator.records import consumer_group_schemas, schemas
-from klamm_coordinator.records.consumer_group_schemas import TopicIdPartition
+from klamm_coordinator.records.consumer_group_schemas import MemberKey, TopicIdPartition
 from klamm_coordinator.records.schemas import OffsetCommitKey, Record
 from klamm_coordinator.settings import GroupSettings
 from klamm_coordinator.shard.events import Event, TimePassed, WriteAppended, WriteFailed
@@ -238,10 +238,6 @@ class World:
 
     def _check_epochs(self) -> None:
         group = self.shard.state.consumer_groups.get(self.group_id)
-        members = {} if group is None else group.members
-        for client in getattr(self, "clients", ()):
-            if client.member_id in self._member_epochs and client.member_id not in members:
-                client.is_expelled = True
         if group is None:
             self._member_epochs = {}
             return
@@ -256,6 +252,9 @@ class World:
     # The log
 
     def _append(self, write: Write[Record]) -> None:
+        expelled = {record.key.member_id for record in write.records if _ends_membership(record)}
+        for client in self.clients:
+            client.is_expelled |= client.member_id in expelled
         self.log += [(schemas.encode_key(key), schemas.encode_value(value)) for key, value in write.records]
 
     def _load(self, state: ShardState) -> None:
@@ -268,6 +267,10 @@ class World:
     def _say(self, what: Any) -> None:
         if self.trace is not None:
             self.trace.append(f"{self.now_ms} {what}")
+
+
+def _ends_membership(record: Record) -> bool:
+    return isinstance(record.key, MemberKey) and record.value is None
 
 
 def _decoded(encoded_key: bytes, encoded: bytes | None) -> Record:

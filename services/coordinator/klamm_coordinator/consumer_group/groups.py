@@ -57,8 +57,8 @@ class _Batch:
     """Requests that are dealt with in one write, and their answers in the making."""
 
     change: GroupChange
-    heartbeats: list[tuple[ConsumerGroupHeartbeat, str, Partitions | None]] = field(default_factory=list)
-    """With the member's id, and what it is believed to have."""
+    heartbeats: list[tuple[ConsumerGroupHeartbeat, str, bool]] = field(default_factory=list)
+    """With the member's id, and whether it knows its epoch: else it is told, and nothing is done (subscribe.py)."""
     replies: list[tuple[int, Reply]] = field(default_factory=list)
 
 
@@ -247,11 +247,10 @@ class ConsumerGroups:
             return
         member_id = request.member_id or turn.new_member_id(request.client_id)
         subscribe(change, request, member_id, size_max=self._settings.consumer_size_max)
-        # A member that comes back with epoch 0 is not believed: see subscribe.py.
         knows_its_epoch = (
             request.member_epoch != JOIN_EPOCH or change.group.current(member_id).member_epoch == JOIN_EPOCH
         )
-        batch.heartbeats.append((request, member_id, request.owned if knows_its_epoch else None))
+        batch.heartbeats.append((request, member_id, knows_its_epoch))
 
     def _check_type(self, group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> None:
         """The group is one of the new protocol, or can become one with this."""
@@ -287,8 +286,9 @@ class ConsumerGroups:
         change = batch.change
         if batch.heartbeats:
             self._refresh_target(change, batch.heartbeats[-1][0].topics, turn)
-        for request, member_id, owned in batch.heartbeats:
-            batch.replies.append((request.reply_id, self._reconcile(change, request, member_id, owned)))
+        for request, member_id, knows_its_epoch in batch.heartbeats:
+            reply = self._reconcile(change, request, member_id, is_told_only=not knows_its_epoch)
+            batch.replies.append((request.reply_id, reply))
             session = ConsumerSessionTimer(change.group_id, member_id)
             if session in turn.timers:
                 turn.schedule(session, self._settings.consumer_session_timeout_ms)
@@ -309,13 +309,13 @@ class ConsumerGroups:
         update_target(change, self._settings.consumer_assignors[0])
 
     def _reconcile(
-        self, change: GroupChange, request: ConsumerGroupHeartbeat, member_id: str, owned: Partitions | None
+        self, change: GroupChange, request: ConsumerGroupHeartbeat, member_id: str, *, is_told_only: bool
     ) -> ConsumerGroupHeartbeatReply:
         if member_id not in change.group.members:
             error = ErrorCode.UNKNOWN_MEMBER_ID  # it was taken out by what came after, in the same write
             return ConsumerGroupHeartbeatReply(error=error, message=error.text, member_id=member_id)
         before = change.group.current(member_id)
-        current = next_current(change.group, member_id, owned)
+        current = before if is_told_only else next_current(change.group, member_id, request.owned)
         if current != before:
             change.write(CurrentKey(change.group_id, member_id), current)
         is_told = (

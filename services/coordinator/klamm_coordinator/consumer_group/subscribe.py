@@ -4,8 +4,8 @@
     an instance that left    is replaced by the member that comes with its id, and keeps what it had (KIP-345)
     a member at its epoch    may change its subscription
     one epoch behind         its last answer was lost: it is told again, unless it has what is not its own
-    a member at epoch 0      has lost its epoch, and is told; what it says it has is not believed, for the request may
-                             be an old one that comes late
+    a member at epoch 0      has lost its epoch, and is told, nothing more: the request may be an old one that comes
+                             late, and its answer be read by nobody
 
 Follows Kafka's GroupMetadataManager.consumerGroupHeartbeat. Differs where it would answer FENCED_MEMBER_EPOCH to a
 member that comes back with epoch 0, until its session is over, and GROUP_ID_NOT_FOUND to one whose group is gone.
