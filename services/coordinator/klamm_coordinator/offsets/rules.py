@@ -123,8 +123,8 @@ def expired_partitions(store: OffsetStore, group: Group, *, retention_ms: int, w
         return []
     return sorted(
         partition
-        for partition, value in store.of_group(group.group_id).items()
-        if _is_expired(value, base, retention_ms=retention_ms, wall_ms=wall_ms)
+        for partition, commit_ms, expire_ms in store.timestamps(group.group_id)
+        if _is_expired(commit_ms, expire_ms, base, retention_ms=retention_ms, wall_ms=wall_ms)
         and not group.is_subscribed_to(partition.topic)
         and not store.is_undecided(group.group_id, partition)
     )
@@ -137,9 +137,9 @@ def expired_consumer_partitions(
     subscribed = group.subscribed_topics()
     return sorted(
         partition
-        for partition, value in store.of_group(group.group_id).items()
+        for partition, commit_ms, expire_ms in store.timestamps(group.group_id)
         if partition.topic not in subscribed
-        and _is_expired(value, _COMMIT_TIME, retention_ms=retention_ms, wall_ms=wall_ms)
+        and _is_expired(commit_ms, expire_ms, _COMMIT_TIME, retention_ms=retention_ms, wall_ms=wall_ms)
         and not store.is_undecided(group.group_id, partition)
     )
 
@@ -160,8 +160,8 @@ def _retention_base(group: Group) -> int | str:
     return _NOTHING_EXPIRES
 
 
-def _is_expired(value: OffsetCommitValue, base: int | str, *, retention_ms: int, wall_ms: int) -> bool:
-    if value.expire_timestamp_ms != NO_TIMESTAMP:
-        return wall_ms >= value.expire_timestamp_ms
-    since_ms = base if isinstance(base, int) else value.commit_timestamp_ms
+def _is_expired(commit_ms: int, expire_ms: int, base: int | str, *, retention_ms: int, wall_ms: int) -> bool:
+    if expire_ms != NO_TIMESTAMP:
+        return wall_ms >= expire_ms
+    since_ms = base if isinstance(base, int) else commit_ms
     return wall_ms - since_ms >= retention_ms

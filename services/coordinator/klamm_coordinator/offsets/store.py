@@ -11,7 +11,7 @@ are. Invariant: no group with an empty dict of offsets is kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from klamm.model import TopicPartition
 from klamm_coordinator.offsets.pending import PendingOffsets
@@ -21,6 +21,7 @@ from klamm_coordinator.records.schemas import (
     Record,
     decode_offset_value,
     encode_offset_value,
+    offset_timestamps,
 )
 
 
@@ -76,6 +77,11 @@ class OffsetStore:
         encoded = self._committed.get(group_id)
         return _NONE if encoded is None else GroupOffsets(encoded)
 
+    def timestamps(self, group_id: str) -> Iterator[tuple[TopicPartition, int, int]]:
+        """Partition, commit and expiry of each durable offset of a group, in ms."""
+        for partition, encoded in self._committed.get(group_id, {}).items():
+            yield partition, *offset_timestamps(encoded)
+
     def is_in_flight(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether a write that is not decided touches this offset."""
         return partition in self._in_flight.get(group_id, ())
@@ -99,11 +105,10 @@ class OffsetStore:
         in_flight = {partition for group, partition in self._in_flight_of_transactions if group == group_id}
         return self.pending.partitions(group_id) | in_flight
 
-    def partitions_to_delete(self, group_id: str) -> list[TopicPartition]:
-        """Every partition of the group of which an offset is, or may become, durable."""
-        return sorted(
-            {*self.of_group(group_id), *self._in_flight.get(group_id, ()), *self.pending.partitions(group_id)}
-        )
+    def partitions_to_delete(self, group_id: str, topics: Collection[str] | None = None) -> list[TopicPartition]:
+        """Every partition of the group, or of these topics, of which an offset is, or may become, durable."""
+        found = {*self.of_group(group_id), *self._in_flight.get(group_id, ()), *self.pending.partitions(group_id)}
+        return sorted(found if topics is None else (each for each in found if each.topic in topics))
 
     def replay(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
         """An acknowledged record outside of transactions: it is newer than all that is pending."""

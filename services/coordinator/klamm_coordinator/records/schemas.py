@@ -162,6 +162,15 @@ def check_offset_value(data: bytes) -> None:
         decode_offset_value(data)
 
 
+def offset_timestamps(data: bytes) -> tuple[int, int]:
+    """Commit and expiry of an encoded offset that has been checked, in ms; `NO_TIMESTAMP` for what is not set."""
+    if data[:2] == _V3:
+        (commit_timestamp_ms,) = _OFFSET_V3_TIMESTAMP.unpack_from(data, len(data) - _OFFSET_V3_TIMESTAMP.size)
+        return commit_timestamp_ms, NO_TIMESTAMP
+    value = decode_offset_value(data)
+    return value.commit_timestamp_ms, value.expire_timestamp_ms
+
+
 def decode_offset_value(data: bytes) -> OffsetCommitValue:
     """Raises SchemaError."""
     if data[:2] == _V3:

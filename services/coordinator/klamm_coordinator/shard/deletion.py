@@ -21,6 +21,8 @@ from klamm_coordinator.turn import SessionTimer, Turn
 
 TOMBSTONES_PER_WRITE = 1_000
 """So that a clean-up of any size fits `max.message.bytes`, batch by batch."""
+OFFSETS_PER_EXPIRY_TURN = 10_000
+"""Some milliseconds' worth: a shard may have a million, and heartbeats wait meanwhile."""
 
 Groups = dict[str, Group]
 
@@ -65,25 +67,16 @@ def on_groups_deleted(
         turn.reply(deleted.reply_id, DeleteGroupsReply(errors=errors))
 
 
-def expire(groups: Groups, consumers: ConsumerGroups, state: ShardState, turn: Turn) -> None:
-    """Deletes expired offsets (KIP-211), and groups that are left with neither members nor offsets."""
+def expire(group_ids: list[str], groups: Groups, consumers: ConsumerGroups, state: ShardState, turn: Turn) -> None:
+    """Deletes expired offsets (KIP-211), and groups that are left with neither members nor offsets.
+
+    Takes groups off the end of `group_ids`, as many as one turn may look at."""
     doomed = _Doomed()
-    retention_ms, wall_ms = turn.settings.offsets_retention_ms, turn.now.wall_ms
-    for group in sorted(groups.values(), key=lambda group: group.group_id):
-        if group.state is GroupState.DEAD or consumers.has(group.group_id):
-            continue
-        expired = expired_partitions(state.offsets, group, retention_ms=retention_ms, wall_ms=wall_ms)
-        is_unused = group.state is GroupState.EMPTY and not group.pending_joins
-        if is_unused and _are_all(expired, group.group_id, state):
-            doomed.add(group.group_id, groups, consumers, state, turn)
-        else:
-            doomed.records += tombstones(group.group_id, expired)
-    for group_id, consumer_group in sorted(state.consumer_groups.items()):
-        expired = expired_consumer_partitions(state.offsets, consumer_group, retention_ms=retention_ms, wall_ms=wall_ms)
-        if consumers.delete_error(group_id) is ErrorCode.NONE and _are_all(expired, group_id, state):
-            doomed.add(group_id, groups, consumers, state, turn)
-        else:
-            doomed.records += tombstones(group_id, expired)
+    looked_at = 0
+    while group_ids and looked_at < OFFSETS_PER_EXPIRY_TURN:
+        group_id = group_ids.pop()
+        looked_at += 1 + len(state.offsets.of_group(group_id))
+        _expire_group(group_id, groups, consumers, state, turn, doomed)
     if doomed.group_ids:
         reply = DeleteGroupsReply(errors=())
         doomed.append(GroupsDeleted(group_ids=tuple(doomed.group_ids), reply_id=None, reply=reply), turn)
@@ -91,12 +84,30 @@ def expire(groups: Groups, consumers: ConsumerGroups, state: ShardState, turn: T
         doomed.append(NothingFollows(what=f"{len(doomed.records)} expired offsets"), turn)
 
 
+def _expire_group(
+    group_id: str, groups: Groups, consumers: ConsumerGroups, state: ShardState, turn: Turn, doomed: _Doomed
+) -> None:
+    retention_ms, wall_ms = turn.settings.offsets_retention_ms, turn.now.wall_ms
+    consumer_group, group = state.consumer_groups.get(group_id), groups.get(group_id)
+    if consumer_group is not None:
+        expired = expired_consumer_partitions(state.offsets, consumer_group, retention_ms=retention_ms, wall_ms=wall_ms)
+        is_unused = consumers.delete_error(group_id) is ErrorCode.NONE
+    elif group is None or group.state is GroupState.DEAD or consumers.has(group_id):
+        return
+    else:
+        expired = expired_partitions(state.offsets, group, retention_ms=retention_ms, wall_ms=wall_ms)
+        is_unused = group.state is GroupState.EMPTY and not group.pending_joins
+    if is_unused and _are_all(expired, group_id, state):
+        doomed.add(group_id, groups, consumers, state, turn)
+    else:
+        doomed.records += tombstones(group_id, expired)
+
+
 def delete_offsets_of_topics(topics: frozenset[str], groups: Groups, state: ShardState, turn: Turn) -> None:
     """Nobody can read on in a topic that is gone; one of the same name created later is another."""
     doomed = _Doomed()
     for group_id in sorted({*groups, *state.consumer_groups}):
-        stored = state.offsets.partitions_to_delete(group_id)
-        doomed.records += tombstones(group_id, [partition for partition in stored if partition.topic in topics])
+        doomed.records += tombstones(group_id, state.offsets.partitions_to_delete(group_id, topics))
     if doomed.records:
         doomed.append(NothingFollows(what=f"{len(doomed.records)} offsets of deleted topics"), turn)
 
@@ -108,6 +119,8 @@ def _delete_error(group: Group | None) -> ErrorCode:
 
 
 def _are_all(expired: list[TopicPartition], group_id: str, state: ShardState) -> bool:
+    if not expired:
+        return not state.offsets.has_any(group_id)
     return len(state.offsets.partitions_to_delete(group_id)) == len(expired)
 
 

@@ -120,6 +120,8 @@ class Shard:
         self._timers: Timers[TimerKey] = Timers()
         self._pending: dict[int, _PendingWrite] = {}
         self._next_write_id = 0
+        self._to_expire: list[str] = []
+        """Groups of which the offsets are still to be looked at, the next one last."""
 
     # Reading
 
@@ -472,10 +474,17 @@ class Shard:
             case WriteTimer(write_id):
                 self._give_up_waiting(self._pending[write_id], turn)
             case ExpiryTimer():
-                deletion.expire(self.groups, self.consumers, self.state, turn)
-                turn.schedule(ExpiryTimer(), self._settings.offsets_retention_check_interval_ms)
+                self._expire(turn)
             case _:
                 assert_never(timer)
+
+    def _expire(self, turn: Turn) -> None:
+        """A turn's share of the groups; the others in the next turns."""
+        if not self._to_expire:
+            self._to_expire = sorted({*self.groups, *self.state.consumer_groups}, reverse=True)
+        deletion.expire(self._to_expire, self.groups, self.consumers, self.state, turn)
+        delay_ms = 1 if self._to_expire else self._settings.offsets_retention_check_interval_ms
+        turn.schedule(ExpiryTimer(), delay_ms)
 
     def _give_up_waiting(self, write: _PendingWrite, turn: Turn) -> None:
         then, write.then = write.then, None

@@ -12,6 +12,7 @@ from klamm_coordinator.records.schemas import (
     OffsetCommitValue,
     Record,
 )
+from klamm_coordinator.shard import deletion
 from klamm_coordinator.shard.events import TopicsDeleted
 
 MINUTE_MS = 60_000
@@ -339,6 +340,22 @@ class TestExpiry:
         driver.advance(10 * MINUTE_MS)
 
         assert driver.shard.groups == {}
+
+    def test_many_offsets_are_looked_at_over_several_turns(self, driver, monkeypatch):
+        monkeypatch.setattr(deletion, "OFFSETS_PER_EXPIRY_TURN", 5)
+        for number in range(6):
+            for partition in range(3):
+                driver.commit(1, group_id=f"g{number}", partition=partition)
+        driver.advance(7 * DAY_MS - 1)
+        due_ms = driver.shard.next_deadline_ms()
+
+        left = []
+        while len(left) < 4:
+            driver.advance(driver.shard.next_deadline_ms() - driver.now.monotonic_ms)
+            left.append(sorted(driver.shard.groups))
+
+        assert left == [["g2", "g3", "g4", "g5"], ["g4", "g5"], [], []]
+        assert driver.now.monotonic_ms >= due_ms + 10 * MINUTE_MS
 
     def test_a_tombstone_that_cannot_be_stored_is_written_again(self, driver):
         driver.commit(1)
