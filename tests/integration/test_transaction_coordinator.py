@@ -202,6 +202,7 @@ def test_an_owner_that_was_replaced_decides_nothing_any_more(tmp_path: Path) -> 
                 rng=server._rng,
                 append_max_bytes=1_000_000,
                 load_buffer_bytes=1_000_000,
+                load_slots=asyncio.Semaphore(1),
             )
             await successor.claim()
 

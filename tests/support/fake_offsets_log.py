@@ -32,6 +32,8 @@ class FakeOffsetsLog:
     def __init__(self) -> None:
         self.batches: list[bytes] = []
         self.script: deque[ErrorCode | str] = deque()
+        self.fetch_script: deque[ErrorCode | str] = deque()
+        """Likewise for fetches."""
         self.end_offset = 0
         self.log_start_offset = 0
         self.batch_bytes_max = 1_000_000
@@ -130,6 +132,11 @@ class FakeOffsetsLog:
         self.end_offset += header.record_count
 
     async def fetch(self, request: FetchRequest, timeout: float) -> bytes:
+        fate = self.fetch_script.popleft() if self.fetch_script else ErrorCode.NONE
+        if fate == NO_ANSWER:
+            raise unavailable()
+        if isinstance(fate, ErrorCode) and fate:
+            return encode_framed(FetchHeader(partitions=[FetchedPartition(error_code=fate)]), [])
         (wanted,) = request.partitions
         if not self.log_start_offset <= wanted.fetch_offset <= self.end_offset:
             part = FetchedPartition(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=self.log_start_offset)

@@ -49,6 +49,9 @@ from klamm_server.rpc_server import RpcServer
 
 log = logging.getLogger(__name__)
 
+LOADS_AT_ONCE = 8
+"""Of one coordinator: so many times `offsets.load.buffer.size` it takes to load, however many shards it is given."""
+
 
 class CoordinatorServer:
     """One coordinator process, or the coordinator's part of an embedded cluster. `register` comes before `start`."""
@@ -60,6 +63,7 @@ class CoordinatorServer:
         self._clock = clock or SystemClock()
         self._rng = rng or random.SystemRandom()
         self._tasks: list[asyncio.Task[None]] = []
+        self._load_slots = asyncio.Semaphore(LOADS_AT_ONCE)
         self._registration: Registration | None = None
         self._group_shards = Shards(OFFSETS.name, config.node_id, self._epoch, self._open_group_shard)
         self._controllers = Controllers(config.controllers)
@@ -199,6 +203,7 @@ class CoordinatorServer:
             load_buffer_bytes=(
                 config.offsets_load_buffer_size if is_of_groups else config.transaction_state_log_load_buffer_size
             ),
+            load_slots=self._load_slots,
         )
 
     def _spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:

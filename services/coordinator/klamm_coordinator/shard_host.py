@@ -203,13 +203,17 @@ class ShardHost(ABC, Generic[CoreT]):
         started_ms = self._clock.monotonic_ms()
         loading = self._begin_load()
         slice_count = 0
-        async for records in self._link.load(start_offset, end_offset):
+
+        async def replay(records: memoryview) -> None:
+            nonlocal slice_count
             for position, header in iter_headers(records):
                 loading.replay_batch(records, position, header)
                 slice_count += header.record_count
                 if slice_count >= RECORDS_PER_LOAD_SLICE:
                     slice_count = 0
                     await asyncio.sleep(0)
+
+        await self._link.load(start_offset, end_offset, replay)
         took_ms = self._clock.monotonic_ms() - started_ms
         LOAD_SECONDS.observe(took_ms / 1000)
         log.info("shard=%s loaded end_offset=%d %s took_ms=%d", self._name, end_offset, loading.story(), took_ms)

@@ -59,6 +59,7 @@ def host_on(log: FakeOffsetsLog, *, epoch: int = 0, **settings: int) -> GroupHos
         rng=random.Random(1),
         append_max_bytes=1_000_000,
         load_buffer_bytes=1_000_000,
+        load_slots=asyncio.Semaphore(1),
     )
     return GroupHost(0, link, settings=GroupSettings(**settings), clock=SystemClock(), rng=random.Random(1))
 

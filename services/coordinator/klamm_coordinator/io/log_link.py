@@ -19,7 +19,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import grpc
@@ -100,6 +100,7 @@ class LogLink:
         rng: random.Random,
         append_max_bytes: int,
         load_buffer_bytes: int,
+        load_slots: asyncio.Semaphore,
     ) -> None:
         self._topic = topic
         self._shard = shard
@@ -109,6 +110,7 @@ class LogLink:
         self._rng = rng
         self._append_max_bytes = append_max_bytes
         self._load_buffer_bytes = load_buffer_bytes
+        self._load_slots = load_slots
         self._sequence = 0
         self._end_offset = -1
         """Of the log, after the last write that was taken."""
@@ -142,14 +144,22 @@ class LogLink:
         )
         _raise_for_refusal(await self._send(batch))
 
-    async def load(self, start_offset: int, end_offset: int) -> AsyncIterator[memoryview]:
-        """Whole batches from `start_offset` on, until all before `end_offset` have been given."""
-        position = start_offset
+    async def load(self, start_offset: int, end_offset: int, replay: Callable[[memoryview], Awaitable[None]]) -> None:
+        """Has all before `end_offset` replayed, whole batches from `start_offset` on, a buffer at a time.
+
+        So many loads hold a buffer at once as there are slots; the others wait for their turn."""
+        position, failures = start_offset, 0
         while position < end_offset:
-            part, records = await self._fetch(position)
-            if records.nbytes:
-                yield records
-            position = _next_offset(records, part, position)
+            async with self._load_slots:
+                part, records = await self._try_fetch(self._fetch_request(position))
+                code = ErrorCode.of(part.error_code)
+                if code is ErrorCode.NONE or code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    if records:
+                        await replay(records)
+                    position, failures = _next_offset(records, part, position), 0
+                    continue
+            failures += 1
+            await self._back_off("load", code, part.error_message, failures)
 
     def append(self, write: Write[Any]) -> None:
         """Queues a write; those of one turn of the loop go out together."""
@@ -296,7 +306,7 @@ class LogLink:
             return ProducedPartition(error_code=ErrorCode.NETWORK_EXCEPTION, error_message=_story(error))
         return response.partitions[0]
 
-    async def _fetch(self, position: int) -> tuple[FetchedPartition, memoryview]:
+    def _fetch_request(self, position: int) -> FetchRequest:
         partition = FetchPartition(
             topic=self._topic.name,
             partition=self._shard,
@@ -306,7 +316,7 @@ class LogLink:
             log_start_offset=-1,
             max_bytes=self._load_buffer_bytes,
         )
-        request = FetchRequest(
+        return FetchRequest(
             client_id=CLIENT_ID,
             replica_id=-1,
             max_wait_ms=500,
@@ -314,14 +324,6 @@ class LogLink:
             max_bytes=self._load_buffer_bytes,
             partitions=[partition],
         )
-        failures = 0
-        while True:
-            part, records = await self._try_fetch(request)
-            code = ErrorCode.of(part.error_code)
-            if code is ErrorCode.NONE or code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                return part, records
-            failures += 1
-            await self._back_off("load", code, part.error_message, failures)
 
     async def _try_fetch(self, request: FetchRequest) -> tuple[FetchedPartition, memoryview]:
         nothing = memoryview(b"")

@@ -47,6 +47,7 @@ def link_to(
     append_max_bytes: int = 1_000_000,
     producer_id: int = 77,
     former_producer_id: int | None = None,
+    load_slots: asyncio.Semaphore | None = None,
 ) -> LogLink:
     return LogLink(
         OFFSETS,
@@ -59,7 +60,18 @@ def link_to(
         rng=random.Random(1),
         append_max_bytes=append_max_bytes,
         load_buffer_bytes=200,
+        load_slots=load_slots or asyncio.Semaphore(1),
     )
+
+
+async def read_all(link: LogLink, start_offset: int, end_offset: int) -> list[memoryview]:
+    read: list[memoryview] = []
+
+    async def replay(records: memoryview) -> None:
+        read.append(records)
+
+    await link.load(start_offset, end_offset, replay)
+    return read
 
 
 def write(write_id: int, *, note: str = "", producer: TxnProducer | None = None) -> Write[Record]:
@@ -258,7 +270,7 @@ def test_loading_reads_everything_before_the_claim() -> None:
         link = link_to(log, epoch=1)
 
         start_offset, end_offset = await link.claim()
-        read = [part async for part in link.load(start_offset, end_offset)]
+        read = await read_all(link, start_offset, end_offset)
 
         assert (start_offset, end_offset) == (0, 51)
         assert len(read) > 5
@@ -280,9 +292,34 @@ def test_loading_begins_where_the_log_does() -> None:
         link = link_to(log, epoch=1)
 
         _, end_offset = await link.claim()
-        read = [part async for part in link.load(0, end_offset)]
+        read = await read_all(link, 0, end_offset)
 
         assert next(iter_headers(read[0]))[1].base_offset == 6
+
+    run(scenario)
+
+
+def test_as_many_loads_as_there_are_slots_hold_records() -> None:
+    async def scenario(log: FakeOffsetsLog) -> None:
+        slots = asyncio.Semaphore(2)
+        links = [link_to(log, epoch=epoch, load_slots=slots) for epoch in range(5)]
+        for link in links:
+            _, end_offset = await link.claim()
+        holding = loaded = most = 0
+
+        async def replay(records: memoryview) -> None:
+            nonlocal holding, loaded, most
+            holding += 1
+            most = max(most, holding)
+            await asyncio.sleep(0)
+            holding -= 1
+            loaded += 1
+
+        log.fetch_script += [NO_ANSWER, ErrorCode.NOT_LEADER_OR_FOLLOWER] * 4
+        await asyncio.gather(*(link.load(0, end_offset, replay) for link in links))
+
+        assert loaded >= len(links)
+        assert most == 2
 
     run(scenario)
 
