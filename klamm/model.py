@@ -11,6 +11,8 @@ import struct
 import uuid
 from typing import NamedTuple, NewType
 
+from klamm.ledger_ids import ledger_of
+
 BrokerId = NewType("BrokerId", int)
 CoordinatorId = NewType("CoordinatorId", int)
 TopicId = NewType("TopicId", uuid.UUID)
@@ -78,7 +80,9 @@ def java_string_hash(text: str) -> int:
 def coordinator_shard(key: str, shard_count: int) -> int:
     """Which partition of an internal topic owns a group id or transactional id.
 
-    Kafka's `Utils.abs(key.hashCode) % count`, whose abs maps `Integer.MIN_VALUE` to 0."""
-    value = java_string_hash(key)
+    Kafka's `Utils.abs(key.hashCode) % count`, whose abs maps `Integer.MIN_VALUE` to 0. All ids of a batch ledger
+    (`klamm.ledger_ids`) are in one shard."""
+    ledger = ledger_of(key)
+    value = java_string_hash(key if ledger is None else ledger.key)
     magnitude = 0 if value == -(1 << 31) else abs(value)
     return magnitude % shard_count

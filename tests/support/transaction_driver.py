@@ -6,16 +6,22 @@ from collections import deque
 from typing import Any
 
 from klamm.errors import ErrorCode
+from klamm.ledger_ids import LedgerId
 from klamm.model import TopicPartition
 from klamm_coordinator.settings import TransactionSettings
 from klamm_coordinator.shard.events import TimePassed, WriteAppended, WriteFailed
 from klamm_coordinator.timers import Now
+from klamm_coordinator.transaction.ledger import Verdict
 from klamm_coordinator.transaction.messages import (
     AddPartitions,
+    DecideBatch,
     Effects,
     EndTxn,
     InitProducerId,
     MarkersWritten,
+    Part,
+    PrepareTxn,
+    RegisterRun,
     Reply,
     SendMarkers,
     VerifyPartitions,
@@ -23,7 +29,7 @@ from klamm_coordinator.transaction.messages import (
 from klamm_coordinator.transaction.metadata import Producer, TransactionMetadata
 from klamm_coordinator.transaction.producer_ids import ProducerIdStock
 from klamm_coordinator.transaction.records import (
-    TransactionRecord,
+    ShardRecord,
     decode_transaction_record,
     encode_transaction_record,
 )
@@ -31,6 +37,7 @@ from klamm_coordinator.transaction.shard import TransactionShard
 from klamm_coordinator.write import Write
 
 ID = "payments"
+LEDGER = LedgerId("orders", "a-query")
 TIMEOUT_MS = 60_000
 WALL_START_MS = 1_700_000_000_000
 
@@ -50,7 +57,7 @@ class TransactionDriver:
         self.wall_offset_ms = WALL_START_MS
         self.replies: dict[int, Reply] = {}
         self.asked: set[int] = set()
-        self.unsent: deque[Write[TransactionRecord]] = deque()
+        self.unsent: deque[Write[ShardRecord]] = deque()
         self.log: list[tuple[bytes, bytes | None]] = []
         """Records acknowledged, in order, as they are stored."""
         self.markers: list[SendMarkers] = []
@@ -116,13 +123,14 @@ class TransactionDriver:
         """The process dies and another one loads the shard: what was not acknowledged is lost, so are the requests."""
         self.unsent.clear()
         self.markers.clear()
-        former = self.shard.values
+        former, former_ledgers = self.shard.values, self.shard.ledgers.values
         self.shard = TransactionShard(self.settings, self.stock)
         for key, value in self.log:
             record = decode_transaction_record(key, value)
             assert record is not None
             self.shard.replay(record)
         assert self.shard.values == former
+        assert self.shard.ledgers.values == former_ledgers
         self.asked = set(self.replies)
         self._take(self.shard.start(self.now))
         self.settle()
@@ -165,6 +173,35 @@ class TransactionDriver:
             committed=committed,
             bump_epoch=bump_epoch,
         )
+
+    def ask_register(self, run_id: str, batch_id: int) -> int:
+        return self.ask(RegisterRun, ledger=LEDGER, run_id=run_id, batch_id=batch_id)
+
+    def ask_prepare(self, producer: Producer, run_id: str, batch_id: int, *, transactional_id: str) -> int:
+        return self.ask(
+            PrepareTxn, transactional_id=transactional_id, producer=producer, run_id=run_id, batch_id=batch_id
+        )
+
+    def ask_decide(self, run_id: str, batch_id: int, *, committed: bool, parts: tuple[Part, ...] = ()) -> int:
+        return self.ask(DecideBatch, ledger=LEDGER, run_id=run_id, batch_id=batch_id, committed=committed, parts=parts)
+
+    def register(self, run_id: str, batch_id: int) -> Any:
+        return self.replies[self.ask_register(run_id, batch_id)]
+
+    def prepare(self, producer: Producer, run_id: str, batch_id: int, *, transactional_id: str) -> Any:
+        return self.replies[self.ask_prepare(producer, run_id, batch_id, transactional_id=transactional_id)]
+
+    def decide(self, run_id: str, batch_id: int, *, committed: bool, parts: tuple[Part, ...] = ()) -> Any:
+        return self.replies[self.ask_decide(run_id, batch_id, committed=committed, parts=parts)]
+
+    def prepared_part(self, run_id: str, batch_id: int, partition: int, attempt: int = 0) -> Part:
+        """A task that wrote something."""
+        transactional_id = LEDGER.part(partition, attempt)
+        producer = self.init(transactional_id=transactional_id).producer
+        assert self.add(producer, partition, transactional_id=transactional_id) is ErrorCode.NONE
+        reply = self.prepare(producer, run_id, batch_id, transactional_id=transactional_id)
+        assert (reply.error, reply.verdict) == (ErrorCode.NONE, Verdict.UNDECIDED), reply
+        return Part(transactional_id, producer)
 
     def init(self, expected: Producer | None = None, **fields: Any) -> Any:
         return self.replies[self.ask_init(expected, **fields)]

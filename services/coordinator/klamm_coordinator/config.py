@@ -167,6 +167,12 @@ COORDINATOR_CONFIGS: dict[str, ConfigDef] = {
             at_least(1),
         ),
         _config(
+            "transaction.prepared.timeout.ms",
+            _TRANSACTIONS.prepared_timeout_ms,
+            "How long a prepared transaction waits for the decision of its batch ledger before it is aborted.",
+            at_least(1),
+        ),
+        _config(
             "transactional.id.expiration.ms",
             _TRANSACTIONS.id_expiration_ms,
             "How long a transactional id is remembered after its last transaction.",
@@ -248,6 +254,7 @@ class CoordinatorConfig(MemberConfig):
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
         COORDINATOR_CONFIGS["transaction.abort.timed.out.transaction.cleanup.interval.ms"]
     )
+    transaction_prepared_timeout_ms: int = setting(COORDINATOR_CONFIGS["transaction.prepared.timeout.ms"])
     transactional_id_expiration_ms: int = setting(COORDINATOR_CONFIGS["transactional.id.expiration.ms"])
     transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
         COORDINATOR_CONFIGS["transaction.remove.expired.transaction.cleanup.interval.ms"]
@@ -313,6 +320,7 @@ class CoordinatorConfig(MemberConfig):
         return TransactionSettings(
             timeout_max_ms=self.transaction_max_timeout_ms,
             abort_check_interval_ms=self.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            prepared_timeout_ms=self.transaction_prepared_timeout_ms,
             id_expiration_ms=self.transactional_id_expiration_ms,
             expiration_check_interval_ms=self.transaction_remove_expired_transaction_cleanup_interval_ms,
             id_count_max=self.transactional_id_count_max,

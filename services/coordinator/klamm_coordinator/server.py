@@ -29,6 +29,7 @@ from klamm_coordinator.metrics import watch_gauges
 from klamm_coordinator.rpc.admin import GroupAdminRpc
 from klamm_coordinator.rpc.consumer_groups import ConsumerGroupsRpc
 from klamm_coordinator.rpc.groups import GroupsRpc
+from klamm_coordinator.rpc.ledgers import LedgersRpc
 from klamm_coordinator.rpc.offsets import OffsetsRpc
 from klamm_coordinator.rpc.servicer import CoordinatorServicer
 from klamm_coordinator.rpc.transactions import TransactionsRpc
@@ -91,6 +92,7 @@ class CoordinatorServer:
                 settings=config.transactions,
                 clock=self._clock,
             ),
+            LedgersRpc(self._transaction_shards),
         )
 
     async def open(self) -> None:

@@ -55,6 +55,8 @@ class TransactionSettings:
     """transaction.max.timeout.ms"""
     abort_check_interval_ms: int = 10_000
     """transaction.abort.timed.out.transaction.cleanup.interval.ms"""
+    prepared_timeout_ms: int = 15 * MINUTE_MS
+    """transaction.prepared.timeout.ms: how long a prepared transaction waits for its ledger's decision."""
     id_expiration_ms: int = 7 * 24 * 60 * MINUTE_MS
     """transactional.id.expiration.ms"""
     expiration_check_interval_ms: int = 60 * MINUTE_MS

@@ -6,6 +6,7 @@ All of them raise the exception of the code that the request is answered with.
 from __future__ import annotations
 
 from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.ledger_ids import is_misnamed
 from klamm.wire.v1.coordinator_pb2 import JoinGroupRequest
 from klamm_coordinator.records.codec import STRING_BYTES_MAX
 from klamm_coordinator.settings import GroupSettings
@@ -27,6 +28,8 @@ def check_transactional_id(transactional_id: str) -> None:
     if not transactional_id:
         raise _invalid("the transactional id is empty")
     check_length(transactional_id, "the transactional id", ErrorCode.INVALID_REQUEST)
+    if is_misnamed(transactional_id):
+        raise _invalid(f"the transactional id {transactional_id!r} begins as those of batch ledgers do, and is none")
 
 
 def check_producer(producer_id: int, producer_epoch: int) -> Producer:

@@ -10,6 +10,7 @@ from klamm_coordinator.metrics import REQUESTS
 from klamm_coordinator.rpc.admin import GroupAdminRpc
 from klamm_coordinator.rpc.consumer_groups import ConsumerGroupsRpc
 from klamm_coordinator.rpc.groups import GroupsRpc
+from klamm_coordinator.rpc.ledgers import LedgersRpc
 from klamm_coordinator.rpc.offsets import OffsetsRpc
 from klamm_coordinator.rpc.transactions import TransactionsRpc
 from klamm_coordinator.rpc.txn_offsets import TxnOffsetsRpc
@@ -28,8 +29,9 @@ class CoordinatorServicer:
         admin: GroupAdminRpc,
         txn_offsets: TxnOffsetsRpc,
         transactions: TransactionsRpc,
+        ledgers: LedgersRpc,
     ) -> None:
-        families = (groups, consumer_groups, offsets, admin, txn_offsets, transactions)
+        families = (groups, consumer_groups, offsets, admin, txn_offsets, transactions, ledgers)
         for method in methods(COORDINATOR):
             (family,) = (one for one in families if hasattr(one, method.name))
             setattr(self, method.name, _counted(method.path.rpartition("/")[2], getattr(family, method.name)))

@@ -173,6 +173,7 @@ class TransactionsRpc:
             producer_id=value.producer_id,
             producer_epoch=value.producer_epoch,
             topics=_topics(value.partitions),
+            prepared_ms=value.prepared_ms if value.is_prepared else 0,
         )
 
     def _check_timeout(self, timeout_ms: int) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from klamm.errors import ErrorCode
+from klamm.ledger_ids import ledger_of
 from klamm.model import NO_PRODUCER_ID
 from klamm_coordinator.transaction.messages import AddPartitions, EndTxn, InitProducerId, VerifyPartitions
 from klamm_coordinator.transaction.metadata import (
@@ -124,12 +125,13 @@ def abort_by_coordinator(
 
     `last_producer_epoch`: the epoch it has, if its producer may go on, or -1."""
     assert current.state is TxnState.ONGOING, current
-    return _ended_with_epoch(current, stock, now_ms, committed=False, last_producer_epoch=last_producer_epoch)
+    return ended_with_epoch(current, stock, now_ms, committed=False, last_producer_epoch=last_producer_epoch)
 
 
-def _ended_with_epoch(
+def ended_with_epoch(
     current: TransactionMetadata, stock: ProducerIdStock, now_ms: int, *, committed: bool, last_producer_epoch: int
 ) -> TransactionMetadata | None:
+    """Decided, in an epoch that ends with it; None: no producer id is to be had."""
     next_producer_id = stock.take() if current.is_exhausted else NO_PRODUCER_ID
     if next_producer_id is None:
         return None
@@ -151,6 +153,8 @@ def add_partitions(
         return Answer(refusal(requests[0].producer, current))
     if current.state.is_decided:
         return Wait()
+    if current.is_prepared:
+        return Answer(ErrorCode.INVALID_TXN_STATE)
     partitions = frozenset().union(*(request.partitions for request in requests))
     if current.state is TxnState.ONGOING and partitions <= current.partitions:
         return Answer()
@@ -226,6 +230,9 @@ def _end_decided(request: EndTxn, current: TransactionMetadata) -> Answer | Wait
 
 
 def _end_ongoing(request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int) -> Store | Answer:
+    if request.committed and ledger_of(request.transactional_id) is not None:
+        # Its ledger commits it, together with the other parts of the batch.
+        return Answer(ErrorCode.INVALID_TXN_STATE)
     if not request.bump_epoch:
         return Store(current.ending(committed=request.committed, now_ms=now_ms))
     return _end_epoch(request, current, stock, now_ms)
@@ -243,7 +250,7 @@ def _end_nothing(request: EndTxn, current: TransactionMetadata, stock: ProducerI
 
 
 def _end_epoch(request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int) -> Store | Answer:
-    value = _ended_with_epoch(
+    value = ended_with_epoch(
         current,
         stock,
         now_ms,

@@ -7,11 +7,14 @@ there. Transactional ids are not empty.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from klamm.errors import ErrorCode
+from klamm.ledger_ids import LedgerId
 from klamm.model import TopicPartition
+from klamm_coordinator.transaction.ledger import Verdict
 from klamm_coordinator.transaction.metadata import NO_PRODUCER, Producer
-from klamm_coordinator.transaction.records import TransactionRecord
+from klamm_coordinator.transaction.records import ShardRecord
 from klamm_coordinator.write import Write
 
 
@@ -60,6 +63,66 @@ class EndTxn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareTxn:
+    """All of the open transaction is written: from now on its ledger decides how it ends (KIP-939)."""
+
+    reply_id: int
+    transactional_id: str
+    """That of a part."""
+    producer: Producer
+    run_id: str
+    batch_id: int
+
+
+class Part(NamedTuple):
+    """A prepared transaction."""
+
+    transactional_id: str
+    producer: Producer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterRun:
+    """A run is about to write a batch. The runs before it are fenced, and what they left open is aborted."""
+
+    reply_id: int
+    ledger: LedgerId
+    run_id: str
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecideBatch:
+    """The batch counts with just these parts, or not at all. Whatever else of the ledger is open is aborted."""
+
+    reply_id: int
+    ledger: LedgerId
+    run_id: str
+    batch_id: int
+    committed: bool
+    parts: tuple[Part, ...] = ()
+    """Of this ledger; none unless committed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteLedger:
+    """Forgets a ledger, and aborts what of it is open."""
+
+    reply_id: int
+    ledger: LedgerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerReply:
+    """The verdict counts if there is no error, and is durable."""
+
+    error: ErrorCode = ErrorCode.NONE
+    verdict: Verdict = Verdict.UNDECIDED
+    problem: str = ""
+    """What was wrong, if the code does not say it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InitReply:
     """With an error there is no producer."""
 
@@ -98,8 +161,9 @@ class MarkersWritten:
     marker: Producer
 
 
-Request = InitProducerId | AddPartitions | VerifyPartitions | EndTxn
-Reply = InitReply | AddReply | VerifyReply | EndReply
+LedgerRequest = RegisterRun | DecideBatch | DeleteLedger
+Request = InitProducerId | AddPartitions | VerifyPartitions | PrepareTxn | EndTxn | LedgerRequest
+Reply = InitReply | AddReply | VerifyReply | EndReply | LedgerReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +184,6 @@ class Effects:
     """Of one step, each list in order."""
 
     replies: list[tuple[int, Reply]] = field(default_factory=list)
-    writes: list[Write[TransactionRecord]] = field(default_factory=list)
+    writes: list[Write[ShardRecord]] = field(default_factory=list)
     markers: list[SendMarkers] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -11,7 +11,7 @@ is a zombie (KIP-360, KIP-588).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from klamm.model import NO_PRODUCER_ID, TopicPartition
 from klamm_coordinator.transaction.states import PREDECESSORS, TxnState
@@ -54,6 +54,8 @@ class TransactionMetadata:
     start_ms: int = NO_TIMESTAMP
     last_update_ms: int
     transaction_version: int = WITH_BUMP
+    prepared_ms: int = NO_TIMESTAMP
+    """When the open transaction was prepared: all of it is written, and its ledger decides how it ends."""
 
     @property
     def producer(self) -> Producer:
@@ -66,6 +68,11 @@ class TransactionMetadata:
     def is_exhausted(self) -> bool:
         """The producer id has no further epoch to give out."""
         return self.producer_epoch >= EPOCH_LAST
+
+    @property
+    def is_prepared(self) -> bool:
+        """Nothing is added to the open transaction any more; transaction.timeout.ms does not end it (KIP-939)."""
+        return self.prepared_ms != NO_TIMESTAMP
 
     def was_last(self, producer: Producer) -> bool:
         """`producer` is the current one's former self."""
@@ -97,12 +104,17 @@ class TransactionMetadata:
 
     def adding(self, partitions: frozenset[TopicPartition], now_ms: int) -> TransactionMetadata:
         """The transaction is about to write to these, and begins if none is open."""
+        assert not self.is_prepared, self
         return self._change(
             TxnState.ONGOING,
             now_ms,
             partitions=self.partitions | partitions,
             start_ms=self.start_ms if self.state is TxnState.ONGOING else now_ms,
         )
+
+    def prepared(self, now_ms: int) -> TransactionMetadata:
+        """All of the open transaction is written."""
+        return self._change(TxnState.ONGOING, now_ms, prepared_ms=max(now_ms, 0))
 
     def ending(self, *, committed: bool, now_ms: int) -> TransactionMetadata:
         """Decided, in the transaction's own epoch."""
@@ -142,14 +154,14 @@ class TransactionMetadata:
 
     def _change(self, state: TxnState, now_ms: int, **fields: object) -> TransactionMetadata:
         assert self.state in PREDECESSORS[state], (self, state)
-        after = replace(
-            self,
-            state=state,
-            previous_producer_id=self.producer_id,
+        changed: dict[str, Any] = {
+            "state": state,
+            "previous_producer_id": self.producer_id,
             # The clock may have been set back.
-            last_update_ms=max(now_ms, self.last_update_ms),
-            **fields,  # type: ignore[arg-type]
-        )
+            "last_update_ms": max(now_ms, self.last_update_ms),
+            "prepared_ms": NO_TIMESTAMP,
+        }
+        after = replace(self, **changed | fields)
         after.check_invariants()
         return after
 
@@ -161,6 +173,7 @@ class TransactionMetadata:
         assert self.next_producer_id == NO_PRODUCER_ID or self.state.is_decided, self
         assert not self.partitions or not self.state.is_idle, self
         assert (self.start_ms == NO_TIMESTAMP) <= (self.state is TxnState.EMPTY), self
+        assert self.is_prepared <= (self.state is TxnState.ONGOING), self
 
 
 def new_transactional_id(producer_id: int, *, timeout_ms: int, now_ms: int) -> TransactionMetadata:

@@ -14,11 +14,14 @@
     tag 0  previous_producer_id int64         x
     tag 1  next_producer_id int64             x
     tag 2  client_transaction_version int16   x
-    tag 10000  last_producer_epoch int16      x     Klamm's own; Kafka's readers skip it
+    tag 10000  last_producer_epoch int16      x     Klamm's own; Kafka's readers skip them
+    tag 10001  prepared_ms int64              x
     (1 is the flexible encoding)
 
 Kafka keeps the last producer epoch in memory only, so that a repeated InitProducerId of after a fail-over looks like a
 zombie's. Read: every version. Written: 1. A null value (tombstone) deletes the key.
+
+Keys of version 10000 are those of batch ledgers (`ledger_records.py`), which Kafka's readers pass over.
 (Kafka: transaction-coordinator/src/main/resources/common/message/TransactionLog{Key,Value}.json)
 """
 
@@ -30,7 +33,13 @@ from typing import Final, NamedTuple
 
 from klamm.model import NO_PRODUCER_ID, TopicPartition
 from klamm_coordinator.records.codec import Reader, SchemaError, Writer
-from klamm_coordinator.transaction.metadata import NO_EPOCH, WITHOUT_BUMP, TransactionMetadata
+from klamm_coordinator.transaction.ledger_records import (
+    LEDGER_KEY_VERSION,
+    LedgerRecord,
+    decode_ledger_record,
+    encode_ledger_record,
+)
+from klamm_coordinator.transaction.metadata import NO_EPOCH, NO_TIMESTAMP, WITHOUT_BUMP, TransactionMetadata
 from klamm_coordinator.transaction.states import STATES, TxnState
 
 _KEY_VERSION: Final = 0
@@ -40,11 +49,13 @@ _PREVIOUS_PRODUCER_ID: Final = 0
 _NEXT_PRODUCER_ID: Final = 1
 _CLIENT_TRANSACTION_VERSION: Final = 2
 _LAST_PRODUCER_EPOCH: Final = 10_000
+_PREPARED_MS: Final = 10_001
 _TAG_LAYOUTS: Final = {
     _PREVIOUS_PRODUCER_ID: (struct.Struct(">q"), NO_PRODUCER_ID),
     _NEXT_PRODUCER_ID: (struct.Struct(">q"), NO_PRODUCER_ID),
     _CLIENT_TRANSACTION_VERSION: (struct.Struct(">h"), WITHOUT_BUMP),
     _LAST_PRODUCER_EPOCH: (struct.Struct(">h"), NO_EPOCH),
+    _PREPARED_MS: (struct.Struct(">q"), NO_TIMESTAMP),
 }
 """Layout and default; a field that has its default is not written."""
 
@@ -56,18 +67,26 @@ class TransactionRecord(NamedTuple):
     value: TransactionMetadata | None
 
 
-def encode_transaction_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
+ShardRecord = TransactionRecord | LedgerRecord
+
+
+def encode_transaction_record(record: ShardRecord) -> tuple[bytes, bytes | None]:
     """Its key and value."""
+    if isinstance(record, LedgerRecord):
+        return encode_ledger_record(record)
     key = Writer().int16(_KEY_VERSION).string(record.transactional_id).build()
     return key, None if record.value is None else _encode_value(record.value)
 
 
-def decode_transaction_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
+def decode_transaction_record(key: bytes, value: bytes | None) -> ShardRecord | None:
     """The record, or None for a kind of key this coordinator does not know (Kafka skips those too).
 
     Raises SchemaError."""
     reader = Reader(key)
-    if reader.int16() != _KEY_VERSION:
+    version = reader.int16()
+    if version == LEDGER_KEY_VERSION:
+        return decode_ledger_record(key, value)
+    if version != _KEY_VERSION:
         return None
     return TransactionRecord(reader.string(), None if value is None else _decode_value(value))
 
@@ -86,6 +105,7 @@ def _encode_value(value: TransactionMetadata) -> bytes:
         _NEXT_PRODUCER_ID: value.next_producer_id,
         _CLIENT_TRANSACTION_VERSION: value.transaction_version,
         _LAST_PRODUCER_EPOCH: value.last_producer_epoch,
+        _PREPARED_MS: value.prepared_ms,
     }
     return writer.tagged_fields(
         {tag: _TAG_LAYOUTS[tag][0].pack(field) for tag, field in tagged.items() if field != _TAG_LAYOUTS[tag][1]}
@@ -128,6 +148,7 @@ def _decode_value(data: bytes) -> TransactionMetadata:
         start_ms=start_ms,
         last_update_ms=last_update_ms,
         transaction_version=_tagged(tagged, _CLIENT_TRANSACTION_VERSION),
+        prepared_ms=_tagged(tagged, _PREPARED_MS),
     )
 
 
