@@ -13,8 +13,10 @@ from klamm.version import __version__
 
 if TYPE_CHECKING:
     from klamm.admin import Admin, AsyncAdmin, NewTopic
+    from klamm.batches import PreparedPart
     from klamm.consumer import AsyncConsumer, Consumer, ConsumerRecord
     from klamm.errors import KlammError
+    from klamm.ledger_ids import LedgerId
     from klamm.model import TopicPartition
     from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
     from klamm.producer import AsyncProducer, Producer, ProducerRecord, RecordMetadata
@@ -32,9 +34,11 @@ _MODULES: Final = {
     "ConsumerGroupMetadata": "klamm.offsets",
     "ConsumerRecord": "klamm.consumer",
     "KlammError": "klamm.errors",
+    "LedgerId": "klamm.ledger_ids",
     "NewTopic": "klamm.admin",
     "OffsetAndMetadata": "klamm.offsets",
     "OffsetAndTimestamp": "klamm.offsets",
+    "PreparedPart": "klamm.batches",
     "Producer": "klamm.producer",
     "ProducerRecord": "klamm.producer",
     "RecordMetadata": "klamm.producer",
@@ -50,9 +54,11 @@ __all__ = [
     "ConsumerGroupMetadata",
     "ConsumerRecord",
     "KlammError",
+    "LedgerId",
     "NewTopic",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "PreparedPart",
     "Producer",
     "ProducerRecord",
     "RecordMetadata",

@@ -199,6 +199,7 @@ def _transaction(message: coordinator_pb2.DescribedTransaction) -> TransactionDe
         transaction_timeout_ms=message.transaction_timeout_ms,
         start_time_ms=message.start_time_ms,
         partitions=tuple(TopicPartition(one.topic, number) for one in message.topics for number in one.partitions),
+        prepared_ms=message.prepared_ms,
     )
 
 

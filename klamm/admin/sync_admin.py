@@ -18,6 +18,7 @@ from klamm.admin.types import (
     GroupDescription,
     GroupListing,
     HangingTransaction,
+    LedgerListing,
     LogDirDescription,
     NewTopic,
     PartitionReassignment,
@@ -28,8 +29,10 @@ from klamm.admin.types import (
     TransactionDescription,
     TransactionListing,
 )
+from klamm.batches import PreparedPart
 from klamm.errors import BrokerError
 from klamm.facade import documented_by
+from klamm.ledger_ids import LedgerId
 from klamm.loop_thread import LoopThread
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
@@ -247,6 +250,29 @@ class Admin:
 
     def abort_hanging_transaction(self, hanging: HangingTransaction, *, timeout_ms: int | None = None) -> None:
         self._run(self._async.abort_hanging_transaction, hanging, timeout_ms=timeout_ms)
+
+    def register_run(self, ledger: LedgerId, run_id: str, batch_id: int, *, timeout_ms: int | None = None) -> bool:
+        return self._run(self._async.register_run, ledger, run_id, batch_id, timeout_ms=timeout_ms)
+
+    def commit_batch(
+        self,
+        ledger: LedgerId,
+        run_id: str,
+        batch_id: int,
+        parts: Iterable[PreparedPart],
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        self._run(self._async.commit_batch, ledger, run_id, batch_id, parts, timeout_ms=timeout_ms)
+
+    def abort_batch(self, ledger: LedgerId, run_id: str, batch_id: int, *, timeout_ms: int | None = None) -> bool:
+        return self._run(self._async.abort_batch, ledger, run_id, batch_id, timeout_ms=timeout_ms)
+
+    def list_ledgers(self, *, timeout_ms: int | None = None) -> dict[LedgerId, LedgerListing]:
+        return self._run(self._async.list_ledgers, timeout_ms=timeout_ms)
+
+    def delete_ledger(self, ledger: LedgerId, *, timeout_ms: int | None = None) -> None:
+        self._run(self._async.delete_ledger, ledger, timeout_ms=timeout_ms)
 
     def list_offsets(
         self,

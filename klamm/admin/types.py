@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from klamm.ledger_ids import LedgerId
 from klamm.model import TopicPartition
 
 
@@ -296,6 +297,30 @@ class TransactionDescription:
     """When the open transaction began, in ms since the epoch; -1: none is open."""
     partitions: tuple[TopicPartition, ...]
     """Where it may have written."""
+    prepared_ms: int = 0
+    """When the open transaction was prepared, in ms since the epoch; 0: it is not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenPart:
+    """An open transaction of a batch ledger."""
+
+    transactional_id: str
+    prepared_ms: int
+    """In ms since the epoch; -1: it is not prepared, and its transaction.timeout.ms ends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerListing:
+    """A batch ledger."""
+
+    ledger: LedgerId
+    run_id: str
+    """The run that may decide."""
+    committed_batch_id: int
+    """The last one that counts; -1: none does."""
+    last_update_ms: int
+    open_parts: tuple[OpenPart, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

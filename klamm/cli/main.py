@@ -13,6 +13,7 @@ from klamm.cli.configs import app as configs
 from klamm.cli.consume import consume
 from klamm.cli.groups import app as groups
 from klamm.cli.interrupt import handle_interrupts, let_interrupts_kill
+from klamm.cli.ledgers import app as ledgers
 from klamm.cli.log_dirs import app as log_dirs
 from klamm.cli.output import ExitStatus, say
 from klamm.cli.produce import produce
@@ -38,6 +39,7 @@ app.add_typer(topics, name="topics")
 app.add_typer(configs, name="configs")
 app.add_typer(groups, name="groups")
 app.add_typer(transactions, name="transactions")
+app.add_typer(ledgers, name="ledgers")
 app.command()(produce)
 app.command()(consume)
 app.add_typer(reassign, name="reassign")

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
+from klamm.batches import PreparedPart
 from klamm.model import TopicPartition
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from klamm.producer.accumulator import PartitionQueue
@@ -112,6 +113,15 @@ class AsyncProducer:
 
         Raises AbortableTransactionError when something of it failed: abort it. Else as `init_transactions`."""
         await self._engine.transactions.commit()
+
+    async def prepare_transaction(self, run_id: str, batch_id: int) -> PreparedPart | None:
+        """Sends what is buffered, and leaves it to a batch ledger whether the transaction counts (`klamm.batches`).
+
+        The transactional.id is that of a part of the ledger, and the run has registered. Returns what the ledger's
+        decision has to name, None if nothing was written. For its next transaction the producer has to call
+        `init_transactions` again, which aborts what is not decided yet. Raises RunFencedError, BatchRewoundError or
+        BatchAbortedError when the run has nothing more to write, else as `commit_transaction`."""
+        return await self._engine.transactions.prepare(run_id, batch_id)
 
     async def abort_transaction(self) -> None:
         """Nothing of the transaction will count; what is still buffered is not sent. Raises as `init_transactions`."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from klamm.batches import PreparedPart
 from klamm.errors import IllegalStateError
 from klamm.loop_thread import LoopThread
 from klamm.model import TopicPartition
@@ -149,6 +150,15 @@ class Producer:
 
         Raises AbortableTransactionError when something of it failed: abort it. Else as `init_transactions`."""
         self._loop.run(self._engine.transactions.commit)
+
+    def prepare_transaction(self, run_id: str, batch_id: int) -> PreparedPart | None:
+        """Sends what is buffered, and leaves it to a batch ledger whether the transaction counts (`klamm.batches`).
+
+        The transactional.id is that of a part of the ledger, and the run has registered. Returns what the ledger's
+        decision has to name, None if nothing was written. For its next transaction the producer has to call
+        `init_transactions` again, which aborts what is not decided yet. Raises RunFencedError, BatchRewoundError or
+        BatchAbortedError when the run has nothing more to write, else as `commit_transaction`."""
+        return self._loop.run(self._engine.transactions.prepare, run_id, batch_id)
 
     def abort_transaction(self) -> None:
         """Nothing of the transaction will count; what is still buffered is not sent. Raises as `init_transactions`."""

@@ -5,6 +5,7 @@
                                                |                |  '----------failure--------|
                                                |          abort |                            v
                                             ABORTING <----------+---------------- ABORTABLE_ERROR
+    IN_TRANSACTION --prepare--> PREPARING --> PREPARED --init--> INITIALIZING    a ledger decides (klamm.batches)
     any state --fatal failure--> FATAL_ERROR
 
 From its first failure on nothing of a transaction is sent any more: whatever arrived is aborted.
@@ -28,6 +29,8 @@ class TransactionPhase(enum.Enum):
     READY = "has no open transaction: call begin_transaction first"
     IN_TRANSACTION = "has an open transaction"
     COMMITTING = "is committing"
+    PREPARING = "is preparing its transaction"
+    PREPARED = "has a prepared transaction: call init_transactions before the next one"
     ABORTING = "is aborting"
     ABORTABLE_ERROR = "has a transaction that can only be aborted"
     FATAL_ERROR = "can only be closed"
@@ -35,12 +38,14 @@ class TransactionPhase(enum.Enum):
 
 _P = TransactionPhase
 _BEFORE: Final[dict[TransactionPhase, frozenset[TransactionPhase]]] = {
-    _P.INITIALIZING: frozenset({_P.UNINITIALIZED}),
+    _P.INITIALIZING: frozenset({_P.UNINITIALIZED, _P.PREPARED}),
     _P.READY: frozenset({_P.INITIALIZING, _P.COMMITTING, _P.ABORTING}),
     _P.IN_TRANSACTION: frozenset({_P.READY}),
     _P.COMMITTING: frozenset({_P.IN_TRANSACTION}),
+    _P.PREPARING: frozenset({_P.IN_TRANSACTION}),
+    _P.PREPARED: frozenset({_P.PREPARING}),
     _P.ABORTING: frozenset({_P.IN_TRANSACTION, _P.ABORTABLE_ERROR}),
-    _P.ABORTABLE_ERROR: frozenset({_P.IN_TRANSACTION, _P.COMMITTING}),
+    _P.ABORTABLE_ERROR: frozenset({_P.IN_TRANSACTION, _P.COMMITTING, _P.PREPARING}),
     _P.FATAL_ERROR: frozenset(_P) - {_P.FATAL_ERROR},
 }
 """From which phases each may be reached."""
@@ -101,6 +106,15 @@ class TransactionState:
         """commit_transaction. Raises IllegalStateError, AbortableTransactionError or FatalProducerError."""
         self._require("commit_transaction", TransactionPhase.COMMITTING)
         self._enter(TransactionPhase.COMMITTING)
+
+    def begin_prepare(self) -> None:
+        """prepare_transaction. Raises as `begin_commit`."""
+        self._require("prepare_transaction", TransactionPhase.PREPARING)
+        self._enter(TransactionPhase.PREPARING)
+
+    def be_prepared(self) -> None:
+        """Somebody else decides how the transaction ends."""
+        self._enter(TransactionPhase.PREPARED)
 
     def begin_abort(self) -> None:
         """abort_transaction. Raises IllegalStateError or FatalProducerError."""

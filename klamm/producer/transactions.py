@@ -22,6 +22,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from klamm.batches import BatchAbortedError, PreparedPart, verdict_error
 from klamm.client import GROUP, TRANSACTION, KlammClient
 from klamm.errors import (
     EXCEPTIONS,
@@ -90,6 +91,8 @@ class Transactions:
         self._state = state
         self._lock = lock
         self._producer = ProducerId(-1, -1)
+        self._part: PreparedPart | None = None
+        """What was prepared last."""
         self._pending: _Pending | None = None
         """An operation of which nobody has heard the outcome yet."""
 
@@ -131,6 +134,10 @@ class Transactions:
 
     async def commit(self) -> None:
         await self._operate("commit_transaction", self._state.begin_commit, self._commit)
+
+    async def prepare(self, run_id: str, batch_id: int) -> PreparedPart | None:
+        await self._operate("prepare_transaction", self._state.begin_prepare, lambda: self._prepare(run_id, batch_id))
+        return self._part
 
     async def abort(self) -> None:
         await self._operate("abort_transaction", self._state.begin_abort, self._abort)
@@ -205,12 +212,37 @@ class Transactions:
         self._begin_epoch(ProducerId(response.producer_id, response.producer_epoch))
 
     async def _commit(self) -> None:
+        await self._flush()
+        await self._end(committed=True)
+
+    async def _prepare(self, run_id: str, batch_id: int) -> None:
+        await self._flush()
+        self._part = None
+        if self._state.has_begun:
+            request = coordinator_pb2.PrepareTxnRequest(
+                transactional_id=self._transactional_id,
+                producer_id=self._producer.producer_id,
+                producer_epoch=self._producer.epoch,
+                run_id=run_id,
+                batch_id=batch_id,
+            )
+            response = await self._ask_until_decided("prepare_txn", request)
+            if response.verdict:
+                error = verdict_error(response.verdict, run_id, batch_id)
+                self._sender.fail_transaction(error or BatchAbortedError(f"batch {batch_id} counts without this part"))
+                raise error or self._state.failure()
+            self._part = PreparedPart(self._transactional_id, *self._producer)
+        with self._lock:
+            # How the transaction ends its producer is not told: it begins anew, as another one.
+            self._producer = ProducerId(-1, -1)
+            self._state.be_prepared()
+
+    async def _flush(self) -> None:
         with self._lock:
             results = self._accumulator.flush()
         await asyncio.gather(*map(until_done, results))
         if self._state.is_lost:
             raise self._state.failure()
-        await self._end(committed=True)
 
     async def _abort(self) -> None:
         self._sender.abandon_waiting(self._state.failure())
@@ -253,7 +285,7 @@ class Transactions:
                 return response
             except KlammError as error:
                 if not error.retriable:
-                    self._refused(error, is_abortable=_code_of(error) in _ABORTABLE and method == "end_txn")
+                    self._refused(error, is_abortable=_code_of(error) in _ABORTABLE and method != "init_producer_id")
                     break
                 failures += 1
                 await self._back_off(method, error, failures)

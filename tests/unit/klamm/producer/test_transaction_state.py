@@ -20,6 +20,8 @@ def state_in(phase: TransactionPhase) -> TransactionState:
         TransactionPhase.READY: "ir",
         TransactionPhase.IN_TRANSACTION: "irb",
         TransactionPhase.COMMITTING: "irbc",
+        TransactionPhase.PREPARING: "irbp",
+        TransactionPhase.PREPARED: "irbpP",
         TransactionPhase.ABORTING: "irba",
         TransactionPhase.ABORTABLE_ERROR: "irbf",
         TransactionPhase.FATAL_ERROR: "F",
@@ -36,6 +38,8 @@ STEPS = {
     "b": TransactionState.begin,
     "s": lambda state: state.require_open("send"),
     "c": TransactionState.begin_commit,
+    "p": TransactionState.begin_prepare,
+    "P": TransactionState.be_prepared,
     "a": TransactionState.begin_abort,
     "f": lambda state: state.fail(LOST),
     "F": lambda state: state.fail_fatally(FENCED),
@@ -46,10 +50,11 @@ P = TransactionPhase
 @pytest.mark.parametrize(
     ("step", "allowed"),
     [
-        ("i", {P.UNINITIALIZED}),
+        ("i", {P.UNINITIALIZED, P.PREPARED}),
         ("b", {P.READY}),
         ("s", {P.IN_TRANSACTION}),
         ("c", {P.IN_TRANSACTION}),
+        ("p", {P.IN_TRANSACTION}),
         ("a", {P.IN_TRANSACTION, P.ABORTABLE_ERROR}),
     ],
 )

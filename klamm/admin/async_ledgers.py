@@ -1,0 +1,114 @@
+"""The Admin's part about batch ledgers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from klamm.admin.calls import AdminCalls
+from klamm.admin.types import LedgerListing, OpenPart
+from klamm.batches import PreparedPart, verdict_error
+from klamm.client import KlammClient
+from klamm.errors import EXCEPTIONS, ErrorCode, raise_for
+from klamm.ledger_ids import LedgerId, ledger_problem
+from klamm.wire.v1 import coordinator_pb2
+from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_TRANSACTION as TRANSACTION
+from klamm.wire.v1.coordinator_pb2 import BATCH_VERDICT_COMMITTED
+
+
+class LedgerOperations:
+    """Runs and their batches; every call may be made again when its answer was lost."""
+
+    _calls: AdminCalls
+    _client: KlammClient
+
+    async def register_run(
+        self, ledger: LedgerId, run_id: str, batch_id: int, *, timeout_ms: int | None = None
+    ) -> bool:
+        """A run is about to write a batch: the runs before it are fenced, and what they left open is aborted. Returns
+        False if the batch counts already, so that there is nothing to write.
+
+        run_id: of its own for every run. Raises RunFencedError, BatchRewoundError, BatchAbortedError."""
+        request = coordinator_pb2.RegisterRunRequest(ledger=_name(ledger), run_id=run_id, batch_id=batch_id)
+        verdict = await self._ask_ledger(ledger, "register_run", request, timeout_ms)
+        if error := verdict_error(verdict, run_id, batch_id):
+            raise error
+        return verdict != BATCH_VERDICT_COMMITTED
+
+    async def commit_batch(
+        self,
+        ledger: LedgerId,
+        run_id: str,
+        batch_id: int,
+        parts: Iterable[PreparedPart],
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Has all parts of the batch count, or none; whatever else of the ledger is open is aborted. The coordinators
+        carry it out: returns when the decision is durable.
+
+        Raises InvalidTxnStateError if a part is not prepared any more (the batch may then be aborted and written
+        again), and as `register_run`."""
+        request = coordinator_pb2.DecideBatchRequest(
+            ledger=_name(ledger),
+            run_id=run_id,
+            batch_id=batch_id,
+            committed=True,
+            parts=[coordinator_pb2.BatchPart(**part._asdict()) for part in parts],
+        )
+        verdict = await self._ask_ledger(ledger, "decide_batch", request, timeout_ms)
+        if error := verdict_error(verdict, run_id, batch_id):
+            raise error
+
+    async def abort_batch(self, ledger: LedgerId, run_id: str, batch_id: int, *, timeout_ms: int | None = None) -> bool:
+        """Gives the batch up for this run. Returns False if it counts already, and stays so."""
+        request = coordinator_pb2.DecideBatchRequest(
+            ledger=_name(ledger), run_id=run_id, batch_id=batch_id, committed=False
+        )
+        return await self._ask_ledger(ledger, "decide_batch", request, timeout_ms) != BATCH_VERDICT_COMMITTED
+
+    async def list_ledgers(self, *, timeout_ms: int | None = None) -> dict[LedgerId, LedgerListing]:
+        """Every coordinator's batch ledgers, with their open transactions."""
+        request = coordinator_pb2.ListLedgersRequest()
+
+        async def attempt() -> list[Any]:
+            cluster = await self._client.refresh_metadata([])
+            asked = (self._client.coordinator(node_id).list_ledgers(request) for node_id in cluster.coordinators)
+            responses = await asyncio.gather(*asked)
+            for response in responses:
+                raise_for(response.error_code, response.error_message)
+            return [one for response in responses for one in response.ledgers]
+
+        listed = map(_listing, await self._calls.retrying(attempt, timeout_ms))
+        return {one.ledger: one for one in sorted(listed, key=lambda one: one.ledger)}
+
+    async def delete_ledger(self, ledger: LedgerId, *, timeout_ms: int | None = None) -> None:
+        """Forgets it, and aborts what of it is open: a query that goes on then writes its next batch as its first.
+
+        Raises TransactionalIdNotFoundError."""
+        request = coordinator_pb2.DeleteLedgerRequest(ledger=_name(ledger))
+        await self._ask_ledger(ledger, "delete_ledger", request, timeout_ms)
+
+    async def _ask_ledger(self, ledger: LedgerId, method: str, request: Any, timeout_ms: int | None) -> int:
+        response = await self._calls.coordinator(ledger.key, method, request, timeout_ms, key_type=TRANSACTION)
+        verdict: int = response.verdict
+        return verdict
+
+
+def _name(ledger: LedgerId) -> coordinator_pb2.LedgerName:
+    if problem := ledger_problem(ledger):
+        raise EXCEPTIONS[ErrorCode.INVALID_REQUEST](problem)
+    return coordinator_pb2.LedgerName(sink=ledger.sink, query_id=ledger.query_id)
+
+
+def _listing(message: coordinator_pb2.ListedLedger) -> LedgerListing:
+    return LedgerListing(
+        ledger=LedgerId(message.name.sink, message.name.query_id),
+        run_id=message.run_id,
+        committed_batch_id=message.committed_batch_id,
+        last_update_ms=message.last_update_ms,
+        open_parts=tuple(
+            OpenPart(transactional_id=one.transactional_id, prepared_ms=one.prepared_ms) for one in message.open_parts
+        ),
+    )

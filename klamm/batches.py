@@ -1,0 +1,52 @@
+"""Batches of a query that count as a whole: what a run is told about them (`klamm.ledger_ids` says what a ledger is).
+
+admin.register_run(ledger, run_id, batch_id)      each task, first: False: it counts already, write nothing
+producer = Producer(transactional_id=ledger.part(partition, attempt))
+producer.init_transactions(); begin_transaction(); send(...) ...
+part = producer.prepare_transaction(run_id, batch_id)
+admin.commit_batch(ledger, run_id, batch_id, parts)     the driver, once, with the parts of all tasks that count
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from klamm.errors import KlammError
+from klamm.wire.v1.coordinator_pb2 import (
+    BATCH_VERDICT_ABORTED,
+    BATCH_VERDICT_FENCED,
+    BATCH_VERDICT_REWOUND,
+)
+
+
+class PreparedPart(NamedTuple):
+    """A transaction that is all written, and waits for its batch's decision."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class RunFencedError(KlammError):
+    """Another run of the query has taken over: this one cannot write any more."""
+
+
+class BatchRewoundError(KlammError):
+    """A later batch counts already: the query goes by an older checkpoint than its output."""
+
+
+class BatchAbortedError(KlammError):
+    """This run gave the batch up; the next one writes it again."""
+
+
+_ERRORS: dict[int, type[KlammError]] = {
+    BATCH_VERDICT_ABORTED: BatchAbortedError,
+    BATCH_VERDICT_FENCED: RunFencedError,
+    BATCH_VERDICT_REWOUND: BatchRewoundError,
+}
+
+
+def verdict_error(verdict: int, run_id: str, batch_id: int) -> KlammError | None:
+    """Why this run has nothing to do with the batch any more; None: it is undecided, or it counts."""
+    kind = _ERRORS.get(verdict)
+    return None if kind is None else kind(f"batch {batch_id} of run {run_id!r}: {' '.join(str(kind.__doc__).split())}")

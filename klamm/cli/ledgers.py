@@ -1,0 +1,75 @@
+"""`klamm ledgers`: list, describe, delete the batch ledgers of queries (`klamm.batches`)."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from klamm.cli.connect import connected
+from klamm.cli.output import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    Bootstrap,
+    ExitStatus,
+    Json,
+    Timeout,
+    fail,
+    print_rows,
+)
+from klamm.ledger_ids import LedgerId
+
+app = typer.Typer(help="List, describe and delete batch ledgers: which batches of a query count.", no_args_is_help=True)
+
+Sink = Annotated[str, typer.Argument(help="The sink's name.")]
+QueryId = Annotated[str, typer.Argument(help="The query's id.")]
+
+
+@app.command("list")
+def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
+    """Lists ledgers, with how many of their transactions are open, and how many of those are prepared."""
+    with connected(bootstrap, timeout) as admin:
+        listed = admin.list_ledgers()
+    rows = [
+        (
+            *one.ledger,
+            one.run_id,
+            one.committed_batch_id,
+            len(one.open_parts),
+            sum(part.prepared_ms >= 0 for part in one.open_parts),
+        )
+        for one in listed.values()
+    ]
+    print_rows(("sink", "query_id", "run_id", "committed_batch_id", "open", "prepared"), rows, as_json=as_json)
+
+
+@app.command("describe")
+def describe(
+    sink: Sink,
+    query_id: QueryId,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Shows a ledger's open transactions; `klamm transactions abort` ends one."""
+    ledger = LedgerId(sink, query_id)
+    with connected(bootstrap, timeout) as admin:
+        found = admin.list_ledgers().get(ledger)
+    if found is None:
+        fail(f"there is no ledger of sink {sink!r} and query {query_id!r}", ExitStatus.FAILED)
+    now_ms = round(time.time() * 1000)
+    rows = [
+        (part.transactional_id, None if part.prepared_ms < 0 else now_ms - part.prepared_ms)
+        for part in found.open_parts
+    ]
+    print_rows(("transactional_id", "prepared_ms_ago"), rows, as_json=as_json)
+
+
+@app.command("delete")
+def delete(
+    sink: Sink, query_id: QueryId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
+) -> None:
+    """Forgets a ledger, once its query will not go on: it would write its last batch again."""
+    with connected(bootstrap, timeout) as admin:
+        admin.delete_ledger(LedgerId(sink, query_id))
