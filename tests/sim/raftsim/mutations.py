@@ -179,12 +179,12 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "no-prev-entry-check": Mutation(
         what="a follower takes entries without looking at the one before them",
-        known_seed=9,
+        known_seed=12,
         changes=((Follower, "_fits", _fits_whenever_long_enough),),
     ),
     "cut-without-conflict": Mutation(
         what="a follower cuts its log at every append, conflict or not, and so entries that are committed",
-        known_seed=0,
+        known_seed=1,
         changes=((Follower, "_take", _take_and_cut),),
     ),
     "commit-beyond-match": Mutation(
@@ -224,12 +224,12 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "read-before-own-term-commits": Mutation(
         what="a new leader answers reads, and changes voters, before an entry of its term is committed",
-        known_seed=1,
+        known_seed=5,
         changes=((Leader, "has_committed_own_term", property(_always(True))),),
     ),
     "snapshot-keeps-any-suffix": Mutation(
         what="a snapshot is installed under entries that do not follow from it",
-        known_seed=9,
+        known_seed=80,
         changes=((RaftLog, "install", _install_over_anything),),
     ),
     "two-voter-changes-at-once": Mutation(
