@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker_cluster import BrokerCluster, broker_cluster, describe, until
+from broker_cluster import BrokerCluster, broker_cluster, describe, live_brokers, until
 from cli_runner import KlammCommand
 
 from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
@@ -195,3 +197,31 @@ def test_a_log_dir_that_fails_takes_its_replicas_with_it_and_no_others(
             lambda number=number: len({cluster.records(one, "failing", number) for one in (1, 2, 3)}) == 1,  # type: ignore[misc]
             cluster.logs,
         )
+
+
+def test_a_broker_whose_disks_are_others_leads_nothing_until_an_operator_says_so(
+    cluster: BrokerCluster, admin: Admin, klamm: KlammCommand
+) -> None:
+    """It stopped in order, and was the only one: what it has now is nothing, and its old disks may come back."""
+    admin.create_topics([NewTopic("alone", assignments={0: (3,)})])
+    with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
+        producer.send("alone", b"kept", partition=0).result(60)
+    disks = {path: path.with_name(f"{path.name}-away") for path in cluster.log_dirs(3)}
+
+    def restart() -> None:
+        cluster.brokers[3].start()
+        until(lambda: 3 in live_brokers(admin), cluster.logs)
+        assert describe(admin, "alone").partitions[0].leader == -1
+
+    assert cluster.brokers[3].end(signal.SIGTERM) == 0
+    for path, away in disks.items():
+        path.rename(away)
+    restart()
+    assert "broker=3 registers without log dirs that it had" in cluster.controller.log_path.read_text()
+    assert cluster.brokers[3].end(signal.SIGTERM) == 0
+    for path, away in disks.items():
+        shutil.rmtree(path)
+        away.rename(path)
+    restart()
+    klamm.ok("topics", "elect-leaders", "alone", "--unclean")
+    assert read(cluster, "alone", 1) == [b"kept"]

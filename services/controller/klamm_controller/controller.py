@@ -26,7 +26,7 @@ from klamm_controller.committed_tail import CommittedTail
 from klamm_controller.log.port import ControllerAddress, MetadataLog, QuorumStatus
 from klamm_controller.metadata.decision import Decision, ReplyT
 from klamm_controller.metadata.sweep import Sweep
-from klamm_controller.unclean import report_unclean_elections
+from klamm_controller.unclean import report_gone_log_dirs, report_unclean_elections
 from klamm_server.event_queue import EventQueue
 from klamm_server.metadata.image import MetadataImage, replay
 
@@ -194,6 +194,7 @@ class Controller:
         entry = self._log.append(records)
         assert entry.base_index == self._appended.end_index, (entry.base_index, self._appended.end_index)
         report_unclean_elections(self._appended, records)
+        report_gone_log_dirs(self._appended, records)
         self._appended = replay(self._appended, records, entry.end_index)
         self._in_flight.append(self._appended)
 

@@ -1,13 +1,15 @@
-"""Tells operators of elections by which acknowledged records may be lost."""
+"""Tells operators of elections by which acknowledged records may be lost, and of log dirs that are there no more."""
 
 from __future__ import annotations
 
+import base64
 import logging
 from collections.abc import Sequence
 
 from prometheus_client import Counter
 
 from klamm.wire.v1.metadata_pb2 import MetadataRecord
+from klamm_controller.metadata.brokers import gone_log_dirs
 from klamm_controller.metadata.leader_election import unclean_elections
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metrics import REGISTRY
@@ -35,3 +37,18 @@ def report_unclean_elections(image: MetadataImage, records: Sequence[MetadataRec
             list(partition.elr),
             list(partition.replicas),
         )
+
+
+def report_gone_log_dirs(image: MetadataImage, records: Sequence[MetadataRecord]) -> None:
+    """Logs each registration among `records` that lacks a log dir of the broker's life before."""
+    for record in records:
+        registration = record.register_broker
+        known = image.brokers.get(registration.broker_id) if record.HasField("register_broker") else None
+        gone = gone_log_dirs(registration.log_dir_ids, known) if known is not None else ()
+        if gone:
+            log.warning(
+                "broker=%d registers without log dirs that it had, directory.id %s: its replicas may be lost, and lead"
+                " nothing before they are in sync again, or `klamm topics elect-leaders --unclean` has them lead",
+                registration.broker_id,
+                ",".join(sorted(base64.urlsafe_b64encode(one).decode().rstrip("=") for one in gone)),
+            )

@@ -6,12 +6,16 @@ A broker registers fenced and is unfenced by the first heartbeat that has replay
 what it must host. It is fenced when its session ends. In a controlled shutdown it first loses its leaderships, leaves
 all in-sync sets, and may stop, fenced, as soon as it is in none; only a new registration brings it back.
 
+A broker that registers without a log dir that it had before may have lost what was in it: it is not believed to have
+stopped cleanly, and is no longer the last known leader of anything. What it then has is what its leaders give it.
+
 The broker epoch is the index of the registration record, so it grows with every registration.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1.controller_pb2 import (
@@ -30,7 +34,7 @@ from klamm.wire.v1.metadata_pb2 import (
 )
 from klamm_controller.metadata.decision import Decision, Refusal
 from klamm_controller.metadata.electorate import Electorate
-from klamm_controller.metadata.leader_election import after_loss, after_return, end_of_life
+from klamm_controller.metadata.leader_election import Stop, after_loss, after_return, end_of_life
 from klamm_controller.metadata.registered import (
     UUID_BYTES,
     check_cluster_id,
@@ -81,19 +85,23 @@ class BrokerRegistration:
     def _end_life(self, known: BrokerImage | None, image: MetadataImage) -> tuple[tuple[MetadataRecord, ...], bool]:
         """What the next partitions lose by it, and whether these are the last."""
         broker_id = self._request.broker_id
-        # Of one that was unregistered nobody knows any more how it stopped.
         epoch = known.broker_epoch if known is not None else 0
         if self._ending is None or self._ending[0] != epoch:
-            unclean = known is None or self._request.previous_broker_epoch != epoch
             sweep = Sweep(
                 f"end of a life of broker {broker_id}",
                 image.index.hosted_by(broker_id),
-                end_of_life(broker_id, unclean=unclean),
+                end_of_life(broker_id, self._stop(known)),
                 changes_max=self._changes_max,
             )
             self._ending = (epoch, sweep)
         _, sweep = self._ending
         return sweep.next_changes(image, Electorate(image, lost=broker_id)), sweep.is_done
+
+    def _stop(self, known: BrokerImage | None) -> Stop:
+        # Of one that was unregistered nobody knows any more which directories it had.
+        if known is None or gone_log_dirs(self._request.log_dir_ids, known):
+            return Stop.LOG_DIRS_GONE
+        return Stop.CLEAN if self._request.previous_broker_epoch == known.broker_epoch else Stop.UNCLEAN
 
     def _register(self, image: MetadataImage) -> MetadataRecord:
         request = self._request
@@ -157,7 +165,7 @@ def handle_unregister_broker(
         return Decision(
             reply=UnregisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)
         )
-    sweep = Sweep(f"end of broker {broker_id}", image.index.hosted_by(broker_id), end_of_life(broker_id, unclean=True))
+    sweep = Sweep(f"end of broker {broker_id}", image.index.hosted_by(broker_id), end_of_life(broker_id, Stop.UNCLEAN))
     changes = sweep.next_changes(image, Electorate(image, lost=broker_id))
     gone = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
     return Decision(
@@ -188,6 +196,12 @@ def _change(broker: BrokerImage, *, fenced: bool, in_controlled_shutdown: bool =
             in_controlled_shutdown=in_controlled_shutdown,
         )
     )
+
+
+def gone_log_dirs(log_dir_ids: Iterable[bytes], known: BrokerImage) -> frozenset[bytes]:
+    """Those of the life before that a registration with these lacks (KIP-858): failed, not mounted, or replaced. Which
+    replicas were in them is not known; where there was one only, it is all."""
+    return frozenset(known.log_dir_ids) - frozenset(log_dir_ids)
 
 
 def _check_log_dirs(request: RegisterBrokerRequest) -> None:

@@ -5,6 +5,7 @@ The first changes are part of the decision, so that in a small cluster all is on
 
 from __future__ import annotations
 
+import enum
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -29,17 +30,35 @@ def after_return(image: MetadataImage, broker_id: int) -> Consequences:
     return _begin(sweep, image, Electorate(image, found=broker_id))
 
 
-def end_of_life(broker_id: int, *, unclean: bool) -> Change:
+class Stop(enum.Enum):
+    """How a broker ended a life, by what its logs may have lost."""
+
+    CLEAN = enum.auto()
+    """Nothing."""
+    UNCLEAN = enum.auto()
+    """Their tails."""
+    LOG_DIRS_GONE = enum.auto()
+    """All: a log dir that it had is not there any more."""
+
+
+def end_of_life(broker_id: int, stop: Stop) -> Change:
     """What becomes of the partitions of a broker that registers anew: it leaves the in-sync sets, and as far as is
-    known it reaches all of its replicas again. If it stopped uncleanly it may have lost the tails of its logs."""
-    lost = (broker_id,) if unclean else ()
+    known it reaches all of its replicas again. With logs that may have lost something it is not eligible, and with
+    logs that may be empty not the last leader there was."""
+    lost = () if stop is Stop.CLEAN else (broker_id,)
+    gone = (broker_id,) if stop is Stop.LOG_DIRS_GONE else ()
 
     def change(topic: TopicImage, partition: PartitionImage, electorate: Electorate) -> MetadataRecord | None:
-        held = (*partition.isr, *partition.offline_replicas, *(partition.elr if unclean else ()))
+        held = (
+            *partition.isr,
+            *partition.offline_replicas,
+            *(partition.elr if lost else ()),
+            *(partition.last_known_elr if gone else ()),
+        )
         if broker_id not in held:
             return None
         offline = tuple(other for other in partition.offline_replicas if other != broker_id)
-        return partition_change(topic, partition, electorate, offline=offline, lost=lost)
+        return partition_change(topic, partition, electorate, offline=offline, lost=lost, gone=gone)
 
     return change
 

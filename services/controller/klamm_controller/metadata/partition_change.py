@@ -8,6 +8,7 @@ the eligible leader replicas, elects a leader, and says what is different.
 - The leader is in sync, or with an empty in-sync set eligible. With both empty, only the last leader there was may lead
   again, or with unclean elections anybody: records may be lost then.
 - Who stopped uncleanly, or cannot reach its log, may have lost its tail: it is neither in sync nor eligible any more.
+- Whose log is gone with its directory has nothing: it is not the last leader there was either (KIP-858).
 """
 
 from __future__ import annotations
@@ -45,15 +46,17 @@ def partition_change(
     removing: Brokers | None = None,
     offline: Brokers | None = None,
     lost: Container[int] = (),
+    gone: Container[int] = (),
     min_isr: int | None = None,
 ) -> MetadataRecord | None:
     """The record that brings the partition to these sets, or None when nothing changes.
 
     What is None stays as it is; an `election` of None is UNCLEAN where the topic's configs allow that. `lost` names
-    replicas that may have lost their tail; `min_isr` is the leader's own minimum, if it is known to go by another."""
+    replicas that may have lost their tail, `gone` those of them that may have lost everything; `min_isr` is the
+    leader's own minimum, if it is known to go by another."""
     if election is None:
         election = Election.UNCLEAN if electorate.unclean(topic.name) else Election.ONLINE
-    target = _Target(before, electorate)
+    target = _Target(before, electorate, gone)
     target.assign(replicas, adding, removing, offline)
     target.set_isr(before.isr if isr is None else isr, lost)
     target.complete_reassignment()
@@ -66,8 +69,9 @@ def partition_change(
 class _Target:
     """A partition on its way to its next state. The methods are called once each, in order."""
 
-    def __init__(self, before: PartitionImage, electorate: Electorate) -> None:
+    def __init__(self, before: PartitionImage, electorate: Electorate, gone: Container[int]) -> None:
         self._before = before
+        self._gone = gone
         self._active = electorate.active
         self.replicas = before.replicas
         self._isr: Brokers = before.isr
@@ -151,8 +155,10 @@ class _Target:
         if self._leader != NO_LEADER or self._isr:
             return ()
         if self._before.leader != NO_LEADER:
-            return (self._before.leader,)
-        return self._before.last_known_elr or self._before.isr[:1]
+            known: Brokers = (self._before.leader,)
+        else:
+            known = self._before.last_known_elr or self._before.isr[:1]
+        return tuple(broker_id for broker_id in known if broker_id not in self._gone)
 
     def record(self, topic: TopicImage) -> MetadataRecord | None:
         before = self._before

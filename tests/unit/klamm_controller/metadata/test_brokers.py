@@ -4,10 +4,12 @@ import pytest
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1.common_pb2 import Endpoint
+from klamm.wire.v1.controller_pb2 import UnregisterBrokerRequest
 from klamm_controller.metadata.brokers import (
     handle_broker_heartbeat,
     handle_broker_session_end,
     handle_register_broker,
+    handle_unregister_broker,
 )
 
 
@@ -185,6 +187,60 @@ def test_with_nobody_left_who_has_everything_the_last_leader_alone_leads_again(t
     three_brokers.beat(3)
     partition = three_brokers.partition("a")
     assert (partition.leader, partition.isr, partition.last_known_elr) == (3, (3,), ())
+
+
+def test_a_broker_without_a_log_dir_that_it_had_is_not_eligible_however_it_stopped(three_brokers):
+    """Its replica may have been there, and is empty now."""
+    three_brokers.create_by_hand("a", (1, 2), min_insync_replicas="2")
+    three_brokers.apply(handle_broker_session_end(2, three_brokers.image))
+    assert three_brokers.partition("a").elr == (2,)
+    epoch = three_brokers.image.brokers[2].broker_epoch
+    register(three_brokers, 2, life=1, previous_broker_epoch=epoch, **OTHER_DIRS)
+    assert (three_brokers.partition("a").isr, three_brokers.partition("a").elr) == ((1,), ())
+    crash(three_brokers, 1)
+    three_brokers.beat(2)
+    assert three_brokers.partition("a").leader == -1
+    three_brokers.beat(1)
+    assert (three_brokers.partition("a").leader, three_brokers.partition("a").isr) == (1, (1,))
+
+
+def test_the_last_leader_does_not_lead_again_with_other_log_dirs(three_brokers):
+    """What the others have is less than all, and more than nothing."""
+    three_brokers.create_by_hand("a", (1, 2, 3), min_insync_replicas="2")
+    for broker_id in (1, 2, 3):
+        crash(three_brokers, broker_id)
+    assert three_brokers.partition("a").last_known_elr == (3,)
+    register(three_brokers, 3, life=2, **OTHER_DIRS)
+    for broker_id in (1, 2, 3):
+        three_brokers.beat(broker_id)
+    partition = three_brokers.partition("a")
+    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (-1, (), (), ())
+
+
+def test_a_leader_whose_log_dir_was_changed_before_anybody_missed_it_does_not_lead_again(one_broker):
+    one_broker.create_one("a")
+    register(one_broker, 1, life=1, **OTHER_DIRS)
+    one_broker.beat(1)
+    partition = one_broker.partition("a")
+    assert (partition.leader, partition.isr, partition.last_known_elr) == (-1, (), ())
+
+
+def test_another_log_dir_beside_those_it_had_costs_a_broker_nothing(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2), min_insync_replicas="2")
+    before = three_brokers.image.brokers[2]
+    more = [*before.log_dir_ids, b"x" * 16]
+    register(three_brokers, 2, life=1, previous_broker_epoch=before.broker_epoch, log_dir_ids=more)
+    assert three_brokers.partition("a").elr == (2,)
+
+
+def test_a_broker_that_was_unregistered_is_not_the_last_leader_any_more(one_broker):
+    """Nobody knows which log dirs it had."""
+    one_broker.create_one("a")
+    epoch = one_broker.image.brokers[1].broker_epoch
+    one_broker.apply(handle_unregister_broker(UnregisterBrokerRequest(broker_id=1), one_broker.image))
+    register(one_broker, 1, life=1, previous_broker_epoch=epoch)
+    one_broker.beat(1)
+    assert one_broker.partition("a").leader == -1
 
 
 def test_with_unclean_elections_anybody_leads(three_brokers):

@@ -8,7 +8,7 @@ from klamm_controller.metadata.brokers import (
     handle_broker_heartbeat,
     handle_broker_session_end,
 )
-from klamm_controller.metadata.leader_election import end_of_life
+from klamm_controller.metadata.leader_election import Stop, end_of_life
 from klamm_controller.metadata.sweep import CHANGES_PER_EVENT, Sweep, all_partitions
 from klamm_server.metadata.image import NO_LEADER
 
@@ -90,7 +90,7 @@ def test_changes_that_could_not_be_made_are_worked_out_again(cluster):
 
 
 def test_topics_that_are_gone_by_then_are_passed_over(cluster):
-    sweep = Sweep("all", all_partitions(cluster.image), end_of_life(1, unclean=True))
+    sweep = Sweep("all", all_partitions(cluster.image), end_of_life(1, Stop.UNCLEAN))
     cluster.remove("a0")
     while not sweep.is_done:
         cluster.replay(sweep.next_changes(cluster.image))
