@@ -52,7 +52,7 @@ TURNS = 12
 """Of the event loop, that an input has for its answers; then the client hangs up."""
 END_S = 10
 REPORT_EVERY = 50_000
-WARM_UP_INPUTS = 1_000_000
+WARM_UP_INPUTS = 200_000
 """Caches, the corpus and the producers that a broker remembers have their size by then."""
 GROWTH_MAX_MB = 100
 FRAME_MAX_BYTES = 1_000_000
