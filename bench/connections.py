@@ -116,6 +116,7 @@ def measure(peer: Peer, idle: int, active: int, seconds: float) -> None:
         time.sleep(SETTLE_S)
         idle_cpu = (peer.cpu_s() - cpu_s) / SETTLE_S * 100
     with consumers(port, idle, active):
+        time.sleep(SETTLE_S)
         beside = in_a_process(acknowledged_ms, peer.bootstrap, seconds)
         all_mb = peer.rss_mb()
     print(f"{peer.name}: alone {percentiles(alone)}")

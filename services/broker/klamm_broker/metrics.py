@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from prometheus_client import Counter, Gauge
 
@@ -30,6 +31,14 @@ _ERRORS = Counter(
 KAFKA_REQUESTS = Counter(
     "klamm_broker_kafka_requests", "Requests of Kafka clients.", ["api", "version"], registry=REGISTRY
 )
+
+
+@cache
+def kafka_requests(api: str, version: int | str) -> Counter:
+    """The counter of one API's version; looking a label up costs more than counting."""
+    return KAFKA_REQUESTS.labels(api, version)
+
+
 _KAFKA_CONNECTIONS = Gauge("klamm_broker_kafka_connections", "Connections of Kafka clients.", registry=REGISTRY)
 _PARKED = Gauge("klamm_broker_parked_requests", "Calls that wait in a purgatory.", ["purgatory"], registry=REGISTRY)
 _REQUEST_MEMORY = Gauge("klamm_broker_request_memory_bytes", "Requests and answers under way.", registry=REGISTRY)

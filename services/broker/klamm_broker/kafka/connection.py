@@ -24,8 +24,10 @@ from klamm_broker.rpc.request_memory import RequestMemory
 
 log = logging.getLogger(__name__)
 
-FIRST_BUFFER_BYTES = 64 * 1024
-"""What an idle connection holds."""
+FIRST_BUFFER_BYTES = 2 * 1024
+"""What a connection holds that has not sent more at once: a consumer's requests are small."""
+BUSY_BUFFER_BYTES = 64 * 1024
+"""What one holds from then on, until it falls silent."""
 _SIZE = struct.Struct(">i")
 _ANSWER_HEADER = struct.Struct(">ii")
 
@@ -83,7 +85,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
         if self._filled == len(self._buffer):
-            self._transport.pause_reading()
+            if self._filled < BUSY_BUFFER_BYTES:
+                self._resize(BUSY_BUFFER_BYTES)
+            else:
+                self._transport.pause_reading()
         self._arrived.set()
 
     def eof_received(self) -> bool:
@@ -102,6 +107,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._owner.on_closed(self)
 
     # What the listener says
+
+    def trim(self) -> None:
+        """Gives back what it holds for requests, if none is there."""
+        if not self._filled and len(self._buffer) > FIRST_BUFFER_BYTES:
+            self._resize(FIRST_BUFFER_BYTES)
 
     def close(self) -> None:
         """Cuts it off."""
@@ -150,9 +160,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Valid until `_drop_frame`."""
         end = _SIZE.size + size
         if end > len(self._buffer):
-            larger = bytearray(end)
-            larger[: self._filled] = memoryview(self._buffer)[: self._filled]
-            self._buffer = larger
+            self._resize(max(end, BUSY_BUFFER_BYTES))
             self._transport.resume_reading()
         await self._wait_filled(end)
         return memoryview(self._buffer)[_SIZE.size : end].toreadonly()
@@ -160,16 +168,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _drop_frame(self, size: int) -> None:
         end = _SIZE.size + size
         rest = self._filled - end
-        if len(self._buffer) > FIRST_BUFFER_BYTES and rest <= FIRST_BUFFER_BYTES:
-            # What a large frame took is given back.
-            smaller = bytearray(FIRST_BUFFER_BYTES)
-            smaller[:rest] = memoryview(self._buffer)[end : self._filled]
-            self._buffer = smaller
-        else:
-            self._buffer[:rest] = self._buffer[end : self._filled]
+        self._buffer[:rest] = self._buffer[end : self._filled]
         self._filled = rest
+        if len(self._buffer) > BUSY_BUFFER_BYTES and rest <= BUSY_BUFFER_BYTES:
+            # What a large frame took is given back.
+            self._resize(BUSY_BUFFER_BYTES)
         if self._filled < len(self._buffer):
             self._transport.resume_reading()
+
+    def _resize(self, size: int) -> None:
+        resized = bytearray(size)
+        resized[: self._filled] = memoryview(self._buffer)[: self._filled]
+        self._buffer = resized
 
     async def _wait_filled(self, size: int) -> None:
         while self._filled < size:

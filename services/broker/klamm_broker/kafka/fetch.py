@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import groupby
 from typing import Final
 
@@ -27,6 +28,11 @@ _DIVERGING_EPOCH: Final = struct.Struct(">iqB")
 _BY_TOPIC_ID: Final = 13
 """From this version on topics are named by id."""
 _NO_PREFERRED_REPLICA: Final = -1
+_LIMITS: Final = struct.Struct(">iiib")
+"""max_wait_ms, min_bytes, max_bytes, isolation level."""
+_SESSION: Final = struct.Struct(">ii")
+_FETCHED: Final = struct.Struct(">ihqq")
+"""Partition, error code, high watermark, last stable offset."""
 
 
 async def fetch(request: Request, handler: FetchRpc, topic_ids: TopicIds) -> Writer:
@@ -46,29 +52,31 @@ def _read(request: Request, topic_ids: TopicIds) -> FetchRequest:
     wanted = FetchRequest(client_id=request.client_id, replica_id=-1)
     if version < 15:
         wanted.replica_id = reader.int32()
-    wanted.max_wait_ms = reader.int32()
-    wanted.min_bytes = reader.int32()
-    wanted.max_bytes = reader.int32()
-    wanted.isolation_level = reader.int8()
+    wanted.max_wait_ms, wanted.min_bytes, wanted.max_bytes, wanted.isolation_level = reader.fields(_LIMITS)
     if version >= 7:
-        reader.int32()
-        reader.int32()
+        reader.fields(_SESSION)
     topic = ""
+    layout, read_epochs = _partition_layout(version)
 
     def read_partition() -> FetchPartition:
-        partition = FetchPartition(
-            topic=topic, partition=reader.int32(), current_leader_epoch=-1, last_fetched_epoch=-1, log_start_offset=-1
-        )
-        if version >= 9:
-            partition.current_leader_epoch = reader.int32()
-        partition.fetch_offset = reader.int64()
-        if version >= 12:
-            partition.last_fetched_epoch = reader.int32()
-        if version >= 5:
-            reader.int64()  # the log start offset of a follower
-        partition.max_bytes = reader.int32()
+        leader_epoch = last_epoch = -1
+        numbers = reader.fields(layout)
+        if read_epochs == 2:
+            number, leader_epoch, offset, last_epoch, *_, max_bytes = numbers
+        elif read_epochs == 1:
+            number, leader_epoch, offset, *_, max_bytes = numbers
+        else:
+            number, offset, *_, max_bytes = numbers
         reader.skip_tagged_fields()
-        return partition
+        return FetchPartition(
+            topic=topic,
+            partition=number,
+            current_leader_epoch=leader_epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=last_epoch,
+            log_start_offset=-1,
+            max_bytes=max_bytes,
+        )
 
     def read_topic() -> None:
         nonlocal topic
@@ -94,6 +102,17 @@ def _read(request: Request, topic_ids: TopicIds) -> FetchRequest:
     return wanted
 
 
+@cache
+def _partition_layout(version: int) -> tuple[struct.Struct, int]:
+    """The numbers of a partition, and how many epochs are among them: partition, current leader epoch (from 9 on),
+    fetch offset, last fetched epoch (from 12 on), a follower's log start offset (from 5 on), max_bytes."""
+    if version >= 12:
+        return struct.Struct(">iiqiqi"), 2
+    if version >= 9:
+        return struct.Struct(">iiqqi"), 1
+    return struct.Struct(">iqqi" if version >= 5 else ">iqi"), 0
+
+
 def _answer(
     request: Request, partitions: Sequence[FetchedPartition], records: Sequence[bytes | RecordFile], topic_ids: TopicIds
 ) -> Writer:
@@ -112,10 +131,13 @@ def _answer(
         writer.tagged_fields()
 
     def write_partition(partition: FetchedPartition) -> None:
-        writer.int32(partition.partition)
-        writer.int16(partition.error_code)
-        writer.int64(partition.high_watermark)
-        writer.int64(partition.last_stable_offset)
+        writer.fields(
+            _FETCHED,
+            partition.partition,
+            partition.error_code,
+            partition.high_watermark,
+            partition.last_stable_offset,
+        )
         if version >= 5:
             writer.int64(partition.log_start_offset)
         writer.array(partition.aborted_transactions, write_aborted)

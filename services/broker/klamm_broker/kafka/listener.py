@@ -65,13 +65,20 @@ class KafkaListener:
         await self._server.start_serving()
 
     async def run(self) -> None:
-        """Closes who has been silent for `connections.max.idle.ms`."""
+        """Closes who has been silent for `connections.max.idle.ms`; who was for a while gives back memory."""
         while True:
             await asyncio.sleep(self._idle_max_ms / 4 / 1000)
-            oldest_ms = self._clock.monotonic_ms() - self._idle_max_ms
-            for connection in list(self._connections):
-                if not connection.is_busy and connection.last_request_ms < oldest_ms:
-                    connection.close()
+            self.look_for_silence(self._clock.monotonic_ms())
+
+    def look_for_silence(self, now_ms: int) -> None:
+        for connection in list(self._connections):
+            silent_ms = now_ms - connection.last_request_ms
+            if connection.is_busy:
+                continue
+            if silent_ms > self._idle_max_ms:
+                connection.close()
+            elif silent_ms > self._idle_max_ms / 4:
+                connection.trim()
 
     async def close(self) -> None:
         """Also the connections that are there."""
@@ -99,5 +106,5 @@ class KafkaListener:
         connection.last_request_ms = self._clock.monotonic_ms()
         # Of ApiVersions any version is answered: 65,536 counters, if a client liked.
         version = request.version if request.is_spoken else "unknown"
-        metrics.KAFKA_REQUESTS.labels(request.api_key.name, version).inc()
+        metrics.kafka_requests(request.api_key.name, version).inc()
         return await self._handle(request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
@@ -13,6 +14,8 @@ from klamm_broker.kafka.wire import MalformedRequestError, Writer
 from klamm_broker.rpc.produce import ACKS_NONE, ProduceRpc
 
 _CURRENT_LEADER_TAG: Final = 0
+_PRODUCED: Final = struct.Struct(">ihqq")
+"""Partition, error code, base offset, log append time."""
 _EMPTY = memoryview(b"")
 
 
@@ -63,10 +66,9 @@ def _answer(request: Request, partitions: Iterable[ProducedPartition]) -> Writer
     topics = [(topic, list(group)) for topic, group in groupby(partitions, key=lambda one: one.topic)]
 
     def write_partition(partition: ProducedPartition) -> None:
-        writer.int32(partition.partition)
-        writer.int16(partition.error_code)
-        writer.int64(partition.base_offset)
-        writer.int64(partition.log_append_time_ms)
+        writer.fields(
+            _PRODUCED, partition.partition, partition.error_code, partition.base_offset, partition.log_append_time_ms
+        )
         if version >= 5:
             writer.int64(partition.log_start_offset)
         if version >= 8:

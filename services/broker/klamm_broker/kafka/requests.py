@@ -135,6 +135,7 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
 }
 
 _HEADER: Final = struct.Struct(">hhi")
+_API_KEYS: Final = {int(api_key): api_key for api_key in SPOKEN}
 
 
 class Request(NamedTuple):
@@ -172,10 +173,9 @@ def parse_request(frame: memoryview, client_host: str) -> Request:
     if len(frame) < _HEADER.size:
         raise MalformedRequestError(f"a request of {len(frame)} bytes; its header alone has {_HEADER.size}")
     number, version, correlation_id = _HEADER.unpack_from(frame)
-    try:
-        api_key = ApiKey(number)
-    except ValueError:
-        raise MalformedRequestError(f"API key {number} is not served") from None
+    api_key = _API_KEYS.get(number)
+    if api_key is None:
+        raise MalformedRequestError(f"API key {number} is not served")
     spoken = SPOKEN[api_key]
     if not spoken.min <= version <= spoken.max and api_key is not ApiKey.API_VERSIONS:
         raise MalformedRequestError(f"version {version} of {api_key.name}; expected {spoken.min} to {spoken.max}")

@@ -38,6 +38,15 @@ class Reader:
         self._flexible = flexible
         self.position = position
 
+    def fields(self, layout: struct.Struct) -> tuple[int, ...]:
+        """Several numbers at once."""
+        position = self.position
+        self.position = position + layout.size
+        try:
+            return layout.unpack_from(self._buffer, position)
+        except struct.error:
+            raise MalformedRequestError(f"the message ends at byte {len(self._buffer)}, inside a number") from None
+
     def int8(self) -> int:
         return self._fixed(_INT8)
 
@@ -117,13 +126,7 @@ class Reader:
             raise MalformedRequestError(f"{len(self._buffer) - self.position} bytes after the end of the request")
 
     def _fixed(self, layout: struct.Struct) -> int:
-        position = self.position
-        self.position = position + layout.size
-        try:
-            value: int = layout.unpack_from(self._buffer, position)[0]
-        except struct.error:
-            raise MalformedRequestError(f"the message ends at byte {len(self._buffer)}, inside a number") from None
-        return value
+        return self.fields(layout)[0]
 
     def _take(self, size: int) -> memoryview:
         position = self.position
@@ -147,6 +150,10 @@ class Writer:
     def parts(self) -> list[Part]:
         """Everything written so far, in order."""
         return [*self._parts, self._open]
+
+    def fields(self, layout: struct.Struct, *values: int) -> None:
+        """Several numbers at once."""
+        self._open += layout.pack(*values)
 
     def int8(self, value: int) -> None:
         self._open += _INT8.pack(value)

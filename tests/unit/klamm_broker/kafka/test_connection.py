@@ -12,7 +12,7 @@ from kafka_door import HEARTBEAT_V0, REQUEST_MAX_BYTES, Door, answer_to, echo, f
 
 from klamm_broker import metrics
 from klamm_broker.kafka import messages
-from klamm_broker.kafka.connection import FIRST_BUFFER_BYTES
+from klamm_broker.kafka.connection import BUSY_BUFFER_BYTES, FIRST_BUFFER_BYTES
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
 from klamm_broker.kafka.wire import MalformedRequestError
 
@@ -22,7 +22,7 @@ def test_frames_arrive_in_any_pieces_and_are_answered_in_order(piece_bytes: int)
     async def scenario() -> None:
         async with Door(echo) as door:
             reader, writer = await door.connect()
-            bodies = [b"a", b"", b"bc", b"x" * (FIRST_BUFFER_BYTES + 5 if piece_bytes > 100 else 50), b"d"]
+            bodies = [b"a", b"", b"bc", b"x" * (BUSY_BUFFER_BYTES + 5 if piece_bytes > 100 else 50), b"d"]
             data = b"".join(frame(number, body) for number, body in enumerate(bodies))
             for start in range(0, len(data), piece_bytes):
                 writer.write(data[start : start + piece_bytes])
@@ -127,6 +127,33 @@ def test_more_than_max_connections_are_closed_at_once() -> None:
 
 
 BY_HAND = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS}
+
+
+def test_a_connection_holds_what_it_needs_and_gives_it_back_in_silence() -> None:
+    async def scenario() -> None:
+        async with Door(echo) as door:
+            reader, writer = await door.connect()
+            writer.write(frame(1, b"hello"))
+            assert await answer_to(reader) == (1, b"hello")
+            (connection,) = door.listener._connections
+            assert len(connection._buffer) == FIRST_BUFFER_BYTES
+            many = [b"x" * 100] * 50 + [b"y" * 3 * BUSY_BUFFER_BYTES]
+            for number, body in enumerate(many):
+                writer.write(frame(number, body))
+            for number, body in enumerate(many):
+                assert await answer_to(reader) == (number, body)
+            assert len(connection._buffer) == BUSY_BUFFER_BYTES
+            door.listener.look_for_silence(connection.last_request_ms + 10_000)
+            assert len(connection._buffer) == BUSY_BUFFER_BYTES
+            door.listener.look_for_silence(connection.last_request_ms + 20_000)
+            assert len(connection._buffer) == FIRST_BUFFER_BYTES
+            writer.write(frame(9, b"still here"))
+            assert await answer_to(reader) == (9, b"still here")
+            door.listener.look_for_silence(connection.last_request_ms + 70_000)
+            assert await reader.read() == b""
+            writer.close()
+
+    asyncio.run(scenario())
 
 
 def test_versions_that_nobody_speaks_are_counted_as_one() -> None:
