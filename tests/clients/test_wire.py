@@ -335,3 +335,61 @@ def test_a_members_host_is_its_own_and_not_the_brokers(bootstrap: str, name: str
         described = wire.ask(ApiKey.DESCRIBE_GROUPS, 5, {"groups": [name], "include_authorized_operations": False})
     ((member,),) = (group.members for group in described.groups)
     assert (member.client_host, member.client_id) == ("/127.0.0.9", "wire")
+
+
+def member(name: str, version: int, member_id: str = "", instance: str | None = None) -> dict[str, object]:
+    return {
+        "group_id": name,
+        "session_timeout": 60_000,
+        "rebalance_timeout": 6_000,
+        "member_id": member_id,
+        "group_instance_id": instance,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+        "reason": "a test" if version >= 8 else None,
+    }
+
+
+@pytest.mark.parametrize("version", [2, 3, 4, 9])
+def test_a_first_join_is_given_an_id_from_version_4_on(wire: KafkaWire, name: str, version: int) -> None:
+    """KIP-394: before, clients do not know what to do with it."""
+    wire.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [name]})
+    settled = (ErrorCode.none, ErrorCode.member_id_required)
+    answers = []
+
+    def joined() -> bool:
+        answers.append(wire.ask(ApiKey.JOIN_GROUP, version, member(name, version)))
+        return answers[-1].error_code in settled
+
+    wait_until(joined)
+    expected = ErrorCode.none if version < 4 else ErrorCode.member_id_required
+    assert (answers[-1].error_code, bool(answers[-1].member_id)) == (expected, True)
+    if version >= 4:
+        answer = wire.ask(ApiKey.JOIN_GROUP, version, member(name, version, answers[-1].member_id))
+        assert (answer.error_code, answer.leader) == (ErrorCode.none, answers[-1].member_id)
+
+
+@pytest.mark.parametrize("version", [2, 3, 5])
+def test_members_leave_one_by_one_or_together(wire: KafkaWire, name: str, version: int) -> None:
+    """KIP-345: from version 3 on several, also by their instance alone, as an administrator names them."""
+    wire.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [name]})
+    joins = []
+
+    def joined() -> bool:
+        joins.append(wire.ask(ApiKey.JOIN_GROUP, 9, member(name, 9, instance="one")))
+        return joins[-1].error_code == ErrorCode.none
+
+    wait_until(joined)
+    if version < 3:
+        leave = {"group_id": name, "member_id": joins[-1].member_id}
+        assert wire.ask(ApiKey.LEAVE_GROUP, version, leave).error_code == ErrorCode.none
+        assert wire.ask(ApiKey.LEAVE_GROUP, version, leave).error_code == ErrorCode.unknown_member_id
+        return
+    gone = {"member_id": "", "group_instance_id": "one", "reason": "moving house" if version >= 5 else None}
+    leave = {"group_id": name, "members": [{**gone, "group_instance_id": "nobody"}, gone]}
+    answer = wire.ask(ApiKey.LEAVE_GROUP, version, leave)
+    assert answer.error_code == ErrorCode.none
+    assert [(one.group_instance_id, one.error_code) for one in answer.members] == [
+        ("nobody", ErrorCode.unknown_member_id),
+        ("one", ErrorCode.none),
+    ]

@@ -66,6 +66,7 @@ class ShardDriver:
         self.now_ms = 0
         self.replies: dict[int, Reply] = {}
         self.asked: set[int] = set()
+        self.notes: list[str] = []
         self.unsent: deque[Write] = deque()
         self.log: list[Any] = []
         """Records acknowledged, in order; of transactions the writes."""
@@ -136,6 +137,7 @@ class ShardDriver:
             assert reply_id not in self.replies, f"a second answer: {reply_id} {reply}"
             self.replies[reply_id] = reply
         self.unsent.extend(effects.writes)
+        self.notes.extend(effects.notes)
         self.shard.check_invariants()
 
     # Requests: each returns the id of its reply
@@ -157,6 +159,8 @@ class ShardDriver:
         rebalance_timeout_ms: int = REBALANCE_MS,
         client_id: str = "client",
         group_id: str = GROUP,
+        joins_without_id: bool = False,
+        reason: str = "",
     ) -> int:
         return self.ask(
             JoinGroup(
@@ -170,7 +174,8 @@ class ShardDriver:
                 rebalance_timeout_ms=rebalance_timeout_ms,
                 protocol_type=protocol_type,
                 protocols=tuple(Protocol(name=name, metadata=metadata) for name, metadata in protocols),
-                reason="",
+                reason=reason,
+                joins_without_id=joins_without_id,
             )
         )
 
@@ -210,11 +215,11 @@ class ShardDriver:
         )
         return self.replies[self.ask(request)].error  # type: ignore[union-attr]
 
-    def leave(self, *leavers: tuple[str, str | None], group_id: str = GROUP) -> tuple[ErrorCode, ...]:
+    def leave(self, *leavers: tuple[str, str | None], group_id: str = GROUP, reason: str = "") -> tuple[ErrorCode, ...]:
         request = LeaveGroup(
             reply_id=0,
             group_id=group_id,
-            leavers=tuple(Leaver(member_id=m, instance_id=i, reason="") for m, i in leavers),
+            leavers=tuple(Leaver(member_id=m, instance_id=i, reason=reason) for m, i in leavers),
         )
         return self.replies[self.ask(request)].members  # type: ignore[union-attr]
 

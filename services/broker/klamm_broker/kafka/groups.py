@@ -19,6 +19,8 @@ from klamm_broker.kafka.requests import Request
 
 JOIN_GRACE_MS = 5_000
 """What a join may take beyond its rebalance timeout, as Kafka's clients allow."""
+KNOWS_MEMBER_ID_REQUIRED = 4
+"""Version of JoinGroup (KIP-394)."""
 NO_OFFSET = -1
 
 
@@ -42,6 +44,7 @@ class Groups:
             client_id=request.client_id,
             client_host=f"/{request.client_host}",
             reason=getattr(wanted, "reason", None) or "",
+            joins_without_id=request.version < KNOWS_MEMBER_ID_REQUIRED,
         )
         try:
             answer = await self._ask(

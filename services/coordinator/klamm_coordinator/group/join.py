@@ -43,7 +43,7 @@ def handle_join(group: Group, request: JoinGroup, turn: Turn) -> None:
     elif not group.supports(request.protocol_type, request.protocols):
         _refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, turn)
     elif not member_id and request.instance_id is None:
-        _give_member_id(group, request, turn)
+        _join_dynamic(group, request, turn)
     elif not member_id:
         _join_static(group, request, turn)
     elif member_id in group.pending_joins and request.instance_id is None:
@@ -101,6 +101,13 @@ def _refuse_for_size(group: Group, request: JoinGroup, turn: Turn) -> None:
 def _refuse(request: JoinGroup, error: ErrorCode, turn: Turn) -> None:
     turn.note(f"group={request.group_id} member={request.member_id or '-'} join=refused error={error.name}")
     turn.reply(request.reply_id, JoinReply(error=error, member_id=request.member_id))
+
+
+def _join_dynamic(group: Group, request: JoinGroup, turn: Turn) -> None:
+    if request.joins_without_id:
+        _add_member(group, request, turn.new_member_id(request.client_id), turn)
+    else:
+        _give_member_id(group, request, turn)
 
 
 def _give_member_id(group: Group, request: JoinGroup, turn: Turn) -> None:

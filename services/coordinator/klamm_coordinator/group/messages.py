@@ -37,6 +37,8 @@ class JoinGroup:
     """In order of preference."""
     reason: str
     """KIP-800."""
+    joins_without_id: bool = False
+    """With an empty `member_id` it joins at once, instead of being given one first (KIP-394)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,6 +113,7 @@ def _join(request: JoinGroupRequest, peer: str) -> Any:
         protocol_type=request.protocol_type,
         protocols=tuple(Protocol(name=one.name, metadata=one.metadata) for one in request.protocols),
         reason=request.reason,
+        joins_without_id=request.joins_without_id,
     )
 
 

@@ -35,6 +35,26 @@ def test_kip_394_ids_that_nobody_claims_are_bounded(make_driver):
     assert driver.joined(driver.join()).error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
+def test_kip_394_a_client_that_does_not_know_it_joins_at_once(driver):
+    first, second = driver.join(joins_without_id=True, client_id="old"), driver.join(joins_without_id=True)
+    driver.advance(9_000)
+
+    replies = [driver.joined(first), driver.joined(second)]
+    assert [reply.error for reply in replies] == [ErrorCode.NONE] * 2
+    assert {member.member_id for member in replies[0].members} == {reply.member_id for reply in replies}
+    assert replies[0].member_id.startswith("old-")
+
+
+def test_kip_800_the_log_says_why_members_join_and_leave(driver):
+    (member,) = driver.stable(1)
+    driver.join(driver.new_member_id(), reason="scaled out")
+    driver.join(member, reason="the other came")
+    driver.leave((member, None), reason="scaled in")
+
+    for reason in ("scaled out", "scaled in"):
+        assert sum(reason in note for note in driver.notes) == 1, reason
+
+
 def test_kip_134_the_first_rebalance_waits_for_more_members(driver):
     first = driver.join(driver.new_member_id())
     driver.advance(2_999)
