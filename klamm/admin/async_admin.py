@@ -30,7 +30,7 @@ from klamm.admin.types import (
 from klamm.client import KlammClient
 from klamm.config import ClientConfig
 from klamm.consumer.offset_store import OUTSIDE_THE_GROUP, OffsetStore, group_by_topic
-from klamm.errors import EXCEPTIONS, CommitFailedError, ErrorCode, raise_for
+from klamm.errors import EXCEPTIONS, CommitFailedError, ErrorCode, GroupIdNotFoundError, raise_for
 from klamm.leader_calls import missing_leader_error
 from klamm.model import TopicPartition
 from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, OffsetFinder
@@ -240,10 +240,10 @@ class AsyncAdmin(ReplicaOperations, TransactionOperations, LedgerOperations):
     # --- groups
 
     async def list_groups(
-        self, *, states: Iterable[str] = (), timeout_ms: int | None = None
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: int | None = None
     ) -> dict[str, GroupListing]:
-        """Every coordinator's groups, by id; only those in `states`, if given."""
-        request = coordinator_pb2.ListGroupsRequest(states=list(states))
+        """Every coordinator's groups, by id; only those in `states` and of `types` (classic, consumer), if given."""
+        request = coordinator_pb2.ListGroupsRequest(states=list(states), types=list(types))
 
         async def attempt() -> list[Any]:
             cluster = await self._client.refresh_metadata([])
@@ -255,7 +255,9 @@ class AsyncAdmin(ReplicaOperations, TransactionOperations, LedgerOperations):
 
         groups = await self._calls.retrying(attempt, timeout_ms)
         return {
-            each.group_id: GroupListing(group_id=each.group_id, protocol_type=each.protocol_type, state=each.state)
+            each.group_id: GroupListing(
+                group_id=each.group_id, protocol_type=each.protocol_type, state=each.state, type=each.type
+            )
             for each in sorted(groups, key=lambda group: group.group_id)
         }
 
@@ -266,8 +268,13 @@ class AsyncAdmin(ReplicaOperations, TransactionOperations, LedgerOperations):
 
         async def describe(group_id: str) -> GroupDescription:
             request = coordinator_pb2.DescribeGroupsRequest(group_ids=[group_id])
-            response = await self._calls.coordinator(group_id, "describe_groups", request, timeout_ms)
-            return decode.group_description(response.groups[0])
+            try:
+                response = await self._calls.coordinator(group_id, "describe_groups", request, timeout_ms)
+                return decode.group_description(response.groups[0])
+            except GroupIdNotFoundError:  # or one of the new protocol
+                again = coordinator_pb2.ConsumerGroupDescribeRequest(group_ids=[group_id])
+                response = await self._calls.coordinator(group_id, "consumer_group_describe", again, timeout_ms)
+                return decode.consumer_group_description(response.groups[0])
 
         described = await asyncio.gather(*(describe(group_id) for group_id in group_ids))
         return {group.group_id: group for group in described}

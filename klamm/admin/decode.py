@@ -128,6 +128,40 @@ def group_description(message: coordinator_pb2.DescribedGroup) -> GroupDescripti
     )
 
 
+def consumer_group_description(message: coordinator_pb2.DescribedConsumerGroup) -> GroupDescription:
+    return GroupDescription(
+        group_id=message.group_id,
+        state=message.state,
+        protocol_type="consumer",
+        assignor=message.assignor,
+        generation_id=-1,
+        leader="",
+        coordinator_id=message.coordinator_id,
+        members=tuple(_consumer_member(each) for each in message.members),
+        type="consumer",
+        group_epoch=message.group_epoch,
+        assignment_epoch=message.assignment_epoch,
+    )
+
+
+def _consumer_member(message: coordinator_pb2.DescribedConsumerMember) -> MemberDescription:
+    return MemberDescription(
+        member_id=message.member_id,
+        group_instance_id=message.group_instance_id or None,
+        client_id=message.client_id,
+        client_host=message.client_host,
+        topics=tuple(message.subscribed_topic_names),
+        assignment=_partitions_of(message.assignment),
+        epoch=message.member_epoch,
+        pattern=message.subscribed_topic_regex,
+        target=_partitions_of(message.target_assignment),
+    )
+
+
+def _partitions_of(assignment: coordinator_pb2.ConsumerAssignment) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(one.topic, number) for one in assignment.topics for number in one.partitions)
+
+
 def log_dir(message: broker_pb2.DescribedLogDir) -> LogDirDescription:
     return LogDirDescription(
         path=message.path,

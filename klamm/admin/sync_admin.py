@@ -156,8 +156,10 @@ class Admin:
     def remove_raft_voter(self, voter_id: int, voter_directory_id: str, *, timeout_ms: int | None = None) -> None:
         self._run(self._async.remove_raft_voter, voter_id, voter_directory_id, timeout_ms=timeout_ms)
 
-    def list_groups(self, *, states: Iterable[str] = (), timeout_ms: int | None = None) -> dict[str, GroupListing]:
-        return self._run(self._async.list_groups, states=states, timeout_ms=timeout_ms)
+    def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: int | None = None
+    ) -> dict[str, GroupListing]:
+        return self._run(self._async.list_groups, states=states, types=types, timeout_ms=timeout_ms)
 
     def describe_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None

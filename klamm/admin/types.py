@@ -219,7 +219,10 @@ class GroupListing:
     protocol_type: str
     """`consumer`, or empty for a group that only stores offsets."""
     state: str
-    """Empty, PreparingRebalance, CompletingRebalance, Stable or Dead."""
+    """Empty, PreparingRebalance, CompletingRebalance, Stable or Dead; of the new protocol Empty, Assigning, Reconciling
+    or Stable."""
+    type: str
+    """`classic`, or `consumer` for the new protocol (KIP-848)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +234,12 @@ class MemberDescription:
     topics: tuple[str, ...]
     """What it subscribes to, as far as it speaks the consumer protocol."""
     assignment: tuple[TopicPartition, ...]
+    epoch: int = -1
+    """In the new protocol: how far it has come."""
+    pattern: str = ""
+    """In the new protocol: the expression it subscribes with, or empty."""
+    target: tuple[TopicPartition, ...] = ()
+    """In the new protocol: what it is to have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +254,12 @@ class GroupDescription:
     """The member that computes assignments, or empty."""
     coordinator_id: int
     members: tuple[MemberDescription, ...]
+    type: str = "classic"
+    """Or `consumer` for the new protocol (KIP-848), which has no generations and no leader, but epochs."""
+    group_epoch: int = -1
+    """In the new protocol: grows with every change of members, subscriptions or topics."""
+    assignment_epoch: int = -1
+    """In the new protocol: the group epoch that the coordinator last made assignments for."""
 
 
 class TopicPartitionReplica(NamedTuple):

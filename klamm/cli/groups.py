@@ -24,8 +24,10 @@ from klamm.cli.times import parse_time_ms
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 
 _STATES: Final = {
-    name.lower(): name for name in ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+    name.lower(): name
+    for name in ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead")
 }
+_TYPES: Final = ("classic", "consumer")
 
 if TYPE_CHECKING:
     from klamm import Admin, OffsetAndMetadata, OffsetAndTimestamp
@@ -40,17 +42,22 @@ Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="topic o
 @app.command("list")
 def list_(
     state: Annotated[list[str] | None, typer.Option("--state", help="Only groups in this state; repeatable.")] = None,
+    type_: Annotated[
+        list[str] | None, typer.Option("--type", help="Only groups of this type, classic or consumer; repeatable.")
+    ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Lists groups."""
+    if unknown := [name for name in type_ or () if name.lower() not in _TYPES]:
+        fail(f"there is no type {', '.join(unknown)}; expected {', '.join(_TYPES)}", ExitStatus.USAGE)
     if unknown := [name for name in state or () if name.lower() not in _STATES]:
         fail(f"there is no state {', '.join(unknown)}; expected {', '.join(_STATES.values())}", ExitStatus.USAGE)
     with connected(bootstrap, timeout) as admin:
-        groups = admin.list_groups(states=state or ())
-    rows = [(each.group_id, each.state, each.protocol_type) for _, each in sorted(groups.items())]
-    print_rows(("group", "state", "protocol_type"), rows, as_json=as_json)
+        groups = admin.list_groups(states=state or (), types=type_ or ())
+    rows = [(each.group_id, each.type, each.state, each.protocol_type) for _, each in sorted(groups.items())]
+    print_rows(("group", "type", "state", "protocol_type"), rows, as_json=as_json)
 
 
 @app.command("describe")
@@ -77,16 +84,26 @@ def describe(
         print_json(
             {
                 "group": group,
+                "type": description.type,
                 "state": description.state,
-                "generation": description.generation_id,
+                **_progress(description),
                 "assignor": description.assignor,
                 "members": len(description.members),
                 "partitions": [dict(zip(columns, row, strict=True)) for row in rows],
             }
         )
         return
-    say(f"group {group}: {description.state}, generation {description.generation_id}")
+    progress = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in _progress(description).items())
+    by = f", assigned by {description.assignor}" if description.assignor else ""
+    say(f"group {group}: {description.type}, {description.state}, {progress}{by}")
     print_rows(columns, rows, as_json=False)
+
+
+def _progress(description: GroupDescription) -> dict[str, int]:
+    """A generation is of the whole group; epochs are of the group, of its target, and of each member."""
+    if description.type == "classic":
+        return {"generation": description.generation_id}
+    return {"group_epoch": description.group_epoch, "assignment_epoch": description.assignment_epoch}
 
 
 def _led(admin: Admin, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -109,11 +126,17 @@ def _lag_row(
 
 
 def _print_members(description: GroupDescription, as_json: bool) -> None:
+    columns: tuple[str, ...] = ("member", "instance", "client", "host", "assignment")
+    if description.type == "consumer":
+        columns += ("epoch", "target")
     rows = [
-        (each.member_id, each.group_instance_id, each.client_id, each.client_host, tuple(map(str, each.assignment)))
+        (
+            *(each.member_id, each.group_instance_id, each.client_id, each.client_host),
+            *(tuple(map(str, each.assignment)), each.epoch, tuple(map(str, each.target))),
+        )[: len(columns)]
         for each in description.members
     ]
-    print_rows(("member", "instance", "client", "host", "assignment"), rows, as_json=as_json)
+    print_rows(columns, rows, as_json=as_json)
 
 
 @app.command("reset")

@@ -2,6 +2,7 @@
 
 subscription, offset_policy                      what is consumed and from where (pure)
 membership, assignors/, consumer_protocol        Kafka's classic group protocol from the member's side (pure)
+consumer_membership                              the same of KIP-848 (pure); with consumer_group_link and reconciler
 fetch_buffer, record_reader, record_drain        from fetched bytes to ConsumerRecords (pure)
 read_replicas                                    leader or closer follower (pure)
 fetcher, group_link, offset_store, position_finder      the calls to brokers and the coordinator

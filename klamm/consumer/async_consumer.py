@@ -76,7 +76,8 @@ class AsyncConsumer:
     ) -> None:
         """Topics by name, or all that match `pattern` in full, shared with the group's other members.
 
-        Replaces the subscription before it; takes effect with the next poll. Raises ConfigError without a
+        Replaces the subscription before it; takes effect with the next poll. With group.protocol=consumer a pattern
+        given as text is matched by the coordinator, in RE2's syntax, a compiled one here. Raises ConfigError without a
         group.id, for illegal names or pattern, and IllegalStateError under `assign`."""
         core = self.core
         core.require_open()
@@ -85,7 +86,10 @@ class AsyncConsumer:
         names = _topic_names(topics)
         if bool(names) == (pattern is not None):
             raise ConfigError("subscribe takes either topics or a pattern; use unsubscribe for nothing at all")
-        if pattern is not None:
+        if isinstance(pattern, str) and core.config.group_protocol == "consumer":
+            core.subscription.subscribe_server_pattern(pattern)
+            core.link.request_rejoin("the subscription changed")
+        elif pattern is not None:
             core.subscription.subscribe_pattern(_compiled(pattern))
             core.topics.pattern_changed()
         elif core.subscription.subscribe_topics(names):

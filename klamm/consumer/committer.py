@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from klamm.consumer.config import ConsumerConfig
+from klamm.consumer.consumer_group_link import ConsumerGroupLink
 from klamm.consumer.group_link import GroupLink
 from klamm.consumer.membership_events import Identity
 from klamm.consumer.offset_store import COMMIT_FAILED, OUTSIDE_THE_GROUP, Offsets, OffsetStore
@@ -31,7 +32,7 @@ class Committer:
         self,
         config: ConsumerConfig,
         subscription: SubscriptionState,
-        link: GroupLink | None,
+        link: GroupLink | ConsumerGroupLink | None,
         store: OffsetStore | None,
         deliver: Callable[[Callable[[], object]], None],
     ) -> None:
@@ -83,7 +84,7 @@ class Committer:
         try:
             async with asyncio.timeout(timeout_ms / 1000):  # Commits before this one may take as long as they like.
                 identity = self._last_identity()
-                await self._commit(positions, lambda: identity, timeout_ms)
+                await self._commit(positions, lambda: identity, timeout_ms, skip_gone=True)
         except (KlammError, TimeoutError) as error:
             logger.warning("group=%s commit failed: %s", self._config.group_id, str(error) or f"after {timeout_ms} ms")
 
@@ -110,12 +111,14 @@ class Committer:
             raise CommitFailedError(COMMIT_FAILED)
         return self._link.identity
 
-    async def _commit(self, offsets: Offsets, identify: Callable[[], Identity], timeout_ms: int) -> None:
+    async def _commit(
+        self, offsets: Offsets, identify: Callable[[], Identity], timeout_ms: int, *, skip_gone: bool = False
+    ) -> None:
         store = self.store()
         if not offsets:
             return
         try:
-            await store.commit(offsets, identify, timeout_ms=timeout_ms)
+            await store.commit(offsets, identify, timeout_ms=timeout_ms, skip_gone=skip_gone)
         except KlammError:
             self.failures_total += 1
             raise

@@ -51,7 +51,11 @@ class ConsumerConfig(ClientConfig):
 
     group_id: str | None = optional_text()
     """Without one there are no committed offsets and no subscriptions, only `assign`."""
-    group_protocol: str = text("classic", one_of=("classic",))
+    group_protocol: str = text("classic", one_of=("classic", "consumer"))
+    """consumer: that of KIP-848. Then the coordinator assigns (group.remote.assignor) and decides about heartbeats and
+    sessions: partition.assignment.strategy, heartbeat.interval.ms and session.timeout.ms have no effect."""
+    group_remote_assignor: str | None = optional_text()
+    """uniform or range, of the new protocol; None: the group's. The one that most members ask for is taken."""
     group_instance_id: str | None = optional_text()
     """Makes this a static member (KIP-345): it keeps its partitions over a restart."""
     session_timeout_ms: int = integer(45_000, at_least=1)
@@ -98,6 +102,8 @@ class ConsumerConfig(ClientConfig):
                 f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be below"
                 f" session.timeout.ms={self.session_timeout_ms}"
             )
+        if self.group_remote_assignor is not None and self.group_protocol != "consumer":
+            raise ConfigError("group.remote.assignor needs group.protocol=consumer")
         if self.group_id == "":
             raise ConfigError("group.id='' is not valid; expected a name, or no group.id at all")
         if self.group_instance_id is not None and self.group_id is None:

@@ -16,6 +16,7 @@ from klamm.client import KlammClient
 from klamm.cluster import ClusterView
 from klamm.consumer.committer import Committer
 from klamm.consumer.config import ConsumerConfig, Records
+from klamm.consumer.consumer_group_link import ConsumerGroupLink
 from klamm.consumer.fetch_buffer import FetchBuffer
 from klamm.consumer.fetcher import Fetcher
 from klamm.consumer.group_link import GroupLink
@@ -23,6 +24,7 @@ from klamm.consumer.offset_policy import OffsetPolicy
 from klamm.consumer.offset_store import OUTSIDE_THE_GROUP, OffsetStore
 from klamm.consumer.position_finder import PositionFinder
 from klamm.consumer.rebalancer import Invoke, Rebalancer
+from klamm.consumer.reconciler import Reconciler
 from klamm.consumer.record_drain import RecordDrain
 from klamm.consumer.record_reader import ReaderConfig
 from klamm.consumer.subscription import SubscriptionState
@@ -69,22 +71,15 @@ class ConsumerCore:
         self.fetcher = Fetcher(self.client, config, self.subscription, self.buffer, policy, self.notify)
         self._loop = asyncio.get_running_loop()
         self._signal = asyncio.Event()
-        self.link: GroupLink | None = None
-        self.rebalancer: Rebalancer | None = None
+        self.link: GroupLink | ConsumerGroupLink | None = None
+        self.rebalancer: Rebalancer | Reconciler | None = None
         store: OffsetStore | None = None
         if config.group_id is not None:
-            self.link = GroupLink(self.client, config, self.notify)
+            kind = ConsumerGroupLink if config.group_protocol == "consumer" else GroupLink
+            self.link = kind(self.client, config, self.notify)
             store = OffsetStore(self.client, config.group_id, config.group_instance_id, self.link.on_commit_refused)
         self.committer = Committer(config, self.subscription, self.link, store, deliver)
-        if self.link is not None:
-            self.rebalancer = Rebalancer(
-                self.subscription,
-                self.link,
-                config,
-                invoke=invoke,
-                commit=self._commit_before_rebalance if self.committer.automatic else None,
-                on_progress=self.notify,
-            )
+        self.rebalancer = self._make_rebalancer(invoke)
         self.positions = PositionFinder(
             self.client,
             config,
@@ -97,6 +92,18 @@ class ConsumerCore:
         )
         self.topics = TopicWatch(self.client, config, self.subscription, self._on_match_changed)
         self.client.on_change(self._on_cluster_change)
+
+    def _make_rebalancer(self, invoke: Invoke) -> Rebalancer | Reconciler | None:
+        commit = self._commit_before_rebalance if self.committer.automatic else None
+        match self.link:
+            case None:
+                return None
+            case ConsumerGroupLink() as link:
+                return Reconciler(self.subscription, link, invoke=invoke, commit=commit, on_progress=self.notify)
+            case link:
+                return Rebalancer(
+                    self.subscription, link, self.config, invoke=invoke, commit=commit, on_progress=self.notify
+                )
 
     # --- polls
 
@@ -221,7 +228,9 @@ class ConsumerCore:
 
     async def _maintain(self) -> None:
         self._raise_failures()
-        if self.subscription.auto_assigned and (self.subscription.topics or self.subscription.assignment):
+        subscription = self.subscription
+        subscribes = subscription.topics or subscription.server_pattern or subscription.assignment
+        if subscription.auto_assigned and subscribes:
             assert self.rebalancer is not None, "a subscription without a group"
             await self.rebalancer.advance()
         if not self._giving_up:

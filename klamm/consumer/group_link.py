@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, assert_never
 
 from klamm.client import KlammClient
@@ -44,8 +44,8 @@ from klamm.consumer.membership_events import (
     Ticked,
     WakePoll,
 )
-from klamm.consumer.offset_store import COMMIT_FAILED, call_coordinator
-from klamm.errors import BrokerError, CommitFailedError, ErrorCode, KlammError
+from klamm.consumer.offset_store import COMMIT_FAILED, ask_coordinator
+from klamm.errors import CommitFailedError, ErrorCode
 from klamm.wire.v1 import coordinator_pb2
 
 logger = logging.getLogger(__name__)
@@ -349,12 +349,4 @@ class GroupLink:
             logger.info("group=%s leaving failed: %s", self.group_id, message or code.name)
 
     async def _ask(self, method: str, request: Any, timeout_ms: int) -> tuple[ErrorCode, str, Any]:
-        """Code, message and answer; no answer and the code that stands for it when the call failed."""
-        call: Awaitable[Any] = call_coordinator(self._client, self.group_id, method, request, timeout_ms)
-        try:
-            answer = await call
-        except BrokerError as error:
-            return error.code, error.message, None
-        except KlammError as error:
-            return ErrorCode.NETWORK_EXCEPTION, str(error), None
-        return ErrorCode.of(answer.error_code), answer.error_message, answer
+        return await ask_coordinator(self._client, self.group_id, method, request, timeout_ms)

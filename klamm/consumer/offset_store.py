@@ -12,7 +12,7 @@ from typing import Any
 
 from klamm.client import KlammClient
 from klamm.consumer.membership_events import NO_GENERATION, Identity
-from klamm.errors import CommitFailedError, ErrorCode, KlammError, raise_for
+from klamm.errors import BrokerError, CommitFailedError, ErrorCode, KlammError, raise_for
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata
 from klamm.wire.v1 import broker_pb2, common_pb2, coordinator_pb2
@@ -28,6 +28,13 @@ COMMIT_FAILED = (
     "max.poll.interval.ms, or no heartbeat came through for session.timeout.ms: process fewer records per poll "
     "(max.poll.records) or allow more time"
 )
+
+
+class _EpochMovedError(BrokerError):
+    """The coordinator has moved the member on; the answer that says so is on its way to us (KIP-848)."""
+
+    code = ErrorCode.STALE_MEMBER_EPOCH
+    retriable = True
 
 
 class OffsetStore:
@@ -48,13 +55,18 @@ class OffsetStore:
         self._on_refused = on_refused
         self._turn = asyncio.Lock()
 
-    async def commit(self, offsets: Offsets, identify: Callable[[], Identity], *, timeout_ms: int) -> None:
-        """Until it is done or `timeout_ms` is over. `identify` is asked before each attempt.
+    async def commit(
+        self, offsets: Offsets, identify: Callable[[], Identity], *, timeout_ms: int, skip_gone: bool = False
+    ) -> None:
+        """Until it is done or `timeout_ms` is over. `identify` is asked before each attempt. With `skip_gone` what does
+        not exist is passed over, not tried again: there is nobody to read on there.
 
         Raises CommitFailedError when the group has moved on, RebalanceInProgressError while it is about to
         (poll, then commit again), and what else the coordinator answers."""
         async with self._turn:
-            await self._client.retrying(lambda: self._attempt_commit(offsets, identify()), timeout_ms=timeout_ms)
+            await self._client.retrying(
+                lambda: self._attempt_commit(offsets, identify(), skip_gone=skip_gone), timeout_ms=timeout_ms
+            )
 
     async def commit_once(self, offsets: Offsets, identify: Callable[[], Identity], *, timeout_ms: int) -> None:
         """One attempt, once the coordinator is found; raises also what `commit` would have tried again."""
@@ -85,7 +97,7 @@ class OffsetStore:
             if each.offset >= 0
         }
 
-    async def _attempt_commit(self, offsets: Offsets, identity: Identity) -> None:
+    async def _attempt_commit(self, offsets: Offsets, identity: Identity, *, skip_gone: bool = False) -> None:
         member = identity != OUTSIDE_THE_GROUP
         request = coordinator_pb2.OffsetCommitRequest(
             group_id=self._group_id,
@@ -106,10 +118,14 @@ class OffsetStore:
         response = await self._call("offset_commit", request)
         for each in response.partitions:
             code = ErrorCode.of(each.error_code)
+            if skip_gone and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
             if code in _ABOUT_MEMBERSHIP and self._on_refused is not None:
                 self._on_refused(identity, code, each.error_message)
             if code in _GROUP_MOVED_ON:
                 raise CommitFailedError(COMMIT_FAILED)
+            if code is ErrorCode.STALE_MEMBER_EPOCH:
+                raise _EpochMovedError(f"{each.topic}-{each.partition}: {each.error_message or code.text}")
             self._raise_for(code, f"{each.topic}-{each.partition}: {each.error_message or code.text}")
 
     async def _call(self, method: str, request: Any) -> Any:
@@ -138,6 +154,19 @@ async def call_coordinator(
     except KlammError:
         client.forget_coordinator(key, key_type)
         raise
+
+
+async def ask_coordinator(
+    client: KlammClient, group_id: str, method: str, request: Any, timeout_ms: int
+) -> tuple[ErrorCode, str, Any]:
+    """Code, message and answer of a call; no answer and the code that stands for it when the call failed."""
+    try:
+        answer = await call_coordinator(client, group_id, method, request, timeout_ms)
+    except BrokerError as error:
+        return error.code, error.message, None
+    except KlammError as error:
+        return ErrorCode.NETWORK_EXCEPTION, str(error), None
+    return ErrorCode.of(answer.error_code), answer.error_message, answer
 
 
 def group_by_topic(partitions: Iterable[TopicPartition]) -> list[common_pb2.TopicPartitions]:

@@ -42,6 +42,7 @@ class SubscriptionType(enum.Enum):
     NONE = "none"
     TOPICS = "topics"
     PATTERN = "pattern"
+    SERVER_PATTERN = "a pattern that the coordinator matches"
     ASSIGNED = "assigned"
 
 
@@ -98,6 +99,8 @@ class SubscriptionState:
         self.topics: frozenset[str] = frozenset()
         """What a TOPICS or PATTERN subscription covers now."""
         self.pattern: re.Pattern[str] | None = None
+        self.server_pattern = ""
+        """Of a SERVER_PATTERN subscription; else empty."""
         self.is_unchecked = False
         """Leaders have changed, or a position is suspect, since `check_leaders`."""
         self._partitions: dict[TopicPartition, PartitionState] = {}
@@ -108,7 +111,17 @@ class SubscriptionState:
     @property
     def auto_assigned(self) -> bool:
         """Partitions come from the group."""
-        return self.type in (SubscriptionType.TOPICS, SubscriptionType.PATTERN)
+        return self.type in (SubscriptionType.TOPICS, SubscriptionType.PATTERN, SubscriptionType.SERVER_PATTERN)
+
+    @property
+    def named_topics(self) -> frozenset[str]:
+        """The topics that this consumer asks for by name."""
+        return frozenset() if self.type is SubscriptionType.SERVER_PATTERN else self.topics
+
+    def subscribe_server_pattern(self, pattern: str) -> None:
+        """Topics follow with what the group assigns (KIP-848)."""
+        self._become(SubscriptionType.SERVER_PATTERN)
+        self.server_pattern = pattern
 
     def subscribe_topics(self, topics: Iterable[str]) -> bool:
         """Whether that is a change."""
@@ -134,11 +147,14 @@ class SubscriptionState:
         """What a rebalance gave. Partitions that stay keep their state."""
         assert self.auto_assigned, f"a group assignment under a subscription of type {self.type.value}"
         self._replace(partitions)
+        if self.type is SubscriptionType.SERVER_PATTERN:
+            self.topics = frozenset(tp.topic for tp in self._partitions)
 
     def unsubscribe(self) -> None:
         self.type = SubscriptionType.NONE
         self.topics = frozenset()
         self.pattern = None
+        self.server_pattern = ""
         self._partitions.clear()
 
     def _become(self, wanted: SubscriptionType) -> None:

@@ -390,7 +390,7 @@ def test_a_group_commits_what_it_printed_and_goes_on_from_there(klamm, topic):
     assert klamm.ok("consume", topic, *group, "--exit").out.split() == ["c"]
     assert klamm.ok("consume", topic, *group, "--exit").out == ""
     assert [topic, "1", "3", "3", "0", "-"] in klamm.ok("groups", "describe", topic).rows
-    assert [topic, "Empty", "consumer"] in klamm.ok("groups", "list").rows
+    assert [topic, "classic", "Empty", "consumer"] in klamm.ok("groups", "list").rows
     assert topic in klamm.ok("groups", "list", "--state", "empty").out
     assert topic not in klamm.ok("groups", "list", "--state", "Stable").out
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
+from group_workers import (
+    FAST,
+    PARTITION_COUNT,
+    SETTLE_S,
+    Ownership,
+    Worker,
+    assigned,
+    produce,
+    wait_for,
+    wait_for_shares,
+    workers,
+)
 from klamm_process import running_cluster
 
-from klamm import Admin, Consumer, KlammError, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from klamm import Admin, Consumer, NewTopic, OffsetAndMetadata, TopicPartition
 from klamm.errors import CommitFailedError, FencedInstanceIdError, NonEmptyGroupError, WakeupError
-
-PARTITION_COUNT = 6
-SETTLE_S = 30
-FAST = {"heartbeat_interval_ms": 100, "session_timeout_ms": 1_500, "auto_offset_reset": "earliest"}
 
 
 @pytest.fixture(scope="module")
@@ -38,121 +43,6 @@ def topic(admin, request) -> str:
     name = request.node.name.replace("[", "-").replace("]", "")
     admin.create_topics([NewTopic(name, partition_count=PARTITION_COUNT)])
     return name
-
-
-class Ownership:
-    """Who owns what by their listeners' word; two owners of one partition are a failure that is remembered."""
-
-    def __init__(self) -> None:
-        self.owners: dict[TopicPartition, str] = {}
-        self.conflicts: list[str] = []
-        self._lock = threading.Lock()
-
-    def take(self, name: str, partitions) -> None:
-        with self._lock:
-            for tp in partitions:
-                if self.owners.get(tp, name) != name:
-                    self.conflicts.append(f"{tp} was given to {name} while {self.owners[tp]} had it")
-                self.owners[tp] = name
-
-    def give_up(self, name: str, partitions) -> None:
-        with self._lock:
-            for tp in partitions:
-                if self.owners.get(tp) == name:
-                    del self.owners[tp]
-
-    def shares(self) -> list[int]:
-        with self._lock:
-            return sorted(list(self.owners.values()).count(name) for name in set(self.owners.values()))
-
-
-class Worker:
-    """A group member polling in a thread of its own, keeping account of what it owns and read."""
-
-    def __init__(self, bootstrap: str, topic: str, ownership: Ownership, name: str, **config: Any) -> None:
-        self.name = name
-        self.ownership = ownership
-        self.read: list[tuple[int, int]] = []
-        self.revoked: list[frozenset[TopicPartition]] = []
-        self.lost: list[frozenset[TopicPartition]] = []
-        self.failure: Exception | None = None
-        self._stopping = threading.Event()
-        settings = {**FAST, "group_id": topic, "client_id": name, **config}
-        self.consumer = Consumer(bootstrap_servers=bootstrap, **settings)
-        self.consumer.subscribe([topic], listener=self)
-        self._thread = threading.Thread(target=self._work, name=name)
-        self._thread.start()
-
-    def on_partitions_assigned(self, partitions) -> None:
-        self.ownership.take(self.name, partitions)
-
-    def on_partitions_revoked(self, partitions) -> None:
-        self.revoked.append(partitions)
-        self.ownership.give_up(self.name, partitions)
-
-    def on_partitions_lost(self, partitions) -> None:
-        self.lost.append(partitions)
-        self.ownership.give_up(self.name, partitions)
-
-    def _work(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                for tp, records in self.consumer.poll(timeout_ms=50).items():
-                    self.read += [(tp.partition, record.offset) for record in records]
-        except KlammError as error:
-            self.failure = error
-
-    def stop_polling(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def close(self, **how: Any) -> None:
-        self.stop_polling()
-        self.consumer.close(**how)
-        assert self.failure is None, self.failure
-
-    def die(self) -> None:
-        """Ends like a killed process: no leave, no commit, no further heartbeat."""
-        self.stop_polling()
-        core = self.consumer._core
-        self.consumer._caller.run(core._stop, 1_000)
-        core.closed = True
-        self.ownership.give_up(self.name, list(self.ownership.owners))
-
-
-@contextlib.contextmanager
-def workers(*wanted: Worker) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        for worker in wanted:
-            worker.close()
-
-
-def wait_for(condition: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SETTLE_S
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.02)
-
-
-def wait_for_shares(ownership: Ownership, *shares: int) -> None:
-    wait_for(lambda: ownership.shares() == sorted(shares), lambda: f"{ownership.shares()} of {shares}")
-
-
-def produce(bootstrap: str, topic: str, count: int) -> None:
-    with Producer(bootstrap_servers=bootstrap) as producer:
-        for number in range(count):
-            producer.send(topic, b"%d" % number, partition=number % PARTITION_COUNT)
-
-
-def assigned(consumer: Consumer) -> frozenset[TopicPartition]:
-    """Polls until there is an assignment."""
-    deadline = time.monotonic() + SETTLE_S
-    while not consumer.assignment():
-        assert time.monotonic() < deadline
-        consumer.poll(timeout_ms=50)
-    return consumer.assignment()
 
 
 def poll_for(consumer: Consumer, seconds: float) -> None:

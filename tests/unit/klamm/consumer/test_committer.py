@@ -23,7 +23,7 @@ class Store:
         self.answers = asyncio.Event()
         self.committed_by: list[Identity] = []
 
-    async def commit(self, offsets, identify, *, timeout_ms: int) -> None:
+    async def commit(self, offsets, identify, *, timeout_ms: int, skip_gone: bool = False) -> None:
         await self.answers.wait()
         self.committed_by.append(identify())
 
