@@ -62,6 +62,12 @@ class BrokerConfig(MemberConfig):
     fetch_max_bytes: int = setting(BROKER_CONFIGS["fetch.max.bytes"])
     queued_max_request_bytes: int = setting(BROKER_CONFIGS["queued.max.request.bytes"])
     max_connections: int = setting(BROKER_CONFIGS["max.connections"])
+    max_incremental_fetch_session_cache_slots: int = setting(
+        BROKER_CONFIGS["max.incremental.fetch.session.cache.slots"]
+    )
+    min_incremental_fetch_session_eviction_ms: int = setting(
+        BROKER_CONFIGS["min.incremental.fetch.session.eviction.ms"]
+    )
     socket_send_buffer_bytes: int = setting(BROKER_CONFIGS["socket.send.buffer.bytes"])
     connections_max_idle_ms: int = setting(BROKER_CONFIGS["connections.max.idle.ms"])
     max_parked_requests: int = setting(BROKER_CONFIGS["max.parked.requests"])

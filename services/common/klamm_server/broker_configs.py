@@ -440,6 +440,20 @@ _OWN = [
         "Connections of Kafka clients; more are closed at once.",
     ),
     _broker(
+        "max.incremental.fetch.session.cache.slots",
+        _INT,
+        1_000,
+        at_least(0),
+        "Fetch sessions of Kafka clients (KIP-227); who has none sends and is sent every partition each time.",
+    ),
+    _broker(
+        "min.incremental.fetch.session.eviction.ms",
+        _LONG,
+        120_000,
+        at_least(0),
+        "How long a fetch session is kept that nobody uses, or that a larger one would replace, when there is no slot.",
+    ),
+    _broker(
         "socket.send.buffer.bytes",
         _INT,
         262_144,

@@ -13,7 +13,8 @@ from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.configs import Configs
 from klamm_broker.kafka.connection import Parts
 from klamm_broker.kafka.consumer_groups import ConsumerGroups
-from klamm_broker.kafka.fetch import fetch
+from klamm_broker.kafka.fetch import Fetch
+from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
 from klamm_broker.kafka.groups import Groups
 from klamm_broker.kafka.metadata import metadata
@@ -40,11 +41,13 @@ class KafkaApis:
         controller: ActiveController,
         to_coordinators: Coordinators,
         cluster: ClusterView,
+        sessions: FetchSessions,
         clock: Clock,
     ) -> None:
         self._handlers = handlers
         self._cluster = cluster
         self._topic_ids = TopicIds(lambda: cluster.image)
+        self._fetch = Fetch(handlers.fetch, self._topic_ids, sessions, clock)
         self._cold: dict[ApiKey, ColdHandler] = {
             **_partitions(handlers),
             **_groups(Groups(to_coordinators), ConsumerGroups(to_coordinators)),
@@ -67,7 +70,7 @@ class KafkaApis:
                 written = await produce(request, self._handlers.produce)
                 return None if written is None else written.parts()
             case ApiKey.FETCH:
-                return (await fetch(request, self._handlers.fetch, self._topic_ids)).parts()
+                return (await self._fetch.fetch(request)).parts()
             case ApiKey.METADATA:
                 return metadata(request, self._handlers.metadata, self._cluster, self._topic_ids).parts()
             case ApiKey.API_VERSIONS:

@@ -4,11 +4,13 @@ broker serves."""
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 
 from klamm_broker.config import BrokerConfig
 from klamm_broker.kafka.apis import KafkaApis
 from klamm_broker.kafka.cluster_view import ClusterView
+from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
 from klamm_broker.kafka.listener import KafkaListener
 from klamm_broker.rpc.handlers import Handlers
@@ -36,7 +38,12 @@ class KafkaDoor:
         self._coordinators = Coordinators(image)
         self._controller = ActiveController(controllers, clock)
         view = ClusterView(image, config.node_id)
-        apis = KafkaApis(handlers, self._controller, self._coordinators, view, clock)
+        sessions = FetchSessions(
+            slots=config.max_incremental_fetch_session_cache_slots,
+            eviction_ms=config.min_incremental_fetch_session_eviction_ms,
+            rng=random.Random(),
+        )
+        apis = KafkaApis(handlers, self._controller, self._coordinators, view, sessions, clock)
         self._listener = KafkaListener(
             apis.handle,
             memory,

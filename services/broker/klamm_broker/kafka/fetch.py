@@ -1,7 +1,7 @@
 """Fetch, versions 4 to 16: https://kafka.apache.org/protocol#The_Messages_Fetch.
 
-Every answer has session id 0: no session was made, and clients send whole requests from then on (KIP-227). Such an
-answer contains every partition that was asked for, also those without records.
+An answer without a session (`fetch_sessions.py`) contains every partition that was asked for, also those without
+records: Java's and kafka-python's clients get nothing at all otherwise.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from functools import cache
 from itertools import groupby
 from typing import Final
 
-from klamm.errors import ErrorCode
+from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1.broker_pb2 import AbortedTransaction, FetchedPartition, FetchPartition, FetchRequest
+from klamm_broker.kafka.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchSessions, SessionRequest, Topic
 from klamm_broker.kafka.leader_hints import leader_hint
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import Writer
 from klamm_broker.record_file import RecordFile, close_files
 from klamm_broker.rpc.fetch import FetchRpc
+from klamm_server.clock import Clock
 
 _DIVERGING_EPOCH_TAG: Final = 0
 _CURRENT_LEADER_TAG: Final = 1
@@ -35,30 +37,50 @@ _FETCHED: Final = struct.Struct(">ihqq")
 """Partition, error code, high watermark, last stable offset."""
 
 
-async def fetch(request: Request, handler: FetchRpc, topic_ids: TopicIds) -> Writer:
-    wanted = _read(request, topic_ids)
-    found, records = await handler.lend(wanted)
-    try:
-        return _answer(request, found.answers, records, topic_ids)
-    except BaseException:
-        close_files(records)
-        raise
+class Fetch:
+    """Handles Fetch."""
+
+    def __init__(self, handler: FetchRpc, topic_ids: TopicIds, sessions: FetchSessions, clock: Clock) -> None:
+        self._handler = handler
+        self._topic_ids = topic_ids
+        self._sessions = sessions
+        self._clock = clock
+
+    async def fetch(self, request: Request) -> Writer:
+        """Raises MalformedRequestError."""
+        wanted, of_session = _read(request, self._topic_ids)
+        try:
+            turn = self._sessions.begin(of_session, self._topic_ids.name_of, self._clock.monotonic_ms())
+        except BrokerError as error:
+            return _refusal(request, error)
+        wanted.partitions.extend(turn.wanted)
+        found, records = await self._handler.lend(wanted)
+        try:
+            return _answer(request, turn.session_id, turn.select(found.answers), records, self._topic_ids)
+        except BaseException:
+            close_files(records)
+            raise
 
 
-def _read(request: Request, topic_ids: TopicIds) -> FetchRequest:
-    """Raises MalformedRequestError. A topic id that nobody has becomes a topic that does not exist."""
+def _read(request: Request, topic_ids: TopicIds) -> tuple[FetchRequest, SessionRequest]:
+    """The request without its partitions, and these. Raises MalformedRequestError.
+
+    A topic id that nobody has becomes a topic that does not exist."""
     version = request.version
     reader = request.body()
     wanted = FetchRequest(client_id=request.client_id, replica_id=-1)
     if version < 15:
         wanted.replica_id = reader.int32()
     wanted.max_wait_ms, wanted.min_bytes, wanted.max_bytes, wanted.isolation_level = reader.fields(_LIMITS)
-    if version >= 7:
-        reader.fields(_SESSION)
-    topic = ""
+    session_id, epoch = reader.fields(_SESSION) if version >= 7 else (NO_SESSION, FINAL_EPOCH)
+    by_topic_id = version >= _BY_TOPIC_ID
     layout, read_epochs = _partition_layout(version)
+    changed: list[tuple[Topic, FetchPartition]] = []
+    forgotten: list[tuple[Topic, int]] = []
+    topic: Topic = ""
+    name = ""
 
-    def read_partition() -> FetchPartition:
+    def read_partition() -> None:
         leader_epoch = last_epoch = -1
         numbers = reader.fields(layout)
         if read_epochs == 2:
@@ -68,8 +90,8 @@ def _read(request: Request, topic_ids: TopicIds) -> FetchRequest:
         else:
             number, offset, *_, max_bytes = numbers
         reader.skip_tagged_fields()
-        return FetchPartition(
-            topic=topic,
+        partition = FetchPartition(
+            topic=name,
             partition=number,
             current_leader_epoch=leader_epoch,
             fetch_offset=offset,
@@ -77,19 +99,18 @@ def _read(request: Request, topic_ids: TopicIds) -> FetchRequest:
             log_start_offset=-1,
             max_bytes=max_bytes,
         )
+        changed.append((topic, partition))
 
     def read_topic() -> None:
-        nonlocal topic
-        topic = topic_ids.name_of(reader.uuid()) if version >= _BY_TOPIC_ID else reader.string()
-        wanted.partitions.extend(reader.array(read_partition))
+        nonlocal topic, name
+        topic = reader.uuid() if by_topic_id else reader.string()
+        name = topic_ids.name_of(topic) if isinstance(topic, bytes) else topic
+        reader.array(read_partition)
         reader.skip_tagged_fields()
 
     def read_forgotten() -> None:
-        if version >= _BY_TOPIC_ID:
-            reader.uuid()
-        else:
-            reader.string()
-        reader.array(reader.int32)
+        gone = reader.uuid() if by_topic_id else reader.string()
+        forgotten.extend((gone, number) for number in reader.array(reader.int32))
         reader.skip_tagged_fields()
 
     reader.array(read_topic)
@@ -99,7 +120,18 @@ def _read(request: Request, topic_ids: TopicIds) -> FetchRequest:
         wanted.rack_id = reader.string()
     reader.skip_tagged_fields()
     reader.expect_end()
-    return wanted
+    return wanted, SessionRequest(session_id, epoch, by_topic_id, changed, forgotten)
+
+
+def _refusal(request: Request, error: BrokerError) -> Writer:
+    """Of the session: an error instead of partitions."""
+    writer = Writer(flexible=request.flexible)
+    writer.int32(0)
+    writer.int16(error.code)
+    writer.int32(NO_SESSION)
+    writer.array_size(0)
+    writer.tagged_fields()
+    return writer
 
 
 @cache
@@ -114,7 +146,11 @@ def _partition_layout(version: int) -> tuple[struct.Struct, int]:
 
 
 def _answer(
-    request: Request, partitions: Sequence[FetchedPartition], records: Sequence[bytes | RecordFile], topic_ids: TopicIds
+    request: Request,
+    session_id: int,
+    partitions: Sequence[FetchedPartition],
+    records: Sequence[bytes | RecordFile],
+    topic_ids: TopicIds,
 ) -> Writer:
     version = request.version
     writer = Writer(flexible=request.flexible)
@@ -123,7 +159,7 @@ def _answer(
     writer.int32(0)
     if version >= 7:
         writer.int16(ErrorCode.NONE)
-        writer.int32(0)
+        writer.int32(session_id)
 
     def write_aborted(aborted: AbortedTransaction) -> None:
         writer.int64(aborted.producer_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import random
 import struct
 import uuid
 from collections.abc import Sequence
@@ -34,12 +35,14 @@ from klamm.wire.v1.metadata_pb2 import (
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.api_versions import api_versions
 from klamm_broker.kafka.cluster_view import ClusterView
-from klamm_broker.kafka.fetch import fetch
+from klamm_broker.kafka.fetch import Fetch
+from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.metadata import metadata
 from klamm_broker.kafka.produce import produce
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_broker.kafka.wire import Writer
+from klamm_server.clock import SystemClock
 from klamm_server.metadata.image import MetadataImage, replay
 
 FLIGHTS = uuid.UUID(int=7)
@@ -299,7 +302,9 @@ def test_fetch(version: int) -> None:
         ),
     ]
     handler = ScriptedFetch(answers, [b"batch"])
-    written = asyncio.run(fetch(request, handler, TOPIC_IDS))  # type: ignore[arg-type]
+    sessions = FetchSessions(slots=1, eviction_ms=0, rng=random.Random(1))
+    kafka_fetch = Fetch(handler, TOPIC_IDS, sessions, SystemClock())  # type: ignore[arg-type]
+    written = asyncio.run(kafka_fetch.fetch(request))
     wanted = handler.wanted
     assert (wanted.replica_id, wanted.max_wait_ms, wanted.min_bytes, wanted.max_bytes) == (-1, 500, 1, 50_000)
     assert (wanted.isolation_level, wanted.rack_id) == (1, "b" if version >= 11 else "")
@@ -346,6 +351,79 @@ def test_fetch(version: int) -> None:
         ],
     }
     assert bytes_of(written) == messages.encode(request, expected)
+
+
+@pytest.mark.parametrize("version", range(7, SPOKEN[ApiKey.FETCH].max + 1))
+def test_fetch_in_a_session(version: int) -> None:
+    """The second request names nothing and is told what is new; the third comes too late and is refused."""
+
+    def ask(session_id: int, epoch: int, numbers: Sequence[int]) -> Request:
+        partitions = [
+            {
+                "partition": number,
+                "current_leader_epoch": -1,
+                "fetch_offset": 9,
+                "last_fetched_epoch": -1,
+                "log_start_offset": -1,
+                "partition_max_bytes": 1_000,
+            }
+            for number in numbers
+        ]
+        fields = {
+            "cluster_id": None,
+            "replica_id": -1,
+            "max_wait": 500,
+            "min_bytes": 1,
+            "max_bytes": 50_000,
+            "isolation_level": 0,
+            "session_id": session_id,
+            "session_epoch": epoch,
+            "topics": [{"topic": "flights", "topic_id": FLIGHTS, "partitions": partitions}] if numbers else [],
+            "forgotten_topics_data": [],
+            "rack_id": "",
+            "replica_state": {"replica_id": -1, "replica_epoch": -1},
+        }
+        return request_of(ApiKey.FETCH, version, fields)
+
+    def answer(high_watermark: int, number: int) -> FetchedPartition:
+        return FetchedPartition(
+            topic="flights", partition=number, high_watermark=high_watermark, last_stable_offset=5, log_start_offset=0
+        )
+
+    def expected(request: Request, code: int, session_id: int, told: Sequence[tuple[int, int]]) -> bytes:
+        partitions = [
+            {
+                "partition_index": number,
+                "error_code": 0,
+                "high_watermark": high_watermark,
+                "last_stable_offset": 5,
+                "log_start_offset": 0,
+                "aborted_transactions": [],
+                "preferred_read_replica": -1,
+                "records": b"",
+            }
+            for number, high_watermark in told
+        ]
+        topics = [{"topic": "flights", "topic_id": FLIGHTS, "partitions": partitions}] if told else []
+        return messages.encode(request, {"error_code": code, "session_id": session_id, "responses": topics})
+
+    handler = ScriptedFetch([answer(9, 0), answer(9, 1)], [])
+    sessions = FetchSessions(slots=1, eviction_ms=0, rng=random.Random(1))
+    kafka_fetch = Fetch(handler, TOPIC_IDS, sessions, SystemClock())  # type: ignore[arg-type]
+    first = ask(0, 0, [0, 1])
+    body = bytes_of(asyncio.run(kafka_fetch.fetch(first)))
+    (session_id,) = struct.unpack_from(">i", body, 6)
+    assert session_id > 0
+    assert body == expected(first, 0, session_id, [(0, 9), (1, 9)])
+    handler.answers = [answer(9, 0), answer(12, 1)]
+    second = ask(session_id, 1, [])
+    assert bytes_of(asyncio.run(kafka_fetch.fetch(second))) == expected(second, 0, session_id, [(1, 12)])
+    assert [(one.topic, one.partition, one.fetch_offset) for one in handler.wanted.partitions] == [
+        ("flights", 0, 9),
+        ("flights", 1, 9),
+    ]
+    for late, code in ((ask(session_id, 1, []), 71), (ask(session_id % 1000 + 7, 1, []), 70)):
+        assert bytes_of(asyncio.run(kafka_fetch.fetch(late))) == expected(late, code, 0, [])
 
 
 class ScriptedMetadata:

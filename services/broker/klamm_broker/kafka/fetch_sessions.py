@@ -1,0 +1,214 @@
+"""Incremental fetch sessions (KIP-227): a client names what changed in what it follows, and hears of what changed.
+
+Kafka's `FetchSession` and `FetchSessionCache`. A session is a list of partitions that outlives a request. A partition
+is answered when it has records, an error or news for its reader, or when its high watermark or log start offset is not
+the one last sent; partitions that gave records go to the end of the list, so that none starves. Who asks with an epoch
+that is not the next one has missed an answer: it is refused and begins anew. There are `slots` sessions with at most
+`PARTITIONS_PER_SLOT` partitions each on average; without room a client is served without one. A session makes room
+for another when nobody used it for `eviction_ms`, or for a larger one when it is that old itself. Pure.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.wire.v1.broker_pb2 import FetchedPartition, FetchPartition
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+PARTITIONS_PER_SLOT: Final = 1_000
+_INT32_MAX: Final = 2**31 - 1
+
+_SessionNotFoundError = EXCEPTIONS[ErrorCode.FETCH_SESSION_ID_NOT_FOUND]
+_InvalidEpochError = EXCEPTIONS[ErrorCode.INVALID_FETCH_SESSION_EPOCH]
+_TopicIdError = EXCEPTIONS[ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR]
+
+Topic = bytes | str
+"""A topic as the client names it: by id, or by name."""
+_Key = tuple[Topic, int]
+
+
+class SessionRequest(NamedTuple):
+    """What a fetch says about its session."""
+
+    session_id: int
+    epoch: int
+    by_topic_id: bool
+    changed: Sequence[tuple[Topic, FetchPartition]]
+    """To be read from now on, or from another offset. All of them, if the request has no session."""
+    forgotten: Sequence[_Key]
+
+
+class _Followed:
+    """A partition of a session, and what its reader was told of it last."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+
+    def __init__(self, wanted: FetchPartition) -> None:
+        self.wanted = wanted
+        # None that a partition has: the first answer has all of them.
+        self.high_watermark = self.log_start_offset = -2
+
+    def has_news(self, answer: FetchedPartition) -> bool:
+        """Whether the answer says something new; then it counts as told."""
+        if answer.error_code:
+            # Once it is over, the reader is to know.
+            self.high_watermark = -2
+            return True
+        told = (self.high_watermark, self.log_start_offset)
+        self.high_watermark, self.log_start_offset = answer.high_watermark, answer.log_start_offset
+        return (
+            bool(answer.records_bytes)
+            or told != (answer.high_watermark, answer.log_start_offset)
+            or answer.HasField("diverging")
+            or answer.HasField("preferred_read_replica")
+        )
+
+
+class _Session:
+    def __init__(self, session_id: int, *, by_topic_id: bool, now_ms: int) -> None:
+        self.id = session_id
+        self.by_topic_id = by_topic_id
+        self.next_epoch = 1
+        self.created_ms = self.used_ms = now_ms
+        self.followed: dict[_Key, _Followed] = {}
+
+    def take(self, changed: Iterable[tuple[Topic, FetchPartition]]) -> None:
+        for topic, wanted in changed:
+            known = self.followed.get((topic, wanted.partition))
+            if known is None:
+                self.followed[topic, wanted.partition] = _Followed(wanted)
+            else:
+                known.wanted = wanted
+
+    def select(self, keys: Sequence[_Key], answers: Sequence[FetchedPartition]) -> list[FetchedPartition]:
+        """Those of the answers to `keys` with news."""
+        selected = []
+        for key, answer in zip(keys, answers, strict=True):
+            followed = self.followed.get(key)
+            if followed is None or followed.has_news(answer):
+                selected.append(answer)
+            if followed is not None and answer.records_bytes:
+                del self.followed[key]
+                self.followed[key] = followed
+        return selected
+
+
+class FetchTurn(NamedTuple):
+    """One fetch of a session, or without one: what to read, and what of it to answer."""
+
+    session: _Session | None
+    keys: Sequence[_Key]
+    wanted: Sequence[FetchPartition]
+
+    @property
+    def session_id(self) -> int:
+        return NO_SESSION if self.session is None else self.session.id
+
+    def select(self, answers: Sequence[FetchedPartition]) -> Sequence[FetchedPartition]:
+        """Of the answers to `wanted`, in their order."""
+        return answers if self.session is None else self.session.select(self.keys, answers)
+
+
+class FetchSessions:
+    """All sessions of a broker."""
+
+    def __init__(self, *, slots: int, eviction_ms: int, rng: random.Random) -> None:
+        self._slots = slots
+        self._eviction_ms = eviction_ms
+        self._rng = rng
+        self._sessions: dict[int, _Session] = {}
+        self._partition_count = 0
+
+    def __len__(self) -> int:
+        """Sessions."""
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """In all sessions together."""
+        return self._partition_count
+
+    def begin(self, request: SessionRequest, name_of: Callable[[bytes], str], now_ms: int) -> FetchTurn:
+        """Raises FetchSessionIdNotFoundError, InvalidFetchSessionEpochError or FetchSessionTopicIdError: the request
+        has no effect and the client begins a new session."""
+        if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id in self._sessions:
+                self._drop(self._sessions[request.session_id])
+            session = self._create(request, now_ms) if request.epoch == INITIAL_EPOCH else None
+            keys = [(topic, wanted.partition) for topic, wanted in request.changed]
+            return FetchTurn(session, keys, [wanted for _, wanted in request.changed])
+        session = self._continued(request)
+        session.next_epoch = 1 if request.epoch == _INT32_MAX else request.epoch + 1
+        session.used_ms = now_ms
+        self._partition_count -= len(session.followed)
+        session.take(request.changed)
+        for key in request.forgotten:
+            session.followed.pop(key, None)
+        self._partition_count += len(session.followed)
+        if self._partition_count > self._slots * PARTITIONS_PER_SLOT:
+            self._drop(session)
+            raise _SessionNotFoundError(f"session {session.id} has grown beyond what there is room for")
+        if not session.followed:
+            self._drop(session)
+            return FetchTurn(None, (), ())
+        if session.by_topic_id:
+            for (topic, _), followed in session.followed.items():
+                # A topic may have been deleted, or heard of, since its id was sent.
+                assert isinstance(topic, bytes), topic
+                followed.wanted.topic = name_of(topic)
+        return FetchTurn(session, list(session.followed), [each.wanted for each in session.followed.values()])
+
+    def _continued(self, request: SessionRequest) -> _Session:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise _SessionNotFoundError(
+                f"fetch session {request.session_id} is unknown, or was given to another client"
+            )
+        if session.by_topic_id != request.by_topic_id:
+            raise _TopicIdError(f"fetch session {session.id} names topics by {'id' if session.by_topic_id else 'name'}")
+        if session.next_epoch != request.epoch:
+            raise _InvalidEpochError(
+                f"epoch {request.epoch} of fetch session {session.id}; expected {session.next_epoch}"
+            )
+        return session
+
+    def _create(self, request: SessionRequest, now_ms: int) -> _Session | None:
+        size = len(request.changed)
+        if not size or not self._make_room(size, now_ms):
+            return None
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._rng.randrange(1, _INT32_MAX)
+        session = self._sessions[session_id] = _Session(session_id, by_topic_id=request.by_topic_id, now_ms=now_ms)
+        session.take(request.changed)
+        self._partition_count += len(session.followed)
+        return session
+
+    def _make_room(self, size: int, now_ms: int) -> bool:
+        room = self._slots * PARTITIONS_PER_SLOT - self._partition_count
+        if len(self._sessions) < self._slots and size <= room:
+            return True
+        for session in sorted(self._sessions.values(), key=lambda each: each.used_ms):
+            is_stale = now_ms - session.used_ms > self._eviction_ms
+            gives_way = len(session.followed) < size and now_ms - session.created_ms > self._eviction_ms
+            if (is_stale or gives_way) and size <= room + len(session.followed):
+                self._drop(session)
+                return True
+        return False
+
+    def _drop(self, session: _Session) -> None:
+        del self._sessions[session.id]
+        self._partition_count -= len(session.followed)
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError; for tests."""
+        sizes = [len(session.followed) for session in self._sessions.values()]
+        assert all(sizes), "a session follows nothing"
+        assert sum(sizes) == self._partition_count, (sizes, self._partition_count)
+        assert len(sizes) <= self._slots, (len(sizes), self._slots)
+        assert self._partition_count <= self._slots * PARTITIONS_PER_SLOT, self._partition_count

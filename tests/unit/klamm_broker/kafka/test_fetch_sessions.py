@@ -1,0 +1,188 @@
+"""Fetch sessions against a model: what a client puts together from answers is what there is, and memory is bounded."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.wire.v1.broker_pb2 import FetchedPartition, FetchPartition
+from klamm_broker.kafka.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    PARTITIONS_PER_SLOT,
+    FetchSessions,
+    FetchTurn,
+    SessionRequest,
+    Topic,
+)
+
+EVICTION_MS = 100
+
+
+def sessions_of(slots: int) -> FetchSessions:
+    return FetchSessions(slots=slots, eviction_ms=EVICTION_MS, rng=random.Random(3))
+
+
+def request(
+    session_id: int,
+    epoch: int,
+    changed: dict[int, int],
+    forgotten: list[int] | None = None,
+    *,
+    topic: Topic = "t",
+) -> SessionRequest:
+    """`changed` are offsets by partition."""
+    return SessionRequest(
+        session_id,
+        epoch,
+        isinstance(topic, bytes),
+        [(topic, FetchPartition(topic="t", partition=number, fetch_offset=at)) for number, at in changed.items()],
+        [(topic, number) for number in forgotten or []],
+    )
+
+
+def begin(sessions: FetchSessions, asked: SessionRequest, now_ms: int = 0) -> FetchTurn:
+    turn = sessions.begin(asked, lambda topic_id: topic_id.decode(), now_ms)
+    sessions.check_invariants()
+    return turn
+
+
+def answers(turn: FetchTurn, high_watermarks: dict[int, int], records: frozenset[int] = frozenset()) -> dict[int, int]:
+    """High watermarks that a client is told, when these are the partitions'."""
+    found = [
+        FetchedPartition(
+            topic=one.topic,
+            partition=one.partition,
+            high_watermark=high_watermarks[one.partition],
+            records_bytes=10 if one.partition in records else 0,
+        )
+        for one in turn.wanted
+    ]
+    return {one.partition: one.high_watermark for one in turn.select(found)}
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.dictionaries(st.integers(0, 5), st.integers(0, 99)),
+            st.frozensets(st.integers(0, 5)),
+            st.dictionaries(st.integers(0, 5), st.integers(0, 99)),
+            st.frozensets(st.integers(0, 5)),
+        ),
+        max_size=20,
+    )
+)
+def test_what_a_client_puts_together_is_what_there_is(
+    steps: list[tuple[dict[int, int], frozenset[int], dict[int, int], frozenset[int]]],
+) -> None:
+    """Each step: positions that change, partitions forgotten, high watermarks that change, partitions with records."""
+    sessions = sessions_of(1)
+    high_watermarks = dict.fromkeys(range(6), 0)
+    offsets = {0: 0}
+    turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, offsets))
+    known = answers(turn, high_watermarks)
+    for epoch, (changed, gone, news, records) in enumerate(steps, 1):
+        forgotten = [number for number in gone if number in offsets and number not in changed]
+        offsets.update(changed)
+        for number in forgotten:
+            del offsets[number], known[number]
+        high_watermarks.update(news)
+        turn = begin(sessions, request(turn.session_id, epoch, changed, forgotten))
+        assert {one.partition: one.fetch_offset for one in turn.wanted} == offsets
+        told = answers(turn, high_watermarks, records)
+        assert records & set(offsets) <= set(told)
+        known.update(told)
+        assert known == {number: high_watermarks[number] for number in offsets}
+        if not offsets:
+            assert turn.session_id == NO_SESSION
+            return
+
+
+def test_nothing_new_is_not_told_again_and_an_error_is_until_it_is_over() -> None:
+    sessions = sessions_of(1)
+    turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 5, 1: 5}))
+    broken = FetchedPartition(topic="t", partition=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1)
+    fine = FetchedPartition(topic="t", partition=1, high_watermark=5)
+    mended = FetchedPartition(topic="t", partition=0, high_watermark=5)
+    assert list(turn.select([broken, fine])) == [broken, fine]
+    turn = begin(sessions, request(turn.session_id, 1, {}))
+    assert list(turn.select([broken, fine])) == [broken]
+    turn = begin(sessions, request(turn.session_id, 2, {}))
+    assert list(turn.select([mended, fine])) == [mended]
+    turn = begin(sessions, request(turn.session_id, 3, {}))
+    assert list(turn.select([mended, fine])) == []
+
+
+def test_who_gave_records_is_read_last_next_time() -> None:
+    sessions = sessions_of(1)
+    turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0, 1: 0, 2: 0}))
+    answers(turn, {0: 1, 1: 1, 2: 1}, frozenset({0, 1}))
+    turn = begin(sessions, request(turn.session_id, 1, {}))
+    assert [one.partition for one in turn.wanted] == [2, 0, 1]
+
+
+def test_a_lost_answer_another_way_of_naming_and_an_unknown_session_are_refused() -> None:
+    sessions = sessions_of(1)
+    session_id = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id
+    begin(sessions, request(session_id, 1, {}))
+    for asked, code in (
+        (request(session_id, 1, {}), ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (request(session_id, 3, {}), ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (request(session_id, 2, {}, topic=b"t"), ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+        (request(session_id + 1, 2, {}), ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+    ):
+        with pytest.raises(BrokerError) as refused:
+            begin(sessions, asked)
+        assert refused.value.code == code
+    assert begin(sessions, request(session_id, 2, {})).session_id == session_id
+
+
+def test_a_session_ends_when_its_client_says_so_or_follows_nothing() -> None:
+    sessions = sessions_of(5)
+    ended = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id
+    assert begin(sessions, request(ended, FINAL_EPOCH, {1: 0})).session_id == NO_SESSION
+    replaced = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id
+    assert begin(sessions, request(replaced, INITIAL_EPOCH, {0: 0})).session_id not in (NO_SESSION, replaced)
+    emptied = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id
+    assert begin(sessions, request(emptied, 1, {}, [0])).session_id == NO_SESSION
+    assert (len(sessions), sessions.partition_count) == (1, 1)
+
+
+def test_a_topic_by_id_has_the_name_of_now() -> None:
+    sessions = sessions_of(1)
+    turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0}, topic=b"id"))
+    turn = sessions.begin(request(turn.session_id, 1, {}, topic=b"id"), lambda _: "flights", 0)
+    assert [one.topic for one in turn.wanted] == ["flights"]
+
+
+def test_a_session_makes_room_when_it_is_stale_or_for_a_larger_one_when_it_is_old() -> None:
+    sessions = sessions_of(1)
+    small = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id
+    assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0, 1: 0}), EVICTION_MS).session_id == NO_SESSION
+    begin(sessions, request(small, 1, {}), EVICTION_MS)
+    assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {1: 0}), EVICTION_MS + 1).session_id == NO_SESSION
+    large = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0, 1: 0}), EVICTION_MS + 1).session_id
+    assert large != NO_SESSION
+    assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0}), 2 * EVICTION_MS + 1).session_id == NO_SESSION
+    assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0}), 2 * EVICTION_MS + 2).session_id != NO_SESSION
+
+
+def test_partitions_are_bounded_whether_a_session_begins_or_grows_with_them() -> None:
+    sessions = sessions_of(1)
+    many = dict.fromkeys(range(PARTITIONS_PER_SLOT), 0)
+    assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {**many, -1: 0})).session_id == NO_SESSION
+    full = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, many)).session_id
+    with pytest.raises(BrokerError, match="room"):
+        begin(sessions, request(full, 1, {-1: 0}))
+    sessions.check_invariants()
+    assert len(sessions) == 0
+
+
+def test_without_slots_nobody_has_a_session() -> None:
+    sessions = sessions_of(0)
+    assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id == NO_SESSION
