@@ -23,6 +23,7 @@ BEHAVIOURS: Final = (
     "a newer producer fences the older one",
     "groups rebalance while they consume",
     "groups rebalance cooperatively",
+    "groups of the new protocol (KIP-848)",
     "static members keep their partitions",
     "offsets by time, at both ends, records deleted",
     "topics, partitions, configs",

@@ -7,6 +7,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from klamm_process import running_cluster
 
 COUNT = 500
 TIMEOUT_S = 60
@@ -201,3 +202,129 @@ def test_a_newer_producer_fences_the_older_one(bootstrap, topic, name):
     consumer.subscribe([topic])
     assert [record.value() for record in read(consumer, 1)] == [b"from now"]
     consumer.close()
+
+
+# The new group protocol (KIP-848): heartbeats are due every five seconds
+
+
+def until(condition, *consumers):
+    """Polls them until it holds."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline_s, [consumer.assignment() for consumer in consumers]
+        for consumer in consumers:
+            for record in consumer.consume(100, 0.1):
+                assert not record.error(), record.error()
+
+
+def owned(consumer):
+    return {(one.topic, one.partition) for one in consumer.assignment()}
+
+
+def new_consumer(bootstrap, group, **config):
+    return Consumer(group_config(bootstrap, group, **{"group.protocol": "consumer"}, **config))
+
+
+@behaviour("groups of the new protocol (KIP-848)")
+def test_partitions_of_the_new_protocol_move_one_by_one(bootstrap, admin, topic):
+    first, second = new_consumer(bootstrap, topic), new_consumer(bootstrap, topic)
+    moves = []
+    first.subscribe(
+        [topic],
+        on_assign=lambda _, partitions: moves.append(("+", len(partitions))),
+        on_revoke=lambda _, partitions: moves.append(("-", len(partitions))),
+    )
+    until(lambda: len(owned(first)) == 3, first)
+    second.subscribe([topic])
+    until(lambda: len(owned(first)) + len(owned(second)) == 3 and owned(second), first, second)
+    assert not owned(first) & owned(second)
+    assert ("+", 3) in moves
+    assert ("-", 1) in moves
+    (group,) = [one for one in admin.list_consumer_groups().result(TIMEOUT_S).valid if one.group_id == topic]
+    assert group.type.name == "CONSUMER"
+    described = admin.describe_consumer_groups([topic])[topic].result(TIMEOUT_S)
+    assert (described.state.name, len(described.members)) == ("STABLE", 2)
+    left = owned(first) | owned(second)
+    first.close()
+    until(lambda: owned(second) == left, second)
+    second.close()
+
+
+@behaviour("groups of the new protocol (KIP-848)")
+def test_commits_of_the_new_protocol_are_where_the_next_member_begins(bootstrap, topic):
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(COUNT):
+        producer.produce(topic, b"%d" % number, partition=number % 3)
+    producer.flush(TIMEOUT_S)
+    first = new_consumer(bootstrap, topic)
+    first.subscribe([topic])
+    begun = read(first, COUNT // 2)
+    first.commit(asynchronous=False)
+    first.close()
+    second = new_consumer(bootstrap, topic, **{"group.remote.assignor": "range"})
+    second.subscribe([topic])
+    rest = read(second, COUNT - len(begun))
+    assert {int(one.value()) for one in begun + rest} == set(range(COUNT))
+    second.close()
+
+
+@behaviour("groups of the new protocol (KIP-848)")
+def test_a_static_member_of_the_new_protocol_keeps_its_place(bootstrap, topic):
+    static, other = new_consumer(bootstrap, topic, **{"group.instance.id": "i"}), new_consumer(bootstrap, topic)
+    static.subscribe([topic])
+    other.subscribe([topic])
+    until(lambda: len(owned(static)) + len(owned(other)) == 3 and owned(static) and owned(other), static, other)
+    had = owned(static)
+    static.close()
+    back = new_consumer(bootstrap, topic, **{"group.instance.id": "i"})
+    back.subscribe([topic])
+    until(lambda: owned(back) == had, back, other)
+    assert len(owned(other)) == 3 - len(had)
+    back.close()
+    other.close()
+
+
+@behaviour("groups of the new protocol (KIP-848)")
+def test_an_expression_of_the_new_protocol_finds_topics_that_come_later(bootstrap, admin, name):
+    def create(suffix):
+        admin.create_topics([NewTopic(f"{name}-{suffix}", 1, 1)])[f"{name}-{suffix}"].result(TIMEOUT_S)
+
+    create("1")
+    consumer = new_consumer(bootstrap, name)
+    consumer.subscribe([f"^{name}-[0-9]"])
+    until(lambda: owned(consumer) == {(f"{name}-1", 0)}, consumer)
+    create("2")
+    create("x")
+    until(lambda: owned(consumer) == {(f"{name}-1", 0), (f"{name}-2", 0)}, consumer)
+    consumer.close()
+
+
+@behaviour("groups of the new protocol (KIP-848)")
+def test_members_of_the_new_protocol_outlive_their_coordinator(tmp_path):
+    """It comes back at the same place: they go on with what they had, at the epoch that they had."""
+    with running_cluster(tmp_path) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.kafka_bootstrap})
+        admin.create_topics([NewTopic("t", 4, 1)])["t"].result(TIMEOUT_S)
+        team = [new_consumer(cluster.kafka_bootstrap, "g") for _ in range(2)]
+        lost = []
+        for consumer in team:
+            consumer.subscribe(["t"], on_lost=lambda _, partitions: lost.append(partitions))
+        until(lambda: [len(owned(consumer)) for consumer in team] == [2, 2], *team)
+        had = [owned(consumer) for consumer in team]
+        cluster.kill()
+        cluster.start()
+        producer = Producer({"bootstrap.servers": cluster.kafka_bootstrap})
+        for number in range(40):
+            producer.produce("t", b"%d" % number, partition=number % 4)
+        assert producer.flush(TIMEOUT_S) == 0
+        seen = set()
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while len(seen) < 40:
+            assert time.monotonic() < deadline_s, len(seen)
+            for consumer in team:
+                seen.update(int(one.value()) for one in consumer.consume(40, 0.2) if not one.error())
+        assert [owned(consumer) for consumer in team] == had
+        assert lost == []
+        for consumer in team:
+            consumer.commit(asynchronous=False)
+            consumer.close()
