@@ -18,9 +18,10 @@ import java_programs
 import pytest
 from klamm_process import KlammProcess
 
-from klamm import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from klamm import Admin, Consumer, LedgerId, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from klamm.admin import GroupDescription, ProducerState, TransactionDescription
 from klamm.model import LATEST_TIMESTAMP
+from klamm_coordinator.transaction.ledger_records import LEDGER_KEY_VERSION
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(900)]
 
@@ -28,6 +29,8 @@ JAVA_TIMEOUT_S = 300
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
 DATA, COMPACTED = "data", "compacted"
 GROUP, OPEN, DONE = "readers", "open", "done"
+LEDGER = LedgerId("orders", "query")
+PART = LEDGER.part(0, 0)
 PARTITIONS = [TopicPartition(DATA, 0), TopicPartition(DATA, 1), TopicPartition(COMPACTED, 0)]
 TIMEOUT_MS = 900_000
 Record = tuple[int, str | None, str | None]
@@ -97,6 +100,7 @@ def work(bootstrap: str, clients: contextlib.ExitStack) -> Answers:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(DATA, b"open", partition=1).result()
+        prepare_part(admin, bootstrap)
         return ask(admin, aborted, {tp: read(bootstrap, tp) for tp in PARTITIONS})
 
 
@@ -145,6 +149,16 @@ def run_transactions(bootstrap: str, consumer: Consumer) -> dict[TopicPartition,
     return aborted
 
 
+def prepare_part(admin: Admin, bootstrap: str) -> None:
+    """With a batch ledger, which Kafka does not know."""
+    assert admin.register_run(LEDGER, "run", 0)
+    with Producer(bootstrap_servers=bootstrap, transactional_id=PART) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(DATA, b"prepared", partition=1)
+        assert producer.prepare_transaction("run", 0) is not None
+
+
 def read(bootstrap: str, tp: TopicPartition) -> list[Record]:
     """All that counts for a reader who takes uncommitted records, too."""
     records: list[Record] = []
@@ -168,7 +182,7 @@ def ask(admin: Admin, aborted: dict[TopicPartition, set[int]], records: dict[Top
     return Answers(
         group=admin.describe_groups([GROUP])[GROUP],
         offsets=admin.list_group_offsets(GROUP),
-        transactions=admin.describe_transactions([OPEN, DONE]),
+        transactions=admin.describe_transactions([OPEN, DONE, PART]),
         producers=admin.describe_producers(PARTITIONS),
         end_offsets={tp: one.offset for tp, one in ends.items()},
         stable_offsets={tp: one.offset for tp, one in stable.items()},
@@ -303,19 +317,22 @@ def _snapshot_facts(line: str) -> tuple[int, ...]:
 _STATE = re.compile(r"\| offset: .* key: (?P<key>\{.*?\}) payload: (?P<value>.*)")
 
 
-def last_values(directory: Path, topic: str, option: str) -> dict[str, Any]:
-    """By key: what Kafka makes of the last value of each, of all shards; committed as all are here."""
+def dump_shards(directory: Path, topic: str, option: str) -> list[str]:
+    return dump(sorted(file for file in directory.glob(f"{topic}-*/*.log") if file.stat().st_size), option)
+
+
+def last_values(lines: list[str]) -> dict[str, Any]:
+    """By key: what Kafka makes of the last value of each; all are committed here."""
     found = {}
-    for line in dump(sorted(file for file in directory.glob(f"{topic}-*/*.log") if file.stat().st_size), option):
+    for line in lines:
         if match := _STATE.match(line):
             found[match["key"]] = None if match["value"] == "<DELETE>" else json.loads(match["value"])["data"]
-    assert not any("Error" in key or "Could not" in key for key in found), found
     return found
 
 
 def test_what_the_coordinator_stores_of_groups(disk: Disk) -> None:
-    stored = {}
-    for key, value in last_values(disk.stopped, "__consumer_offsets", "--offsets-decoder").items():
+    lines, stored = dump_shards(disk.stopped, "__consumer_offsets", "--offsets-decoder"), {}
+    for key, value in last_values(lines).items():
         stored[tuple(json.loads(key)["data"].values())] = value
     group, answers = stored[GROUP,], disk.answers
     assert (group["generation"], group["leader"], group["protocol"]) == (
@@ -342,8 +359,8 @@ def test_what_the_coordinator_stores_of_groups(disk: Disk) -> None:
 
 
 def test_what_the_coordinator_stores_of_transactions(disk: Disk) -> None:
-    stored = {}
-    for key, value in last_values(disk.stopped, "__transaction_state", "--transaction-log-decoder").items():
+    lines, stored = dump_shards(disk.stopped, "__transaction_state", "--transaction-log-decoder"), {}
+    for key, value in last_values(lines).items():
         stored[json.loads(key)["data"]["transactionalId"]] = value
     for name, ours in disk.answers.transactions.items():
         theirs = stored[name]
@@ -354,7 +371,9 @@ def test_what_the_coordinator_stores_of_transactions(disk: Disk) -> None:
         )
         assert ours.state == {1: "Ongoing", 4: "CompleteCommit"}[theirs["transactionStatus"]]
         assert _partitions(theirs["transactionPartitions"], "partitionIds") == set(ours.partitions)
-    assert disk.answers.transactions[OPEN].state == "Ongoing"
+    assert disk.answers.transactions[OPEN].state == disk.answers.transactions[PART].state == "Ongoing"
+    assert disk.answers.transactions[PART].prepared_ms > 0
+    assert sum(f"Unknown record type {LEDGER_KEY_VERSION} " in line for line in lines) == 1, "Kafka passes over ledgers"
 
 
 def _partitions(topics: list[dict[str, Any]], field: str) -> set[TopicPartition]:
