@@ -55,6 +55,7 @@ sim: setup  ## 5,000 seeds of the simulated quorum, partition, transaction and g
 	$(BIN)/python tests/sim/raft_sim.py $(or $(SIM),--seeds 5000)
 	$(BIN)/python tests/sim/isr_sim.py $(or $(SIM),--seeds 5000)
 	$(BIN)/python tests/sim/txn_sim.py $(or $(SIM),--seeds 5000)
+	$(BIN)/python tests/sim/batch_sim.py $(or $(SIM),--seeds 5000)
 	$(BIN)/python tests/sim/group_sim.py $(or $(SIM),--seeds 5000)
 
 chaos: setup  ## 35 minutes of faults against real processes; CHAOS="quorum --minutes 30 --seed 42" for others.

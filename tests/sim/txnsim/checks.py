@@ -102,12 +102,20 @@ class Checks:
 
     def check_readers(self) -> None:
         """Of what a reader with read_committed has seen in the end."""
+        seen = self._seen()
+        for producer in {*self._sent, *seen}:
+            self._check_transaction(producer, seen[producer])
+
+    def seen_producers(self) -> set[Producer]:
+        """Whose transactions a reader with read_committed sees in the end."""
+        return set(self._seen())
+
+    def _seen(self) -> defaultdict[Producer, list[tuple[int, int]]]:
         seen: defaultdict[Producer, list[tuple[int, int]]] = defaultdict(list)
         for partition in self._cluster.partitions:
             for producer, value in _committed_records(partition):
                 seen[producer].append((partition.name.partition, value))
-        for producer in {*self._sent, *seen}:
-            self._check_transaction(producer, seen[producer])
+        return seen
 
     def _check_transaction(self, producer: Producer, seen: list[tuple[int, int]]) -> None:
         require(len(seen) == len(set(seen)), f"once: of {producer} {sorted(seen)}")

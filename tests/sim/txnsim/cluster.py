@@ -50,12 +50,12 @@ class Cluster:
         for transactional_id in self.ids:
             self._start_producer(transactional_id)
         options = self.options
-        self._repeat(options.failover_mean_ms, self._fail_over)
-        self._repeat(options.isolation_mean_ms, self._isolate)
-        self._repeat(options.rival_mean_ms, lambda: self._start_producer(self.world.rng.choice(self.ids)))
-        self._repeat(options.producer_crash_mean_ms, self._crash_producer)
-        self._repeat(options.producer_pause_mean_ms, self._pause_producer)
-        self._repeat(options.broker_restart_mean_ms, lambda: self.world.rng.choice(self.partitions).restart())
+        self.repeat(options.failover_mean_ms, self._fail_over)
+        self.repeat(options.isolation_mean_ms, self._isolate)
+        self.repeat(options.rival_mean_ms, lambda: self._start_producer(self.world.rng.choice(self.ids)))
+        self.repeat(options.producer_crash_mean_ms, self._crash_producer)
+        self.repeat(options.producer_pause_mean_ms, self._pause_producer)
+        self.repeat(options.broker_restart_mean_ms, lambda: self.world.rng.choice(self.partitions).restart())
         self._watch_producers()
 
     def heal(self) -> None:
@@ -88,7 +88,8 @@ class Cluster:
 
     # Faults
 
-    def _repeat(self, mean_ms: int, action: Callable[[], None]) -> None:
+    def repeat(self, mean_ms: int, action: Callable[[], None]) -> None:
+        """Now and then, until `heal`; 0: never."""
         if not mean_ms:
             return
 

@@ -17,7 +17,7 @@ from klamm_coordinator.timers import Now
 from klamm_coordinator.transaction.messages import Effects, InitProducerId, InitReply, MarkersWritten, SendMarkers
 from klamm_coordinator.transaction.producer_ids import ProducerIdStock
 from klamm_coordinator.transaction.records import (
-    TransactionRecord,
+    ShardRecord,
     decode_transaction_record,
     encode_transaction_record,
 )
@@ -44,8 +44,8 @@ class Owner:
         self._stock = ProducerIdStock()
         self._on_reply: dict[int, tuple[Any, OnReply]] = {}
         self._next_reply_id = 0
-        self._queue: deque[Write[TransactionRecord]] = deque()
-        self._under_way: list[Write[TransactionRecord]] = []
+        self._queue: deque[Write[ShardRecord]] = deque()
+        self._under_way: list[Write[ShardRecord]] = []
         self._sequence = 1
         self._timer_ms = -1
         self._claim()
@@ -91,7 +91,11 @@ class Owner:
             return
         self._stock.add(self.cluster.next_producer_ids())
         options = self.cluster.options
-        settings = TransactionSettings(abort_check_interval_ms=options.abort_check_ms, wait_max_ms=200)
+        settings = TransactionSettings(
+            abort_check_interval_ms=options.abort_check_ms,
+            wait_max_ms=200,
+            prepared_timeout_ms=options.prepared_timeout_ms,
+        )
         self.shard = TransactionShard(settings, self._stock)
         for key, value in entries:
             record = decode_transaction_record(key, value)

@@ -40,6 +40,8 @@ class Options:
     is_exhausted_probability: float
     """That a transactional id begins with an epoch close to the last."""
 
+    prepared_timeout_ms: int = 2_000
+
     @classmethod
     def draw(cls, rng: random.Random) -> Options:
         """A world of faults."""

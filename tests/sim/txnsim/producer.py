@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raftsim.world import MS
-
 from klamm.errors import ErrorCode
 from klamm_coordinator.transaction.messages import EndTxn, InitProducerId
 from klamm_coordinator.transaction.metadata import Producer
+from txnsim.caller import Caller
 
 if TYPE_CHECKING:
     from txnsim.cluster import Cluster
@@ -33,62 +32,17 @@ AGAIN = frozenset(
 )
 
 
-class ProducerInstance:
+class ProducerInstance(Caller):
     """Runs from its making to `crash`, or to a fatal error."""
 
     def __init__(self, cluster: Cluster, transactional_id: str) -> None:
-        self.cluster = cluster
+        super().__init__(cluster)
         self.transactional_id = transactional_id
-        self.is_alive = True
-        self.paused_until_us = 0
         self.committed_count = 0
         self._producer = Producer(-1, -1)
         self._waiting = 0
         """Partitions whose records are not all acknowledged."""
-        self._step = 0
-        """Counts what the instance waits for: an answer to anything else is ignored."""
         self._init()
-
-    def crash(self) -> None:
-        """Says nothing more; what it sent is still on its way."""
-        self.is_alive = False
-
-    # Calls: sent again until there is an answer to this step
-
-    def _call(self, send: Callable[[Callable[[Any], None]], None], on_reply: Callable[[Any], None]) -> None:
-        step = self._step
-        is_answered = False
-
-        def receive(reply: Any) -> None:
-            nonlocal is_answered
-            if not is_answered and self.is_alive and step == self._step:
-                is_answered = True
-                self._when_awake(lambda: on_reply(reply) if step == self._step else None)
-
-        def attempt() -> None:
-            if self.is_alive and step == self._step and not is_answered:
-                send(receive)
-                self.cluster.world.after(self.cluster.options.request_timeout_ms * MS, attempt)
-
-        attempt()
-
-    def _when_awake(self, action: Callable[[], None]) -> None:
-        if not self.is_alive:
-            return
-        wait_us = self.paused_until_us - self.cluster.world.now_us
-        if wait_us > 0:
-            self.cluster.world.after(wait_us, self._when_awake, action)
-        else:
-            action()
-
-    def _later(self, action: Callable[..., None], *args: Any) -> None:
-        step = self._step
-
-        def run() -> None:
-            if step == self._step:
-                self._when_awake(lambda: action(*args))
-
-        self.cluster.world.after(self.cluster.options.backoff_ms * MS, run)
 
     # The protocol
 

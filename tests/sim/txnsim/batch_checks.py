@@ -1,0 +1,93 @@
+"""What must hold of batches, besides what must hold of each of their transactions.
+
+- *batch-whole*: of a batch readers see just the parts that one decision named, or nothing.
+- *batch-once*: no two runs' records of a batch are seen.
+- *batch-kept*: a batch that a driver was told of as committed, or found written, is seen.
+- *ledger*: what counts of a batch is of the run that had the ledger then, no run that was replaced comes back, and the
+  last committed batch only grows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from klamm_coordinator.transaction.ledger import FENCED_RUNS_MAX, BatchLedger
+from klamm_coordinator.transaction.ledger_records import LedgerRecord
+from klamm_coordinator.transaction.messages import Part
+from klamm_coordinator.transaction.metadata import Producer
+from klamm_coordinator.transaction.records import decode_transaction_record
+from txnsim.checks import require
+
+if TYPE_CHECKING:
+    from txnsim.cluster import Cluster
+
+
+class BatchChecks:
+    """Hears of what a query does, and objects in the end."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._part_of: dict[Producer, tuple[str, int]] = {}
+        self._asked: defaultdict[tuple[str, int], set[frozenset[Producer]]] = defaultdict(set)
+        self._counting: set[int] = set()
+        """Batches that somebody was told of as written."""
+
+    @property
+    def counting_count(self) -> int:
+        return len(self._counting)
+
+    def on_part(self, run_id: str, batch: int, producer: Producer) -> None:
+        self._part_of[producer] = (run_id, batch)
+
+    def on_decision_asked(self, run_id: str, batch: int, parts: tuple[Part, ...]) -> None:
+        self._asked[run_id, batch].add(frozenset(part.producer for part in parts))
+
+    def on_told_committed(self, batch: int) -> None:
+        self._cluster.note(f"batch {batch} counts")
+        self._counting.add(batch)
+
+    def check(self) -> None:
+        """When nothing is open any more."""
+        run_of = self._check_ledger()
+        seen: defaultdict[int, set[Producer]] = defaultdict(set)
+        for producer in self._cluster.checks.seen_producers():
+            if producer in self._part_of:
+                seen[self._part_of[producer][1]].add(producer)
+        for batch, producers in seen.items():
+            runs = {self._part_of[producer][0] for producer in producers}
+            require(len(runs) == 1, f"batch-once: batch {batch} is there of {sorted(runs)}")
+            (run_id,) = runs
+            require(
+                run_id == run_of.get(batch),
+                f"ledger: {run_id} committed batch {batch} although {run_of.get(batch)} had it",
+            )
+            story = f"batch {batch} of {run_id}: seen {sorted(producers)}, asked {self._asked[run_id, batch]}"
+            require(frozenset(producers) in self._asked[run_id, batch], f"batch-whole: {story}")
+        missing = sorted(self._counting - seen.keys())
+        require(not missing, f"batch-kept: batches {missing} are not there")
+
+    def _check_ledger(self) -> dict[int, str]:
+        """By batch, which run the ledger was of when it was committed."""
+        run_of: dict[int, str] = {}
+        former: BatchLedger | None = None
+        replaced: list[str] = []
+        for key, value in self._cluster.log.entries:
+            record = decode_transaction_record(key, value)
+            if not isinstance(record, LedgerRecord):
+                continue
+            ledger = record.value
+            assert ledger is not None
+            is_back = ledger.run_id in replaced[-FENCED_RUNS_MAX:]
+            require(not is_back, f"ledger: {ledger.run_id} was replaced, and is back")
+            if former is not None:
+                is_commit = ledger.committed_batch_id != former.committed_batch_id
+                story = f"{former} became {ledger}"
+                require(ledger.committed_batch_id >= former.committed_batch_id, f"ledger: {story}")
+                require(not is_commit or ledger.run_id == former.run_id, f"ledger: {story}")
+                if is_commit:
+                    run_of[ledger.committed_batch_id] = ledger.run_id
+                if ledger.run_id != former.run_id:
+                    replaced.append(former.run_id)
+            former = ledger
+        return run_of
