@@ -2,8 +2,9 @@
 
 From the outside in:
 
-- `log_manager`: all logs of a broker; `storage_failure`, `meta_properties`, `dir_lock`, `clean_shutdown`,
-  `checkpoints`: what a log dir holds besides them, and what happens when it fails
+- `log_manager`: all logs of a broker; `found_logs`: which of them a start finds; `log_directories`: the log dirs;
+  `directory_names`, `meta_properties`, `dir_lock`, `clean_shutdown`, `checkpoints`: what a log dir holds;
+  `storage_failure`: what happens when it fails
 - `partition_log`: one log; `record_set`: what may be appended to it; `retention`: what may be dropped from it;
   `log_flush`: how it gets durable; `leader_epochs`, `partition_metadata`: what it keeps beside its segments
 - `log_creation`, `log_deletion`, `log_checkpoint`: what is done to many logs at once, on a disk thread

@@ -1,7 +1,6 @@
 """All partition logs of a broker, over one or more `log.dirs`. Kafka's `LogManager`.
 
-A log dir that fails is taken offline with the logs in it; the others serve on. So is an empty one, at the start, while
-one that this broker had is missing (`meta_properties.py`). Which thread may call what:
+A log dir that fails is taken offline with the logs in it; the others serve on. Which thread may call what:
 
 - before serving: the constructor and `load`, which uses threads of its own;
 - event loop: everything else, none of it waiting for the disk but truncations, which are rare;
@@ -9,59 +8,38 @@ one that this broker had is missing (`meta_properties.py`). Which thread may cal
   `DeletionJob`) and `remove_files`. At most one round of flushes and checkpoints is under way at a time, and at most
   one of deletions and creations: the shell plans the next when the last is done;
 - after serving: `close`.
-
-Directory names are Kafka's: `<topic>-<partition>`, `<topic>-<partition>.<hex>-delete` on the way out, and
-`<topic>-<partition>.<hex>-future` for one that is being copied from another dir (`log_move.py`).
 """
 
 from __future__ import annotations
 
 import logging
 import random
-import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
 from klamm.errors import BrokerError, ErrorCode, KlammError
-from klamm.model import TopicId, TopicPartition
-from klamm_broker.log.checkpoints import (
-    CLEANER_OFFSET_FILE,
-    HIGH_WATERMARK_FILE,
-    LOG_START_OFFSET_FILE,
-    RECOVERY_POINT_FILE,
-    CheckpointError,
-    read_offsets,
-)
-from klamm_broker.log.clean_shutdown import take_clean_shutdown, write_clean_shutdown
-from klamm_broker.log.dir_lock import DirectoryLock
+from klamm.model import TopicPartition
+from klamm_broker.log.clean_shutdown import write_clean_shutdown
+from klamm_broker.log.directory_names import DELETE_SUFFIX, current_name, parse_directory_name, unique_name
 from klamm_broker.log.disk import Disk
-from klamm_broker.log.log_checkpoint import CheckpointJob, CheckpointOrder, HighWatermarkJob
+from klamm_broker.log.found_logs import FoundLogs
+from klamm_broker.log.log_checkpoint import CheckpointJob, HighWatermarkJob
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_creation import CreationJob, NewLog
 from klamm_broker.log.log_deletion import DeletionJob, DoomedLog
+from klamm_broker.log.log_directories import LogDirectories, LogDirectory
 from klamm_broker.log.log_flush import FlushJob
-from klamm_broker.log.log_loader import LoadContext, load_partition
-from klamm_broker.log.log_move import FUTURE_SUFFIX, REPLACES_FILE, FutureCreationJob, SwapJob, read_replaced
-from klamm_broker.log.meta_properties import (
-    MetaProperties,
-    missing_directory_ids,
-    read_meta_properties,
-    write_meta_properties,
-)
+from klamm_broker.log.log_move import FUTURE_SUFFIX, FutureCreationJob, SwapJob
+from klamm_broker.log.log_opener import LogOpener
 from klamm_broker.log.partition_log import PartitionLog, PendingDeletion
-from klamm_broker.log.partition_metadata import encode_uuid, read_topic_id
 from klamm_broker.log.producer_state import DEFAULT_IDS_MAX
 from klamm_broker.log.segment_pool import SegmentPool
-from klamm_broker.log.storage_failure import LogDir, LogDirError
+from klamm_broker.log.storage_failure import LogDir
 
-DELETE_SUFFIX = "-delete"
-_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})\Z")
-_HEX_LENGTH = 32
-_DIRECTORY_NAME_LENGTH_MAX = 255
 _CLOSING_THREADS = 8
 """How many logs wait for the disk at once: a file system commits what is waiting together."""
 
@@ -100,15 +78,6 @@ class ReplicaOnDisk(NamedTuple):
     """Of a future log, behind the current one; else 0."""
 
 
-class _Found(NamedTuple):
-    """A partition directory, as it was loaded."""
-
-    log: PartitionLog
-    is_future: bool
-    replaces: uuid.UUID | None
-    """The log dir that it was or is to be moved from."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirDescription:
     """One row of DescribeLogDirs."""
@@ -123,22 +92,6 @@ class LogDirDescription:
     replicas: tuple[ReplicaOnDisk, ...]
 
 
-class _Directory:
-    """A log dir this process uses: its lock, its identity, and how the last use ended."""
-
-    def __init__(self, log_dir: LogDir) -> None:
-        self.log_dir = log_dir
-        self.lock: DirectoryLock | None = None
-        self.properties: MetaProperties | None = None
-        self.clean_shutdown_epoch: int | None = None
-        self.checkpoint_order = CheckpointOrder()
-        self.recovery_points: dict[TopicPartition, int] = {}
-        self.log_start_offsets: dict[TopicPartition, int] = {}
-        self.cleaner_offsets: dict[TopicPartition, int] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}
-        """As last checkpointed: the replicas own them, the file outlives the replicas."""
-
-
 class LogManager:
     """See the module's docstring. The constructor locks and claims each dir; raises LogDirError."""
 
@@ -146,258 +99,36 @@ class LogManager:
         self._config = config
         self._disk = disk
         self._rng = rng
-        self._pool = SegmentPool(config.open_segments_max)
+        self._log_opener = LogOpener(
+            disk=disk,
+            pool=SegmentPool(config.open_segments_max),
+            rng=rng,
+            producer_ids_max=config.producer_ids_max,
+        )
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._futures: dict[TopicPartition, PartitionLog] = {}
         self._replaced: set[tuple[LogDir, TopicPartition]] = set()
         """Moved from that dir, where the directory has its name still for a moment."""
         self._leaving: dict[TopicPartition, PartitionLog] = {}
         """Deleted, but the directory has its name still: for a moment, or for good if renaming it failed."""
-        self._directories = [_Directory(LogDir(path)) for path in config.log_dirs]
-        self._missing_ids: frozenset[uuid.UUID] = frozenset()
-        """Of log dirs that this broker had, and has no more: they may hold what is nowhere else."""
-        try:
-            for directory in self._directories:
-                self._claim(directory)
-            self._format_new()
-        except LogDirError:
-            self._unlock()
-            raise
-        if not self._online():
-            reasons = (f"{path}: {reason}" for path, reason in self.offline_log_dirs().items())
-            raise LogDirError(f"no log dir can be used: {'; '.join(reasons)}")
-
-    def _claim(self, directory: _Directory) -> None:
-        path = directory.log_dir.path
-        try:
-            self._disk.make_directory(path)
-            directory.lock = DirectoryLock(self._disk, path)
-            directory.properties = read_meta_properties(
-                self._disk, path, cluster_id=self._config.cluster_id, node_id=self._config.node_id
-            )
-        except OSError as error:
-            logger.error("%s", directory.log_dir.take_offline(error, "open"))
-
-    def _format_new(self) -> None:
-        """Formats the dirs that are new; none of them counts as new while one that this broker had is missing."""
-        found = [directory.properties for directory in self._directories if directory.properties is not None]
-        self._missing_ids = missing_directory_ids(found, lost=self._config.lost_directory_ids)
-        missing = ",".join(map(encode_uuid, sorted(self._missing_ids)))
-        if missing:
-            logger.error(
-                "log dirs of this broker are missing, by directory.id: %s; mount or configure them, or set"
-                " log.dirs.lost=%s if they are lost for good, with all that was in them",
-                missing,
-                missing,
-            )
-        for directory in self._online():
-            if directory.properties is not None:
-                continue
-            if missing:
-                directory.log_dir.failure = f"it may be the mount point of a missing log dir, directory.id {missing}"
-                logger.error("%s has no meta.properties: %s", directory.log_dir.path, directory.log_dir.failure)
-            else:
-                self._format(directory)
-        self._note_siblings()
-
-    def _format(self, directory: _Directory) -> None:
-        new_id = uuid.UUID(int=self._rng.getrandbits(128), version=4)
-        properties = MetaProperties(
-            cluster_id=self._config.cluster_id,
-            node_id=self._config.node_id,
-            directory_id=new_id,
-            broker_directory_ids=frozenset({new_id}),
+        self._directories = LogDirectories(
+            config.log_dirs,
+            cluster_id=config.cluster_id,
+            node_id=config.node_id,
+            lost_ids=config.lost_directory_ids,
+            disk=disk,
+            rng=rng,
         )
-        try:
-            write_meta_properties(self._disk, directory.log_dir.path, properties)
-            directory.properties = properties
-        except OSError as error:
-            logger.error("%s", directory.log_dir.take_offline(error, "format"))
-
-    def _note_siblings(self) -> None:
-        """Lets each dir know all, once those that are new are formatted: what could not be is not to be missed."""
-        ids = self._missing_ids.union(self.directory_ids().values())
-        for directory in self._online():
-            assert directory.properties is not None, directory.log_dir.path
-            properties = replace(directory.properties, broker_directory_ids=ids)
-            if properties == directory.properties:
-                continue
-            try:
-                write_meta_properties(self._disk, directory.log_dir.path, properties)
-                directory.properties = properties
-            except OSError as error:
-                # A full disk is no reason to refuse the one that is to help it; the next start tries again.
-                logger.error("%s", directory.log_dir.failed(error, "the list of all log dirs"))
-
-    # Loading
 
     def load(self, topic_config: Callable[[str], LogConfig], *, now_ms: int) -> list[PendingDeletion]:
         """Opens every partition found in the log dirs; blocks, with `recovery_threads_per_data_dir` threads per dir.
 
         Returns directories that were being deleted when the last process ended. Raises LogDirError if a partition
         is found in two dirs."""
-        deletions: list[PendingDeletion] = []
-        workers = self._config.recovery_threads_per_data_dir * len(self._directories)
-        with ThreadPoolExecutor(workers, thread_name_prefix="log-recovery") as executor:
-            loading = []
-            for directory in self._online():
-                for topic_partition, path in self._find_partitions(directory, deletions, now_ms):
-                    config = topic_config(topic_partition.topic)
-                    loading.append(executor.submit(self._load_log, directory, topic_partition, path, config, now_ms))
-            found = [one for future in loading if (one := future.result()) is not None]
-        for one in found:
-            if not one.is_future:
-                self._add_loaded(one, found, deletions, now_ms)
-        for one in found:
-            if one.is_future:
-                self._add_future(one.log, deletions, now_ms)
-        return deletions
-
-    def _find_partitions(
-        self, directory: _Directory, deletions: list[PendingDeletion], now_ms: int
-    ) -> Iterator[tuple[TopicPartition, str]]:
-        log_dir = directory.log_dir
-        try:
-            self._read_checkpoints(directory)
-            names = self._disk.list_directories(log_dir.path)
-        except OSError as error:
-            logger.error("%s", log_dir.take_offline(error, "load"))
-            return
-        for name in names:
-            path = f"{log_dir.path}/{name}"
-            if name.endswith(DELETE_SUFFIX):
-                deletions.append(PendingDeletion(log_dir=log_dir, paths=(path,), due_ms=now_ms))
-            elif (topic_partition := parse_directory_name(_current_name(name))) is not None:
-                yield topic_partition, path
-            else:
-                logger.warning("dir=%s ignored: not the name of a topic-partition", path)
-
-    def _read_checkpoints(self, directory: _Directory) -> None:
-        path = directory.log_dir.path
-        directory.clean_shutdown_epoch = take_clean_shutdown(self._disk, path)
-        # A checkpoint that cannot be read costs a longer scan (recovery points), another compaction (cleaner offsets)
-        # or serves deleted records again (start offsets), as if the crash had come before it was written; it does
-        # not cost the directory.
-        directory.recovery_points = self._read_offsets(f"{path}/{RECOVERY_POINT_FILE}")
-        directory.log_start_offsets = self._read_offsets(f"{path}/{LOG_START_OFFSET_FILE}")
-        directory.high_watermarks = self._read_offsets(f"{path}/{HIGH_WATERMARK_FILE}")
-        directory.cleaner_offsets = self._read_offsets(f"{path}/{CLEANER_OFFSET_FILE}")
-        directory.checkpoint_order.cleaner_offsets = dict(directory.cleaner_offsets)
-
-    def _read_offsets(self, path: str) -> dict[TopicPartition, int]:
-        try:
-            return read_offsets(self._disk, path)
-        except CheckpointError as error:
-            logger.warning("%s: ignored", error)
-            return {}
-
-    def _load_log(
-        self, directory: _Directory, topic_partition: TopicPartition, path: str, config: LogConfig, now_ms: int
-    ) -> _Found | None:
-        """None if the dir failed meanwhile. Runs on a recovery thread."""
-        if directory.log_dir.failure is not None:
-            return None
-        context = LoadContext(
-            config=config,
-            log_start_offset=directory.log_start_offsets.get(topic_partition, 0),
-            recovery_point=directory.recovery_points.get(topic_partition, 0),
-            clean_shutdown=directory.clean_shutdown_epoch is not None,
-            now_ms=now_ms,
-            producer_ids_max=self._config.producer_ids_max,
-        )
-        try:
-            topic_id = read_topic_id(self._disk, path)
-            replaces = read_replaced(self._disk, path)
-            log = self._open(directory.log_dir, topic_partition, path, topic_id, context)
-        except OSError as error:
-            logger.error("%s", directory.log_dir.take_offline(error, f"load of {topic_partition}"))
-            return None
-        log.cleaned_to_offset = min(directory.cleaner_offsets.get(topic_partition, 0), log.recovery_point)
-        return _Found(log, path.endswith(FUTURE_SUFFIX), replaces)
-
-    def _open(
-        self,
-        log_dir: LogDir,
-        topic_partition: TopicPartition,
-        path: str,
-        topic_id: TopicId | None,
-        context: LoadContext,
-    ) -> PartitionLog:
-        return PartitionLog(
-            disk=self._disk,
-            log_dir=log_dir,
-            directory=path,
-            topic_partition=topic_partition,
-            topic_id=topic_id,
-            config=context.config,
-            loaded=load_partition(self._disk, path, context, self._rng),
-            pool=self._pool,
-            rng=self._rng,
-        )
-
-    def _add_loaded(self, one: _Found, found: Sequence[_Found], deletions: list[PendingDeletion], now_ms: int) -> None:
-        """Of two logs of one partition the one that was moved from goes: a crash came before its directory did."""
-        log, name = one.log, one.log.topic_partition
-        if self._is_replaced(one, found):
-            logger.info("log=%s was moved to another log dir", log.directory)
-            deletions += self._retired(log, now_ms)
-            return
-        other = self._logs.setdefault(name, log)
-        if other is not log:
-            raise LogDirError(
-                f"{name} is in two log dirs: {other.directory} and {log.directory}; remove the one that is out of date"
-            )
-        if one.replaces is not None and one.replaces in self.directory_ids().values():
-            self._end_move(log)
-
-    def _is_replaced(self, one: _Found, found: Sequence[_Found]) -> bool:
-        return any(
-            other.replaces == self._directory_id(one.log)
-            and one.replaces != self._directory_id(other.log)
-            and other.log.topic_partition == one.log.topic_partition
-            for other in found
-            if not other.is_future and other is not one
-        )
-
-    def _directory_id(self, log: PartitionLog) -> uuid.UUID:
-        properties = self._directory_of(log.log_dir).properties
-        assert properties is not None, log.directory
-        return properties.directory_id
-
-    def _end_move(self, log: PartitionLog) -> None:
-        """The log that it replaced is gone."""
-        try:
-            self._disk.remove([f"{log.directory}/{REPLACES_FILE}"])
-        except OSError as error:
-            logger.error("%s", log.log_dir.failed(error, f"move of {log.topic_partition}"))
-
-    def _add_future(self, log: PartitionLog, deletions: list[PendingDeletion], now_ms: int) -> None:
-        """Goes on with a move, unless what was to be moved is gone, or is another topic's."""
-        current = self._logs.get(log.topic_partition)
-        if current is None and self.unreadable_log_dirs():
-            logger.warning("log=%s is not copied on: the current log is in no log dir that can be read", log.directory)
-            log.abandon()
-        elif (
-            current is None
-            or current.topic_id != log.topic_id
-            or current.log_dir is log.log_dir
-            or log.topic_partition in self._futures
-        ):
-            logger.info("log=%s stray=removed", log.directory)
-            deletions += self._retired(log, now_ms)
-        else:
-            self._futures[log.topic_partition] = log
-
-    def _retired(self, log: PartitionLog, now_ms: int) -> list[PendingDeletion]:
-        """At the start: renames the directory of a log that is not wanted."""
-        log.abandon()
-        renamed = f"{log.log_dir.path}/{self._unique_name(log.topic_partition, DELETE_SUFFIX)}"
-        try:
-            self._disk.replace(log.directory, renamed)
-        except OSError as error:
-            logger.error("%s", log.log_dir.failed(error, f"removal of {log.directory}"))
-            return []
-        return [PendingDeletion(log_dir=log.log_dir, paths=(renamed,), due_ms=now_ms)]
+        found = FoundLogs(self._directories, self._log_opener, disk=self._disk, rng=self._rng, now_ms=now_ms)
+        found.load(topic_config, threads=self._config.recovery_threads_per_data_dir * len(self._directories))
+        self._logs, self._futures = found.logs, found.futures
+        return found.deletions
 
     # Logs
 
@@ -415,7 +146,7 @@ class LogManager:
         """Step 1 of a creation (`log_creation.py`): each new log goes into the online dir with the fewest.
 
         None of `wanted` may have a log. Also returns why those that no job has cannot be made."""
-        counts = {directory.log_dir: len(self._logs_in(directory)) for directory in self._online()}
+        counts = {directory.log_dir: len(self._logs_in(directory)) for directory in self._directories.online()}
         placed: dict[LogDir, list[NewLog]] = {}
         refused: dict[TopicPartition, BrokerError] = {}
         for new in wanted:
@@ -437,15 +168,7 @@ class LogManager:
 
     def _opener(self, log_dir: LogDir, now_ms: int) -> Callable[[NewLog, str], PartitionLog]:
         def open_log(new: NewLog, path: str) -> PartitionLog:
-            context = LoadContext(
-                config=new.config,
-                log_start_offset=0,
-                recovery_point=0,
-                clean_shutdown=False,
-                now_ms=now_ms,
-                producer_ids_max=self._config.producer_ids_max,
-            )
-            return self._open(log_dir, new.topic_partition, path, new.topic_id, context)
+            return self._log_opener.open(log_dir, path, new.topic_partition, new.topic_id, new.config, now_ms=now_ms)
 
         return open_log
 
@@ -481,11 +204,11 @@ class LogManager:
 
     def _doomed(self, log: PartitionLog, now_ms: int) -> DoomedLog:
         log.abandon()
-        renamed = f"{log.log_dir.path}/{self._unique_name(log.topic_partition, DELETE_SUFFIX)}"
+        renamed = f"{log.log_dir.path}/{unique_name(log.topic_partition, DELETE_SUFFIX, self._rng)}"
         return DoomedLog(log.topic_partition, log.directory, renamed, now_ms + log.config.file_delete_delay_ms)
 
     def _deletion_job(self, log_dir: LogDir, logs: Sequence[DoomedLog]) -> DeletionJob:
-        directory = self._directory_of(log_dir)
+        directory = self._directories.of(log_dir)
         for doomed in logs:
             directory.high_watermarks.pop(doomed.topic_partition, None)
         return DeletionJob(
@@ -502,18 +225,13 @@ class LogManager:
             PendingDeletion(log_dir=job.log_dir, paths=(doomed.renamed,), due_ms=doomed.due_ms) for doomed in job.logs
         ]
 
-    def _unique_name(self, topic_partition: TopicPartition, suffix: str) -> str:
-        unique = uuid.UUID(int=self._rng.getrandbits(128), version=4).hex
-        suffix = f"-{topic_partition.partition}.{unique}{suffix}"
-        return topic_partition.topic[: _DIRECTORY_NAME_LENGTH_MAX - len(suffix)] + suffix
-
     def store_recovery_points(self, truncated: Iterable[TopicPartition]) -> None:
         """After truncations, before the next append to those logs: stores where they are to be recovered from. Blocks.
 
         Else a crash would trust, unread, records written later in the place of those cut."""
         logs = [log for name in truncated for log in (self._logs.get(name), self._futures.get(name)) if log is not None]
         for log_dir in dict.fromkeys(log.log_dir for log in logs):
-            self._checkpoint_of(self._directory_of(log_dir)).run()
+            self._checkpoint_of(self._directories.of(log_dir)).run()
 
     def remove_files(self, deletion: PendingDeletion) -> None:
         """Removes what a deletion left behind. Disk thread. Raises LogDirFailure."""
@@ -540,15 +258,15 @@ class LogManager:
         Raises the exception of LOG_DIR_NOT_FOUND, LogDirFailure, or KafkaStorageError."""
         current = self._logs[topic_partition]
         assert topic_partition not in self._futures, topic_partition
-        directory = self._directory_at(path)
+        directory = self._directories.at(path)
         current.log_dir.check_online()
         directory.log_dir.check_online()
         if directory.log_dir is current.log_dir:
             return None
         if self._disk.exists(f"{path}/{topic_partition}"):
             raise ErrorCode.KAFKA_STORAGE_ERROR.exception(f"{path} has a directory {topic_partition} already")
-        name = self._unique_name(topic_partition, FUTURE_SUFFIX)
-        if parse_directory_name(_current_name(name)) != topic_partition:
+        name = unique_name(topic_partition, FUTURE_SUFFIX, self._rng)
+        if parse_directory_name(current_name(name)) != topic_partition:
             raise ErrorCode.INVALID_REQUEST.exception(f"{topic_partition}: the name is too long for a directory {name}")
         assert current.topic_id is not None, topic_partition
         return FutureCreationJob(
@@ -556,13 +274,13 @@ class LogManager:
             log_dir=directory.log_dir,
             new=NewLog(topic_partition=topic_partition, topic_id=current.topic_id, config=current.config),
             directory=f"{path}/{name}",
-            replaces=self._directory_id(current),
+            replaces=self._directories.of(current.log_dir).directory_id,
             open_log=self._opener(directory.log_dir, now_ms),
         )
 
     def check_log_dir(self, path: str) -> None:
         """Raises the exception of LOG_DIR_NOT_FOUND, or LogDirFailure."""
-        self._directory_at(path).log_dir.check_online()
+        self._directories.at(path).log_dir.check_online()
 
     def complete_move(self, log: PartitionLog) -> None:
         """The future log is there: what `FutureCreationJob.run` returned."""
@@ -597,7 +315,7 @@ class LogManager:
             future.epochs.assign(current.epochs.latest_epoch, future.log_end_offset)
         self._logs[topic_partition] = self._futures.pop(topic_partition)
         self._replaced.add((current.log_dir, topic_partition))
-        before, after = self._directory_of(current.log_dir), self._directory_of(future.log_dir)
+        before, after = self._directories.of(current.log_dir), self._directories.of(future.log_dir)
         after.high_watermarks[topic_partition] = before.high_watermarks.pop(topic_partition, 0)
         return SwapJob(
             disk=self._disk,
@@ -612,13 +330,6 @@ class LogManager:
         """After `job.run()` returned. What is still to be removed."""
         self._replaced.discard((job.old_log_dir, job.doomed.topic_partition))
         return PendingDeletion(log_dir=job.old_log_dir, paths=(job.doomed.renamed,), due_ms=job.doomed.due_ms)
-
-    def _directory_at(self, path: str) -> _Directory:
-        for directory in self._directories:
-            if directory.log_dir.path == path:
-                return directory
-        known = ", ".join(directory.log_dir.path for directory in self._directories)
-        raise ErrorCode.LOG_DIR_NOT_FOUND.exception(f"{path!r} is no log dir of this broker; expected one of {known}")
 
     # Background work
 
@@ -647,15 +358,15 @@ class LogManager:
 
         A log that `high_watermarks` lacks keeps the one checkpointed before."""
         self._note_high_watermarks(high_watermarks)
-        return [self._checkpoint_of(directory) for directory in self._online()]
+        return [self._checkpoint_of(directory) for directory in self._directories.online()]
 
     def plan_checkpoint_of(self, log: PartitionLog) -> CheckpointJob:
         """The job of the dir that the log is in."""
-        return self._checkpoint_of(self._directory_of(log.log_dir))
+        return self._checkpoint_of(self._directories.of(log.log_dir))
 
     def plan_high_watermark_checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> list[HighWatermarkJob]:
         """One job per online dir in which one moved, every `replica.high.watermark.checkpoint.interval.ms`."""
-        before = {directory: directory.high_watermarks for directory in self._online()}
+        before = {directory: directory.high_watermarks for directory in self._directories.online()}
         self._note_high_watermarks(high_watermarks)
         return [
             HighWatermarkJob(
@@ -665,22 +376,22 @@ class LogManager:
                 order=directory.checkpoint_order,
                 number=directory.checkpoint_order.next(),
             )
-            for directory in self._online()
+            for directory in self._directories.online()
             if directory.high_watermarks != before.get(directory)
         ]
 
     def _note_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        for directory in self._online():
+        for directory in self._directories.online():
             logs = (log.topic_partition for log in self._logs_in(directory))
             known = {**directory.high_watermarks, **high_watermarks}
             directory.high_watermarks = {name: known[name] for name in logs if name in known}
 
     def checkpointed_high_watermark(self, log: PartitionLog) -> int:
         """The last one that was checkpointed, within what the log holds: where a replica starts from."""
-        mark = self._directory_of(log.log_dir).high_watermarks.get(log.topic_partition, 0)
+        mark = self._directories.of(log.log_dir).high_watermarks.get(log.topic_partition, 0)
         return min(max(mark, log.log_start_offset), log.log_end_offset)
 
-    def _checkpoint_of(self, directory: _Directory) -> CheckpointJob:
+    def _checkpoint_of(self, directory: LogDirectory) -> CheckpointJob:
         logs = self._logs_in(directory)
         return CheckpointJob(
             disk=self._disk,
@@ -716,31 +427,24 @@ class LogManager:
 
     def offline_log_dirs(self) -> dict[str, str]:
         """Path and reason of each dir that failed."""
-        dirs = (directory.log_dir for directory in self._directories)
-        return {log_dir.path: log_dir.failure for log_dir in dirs if log_dir.failure is not None}
+        return self._directories.offline()
 
     def unreadable_log_dirs(self) -> list[str]:
         """Where a log may be that none of the dirs online has: those that failed, and those that are missing."""
-        missing = (f"the log dir with directory.id {encode_uuid(one)}" for one in sorted(self._missing_ids))
-        return [*self.offline_log_dirs(), *missing]
+        return self._directories.unreadable()
 
     def directory_ids(self) -> dict[str, uuid.UUID]:
         """Path and id of each online dir, for the broker's registration."""
-        return {
-            directory.log_dir.path: directory.properties.directory_id
-            for directory in self._online()
-            if directory.properties is not None
-        }
+        return self._directories.ids()
 
     def clean_shutdown_epoch(self) -> int | None:
         """The broker epoch of the last orderly stop, None unless every dir says that there was one."""
-        epochs = {directory.clean_shutdown_epoch for directory in self._directories}
-        return epochs.pop() if len(epochs) == 1 else None
+        return self._directories.clean_shutdown_epoch()
 
     def describe_log_dirs(self) -> list[LogDirDescription]:
         return [self._describe(directory) for directory in self._directories]
 
-    def _describe(self, directory: _Directory) -> LogDirDescription:
+    def _describe(self, directory: LogDirectory) -> LogDirDescription:
         log_dir = directory.log_dir
         total = usable = -1
         if log_dir.failure is None:
@@ -764,17 +468,11 @@ class LogManager:
         behind = self._logs[log.topic_partition].log_end_offset - log.log_end_offset
         return ReplicaOnDisk(log, is_future=True, offset_lag=max(0, behind))
 
-    def _online(self) -> list[_Directory]:
-        return [directory for directory in self._directories if directory.log_dir.failure is None]
-
     def _online_logs(self) -> Sequence[PartitionLog]:
         return [log for log in self._logs.values() if log.log_dir.failure is None]
 
-    def _logs_in(self, directory: _Directory) -> list[PartitionLog]:
+    def _logs_in(self, directory: LogDirectory) -> list[PartitionLog]:
         return [log for log in self.all_logs() if log.log_dir is directory.log_dir]
-
-    def _directory_of(self, log_dir: LogDir) -> _Directory:
-        return next(directory for directory in self._directories if directory.log_dir is log_dir)
 
     # Stopping
 
@@ -794,9 +492,9 @@ class LogManager:
                 log.abandon()
         self._logs.clear()
         self._futures.clear()
-        self._unlock()
+        self._directories.unlock()
 
-    def _close(self, directory: _Directory, broker_epoch: int) -> None:
+    def _close(self, directory: LogDirectory, broker_epoch: int) -> None:
         with ThreadPoolExecutor(_CLOSING_THREADS, thread_name_prefix="log-closing") as executor:
             for _ in executor.map(PartitionLog.close, self._logs_in(directory)):
                 pass
@@ -805,21 +503,3 @@ class LogManager:
             write_clean_shutdown(self._disk, directory.log_dir.path, broker_epoch)
         except OSError as error:
             raise directory.log_dir.failed(error, "clean shutdown") from error
-
-    def _unlock(self) -> None:
-        for directory in self._directories:
-            if directory.lock is not None:
-                directory.lock.release()
-
-
-def _current_name(name: str) -> str:
-    """The name that a future log's directory is to get; any other name as it is."""
-    if not name.endswith(FUTURE_SUFFIX):
-        return name
-    return name[: -len(FUTURE_SUFFIX) - _HEX_LENGTH - 1]
-
-
-def parse_directory_name(name: str) -> TopicPartition | None:
-    """The topic-partition a directory is named after, or None."""
-    found = _PARTITION_DIRECTORY.match(name)
-    return TopicPartition(found["topic"], int(found["partition"])) if found else None

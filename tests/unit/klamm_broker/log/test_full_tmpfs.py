@@ -64,7 +64,7 @@ def test_full_refused_restarted_and_used_again(small_disk, make_batch, read_all)
 
     for appended in manager.logs.values():
         appended.abandon()
-    manager._unlock()
+    manager._directories.unlock()
     manager = start(small_disk)
     assert not manager.offline_log_dirs()
     log = manager.get(ORDERS)

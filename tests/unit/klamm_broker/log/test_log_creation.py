@@ -91,7 +91,7 @@ class Starts:
     def crash(self) -> None:
         for log in self.manager.logs.values():
             log.abandon()
-        self.manager._unlock()
+        self.manager._directories.unlock()
 
     def restart(self) -> LogManager:
         self.crash()

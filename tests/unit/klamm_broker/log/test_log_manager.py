@@ -13,9 +13,10 @@ from log_steps import create_log, delete_log
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicId, TopicPartition
+from klamm_broker.log.directory_names import parse_directory_name
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig
-from klamm_broker.log.log_manager import LogManager, LogManagerConfig, parse_directory_name
+from klamm_broker.log.log_manager import LogManager, LogManagerConfig
 from klamm_broker.log.partition_metadata import encode_uuid
 from klamm_broker.log.storage_failure import DiskFull, LogDirError, LogDirFailure
 
@@ -48,7 +49,7 @@ class ManagerHarness:
     def crash(self, manager: LogManager) -> None:
         for log in manager.logs.values():
             log.abandon()
-        manager._unlock()
+        manager._directories.unlock()
         self.running.remove(manager)
 
 

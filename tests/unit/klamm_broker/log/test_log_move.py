@@ -82,7 +82,7 @@ class Broker:
     def crash(self) -> None:
         for log in self.manager.all_logs():
             log.abandon()
-        self.manager._unlock()
+        self.manager._directories.unlock()
 
     def restart(self) -> LogManager:
         self.crash()
@@ -361,7 +361,7 @@ def test_a_new_log_is_not_made_where_a_moved_one_still_has_its_directory(broker:
 def test_only_log_dirs_that_work_are_moved_to(broker: Broker, path: str, code: ErrorCode | None) -> None:
     if code is None:
         path = broker.b
-        broker.manager._directory_at(path).log_dir.failure = "broken"
+        broker.manager._directories.at(path).log_dir.failure = "broken"
         code = ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(BrokerError) as refused:
         broker.manager.plan_move(NAME, path, now_ms=NOW)
