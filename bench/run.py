@@ -27,6 +27,7 @@ RUNS = {
     "footprint": "footprint.py",
     "controller": "controller.py",
     "coordinator": "coordinator.py",
+    "shard-load": "shard_load.py",
     "coordinator-failover": "coordinator_failover.py",
     "metadata-scale": "metadata_scale.py --partitions 100000",
 }
