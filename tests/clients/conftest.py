@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from table import Outcomes, write_between_markers
 
@@ -32,9 +33,9 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    marker = item.get_closest_marker("behaviour")
-    if marker is not None and not report.skipped and (report.when == "call" or report.failed):
-        item.config.stash[_outcomes].add(*marker.args, report.passed)
+    if not report.skipped and (report.when == "call" or report.failed):
+        for marker in item.iter_markers("behaviour"):
+            item.config.stash[_outcomes].add(*marker.args, report.passed)
     return report
 
 
@@ -47,9 +48,26 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         write_between_markers(Path(path), lines)
 
 
+class Cluster:
+    """Processes as `klamm up` starts them, and starts them again."""
+
+    def __init__(self, process: subprocess.Popen[str], bootstrap: str) -> None:
+        self._process = process
+        self.bootstrap = bootstrap
+
+    def kill_broker(self, broker_id: int) -> None:
+        """At once, with SIGKILL."""
+        (broker,) = (
+            child
+            for child in psutil.Process(self._process.pid).children(recursive=True)
+            if "klamm_broker" in child.cmdline() and f"--set=node.id={broker_id}" in child.cmdline()
+        )
+        broker.kill()
+
+
 @pytest.fixture(scope="session")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The Kafka listeners of a cluster of processes, as `klamm up` starts it."""
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers."""
     directory = tmp_path_factory.mktemp("clients")
     command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(directory / "data"), "--port", "0"]
     with (directory / "up.log").open("w") as log:
@@ -59,11 +77,17 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         line = process.stdout.readline()
         ready = re.search(r"Kafka clients at (\S+), data", line)
         assert ready, line + (directory / "up.log").read_text()
-        yield ready[1]
+        yield Cluster(process, ready[1])
     finally:
         process.terminate()
         process.wait(STOP_TIMEOUT_S)
         process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def bootstrap(cluster: Cluster) -> str:
+    """The Kafka listeners."""
+    return cluster.bootstrap
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ PROGRAMS: Final[Mapping[str, Callable[[], str]]] = {
     "Kafka Streams": java_programs.kafka_version,
     "Kafka Connect": java_programs.kafka_version,
     "Kafka's command-line tools": java_programs.kafka_version,
-    "Spark's Kafka source and sink": lambda: version("pyspark"),
+    'Spark\'s format("kafka")': lambda: version("pyspark"),
 }
 
 _SYMBOLS: Final = {True: "yes", False: "**no**", None: "-"}

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import ProducerFenced
 
 COUNT = 200
 TIMEOUT_S = 60
 
 
+def behaviour(text: str) -> pytest.MarkDecorator:
+    return pytest.mark.behaviour("aiokafka", text)
+
+
+@behaviour("produces without duplicates (idempotent)")
 def test_an_idempotent_producer_and_a_group(bootstrap: str, name: str) -> None:
     async def scenario() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
@@ -33,6 +41,117 @@ def test_an_idempotent_producer_and_a_group(bootstrap: str, name: str) -> None:
         assert sum(committed) == COUNT
         await consumer.stop()
         await producer.stop()
+        await admin.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+
+
+@pytest.mark.clients
+@behaviour("produces and consumes with every codec")
+@pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
+def test_codecs(bootstrap: str, name: str, codec: str | None) -> None:
+    async def scenario() -> None:
+        async with (
+            AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type=codec) as producer,
+            AIOKafkaConsumer(name, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer,
+        ):
+            await asyncio.gather(*[await producer.send(name, b"%d" % number) for number in range(COUNT)])
+            read = {(await consumer.getone()).value for _ in range(COUNT)}
+        assert read == {b"%d" % number for number in range(COUNT)}
+
+    asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+
+
+@pytest.mark.clients
+@behaviour("reads, processes and writes in transactions")
+@behaviour("a newer producer fences the older one")
+def test_transactions(bootstrap: str, name: str) -> None:
+    async def scenario() -> None:
+        partition = TopicPartition(name, 0)
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await admin.start()
+        await admin.create_topics([NewTopic(name, 1, 3)])
+        await admin.close()
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)
+        await producer.start()
+        for number in range(3):
+            await producer.begin_transaction()
+            await producer.send_and_wait(name, b"%d" % number, partition=0)
+            if number == 1:
+                await producer.abort_transaction()
+            else:
+                await producer.send_offsets_to_transaction({partition: number + 1}, name)
+                await producer.commit_transaction()
+        async with AIOKafkaConsumer(
+            name,
+            bootstrap_servers=bootstrap,
+            group_id=f"{name}-reader",
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        ) as reader:
+            assert [(await reader.getone()).value for _ in range(2)] == [b"0", b"2"]
+        async with AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=name) as member:
+            member.assign([partition])
+            assert await member.committed(partition) == 3
+        newer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)
+        await newer.start()
+        with pytest.raises(ProducerFenced):
+            async with producer.transaction():
+                await producer.send_and_wait(name, b"late", partition=0)
+        await producer.stop()
+        await newer.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+
+
+@pytest.mark.clients
+@behaviour("topics, partitions, configs")
+@behaviour("brokers, quorum, features, users")
+def test_administration(bootstrap: str, name: str) -> None:
+    async def scenario() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await admin.start()
+        await admin.create_topics([NewTopic(name, 1, 3, topic_configs={"retention.ms": "61234"})])
+        await admin.create_partitions({name: NewPartitions(3)})
+        resource = ConfigResource(ConfigResourceType.TOPIC, name)
+        (described,) = await admin.describe_configs([resource])
+        assert "61234" in str(described)
+        # The older call, which replaces all that is set.
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, {"segment.ms": "71234"})])
+        (described,) = await admin.describe_configs([resource])
+        assert "71234" in str(described)
+        assert "61234" not in str(described)
+        assert {one["node_id"] for one in (await admin.describe_cluster())["brokers"]} == {1, 2, 3}
+        await admin.delete_topics([name])
+        await admin.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+
+
+@pytest.mark.clients
+@behaviour("offsets by time, at both ends, records deleted")
+@behaviour("groups and their offsets administered")
+def test_offsets_and_groups(bootstrap: str, name: str) -> None:
+    async def scenario() -> None:
+        partition = TopicPartition(name, 0)
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await admin.start()
+        await admin.create_topics([NewTopic(name, 1, 3)])
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
+            for number in range(1, 11):
+                await producer.send_and_wait(name, b"x", partition=0, timestamp_ms=1_000 * number)
+        async with AIOKafkaConsumer(
+            name, bootstrap_servers=bootstrap, group_id=name, enable_auto_commit=False
+        ) as consumer:
+            found = (await consumer.offsets_for_times({partition: 5_500}))[partition]
+            assert (found.offset, found.timestamp) == (5, 6_000)
+            assert await consumer.end_offsets([partition]) == {partition: 10}
+            await consumer.commit({partition: 7})
+            (described,) = await admin.describe_consumer_groups([name])
+            assert name in str(described)
+        committed = await admin.list_consumer_group_offsets(name)
+        assert committed[partition].offset == 7
+        assert name in {group for group, *_ in await admin.list_consumer_groups()}
         await admin.close()
 
     asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))

@@ -5,8 +5,23 @@ from __future__ import annotations
 import time
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    ElectionType,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 from klamm_process import running_cluster
 
 COUNT = 500
@@ -50,6 +65,7 @@ def group_config(bootstrap, group, **config):
 
 
 @behaviour("produces and consumes with every codec")
+@behaviour("produces without duplicates (idempotent)")
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_an_idempotent_producers_records_come_back_in_order(bootstrap, topic, codec):
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "compression.type": codec})
@@ -328,3 +344,77 @@ def test_members_of_the_new_protocol_outlive_their_coordinator(tmp_path):
         for consumer in team:
             consumer.commit(asynchronous=False)
             consumer.close()
+
+
+@behaviour("groups and their offsets administered")
+def test_groups_are_administered(bootstrap, admin, topic):
+    consumer = Consumer(group_config(bootstrap, topic))
+    consumer.subscribe([topic])
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not consumer.assignment():
+        consumer.poll(0.1)
+        assert time.monotonic() < deadline_s
+    consumer.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
+    described = admin.describe_consumer_groups([topic])[topic].result(TIMEOUT_S)
+    (member,) = described.members
+    assert len(member.assignment.topic_partitions) == 3
+    consumer.close()
+    group = ConsumerGroupTopicPartitions(topic, [TopicPartition(topic, 0)])
+
+    def committed():
+        (found,) = admin.list_consumer_group_offsets([group])[topic].result(TIMEOUT_S).topic_partitions
+        return found.offset
+
+    assert committed() == 7
+    changed = ConsumerGroupTopicPartitions(topic, [TopicPartition(topic, 0, 3)])
+    admin.alter_consumer_group_offsets([changed])[topic].result(TIMEOUT_S)
+    assert committed() == 3
+    admin.delete_consumer_groups([topic])[topic].result(TIMEOUT_S)
+    with pytest.raises(KafkaException) as refusal:
+        admin.delete_consumer_groups([topic])[topic].result(TIMEOUT_S)
+    assert refusal.value.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
+
+
+@behaviour("brokers, quorum, features, users")
+def test_the_cluster_is_described(admin):
+    cluster = admin.describe_cluster().result(TIMEOUT_S)
+    assert sorted(node.id for node in cluster.nodes) == [1, 2, 3]
+    assert cluster.controller.id in (1, 2, 3)
+    assert admin.describe_user_scram_credentials().result(TIMEOUT_S) == {}
+
+
+@behaviour("replicas, leaders, log dirs")
+def test_leaders_are_elected(admin, topic):
+    partition = TopicPartition(topic, 0)
+    elected = admin.elect_leaders(ElectionType.PREFERRED, [partition]).result(TIMEOUT_S)
+    assert elected[partition].code() == KafkaError.ELECTION_NOT_NEEDED
+
+
+@behaviour("offsets by time, at both ends, records deleted")
+def test_records_are_deleted(bootstrap, admin, topic):
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for _ in range(10):
+        producer.produce(topic, b"x", partition=0)
+    producer.flush(TIMEOUT_S)
+    (deleted,) = admin.delete_records([TopicPartition(topic, 0, 4)]).values()
+    assert deleted.result(TIMEOUT_S).low_watermark == 4
+    (first,) = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.earliest()}).values()
+    assert first.result(TIMEOUT_S).offset == 4
+
+
+@behaviour("names errors as with Kafka")
+def test_errors_have_kafkas_names(bootstrap, admin, name):
+    def code_of(new_topic):
+        with pytest.raises(KafkaException) as refusal:
+            admin.create_topics([new_topic])[new_topic.topic].result(TIMEOUT_S)
+        return refusal.value.args[0].code()
+
+    assert code_of(NewTopic("a b", 1, 1)) == KafkaError.TOPIC_EXCEPTION
+    assert code_of(NewTopic(name, 1, 9)) == KafkaError.INVALID_REPLICATION_FACTOR
+    assert code_of(NewTopic(name, 1, 1, config={"no.such.config": "1"})) == KafkaError.INVALID_CONFIG
+    admin.create_topics([NewTopic(name, 1, 3, config={"max.message.bytes": "1000"})])[name].result(TIMEOUT_S)
+    codes = []
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(name, b"x" * 2_000, on_delivery=lambda error, _: codes.append(error.code()))
+    assert producer.flush(TIMEOUT_S) == 0
+    assert codes == [KafkaError.MSG_SIZE_TOO_LARGE]

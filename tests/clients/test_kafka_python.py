@@ -5,13 +5,17 @@ from __future__ import annotations
 import time
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
-from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 COUNT = 200
 TIMEOUT_S = 60
+
+
+def behaviour(text):
+    return pytest.mark.behaviour("kafka-python", text)
 
 
 @pytest.fixture
@@ -36,6 +40,7 @@ def read(consumer, count):
 
 
 # The other codecs need libraries of its own; librdkafka brings them.
+@behaviour("produces and consumes with every codec")
 @pytest.mark.parametrize("codec", [None, "gzip"])
 def test_records_come_back_as_they_were_sent(bootstrap, admin, name, codec):
     admin.create_topics([NewTopic(name, 3, 3)])
@@ -57,6 +62,7 @@ def test_records_come_back_as_they_were_sent(bootstrap, admin, name, codec):
     producer.close()
 
 
+@behaviour("groups rebalance while they consume")
 def test_a_group_divides_partitions_commits_and_goes_on_where_it_stood(bootstrap, admin, name):
     admin.create_topics([NewTopic(name, 4, 1)])
     producer = KafkaProducer(bootstrap_servers=bootstrap)
@@ -80,6 +86,7 @@ def test_a_group_divides_partitions_commits_and_goes_on_where_it_stood(bootstrap
     producer.close()
 
 
+@behaviour("offsets by time, at both ends, records deleted")
 def test_offsets_by_time_and_at_both_ends(bootstrap, admin, name):
     admin.create_topics([NewTopic(name, 1, 1)])
     partition = TopicPartition(name, 0)
@@ -96,6 +103,8 @@ def test_offsets_by_time_and_at_both_ends(bootstrap, admin, name):
     producer.close()
 
 
+@behaviour("names errors as with Kafka")
+@behaviour("topics, partitions, configs")
 def test_administration(bootstrap, admin, name):
     admin.create_topics([NewTopic(name, 1, 3, topic_configs={"retention.ms": "60000"})])
     with pytest.raises(TopicAlreadyExistsError):
@@ -113,3 +122,73 @@ def test_administration(bootstrap, admin, name):
     admin.delete_topics([name])
     with pytest.raises(UnknownTopicOrPartitionError):
         admin.delete_topics([name])
+
+
+@behaviour("reads, processes and writes in transactions")
+@behaviour("a newer producer fences the older one")
+@behaviour("transactions and producers described")
+def test_transactions(bootstrap, admin, name):
+    admin.create_topics([NewTopic(name, 1, 3)])
+    partition = TopicPartition(name, 0)
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)
+    producer.init_transactions()
+    for number in range(3):
+        producer.begin_transaction()
+        producer.send(name, b"%d" % number).get(TIMEOUT_S)
+        described = admin.describe_transactions([name])
+        assert "ongoing" in str(described).lower()
+        assert str(admin.describe_producers([partition])).count("producer_id") == 1
+        if number == 1:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    consumer = consumer_of(bootstrap, name, isolation_level="read_committed")
+    assert [record.value for record in read(consumer, 2)] == [b"0", b"2"]
+    consumer.close()
+    producer.begin_transaction()
+    producer.send(name, b"late").get(TIMEOUT_S)
+    newer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)
+    newer.init_transactions()
+    with pytest.raises(KafkaError):
+        producer.commit_transaction()
+    newer.close()
+    producer.close(timeout=1)
+
+
+@behaviour("brokers, quorum, features, users")
+def test_the_cluster_is_described(admin):
+    quorum = admin.describe_metadata_quorum()
+    assert "leader_id" in str(quorum)
+    assert admin.describe_user_scram_credentials() in ([], {})
+    assert len(admin.describe_log_dirs()) == 3
+
+
+@behaviour("replicas, leaders, log dirs")
+def test_replicas_move(admin, name):
+    admin.create_topics([NewTopic(name, replica_assignments={0: [1, 2]})])
+    partition = TopicPartition(name, 0)
+    admin.wait_for_topics([name])
+    admin.alter_partition_reassignments({partition: [3, 1]})
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while admin.list_partition_reassignments([partition]):
+        assert time.monotonic() < deadline_s
+    while sorted(admin.describe_topics([name])[0]["partitions"][0]["replica_nodes"]) != [1, 3]:
+        assert time.monotonic() < deadline_s
+    (described,) = admin.describe_topic_partitions([name])["topics"]
+    assert described["partitions"][0]["replica_nodes"][0] == 3
+
+
+@behaviour("groups and their offsets administered")
+def test_groups_are_administered(bootstrap, admin, name):
+    admin.create_topics([NewTopic(name, 1, 3)])
+    partition = TopicPartition(name, 0)
+    consumer = consumer_of(bootstrap, group_id=name, enable_auto_commit=False)
+    consumer.assign([partition])
+    consumer.commit({partition: OffsetAndMetadata(7, "", -1)})
+    consumer.close()
+    assert admin.list_group_offsets({name: [partition]})[name][partition].offset == 7
+    assert name in str(admin.list_groups())
+    admin.alter_group_offsets(name, {partition: OffsetAndMetadata(3, "", -1)})
+    assert admin.list_group_offsets({name: [partition]})[name][partition].offset == 3
+    admin.delete_groups([name])
+    assert name not in str(admin.list_groups())

@@ -21,14 +21,14 @@ JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
 
 def classpath() -> str:
     """Of everything `tests/clients/java/pom.xml` names. Skips the test where Java or Maven is missing."""
-    missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
-    if missing:
-        pytest.skip(f"{' and '.join(missing)} not found: tests/clients/install.sh installs both")
-    BUILT.mkdir(parents=True, exist_ok=True)
-    with (BUILT / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        _build_if_changed()
+    _build_if_changed(SOURCES, BUILT)
     return f"{BUILT}/clients.jar:{BUILT}/lib/*"
+
+
+def spark_jars() -> list[Path]:
+    """Spark's source and sink for Kafka. Skips the test where Maven is missing."""
+    _build_if_changed(SOURCES / "spark", BUILT / "spark")
+    return sorted((BUILT / "spark" / "lib").glob("*.jar"))
 
 
 def command(main_class: str, *arguments: str, jvm: Sequence[str] = JVM) -> list[str]:
@@ -42,17 +42,23 @@ def kafka_version() -> str:
     return jar.stem.removeprefix("kafka-clients-")
 
 
-def _build_if_changed() -> None:
-    stamp = BUILT / ".built"
-    newest = max(path.stat().st_mtime for path in SOURCES.rglob("*"))
-    if stamp.exists() and stamp.stat().st_mtime >= newest:
-        return
-    built = subprocess.run(
-        ["mvn", "--quiet", "--batch-mode", "--file", str(SOURCES / "pom.xml"), "package"],
-        capture_output=True,
-        text=True,
-        timeout=BUILD_TIMEOUT_S,
-        check=False,
-    )
-    assert built.returncode == 0, f"mvn package failed:\n{built.stdout}{built.stderr}"
-    stamp.touch()
+def _build_if_changed(sources: Path, built: Path) -> None:
+    missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} not found: tests/clients/install.sh installs both")
+    built.mkdir(parents=True, exist_ok=True)
+    with (built / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        stamp = built / ".built"
+        newest = max(path.stat().st_mtime for path in sources.rglob("*"))
+        if stamp.exists() and stamp.stat().st_mtime >= newest:
+            return
+        run = subprocess.run(
+            ["mvn", "--quiet", "--batch-mode", "--file", str(sources / "pom.xml"), "package"],
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
+        assert run.returncode == 0, f"mvn package failed:\n{run.stdout}{run.stderr}"
+        stamp.touch()

@@ -1,0 +1,237 @@
+"""Clients go on when the leader of what they write and read is killed: all that was sent is read, once and in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import java_programs
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer, KafkaProducer
+
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.timeout(240),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+TIMEOUT_S = 60
+BEFORE = 200
+"""So many records are read before the leader is killed, and as many are sent after a new one is there."""
+
+
+def behaviour(client: str) -> pytest.MarkDecorator:
+    return pytest.mark.behaviour(client, "goes on when a leader is killed")
+
+
+class Leader:
+    """Of the one partition of a topic."""
+
+    def __init__(self, cluster: Any, topic: str) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        self._admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(TIMEOUT_S)
+
+    def kill(self) -> None:
+        """Returns when another one leads."""
+        killed = self._partition().leader
+        self._cluster.kill_broker(killed)
+        self._until(lambda: self._partition().leader not in (-1, killed))
+
+    def wait_whole(self) -> None:
+        """All replicas are in sync again: the next test meets three brokers."""
+        self._until(lambda: len(self._partition().isrs) == 3)
+
+    def _partition(self) -> Any:
+        return self._admin.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic].partitions[0]
+
+    def _until(self, is_so: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while not is_so():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.2)
+
+
+@pytest.fixture
+def leader(cluster: Any, name: str) -> Iterator[Leader]:
+    one = Leader(cluster, name)
+    yield one
+    one.wait_whole()
+
+
+@contextlib.contextmanager
+def killed_meanwhile(leader: Leader) -> Iterator[threading.Event]:
+    """Kills the leader on a thread; the event is set when another one leads."""
+    done = threading.Event()
+
+    def kill() -> None:
+        leader.kill()
+        done.set()
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    yield done
+    thread.join(TIMEOUT_S)
+    assert done.is_set()
+
+
+@behaviour("Java")
+def test_java(bootstrap: str, name: str, leader: Leader) -> None:
+    with subprocess.Popen(
+        java_programs.command("clients.Behaviours", "failover", bootstrap, name),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        try:
+            assert client.stdout.readline() == "running\n"
+            leader.kill()
+            time.sleep(1)  # it writes and reads on
+            client.stdin.write("\n")
+            client.stdin.flush()
+            assert client.stdout.readline() == "holds\n"
+        finally:
+            client.kill()
+
+
+@behaviour("confluent-kafka")
+def test_confluent(bootstrap: str, name: str, leader: Leader) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": name, "auto.offset.reset": "earliest"})
+    consumer.subscribe([name])
+    sent, seen, failures = 0, [], []
+
+    def step() -> None:
+        nonlocal sent
+        producer.produce(name, str(sent), on_delivery=lambda error, _: error and failures.append(error))
+        sent += 1
+        producer.poll(0)
+        read()
+
+    def read() -> None:
+        seen.extend(int(record.value()) for record in consumer.consume(100, 0.01) if not record.error())
+
+    drive(step, lambda: len(seen), leader)
+    assert producer.flush(TIMEOUT_S) == 0
+    until(read, lambda: len(seen) >= sent)
+    consumer.close()
+    assert failures == []
+    assert seen == list(range(sent))
+
+
+@behaviour("kafka-python")
+def test_kafka_python(bootstrap: str, name: str, leader: Leader) -> None:
+    producer = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, linger_ms=5)
+    consumer = KafkaConsumer(name, bootstrap_servers=bootstrap, group_id=name, auto_offset_reset="earliest")
+    futures, seen = [], []
+
+    def step() -> None:
+        futures.append(producer.send(name, b"%d" % len(futures)))
+        read()
+
+    def read() -> None:
+        for records in consumer.poll(10).values():
+            seen.extend(int(record.value) for record in records)
+
+    drive(step, lambda: len(seen), leader)
+    producer.flush(TIMEOUT_S)
+    assert all(future.succeeded() for future in futures)
+    until(read, lambda: len(seen) >= len(futures))
+    consumer.close()
+    producer.close()
+    assert seen == list(range(len(futures)))
+
+
+@behaviour("aiokafka")
+def test_aiokafka(bootstrap: str, name: str, leader: Leader) -> None:
+    async def scenario() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True)
+        consumer = AIOKafkaConsumer(name, bootstrap_servers=bootstrap, group_id=name, auto_offset_reset="earliest")
+        await producer.start()
+        await consumer.start()
+        seen: list[int] = []
+        is_over = asyncio.Event()
+
+        progress = asyncio.Condition()
+
+        async def read() -> None:
+            async for record in consumer:
+                async with progress:
+                    seen.append(int(record.value))
+                    progress.notify_all()
+
+        async def seen_so_many(count: int) -> None:
+            async with progress:
+                await progress.wait_for(lambda: len(seen) >= count)
+
+        async def write() -> int:
+            futures = []
+            while not is_over.is_set():
+                futures.append(await producer.send(name, b"%d" % len(futures)))
+                await asyncio.sleep(0.005)
+            await asyncio.gather(*futures)
+            return len(futures)
+
+        reading, writing = asyncio.create_task(read()), asyncio.create_task(write())
+        await seen_so_many(BEFORE)
+        await asyncio.to_thread(leader.kill)
+        await seen_so_many(len(seen) + BEFORE)
+        is_over.set()
+        sent = await writing
+        await seen_so_many(sent)
+        reading.cancel()
+        # Its stop waits for ever if it has not found the group's next coordinator by then.
+        await consumer.commit()
+        await consumer.stop()
+        await producer.stop()
+        assert seen == list(range(sent))
+
+    asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+
+
+@behaviour("kcat")
+def test_kcat(bootstrap: str, name: str, leader: Leader) -> None:
+    common = ["kcat", "-b", bootstrap, "-t", name, "-p", "0"]
+    with subprocess.Popen(
+        [*common, "-P", "-X", "enable.idempotence=true", "-X", "linger.ms=5"], stdin=subprocess.PIPE, text=True
+    ) as producer:
+        assert producer.stdin is not None
+        sent = 0
+        with killed_meanwhile(leader) as done:
+            while not done.is_set():
+                producer.stdin.write(f"{sent}\n")
+                producer.stdin.flush()
+                sent += 1
+                time.sleep(0.005)
+        producer.stdin.close()
+        assert producer.wait(TIMEOUT_S) == 0
+    read = subprocess.run(
+        [*common, "-C", "-o", "beginning", "-e", "-q"], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+    )
+    assert [int(line) for line in read.stdout.split()] == list(range(sent))
+
+
+def drive(step: Callable[[], None], seen_count: Callable[[], int], leader: Leader) -> None:
+    """Until records flow, while the leader is killed, and a while longer."""
+    until(step, lambda: seen_count() >= BEFORE)
+    with killed_meanwhile(leader) as done:
+        until(step, done.is_set)
+    for _ in range(BEFORE):
+        step()
+
+
+def until(step: Callable[[], None], is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        step()
