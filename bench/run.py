@@ -22,6 +22,7 @@ RUNS = {
     "broker-unary": "broker_produce.py --mode unary",
     "broker-stream": "broker_produce.py --mode stream",
     "latency": "latency.py --rate 1000",
+    "transactions": "transactions.py",
     "compaction": "compaction.py",
     "replication": "replication.py",
     "footprint": "footprint.py",

@@ -3,20 +3,24 @@
 - Identities only grow, and an answer names the newest one.
 - A transaction has one outcome, whoever asks and however often.
 - Whom another producer has replaced changes nothing any more.
+- A partition that was told it may write belongs to the transaction, and hears how it ends.
 - A crash loses what was not answered, and nothing else (`TransactionDriver.crash` compares).
 - When everything under way has ended, no transaction is open longer than its time-out, and nobody waits.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from transaction_driver import ID, TIMEOUT_MS, TransactionDriver
+from transaction_driver import ID, TIMEOUT_MS, TransactionDriver, partitions
 
 from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
 from klamm_coordinator.transaction.messages import EndReply, EndTxn, InitProducerId, InitReply
-from klamm_coordinator.transaction.metadata import EPOCH_LAST, EPOCH_MAX, Producer, TransactionMetadata
+from klamm_coordinator.transaction.metadata import EPOCH_LAST, EPOCH_MAX, WITH_BUMP, Producer, TransactionMetadata
 from klamm_coordinator.transaction.records import TransactionRecord, encode_transaction_record
 from klamm_coordinator.transaction.states import TxnState
 
@@ -34,6 +38,7 @@ class TransactionalId(RuleBasedStateMachine):
         self.replaced = Producer(-1, -1)
         """This one and everybody before it: another producer has taken over."""
         self.outcomes: dict[Producer, bool] = {}
+        self.added: defaultdict[Producer, set[TopicPartition]] = defaultdict(set)
         self.requests: dict[int, object] = {}
         self.seen: set[int] = set()
 
@@ -70,7 +75,7 @@ class TransactionalId(RuleBasedStateMachine):
     @rule(age=AGES, number=NUMBERS)
     def add(self, age, number):
         producer = self._producer(age)
-        self._asked(self.driver.ask_add(producer, number), ("add", producer))
+        self._asked(self.driver.ask_add(producer, number), ("add", producer, partitions(number)))
 
     @rule(age=AGES, committed=st.booleans())
     def end(self, age, committed):
@@ -125,6 +130,8 @@ class TransactionalId(RuleBasedStateMachine):
         if request is InitProducerId:
             assert reply.producer > self.replaced
             self.replaced = max([one for one in self.known if one < reply.producer], default=self.replaced)
+        elif request[0] == "add":
+            self.added[request[1]] |= request[2]
         elif request[0] is EndTxn:
             producer, committed = request[1:]
             assert self.outcomes.setdefault(producer, committed) == committed
@@ -133,8 +140,11 @@ class TransactionalId(RuleBasedStateMachine):
     def outcomes_are_one(self):
         for order in self.driver.markers:
             assert order.marker.producer_epoch <= EPOCH_MAX
+            assert order.transaction_version == WITH_BUMP, "its epoch ends with a transaction, whoever ends it"
+            assert self.driver.shard.values[ID].state.is_decided, "it is complete before its partitions are told"
             ended = Producer(order.marker.producer_id, order.marker.producer_epoch - 1)
             assert self.outcomes.setdefault(ended, order.committed) == order.committed
+            assert self.added[ended] <= order.partitions
 
     @invariant()
     def open_transactions_are_of_the_newest(self):
@@ -142,6 +152,13 @@ class TransactionalId(RuleBasedStateMachine):
         if value is not None and value.state is TxnState.ONGOING:
             assert value.producer > self.replaced
             assert value.producer not in self.outcomes
+            assert self.added[value.producer] <= value.partitions
+
+    @invariant()
+    def who_may_write_has_a_transaction(self):
+        value = self.driver.shard.values.get(ID)
+        if value is not None and self.added[value.producer]:
+            assert value.state is TxnState.ONGOING
 
     def teardown(self):
         self.set_pace(True, True)
