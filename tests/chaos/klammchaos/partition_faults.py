@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -32,6 +33,24 @@ def _kill(victims: Victims, for_s: tuple[float, float] = HOLD_S) -> Act:
         await asyncio.to_thread(strike.cluster.kill, killed)
         await strike.hold(for_s)
         strike.cluster.restart(killed)
+
+    return act
+
+
+def _replace_disk(victims: Victims) -> Act:
+    """What comes back has nothing, and must lead nothing before the others have given it everything. No more is lost
+    than one replica at a time."""
+
+    async def act(strike: PartitionStrike) -> None:
+        await strike.cluster.wait_whole()
+        killed = victims(strike)
+        await asyncio.to_thread(strike.cluster.kill, killed)
+        for broker in killed:
+            for path in strike.cluster.log_dir(broker).iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        await asyncio.sleep(strike.rng.uniform(0, 1))
+        strike.cluster.restart(killed)
+        await strike.cluster.wait_whole()
 
     return act
 
@@ -143,6 +162,10 @@ PARTITION_FAULTS: Final[Sequence[PartitionFault]] = (
     PartitionFault(name="kill -9 two brokers", weight=1, strike=_kill(two_brokers)),
     PartitionFault(name="kill -9 all brokers", weight=1, strike=_kill(every_broker)),
     PartitionFault(name="kill -9 controller", weight=1, strike=_kill(controller)),
+    PartitionFault(
+        name="kill -9 leader, new disk", weight=1, strike=_replace_disk(leader), fails_over=True, needs=Means.ABSENCE
+    ),
+    PartitionFault(name="kill -9 follower, new disk", weight=1, strike=_replace_disk(follower), needs=Means.ABSENCE),
     PartitionFault(name="SIGTERM leader", weight=2, strike=_stop_leader),
     PartitionFault(name="rolling restart", weight=1, strike=_roll),
     PartitionFault(name="SIGSTOP leader", weight=2, strike=_freeze(leader)),
