@@ -36,7 +36,7 @@ def _given_up_unless_named(partitions: Partitions, owned: Partitions | None) -> 
     return owned is None or not owned & partitions
 
 
-def _any_epoch(self: ConsumerGroup, member_id: str, member_epoch: int) -> ErrorCode:
+def _any_epoch(self: ConsumerGroup, member_id: str, member_epoch: int, partitions: Any) -> ErrorCode:
     return ErrorCode.NONE
 
 
@@ -79,13 +79,13 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "silence-is-consent": Mutation(
         what="a heartbeat that says nothing of partitions counts as having given them up",
-        known_seed=0,
+        known_seed=2,
         changes=((reconcile, "_has_given_up", _given_up_unless_named),),
     ),
     "any-epoch": Mutation(
         what="commits are taken whatever their member's epoch",
         known_seed=5,
-        changes=((ConsumerGroup, "epoch_error", _any_epoch),),
+        changes=((ConsumerGroup, "commit_error", _any_epoch),),
     ),
     "early-answer": Mutation(
         what="members are answered before the change is stored",

@@ -144,7 +144,7 @@ class World:
         self._next_id += 1
         self._lost.add(self._next_id)
         offset = CommitOffset(
-            partition=TopicPartition(partition.topic_id.decode(), partition.partition),
+            partition=TopicPartition(self._name_of(partition), partition.partition),
             offset=self._next_id,
             leader_epoch=0,
             metadata="",
@@ -165,6 +165,10 @@ class World:
         owner = None if group is None else group.owners.get(partition)
         self.commit_count += is_taken
         assert not is_taken or owner in (None, client.member_id), f"{client.member_id} commits {partition} of {owner}"
+
+    def _name_of(self, partition: TopicIdPartition) -> str:
+        """Ids are made from names."""
+        return partition.topic_id.decode().partition("-")[0]
 
     def _change_topics(self) -> None:
         name = self.rng.choice(NAMES)

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
 from klamm_coordinator.records.consumer_group_schemas import (
     NO_PARTITIONS,
     ConsumerGroupKey,
@@ -155,6 +156,24 @@ class ConsumerGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         is_current = self.current(member_id).member_epoch == member_epoch
         return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH
+
+    def commit_error(self, member_id: str, member_epoch: int, partitions: Iterable[TopicPartition]) -> ErrorCode:
+        """NONE, or why the member may not commit there at that epoch.
+
+        The epoch before will do for partitions that it still has: its commit was on the way when the coordinator moved
+        it on. It had them then, and nobody has had them since: who has given something up has another epoch before it
+        can be given to somebody else, and yet another before it can come back. (KIP-1251 allows the same, and more.)"""
+        error = self.epoch_error(member_id, member_epoch)
+        if error is not ErrorCode.STALE_MEMBER_EPOCH:
+            return error
+        current = self.current(member_id)
+        is_one_behind = JOIN_EPOCH < member_epoch == current.previous_member_epoch < current.member_epoch
+        may_commit = is_one_behind and all(self._has(current, partition) for partition in partitions)
+        return ErrorCode.NONE if may_commit else error
+
+    def _has(self, current: Current, partition: TopicPartition) -> bool:
+        topic = self.topics.get(partition.topic)
+        return topic is not None and TopicIdPartition(topic.topic_id, partition.partition) in current.owned
 
     # What changes it
 

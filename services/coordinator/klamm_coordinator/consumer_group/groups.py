@@ -180,7 +180,8 @@ class ConsumerGroups:
         is_nameless = request.generation_id < 0 and not request.member_id
         if request.generation_id < 0 and (group.is_empty or (request.producer is not None and is_nameless)):
             return ErrorCode.NONE
-        return group.epoch_error(request.member_id, request.generation_id)
+        partitions = [offset.partition for offset in request.offsets]
+        return group.commit_error(request.member_id, request.generation_id, partitions)
 
     def delete_offsets_error(self, request: DeleteOffsets) -> ErrorCode:
         """Whether single offsets of the group may be deleted."""

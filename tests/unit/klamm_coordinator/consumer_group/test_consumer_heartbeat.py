@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.errors import ErrorCode
+from klamm_coordinator.write import TxnProducer
 
 GROUP = "orders"
 REBALANCE_MS = 60_000
@@ -176,9 +177,40 @@ class TestEpochs:
             return driver.replies[driver.commit(5, generation_id=epoch, member_id=member_id)].errors[0]
 
         assert commit(first.epoch, "a") is ErrorCode.NONE
-        assert commit(first.epoch - 1, "a") is ErrorCode.STALE_MEMBER_EPOCH
+        assert commit(first.epoch + 1, "a") is ErrorCode.STALE_MEMBER_EPOCH
         assert commit(first.epoch, "c") is ErrorCode.UNKNOWN_MEMBER_ID
         assert commit(-1, "") is ErrorCode.UNKNOWN_MEMBER_ID  # from outside, while there are members
+
+    def test_a_commit_that_was_on_its_way_when_the_epoch_moved_on_counts_for_what_stays(self, driver):
+        first, second = driver.consumer("a"), driver.consumer("b")
+        first.heartbeat()
+        second.heartbeat()
+        first.heartbeat()
+        first.send()  # has given up 2 and 3, and is at epoch 2 now; it does not know yet
+
+        def commit(epoch, partition):
+            committing = driver.commit(5, generation_id=epoch, member_id="a", partition=partition)
+            return driver.replies[committing].errors[0]
+
+        assert commit(1, 0) is ErrorCode.NONE
+        assert commit(1, 2) is ErrorCode.STALE_MEMBER_EPOCH
+        second.heartbeat()
+        driver.consumer("c").heartbeat()
+        first.heartbeat()
+        assert commit(0, 0) is ErrorCode.STALE_MEMBER_EPOCH
+
+    def test_offsets_of_a_transaction_are_fenced_by_the_epoch_too(self, driver):
+        member = driver.consumer("a")
+        member.heartbeat()
+        producer = TxnProducer(7, 1)
+
+        def commit(**who):
+            return driver.replies[driver.txn_commit(5, producer, **who)].errors[0]
+
+        assert commit(generation_id=9, member_id="a") is ErrorCode.STALE_MEMBER_EPOCH
+        assert commit(generation_id=1, member_id="b") is ErrorCode.UNKNOWN_MEMBER_ID
+        assert commit(generation_id=1, member_id="a") is ErrorCode.NONE
+        assert commit() is ErrorCode.NONE  # names no member: the producer fences itself
 
     def test_reads_of_offsets_are_fenced_likewise(self, driver):
         member = driver.consumer("a")
