@@ -39,7 +39,8 @@ def _read(request: Request, cluster: ClusterView, topic_ids: TopicIds) -> _Wante
         topic_id = reader.uuid() if version >= 10 else _NO_ID
         name = reader.nullable_string() if version >= 10 else reader.string()
         reader.skip_tagged_fields()
-        return name if name is not None else topic_ids.name_of(topic_id)
+        # As in Kafka an id counts whatever the name: Java's client sends an empty one with it.
+        return topic_ids.name_of(topic_id) if name is None or topic_id != _NO_ID else name
 
     names = reader.nullable_array(read_topic)
     may_create = reader.boolean()
