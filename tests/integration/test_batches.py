@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cli_runner import KlammCommand
@@ -16,17 +17,16 @@ from klamm.errors import AbortableTransactionError, FatalProducerError, IllegalS
 
 PARTITIONS = 2
 DEADLINE_S = 60
+SETTINGS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "transaction.state.log.num.partitions": "5",
+}
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammProcess]:
-    settings = {
-        "transaction.prepared.timeout.ms": "4000",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-        "transaction.state.log.num.partitions": "5",
-    }
-    with running_cluster(tmp_path_factory.mktemp("batches"), settings) as running:
+    with running_cluster(tmp_path_factory.mktemp("batches"), SETTINGS) as running:
         yield running
 
 
@@ -157,15 +157,17 @@ def test_a_kill_after_the_decision_does_not_undo_it(query: Query, cluster: Klamm
     assert query.read() == batch_values(0)
 
 
-def test_nobody_decides(query: Query) -> None:
+def test_nobody_decides(tmp_path: Path) -> None:
     """The time-out of prepared transactions aborts them; a decision that comes after it fails as a whole."""
-    parts = query.parts("run", 0)
-    (listed,) = [one for one in query.admin.list_ledgers().values() if one.ledger == query.ledger]
-    assert [one.transactional_id for one in listed.open_parts] == [part.transactional_id for part in parts]
-    assert all(one.prepared_ms > 0 for one in listed.open_parts)
-    assert query.read() == []
-    with pytest.raises(InvalidTxnStateError):
-        query.admin.commit_batch(query.ledger, "run", 0, parts)
+    with (
+        running_cluster(tmp_path, SETTINGS | {"transaction.prepared.timeout.ms": "500"}) as cluster,
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
+    ):
+        query = Query(cluster, admin)
+        parts = query.parts("run", 0)
+        assert query.read() == []
+        with pytest.raises(InvalidTxnStateError):
+            admin.commit_batch(query.ledger, "run", 0, parts)
 
 
 def test_the_command_line_shows_ledgers_and_aborts_what_is_open(query: Query, cluster: KlammProcess) -> None:
@@ -175,6 +177,7 @@ def test_the_command_line_shows_ledgers_and_aborts_what_is_open(query: Query, cl
     row = listed[query.ledger.query_id]
     assert (row["sink"], row["run_id"], row["committed_batch_id"]) == ("orders", "run", -1)
     assert row["prepared"] == len(parts)
+    assert all(one.prepared_ms > 0 for one in query.admin.list_ledgers()[query.ledger].open_parts)
     described = klamm("ledgers", "describe", *query.ledger, "--json").document
     assert {one["transactional_id"] for one in described} == {part.transactional_id for part in parts}
     assert klamm("transactions", "abort", parts[0].transactional_id).status == 0

@@ -22,6 +22,11 @@ _GAUGES = {
         "klamm_coordinator_transactional_ids", "Transactional ids of the shards that are served.", registry=REGISTRY
     ),
     "open_transactions": Gauge("klamm_coordinator_open_transactions", "Transactions that are open.", registry=REGISTRY),
+    "prepared_transactions": Gauge(
+        "klamm_coordinator_prepared_transactions",
+        "Open transactions that are prepared and wait for the decision about their batch.",
+        registry=REGISTRY,
+    ),
     "untold_transactions": Gauge(
         "klamm_coordinator_untold_transactions",
         "Ended transactions whose partitions have not all been told.",

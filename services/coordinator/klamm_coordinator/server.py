@@ -117,6 +117,7 @@ class CoordinatorServer:
             groups=lambda: sum(shard.group_count for shard in loaded(self._group_shards)),
             transactional_ids=lambda: sum(len(shard.values) for shard in loaded(self._transaction_shards)),
             open_transactions=lambda: sum(shard.open_count for shard in loaded(self._transaction_shards)),
+            prepared_transactions=lambda: sum(shard.prepared_count for shard in loaded(self._transaction_shards)),
             untold_transactions=lambda: self._markers.pending_count,
             pending_writes=lambda: (
                 sum(shard.pending_write_count for shard in loaded(self._group_shards))

@@ -145,6 +145,12 @@ class TransactionShard:
         """Open transactions."""
         return len(self._open)
 
+    @property
+    def prepared_count(self) -> int:
+        """Those of them that wait for their ledger's decision. Safe to call from another thread."""
+        values = [self.values.get(one) for one in tuple(self._open)]
+        return sum(value is not None and value.is_prepared for value in values)
+
     def next_deadline_ms(self) -> int | None:
         """When to step with `TimePassed` at the latest, on the monotonic clock."""
         return self._timers.next_deadline_ms()

@@ -31,8 +31,10 @@ def test_a_batch_commits_with_all_its_parts_and_without_any_other(driver):
     assert driver.register(RUN, 0).verdict is Verdict.UNDECIDED
     parts = tuple(driver.prepared_part(RUN, 0, partition) for partition in (0, 1))
     loser = driver.prepared_part(RUN, 0, 1, attempt=1)
+    assert (driver.shard.prepared_count, driver.shard.open_count) == (3, 3)
     driver.auto_markers = False
     reply = driver.decide(RUN, 0, committed=True, parts=parts)
+    assert (driver.shard.prepared_count, driver.shard.open_count) == (0, 0)
     assert (reply.error, reply.verdict) == (ErrorCode.NONE, Verdict.COMMITTED)
     assert {order.transactional_id: order.committed for order in driver.markers} == {
         parts[0].transactional_id: True,
