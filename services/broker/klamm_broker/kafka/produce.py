@@ -14,6 +14,8 @@ from klamm_broker.kafka.wire import MalformedRequestError, Writer
 from klamm_broker.rpc.produce import ACKS_NONE, ProduceRpc
 
 _CURRENT_LEADER_TAG: Final = 0
+_ACKS: Final = struct.Struct(">hi")
+"""acks, timeout_ms."""
 _PRODUCED: Final = struct.Struct(">ihqq")
 """Partition, error code, base offset, log append time."""
 _EMPTY = memoryview(b"")
@@ -30,32 +32,28 @@ def _read(request: Request) -> tuple[ProduceHeader, list[memoryview]]:
     """Raises MalformedRequestError."""
     reader = request.body()
     transactional_id = reader.nullable_string()
-    header = ProduceHeader(
-        acks=reader.int16(),
-        timeout_ms=reader.int32(),
-        client_id=request.client_id,
-        transactional_id=transactional_id or "",
-    )
+    acks, timeout_ms = reader.fields(_ACKS)
+    partitions: list[ProducePartition] = []
     parts: list[memoryview] = []
-    topic = ""
-
-    def read_partition() -> ProducePartition:
-        number = reader.int32()
-        records = reader.nullable_bytes()
-        reader.skip_tagged_fields()
-        parts.append(_EMPTY if records is None else records)
-        return ProducePartition(topic=topic, partition=number, records_bytes=len(parts[-1]))
-
-    def read_topic() -> None:
-        nonlocal topic
+    for _ in range(reader.array_size()):
         topic = reader.string()
-        header.partitions.extend(reader.array(read_partition))
+        for _ in range(reader.array_size()):
+            number = reader.int32()
+            records = reader.nullable_bytes() or _EMPTY
+            reader.skip_tagged_fields()
+            parts.append(records)
+            partitions.append(ProducePartition(topic=topic, partition=number, records_bytes=len(records)))
         reader.skip_tagged_fields()
-
-    reader.array(read_topic)
     reader.skip_tagged_fields()
     reader.expect_end()
-    if len({(one.topic, one.partition) for one in header.partitions}) != len(header.partitions):
+    header = ProduceHeader(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        client_id=request.client_id,
+        transactional_id=transactional_id or "",
+        partitions=partitions,
+    )
+    if len(partitions) > 1 and len({(one.topic, one.partition) for one in partitions}) != len(partitions):
         raise MalformedRequestError("a produce request names a partition twice")
     return header, parts
 

@@ -91,13 +91,16 @@ class Reader:
         return self.nullable_array(item) or []
 
     def nullable_array(self, item: Callable[[], T]) -> list[T] | None:
+        count = self.array_size()
+        return None if count < 0 else [item() for _ in range(count)]
+
+    def array_size(self) -> int:
+        """How many items follow; negative for a null array."""
         count = self.unsigned_varint() - 1 if self._flexible else self._fixed(_INT32)
-        if count < 0:
-            return None
         if count > len(self._buffer) - self.position:
             # Each item takes a byte at least: a hostile count must not make a list first.
             raise MalformedRequestError(f"an array of {count} items in {len(self._buffer) - self.position} bytes")
-        return [item() for _ in range(count)]
+        return count
 
     def skip_tagged_fields(self) -> None:
         """Nothing that is not flexible has any."""
