@@ -251,7 +251,8 @@ def test_a_copy_of_a_batch_of_a_shards_owner_that_comes_late_is_not_appended(sta
             await controller.create_topic("__consumer_offsets")
             await broker.wait_for_topic("__consumer_offsets")
             claim = encode_batch([(1_000, b"k", None, ())], producer_id=1, producer_epoch=0, base_sequence=0)
-            assert (await write_shard(broker, claim, None)).base_offset == 0
+            assert (await write_shard(broker, claim, None)).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert (await write_shard(broker, claim, 0)).base_offset == 0
             for data, base_offset in ((offsets, 1), (marker, 3), (offsets, 4), (marker, 6)):
                 for _ in range(2):
                     written = await write_shard(broker, data, 0, base_offset)

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import INTERNAL_TOPICS, NO_LEADER_EPOCH, TopicId, TopicPartition
-from klamm.records.errors import CorruptBatchError
-from klamm.records.header import BatchHeader, iter_headers
+from klamm.records.header import BatchHeader
 from klamm_broker.log.partition_log import AppendResult, PartitionLog, ShardWriter, TransactionEnd
 from klamm_broker.log.verification import VerificationGuard
 from klamm_broker.replica.follower_partition import EpochEnd, FollowerPartition, FollowerUpdate, LeaderAnswer
@@ -297,9 +296,9 @@ class Partition:
         """Appends a record set as the leader; returns where it is, and whether the high watermark moved.
 
         What an idempotent producer sends again is not appended again. `now_ms` is the wall clock's. Raises as
-        `PartitionLog.append_as_leader`."""
+        `PartitionLog.append_as_leader`, and InvalidTopicError for an internal topic."""
         if self.topic_partition.topic in INTERNAL_TOPICS:
-            self._check_writer(records)
+            raise self._coordinators_only()
         appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard)
         return appended, self._count(appended, len(records))
 
@@ -357,16 +356,8 @@ class Partition:
         if self._stable is not None:
             self._stable.reach(self.last_stable_offset)
 
-    def _check_writer(self, records: memoryview) -> None:
-        """Coordinators write under the writer identity of their shard; anything else would damage it."""
-        try:
-            headers = [header for _, header in iter_headers(records)]
-        except CorruptBatchError:
-            return  # the append will say what is wrong with it
-        if any(header.producer_id < 0 or header.is_transactional for header in headers):
-            raise self._coordinators_only()
-
     def _coordinators_only(self) -> Exception:
+        """They write under the writer identity of their shard; anything else would damage it."""
         return _InvalidTopicError(f"{self.topic_partition} is written by coordinators only")
 
     # What followers ask, and what moves the high watermark

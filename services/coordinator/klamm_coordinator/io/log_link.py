@@ -142,7 +142,8 @@ class LogLink:
         batch = encode_batch(
             [self._encode(self._topic.claim)], producer_id=producer_id, producer_epoch=_LAST_EPOCH, base_sequence=0
         )
-        _raise_for_refusal(await self._send(batch))
+        fence = WriterFence(producer_id=producer_id, producer_epoch=_LAST_EPOCH)
+        _raise_for_refusal(await self._send(batch, fence))
 
     async def load(self, start_offset: int, end_offset: int, replay: Callable[[memoryview], Awaitable[None]]) -> None:
         """Has all before `end_offset` replayed, whole batches from `start_offset` on, a buffer at a time.
@@ -225,12 +226,9 @@ class LogLink:
         return code
 
     async def _append_fenced(self, batch: bytes, transaction_version: int, record_count: int) -> ErrorCode:
-        fence = WriterFence(
-            producer_id=self._writer.producer_id,
-            producer_epoch=self._writer.writer_epoch,
-            transaction_version=transaction_version,
-            base_offset=self._end_offset,
-        )
+        fence = self._fenced_by_us()
+        fence.transaction_version = transaction_version
+        fence.base_offset = self._end_offset
         produced = await self._send(batch, fence)
         if not produced.error_code:
             self._end_offset = produced.base_offset + record_count
@@ -266,13 +264,16 @@ class LogLink:
             producer_epoch=self._writer.writer_epoch,
             base_sequence=self._sequence,
         )
-        produced = await self._send(batch)
+        produced = await self._send(batch, self._fenced_by_us())
         if not produced.error_code:
             self._sequence = increment_sequence(self._sequence, len(records))
             self._end_offset = produced.base_offset + len(records)
         return produced
 
-    async def _send(self, batch: bytes, fence: WriterFence | None = None) -> ProducedPartition:
+    def _fenced_by_us(self) -> WriterFence:
+        return WriterFence(producer_id=self._writer.producer_id, producer_epoch=self._writer.writer_epoch)
+
+    async def _send(self, batch: bytes, fence: WriterFence) -> ProducedPartition:
         """The definite answer of whoever leads the partition."""
         failures = 0
         while True:
