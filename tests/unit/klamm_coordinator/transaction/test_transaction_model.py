@@ -40,6 +40,8 @@ class TransactionalId(RuleBasedStateMachine):
         self.outcomes: dict[Producer, bool] = {}
         self.added: defaultdict[Producer, set[TopicPartition]] = defaultdict(set)
         self.requests: dict[int, object] = {}
+        self.replaced_before: dict[int, Producer] = {}
+        """By reply id: who had been replaced when the request was made."""
         self.seen: set[int] = set()
 
     @rule(epochs_left=st.integers(0, 3))
@@ -112,16 +114,19 @@ class TransactionalId(RuleBasedStateMachine):
 
     def _asked(self, reply_id, request):
         self.requests[reply_id] = request
+        self.replaced_before[reply_id] = self.replaced
 
     @invariant()
     def answers_keep_promises(self):
         for reply_id in sorted(self.driver.replies.keys() - self.seen):
             self.seen.add(reply_id)
-            self._check_answer(self.requests[reply_id], self.driver.replies[reply_id])
+            self._check_answer(reply_id, self.requests[reply_id], self.driver.replies[reply_id])
 
-    def _check_answer(self, request, reply):
+    def _check_answer(self, reply_id, request, reply):
         if reply.error is not ErrorCode.NONE:
             return
+        if request is not InitProducerId:
+            assert request[1] > self.replaced_before[reply_id], "another producer has replaced this one"
         if isinstance(reply, InitReply | EndReply):
             assert reply.producer.producer_epoch <= EPOCH_LAST
             assert reply.producer >= self.newest or reply.producer in self.known, "a new identity is the newest"
