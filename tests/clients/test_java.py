@@ -15,6 +15,7 @@ BEHAVIOURS = {
     "fencing": "a newer producer fences the older one",
     "rebalance": "groups rebalance while they consume",
     "cooperative": "groups rebalance cooperatively",
+    "new-protocol": "groups of the new protocol (KIP-848)",
     "static": "static members keep their partitions",
     "offsets": "offsets by time, at both ends, records deleted",
     "topics": "topics, partitions, configs",

@@ -35,11 +35,14 @@ import org.apache.kafka.clients.consumer.CooperativeStickyAssignor;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.RangeAssignor;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.ElectionType;
+import org.apache.kafka.common.GroupState;
+import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.config.ConfigResource;
@@ -75,8 +78,9 @@ public final class Behaviours {
             case "codecs" -> it.codecs();
             case "transactions" -> it.transactions();
             case "fencing" -> it.fencing();
-            case "rebalance" -> it.rebalance(RangeAssignor.class);
-            case "cooperative" -> it.rebalance(CooperativeStickyAssignor.class);
+            case "rebalance" -> it.rebalance(assignedBy(RangeAssignor.class));
+            case "cooperative" -> it.rebalance(assignedBy(CooperativeStickyAssignor.class));
+            case "new-protocol" -> it.newProtocol();
             case "static" -> it.staticMember();
             case "offsets" -> it.offsets();
             case "topics" -> it.topics();
@@ -191,13 +195,12 @@ public final class Behaviours {
     // Groups
 
     /** Three members come and one goes, with records flowing: each record is read, and none is committed unread. */
-    private void rebalance(Class<?> assignor) throws Exception {
+    private void rebalance(Map<String, Object> protocol) throws Exception {
         createTopic(name, 6);
         Set<String> seen = new HashSet<>();
         int[] sent = {0};
-        var config = Map.<String, Object>of(
-            ConsumerConfig.PARTITION_ASSIGNMENT_STRATEGY_CONFIG, List.of(assignor),
-            ConsumerConfig.MAX_POLL_RECORDS_CONFIG, 50);
+        Map<String, Object> config = new HashMap<>(protocol);
+        config.put(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, 50);
         List<KafkaConsumer<String, String>> members = new ArrayList<>();
         Set<TopicPartition> lost = new HashSet<>();
         try (var producer = producer(Map.of())) {
@@ -244,6 +247,39 @@ public final class Behaviours {
         }
         equal(Set.of(), Set.copyOf(lost));
         members.forEach(KafkaConsumer::close);
+    }
+
+    private static Map<String, Object> assignedBy(Class<?> assignor) {
+        return Map.of(ConsumerConfig.PARTITION_ASSIGNMENT_STRATEGY_CONFIG, List.of(assignor));
+    }
+
+    /** KIP-848: the coordinator assigns, partitions move one by one, and it matches expressions. */
+    private void newProtocol() throws Exception {
+        var config = Map.<String, Object>of(ConsumerConfig.GROUP_PROTOCOL_CONFIG, "consumer");
+        rebalance(config);
+        String group = name + "-pattern";
+        var ofInstance = new HashMap<>(config);
+        ofInstance.put(ConsumerConfig.GROUP_INSTANCE_ID_CONFIG, "one");
+        try (var consumer = consumer(group, ofInstance); var admin = admin()) {
+            consumer.subscribe(new SubscriptionPattern(name + "(-later)?"));
+            until(() -> consumer.poll(Duration.ofMillis(50)), () -> consumer.assignment().size() == 6);
+            createTopic(name + "-later", 1);
+            until(() -> consumer.poll(Duration.ofMillis(50)), () -> consumer.assignment().size() == 7);
+            consumer.commitSync(Map.of(new TopicPartition(name, 0), new OffsetAndMetadata(1)));
+            var described = admin.describeConsumerGroups(List.of(group)).describedGroups().get(group).get();
+            equal(GroupType.CONSUMER, described.type());
+            equal(GroupState.STABLE, described.groupState());
+            equal("uniform", described.partitionAssignor());
+            var member = described.members().iterator().next();
+            equal(Optional.of("one"), member.groupInstanceId());
+            equal(7, member.assignment().topicPartitions().size());
+            equal(described.targetAssignmentEpoch().get(), member.memberEpoch().get());
+        }
+        try (var back = consumer(group, ofInstance)) {
+            back.subscribe(new SubscriptionPattern(name + "(-later)?"));
+            until(() -> back.poll(Duration.ofMillis(50)), () -> back.assignment().size() == 7);
+            equal(1L, back.committed(Set.of(new TopicPartition(name, 0))).get(new TopicPartition(name, 0)).offset());
+        }
     }
 
     private void staticMember() throws Exception {
@@ -489,7 +525,9 @@ public final class Behaviours {
         config.put(ConsumerConfig.GROUP_ID_CONFIG, group);
         config.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
         config.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
-        config.put(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, 500);
+        if (!"consumer".equals(config.get(ConsumerConfig.GROUP_PROTOCOL_CONFIG))) {
+            config.put(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, 500);
+        }
         return new KafkaConsumer<>(config, new StringDeserializer(), new StringDeserializer());
     }
 
