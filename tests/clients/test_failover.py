@@ -132,7 +132,13 @@ def test_confluent(bootstrap: str, name: str, leader: Leader) -> None:
 @behaviour("kafka-python")
 def test_kafka_python(bootstrap: str, name: str, leader: Leader) -> None:
     producer = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, linger_ms=5)
-    consumer = KafkaConsumer(name, bootstrap_servers=bootstrap, group_id=name, auto_offset_reset="earliest")
+    consumer = KafkaConsumer(
+        name,
+        bootstrap_servers=bootstrap,
+        group_id=name,
+        auto_offset_reset="earliest",
+        metadata_max_age_ms=2_000,  # see test_kafka_python
+    )
     futures, seen = [], []
 
     def step() -> None:

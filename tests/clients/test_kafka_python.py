@@ -12,6 +12,7 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPart
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 COUNT = 200
 TIMEOUT_S = 60
+METADATA_MAX_AGE_MS = 2_000
 
 
 def behaviour(text):
@@ -26,7 +27,12 @@ def admin(bootstrap):
 
 
 def consumer_of(bootstrap, *topics, **config):
-    defaults = {"auto_offset_reset": "earliest", "consumer_timeout_ms": TIMEOUT_S * 1_000}
+    # Whoever subscribes while metadata is on its way is not heard (`ClusterMetadata.set_topics`) until it is this old.
+    defaults = {
+        "auto_offset_reset": "earliest",
+        "consumer_timeout_ms": TIMEOUT_S * 1_000,
+        "metadata_max_age_ms": METADATA_MAX_AGE_MS,
+    }
     return KafkaConsumer(*topics, bootstrap_servers=bootstrap, **{**defaults, **config})
 
 

@@ -1,0 +1,69 @@
+"""The command-line tools that come with Kafka, as an operator calls them, against the Kafka listener."""
+
+from __future__ import annotations
+
+import subprocess
+
+import java_programs
+import pytest
+
+TIMEOUT_S = 120
+TOOLS = "org.apache.kafka.tools"
+
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.timeout(600),
+    pytest.mark.behaviour("Kafka's command-line tools", "topics, console producer and consumer, groups, quorum, ..."),
+]
+
+
+def tool(name: str, *arguments: str, given: str | None = None) -> str:
+    """What it prints."""
+    run = subprocess.run(
+        java_programs.command(f"{TOOLS}.{name}", *arguments),
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+def test_a_topic_from_its_creation_to_its_end(bootstrap: str, name: str) -> None:
+    at = ["--bootstrap-server", bootstrap]
+    tool("TopicCommand", *at, "--create", "--topic", name, "--partitions", "2", "--config", "segment.ms=71234")
+    assert "segment.ms=71234" in tool("TopicCommand", *at, "--describe", "--topic", name)
+    lines = [f"line {number}" for number in range(50)]
+    tool("ConsoleProducer", *at, "--topic", name, given="".join(f"{line}\n" for line in lines))
+    end = ["--from-beginning", "--max-messages", "50", "--timeout-ms", "30000", "--group", name]
+    read = tool("consumer.ConsoleConsumer", *at, "--topic", name, *end)
+    assert sorted(read.splitlines()) == sorted(lines)
+    ends = tool("GetOffsetShell", *at, "--topic", name)
+    assert sum(int(line.split(":")[2]) for line in ends.splitlines()) == 50
+    assert name in tool("LogDirsCommand", *at, "--describe", "--topic-list", name)
+    described = tool("consumer.group.ConsumerGroupCommand", *at, "--describe", "--group", name)
+    assert name in described
+    tool("consumer.group.ConsumerGroupCommand", *at, "--delete", "--group", name)
+    tool("TopicCommand", *at, "--delete", "--topic", name)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["MetadataQuorumCommand", "describe", "--status"], "LeaderId:"),
+        (["MetadataQuorumCommand", "describe", "--replication"], "Leader"),
+        (["FeatureCommand", "describe"], ""),
+        (["BrokerApiVersionsCommand"], "DescribeTopicPartitions(75)"),
+        (["ClusterTool", "list-endpoints"], "127.0.0.1"),
+        (["GroupsCommand", "--list"], ""),
+        (["TransactionsCommand", "list"], "TransactionalId"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_the_cluster_as_the_tools_show_it(bootstrap: str, command: list[str], expected: str) -> None:
+    name, *arguments = command
+    position = 1 if name == "ClusterTool" else 0
+    arguments[position:position] = ["--bootstrap-server", bootstrap]
+    assert expected in tool(name, *arguments)
