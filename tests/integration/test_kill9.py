@@ -77,11 +77,11 @@ def audit(bootstrap: str, committed: dict[TopicPartition, int], stopping: thread
         consumer.subscribe([TOPIC])
         while not stopping.is_set():
             consumer.poll(timeout_ms=200)
-            positions = {tp: consumer.position(tp) for tp in consumer.assignment()}
             try:
+                positions = {tp: consumer.position(tp) for tp in consumer.assignment()}
                 consumer.commit({tp: OffsetAndMetadata(position) for tp, position in positions.items()})
             except KlammError:
-                continue  # the cluster is down or the group is rebalancing: nothing was acknowledged
+                continue  # the cluster was down all that time or the group is rebalancing: nothing was acknowledged
             for tp, position in positions.items():
                 committed[tp] = max(committed.get(tp, 0), position)
 
