@@ -1,6 +1,7 @@
 """Tells partitions how transactions ended: WriteTxnMarkers, until each partition has its marker.
 
-To a server there is one request under way, with whatever waits for it; what could not be written is tried again after a
+To a server there is one request under way, with whatever waits for it, until it proves slow: one partition whose
+replicas lag must not hold up the transactions that have nothing there. What could not be written is tried again after a
 while, wherever it belongs by then. A partition of `__consumer_offsets` is told through the coordinator that owns it
 as a shard, any other one through its leader. One whose topic is gone needs no marker: a coordinator knows every topic
 of its transactions, for only who does adds partitions, and it learns of its shards in the order of the metadata.
@@ -13,7 +14,8 @@ import logging
 import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import grpc
 
@@ -31,6 +33,10 @@ log = logging.getLogger(__name__)
 RETRY = Backoff(initial_ms=20, max_ms=500)
 REQUEST_TIMEOUT_MS = 10_000
 PARTITIONS_PER_REQUEST_MAX = 1_000
+SLOW_MS = 200
+"""A request that takes longer does not hold up others any more."""
+REQUESTS_MAX = 8
+"""To one server; all but one of them are slow."""
 
 _FENCED = frozenset({ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 """A later owner of the shard tells the partitions: it will be in the next metadata image."""
@@ -58,6 +64,16 @@ class _Part:
     partition: TopicPartition
 
 
+@dataclass(eq=False, slots=True)
+class _Server:
+    """What waits for one server, and what is under way to it."""
+
+    waiting: deque[_Part] = field(default_factory=deque)
+    requests: set[asyncio.Task[None]] = field(default_factory=set)
+    quick: asyncio.Task[None] | None = None
+    """The one that has not proved slow yet."""
+
+
 class MarkerSender:
     """`send` for each ended transaction; `forget` when its shard is let go; `close` at the end. Event loop only."""
 
@@ -65,8 +81,7 @@ class MarkerSender:
         self._holders = holders
         self._rng = rng
         self._sendings: set[_Sending] = set()
-        self._queues: defaultdict[Stub, deque[_Part]] = defaultdict(deque)
-        self._workers: dict[Stub, asyncio.Task[None]] = {}
+        self._servers: defaultdict[Stub, _Server] = defaultdict(_Server)
 
     @property
     def pending_count(self) -> int:
@@ -88,16 +103,17 @@ class MarkerSender:
     async def close(self) -> None:
         """Ends the requests under way."""
         self._sendings.clear()
-        workers = list(self._workers.values())
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        requests = [request for server in self._servers.values() for request in server.requests]
+        for request in requests:
+            request.cancel()
+        await asyncio.gather(*requests, return_exceptions=True)
 
     def _route(self, sending: _Sending, partitions: Sequence[TopicPartition]) -> None:
         """Each partition to whoever holds it now."""
         if sending not in self._sendings:
             return
         homeless = []
+        addressed: set[Stub] = set()
         for partition in partitions:
             if not self._holders.exists(partition):
                 self._written(sending, partition)
@@ -106,9 +122,10 @@ class MarkerSender:
             if stub is None:
                 homeless.append(partition)
                 continue
-            self._queues[stub].append(_Part(sending, partition))
-            if stub not in self._workers:
-                self._workers[stub] = watch(asyncio.create_task(self._work(stub), name="markers"))
+            self._servers[stub].waiting.append(_Part(sending, partition))
+            addressed.add(stub)
+        for stub in addressed:
+            self._send_next(stub)
         self._retry(sending, homeless, "nobody holds it")
 
     def _retry(self, sending: _Sending, partitions: Sequence[TopicPartition], why: str) -> None:
@@ -126,20 +143,40 @@ class MarkerSender:
         delay_ms = RETRY.delay_ms(sending.failures, self._rng)
         asyncio.get_running_loop().call_later(delay_ms / 1000, self._route, sending, partitions)
 
-    async def _work(self, stub: Stub) -> None:
-        """Serves one server until nothing waits for it."""
-        queue = self._queues[stub]
-        try:
-            while queue:
-                parts = [queue.popleft() for _ in range(min(len(queue), PARTITIONS_PER_REQUEST_MAX))]
-                await self._send(stub, [part for part in parts if part.sending in self._sendings])
-        finally:
-            del self._workers[stub], self._queues[stub]
+    def _send_next(self, stub: Stub) -> None:
+        """One more request with what waits, if there may be one."""
+        server = self._servers[stub]
+        if not server.waiting and not server.requests:
+            del self._servers[stub]
+        if not server.waiting or server.quick is not None or len(server.requests) >= REQUESTS_MAX:
+            return
+        parts = [server.waiting.popleft() for _ in range(min(len(server.waiting), PARTITIONS_PER_REQUEST_MAX))]
+        request = watch(asyncio.create_task(self._send(stub, parts), name="markers"))
+        server.quick = request
+        server.requests.add(request)
+        timer = asyncio.get_running_loop().call_later(SLOW_MS / 1000, self._on_slow, stub, request)
+        request.add_done_callback(partial(self._on_answered, stub, timer))
+
+    def _on_slow(self, stub: Stub, request: asyncio.Task[None]) -> None:
+        server = self._servers[stub]
+        if server.quick is request:
+            server.quick = None
+        self._send_next(stub)
+
+    def _on_answered(self, stub: Stub, timer: asyncio.TimerHandle, request: asyncio.Task[None]) -> None:
+        timer.cancel()
+        server = self._servers[stub]
+        server.requests.discard(request)
+        if server.quick is request:
+            server.quick = None
+        if not request.cancelled():
+            self._send_next(stub)
 
     async def _send(self, stub: Stub, parts: Sequence[_Part]) -> None:
         by_sending: defaultdict[_Sending, list[TopicPartition]] = defaultdict(list)
         for part in parts:
-            by_sending[part.sending].append(part.partition)
+            if part.sending in self._sendings:
+                by_sending[part.sending].append(part.partition)
         if not by_sending:
             return
         request = WriteTxnMarkersRequest(markers=[_marker(one, asked) for one, asked in by_sending.items()])

@@ -128,7 +128,7 @@ def test_every_holder_gets_its_partitions_and_it_is_written_when_all_have_answer
     async def scenario(sender: MarkerSender) -> None:
         send(sender, written, T0, T1)
         await until(lambda: bool(one.requests and other.requests))
-        await until(lambda: not sender._queues.get(one))
+        await until(lambda: one not in sender._servers)
         assert (written, sender.pending_count) == ([], 1)
         other.release.set()
         await until(lambda: written == [7])
@@ -165,7 +165,7 @@ def test_it_is_sent_to_whoever_holds_the_partition_by_then():
         await until(lambda: bool(former.requests))
         holders.of[T0] = None
         former.release.set()
-        await until(lambda: not sender._workers)
+        await until(lambda: not sender._servers)
         holders.of[T0] = latter
         await until(lambda: written == [7])
         assert len(latter.requests) == 1
@@ -198,6 +198,57 @@ def test_what_waits_for_a_busy_server_goes_in_one_request():
         assert [len(request) for request in server.requests] == [1, 2]
 
     run(Holders(t0=server, t1=server), scenario)
+
+
+class LaggingServer(Server):
+    """Answers about one partition only when released."""
+
+    def __init__(self, lagging: TopicPartition) -> None:
+        super().__init__()
+        self.lagging = lagging
+        self.may_answer = asyncio.Event()
+
+    async def write_txn_markers(self, request, timeout):
+        asked = {TopicPartition(part.topic, n) for one in request.markers for part in one.topics for n in part.partitions}
+        response = await super().write_txn_markers(request, timeout)
+        if self.lagging in asked:
+            await self.may_answer.wait()
+        return response
+
+
+def test_a_partition_that_lags_holds_up_nobody_elses_transaction(monkeypatch):
+    monkeypatch.setattr(marker_sender, "SLOW_MS", 0)
+    server = LaggingServer(T0)
+    written: list[int] = []
+
+    async def scenario(sender: MarkerSender) -> None:
+        send(sender, written, T0, producer_id=1)
+        await until(lambda: len(server.requests) == 1)
+        for producer_id in (2, 3):
+            send(sender, written, T1, producer_id=producer_id)
+            await until(lambda last=producer_id: written[-1:] == [last])
+        assert written == [2, 3]
+        server.may_answer.set()
+        await until(lambda: written == [2, 3, 1])
+
+    run(Holders(t0=server, t1=server), scenario)
+
+
+def test_no_more_than_so_many_requests_are_under_way_to_a_server_however_slow(monkeypatch):
+    monkeypatch.setattr(marker_sender, "SLOW_MS", 0)
+    server = LaggingServer(T0)
+    written: list[int] = []
+    count = 2 * marker_sender.REQUESTS_MAX
+
+    async def scenario(sender: MarkerSender) -> None:
+        for producer_id in range(count):
+            send(sender, written, T0, producer_id=producer_id)
+            await until(lambda sent=producer_id: len(server.requests) == min(sent + 1, marker_sender.REQUESTS_MAX))
+        server.may_answer.set()
+        await until(lambda: len(written) == count)
+        await until(lambda: not sender._servers)
+
+    run(Holders(t0=server), scenario)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED])
@@ -233,7 +284,7 @@ def test_nothing_is_said_to_an_owner_that_was_forgotten():
         await until(lambda: bool(server.requests))
         sender.forget(OWNER)
         server.release.set()
-        await until(lambda: not sender._workers)
+        await until(lambda: not sender._servers)
         assert (written, sender.pending_count, len(server.requests)) == ([], 0, 1)
 
     run(Holders(t0=server), scenario)
