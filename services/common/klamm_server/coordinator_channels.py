@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from grpc import aio
-
 from klamm.wire.service import COORDINATOR, Stub
+from klamm_server.channels import Channels
 from klamm_server.metadata.image import CoordinatorImage, MetadataImage
 
 _OPTIONS = [
@@ -26,7 +25,7 @@ class CoordinatorChannels:
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
-        self._stubs: dict[str, tuple[aio.Channel, Stub]] = {}
+        self._channels = Channels(COORDINATOR, _OPTIONS)
 
     def owner_of(self, topic: str, shard: int) -> Stub | None:
         """The coordinator that owns the shard of that internal topic."""
@@ -37,16 +36,12 @@ class CoordinatorChannels:
 
     def to(self, coordinator: CoordinatorImage) -> Stub:
         """That coordinator."""
-        return self._stub(f"{coordinator.host}:{coordinator.port}")
+        return self._channels.stub(f"{coordinator.host}:{coordinator.port}")
+
+    def on_image(self, new: MetadataImage) -> None:
+        """Waits for no answer of a coordinator that is fenced or gone."""
+        self._channels.end_calls_except({f"{one.host}:{one.port}" for one in new.live_coordinators()})
 
     async def close(self) -> None:
         """Ends the calls under way."""
-        stubs, self._stubs = self._stubs, {}
-        for channel, _ in stubs.values():
-            await channel.close()
-
-    def _stub(self, address: str) -> Stub:
-        if address not in self._stubs:
-            channel = aio.insecure_channel(address, options=_OPTIONS)
-            self._stubs[address] = (channel, Stub(channel, COORDINATOR))
-        return self._stubs[address][1]
+        await self._channels.close()

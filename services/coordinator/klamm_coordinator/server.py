@@ -145,6 +145,8 @@ class CoordinatorServer:
         self._topics = self._topics.after(new, delta)
         self._group_shards.on_image(new)
         self._transaction_shards.on_image(new)
+        self._channels.on_image(new)
+        self._coordinators.on_image(new)
         deleted = frozenset(topic.name for topic in delta.deleted)
         if deleted:
             for host in self._group_shards:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from grpc import aio
-
 from klamm.wire.service import BROKER, Stub
+from klamm_server.channels import Channels
 from klamm_server.metadata.image import MetadataImage
 
 CHANNEL_OPTIONS = [
@@ -20,32 +19,28 @@ CHANNEL_OPTIONS = [
 
 
 class BrokerChannels:
-    """`leader_of` gives a stub, or None while nobody leads."""
+    """`leader_of` gives a stub, or None while nobody leads; `on_image` with each image."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
-        self._stubs: dict[str, tuple[aio.Channel, Stub]] = {}
+        self._channels = Channels(BROKER, CHANNEL_OPTIONS)
 
     def leader_of(self, topic: str, partition: int) -> Stub | None:
         """The broker that leads the partition."""
         image = self._image()
         found = image.partition(topic, partition)
         broker = image.brokers.get(found.leader) if found is not None else None
-        return None if broker is None else self._stub(f"{broker.host}:{broker.port}")
+        return None if broker is None else self._channels.stub(f"{broker.host}:{broker.port}")
 
     def leader_epoch_of(self, topic: str, partition: int) -> int:
         """The one of that leader; 0, the first one of all, when the partition is not known."""
         found = self._image().partition(topic, partition)
         return 0 if found is None else found.leader_epoch
 
+    def on_image(self, new: MetadataImage) -> None:
+        """Waits for no answer of a broker that is fenced or gone."""
+        self._channels.end_calls_except({f"{broker.host}:{broker.port}" for broker in new.live_brokers()})
+
     async def close(self) -> None:
         """Ends the calls under way."""
-        stubs, self._stubs = self._stubs, {}
-        for channel, _ in stubs.values():
-            await channel.close()
-
-    def _stub(self, address: str) -> Stub:
-        if address not in self._stubs:
-            channel = aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-            self._stubs[address] = (channel, Stub(channel, BROKER))
-        return self._stubs[address][1]
+        await self._channels.close()
