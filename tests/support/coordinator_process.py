@@ -21,6 +21,8 @@ class CoordinatorProcess:
             "listeners": f"GRPC://{HOST}:{free_port()}",
             "controller.quorum.bootstrap.servers": f"{HOST}:{controller_port}",
             "group.initial.rebalance.delay.ms": "0",
+            "group.consumer.min.heartbeat.interval.ms": "100",
+            "group.consumer.heartbeat.interval.ms": "200",
             "broker.heartbeat.interval.ms": "100",
             "broker.session.timeout.ms": "1000",
         }

@@ -1,6 +1,8 @@
 """Members of consumer groups, light enough for a thousand in one process: the client's own membership and commits,
 without fetching. Members of one group share a client, and with it connections and what it knows of its coordinator.
 
+`Group` follows the classic protocol, `ConsumerGroup` that of KIP-848.
+
 Used by bench/coordinator_failover.py and tests/integration/test_coordinator_failover.py.
 """
 
@@ -10,10 +12,13 @@ import asyncio
 import itertools
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from klamm.client import KlammClient
 from klamm.config import ClientConfig
 from klamm.consumer.config import ConsumerConfig
+from klamm.consumer.consumer_group_link import ConsumerGroupLink
+from klamm.consumer.consumer_membership import SubscribedTo
 from klamm.consumer.consumer_protocol import Subscription, encode_subscription
 from klamm.consumer.group_link import GroupLink
 from klamm.consumer.membership_events import Identity
@@ -72,15 +77,53 @@ class Member:
         return bool(self.assignments) and self.assignments[-1][0] == self.link.identity and not self.link.needs_poll
 
 
+class ConsumerMember:
+    """Takes and gives up partitions as soon as its coordinator says so."""
+
+    def __init__(self, client: KlammClient, config: ConsumerConfig, topic: str) -> None:
+        self._subscription = SubscribedTo(frozenset({topic}), "")
+        self.link = ConsumerGroupLink(client, config, self._on_wake)
+        self._wake = asyncio.Event()
+        self._wake.set()
+        self.assignments: list[frozenset[TopicPartition]] = []
+        """Every one that differed from the one before; a coordinator repeats it to who tells it everything."""
+
+    def _on_wake(self) -> None:
+        self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if (failure := self.link.take_failure()) is not None:
+                raise failure
+            assert not self.link.is_lost, "the coordinator has forgotten a member"
+            taken = self.link.take_assignment()
+            if taken is not None:
+                if self.assignments[-1:] != [frozenset(taken)]:
+                    self.assignments.append(frozenset(taken))
+                self.link.reconciled(taken)
+            self.link.polled(self._subscription)
+
+    @property
+    def is_settled(self) -> bool:
+        return bool(self.assignments) and not self.link.needs_poll
+
+
 class Group:
     """Some members, of which the first commits for ever, 1, 2, 3 ..."""
+
+    protocol = "classic"
+    make_member: type[Member] | type[ConsumerMember] = Member
 
     def __init__(self, bootstrap: str, group_id: str, topic: str, member_count: int, interval_s: float) -> None:
         self.group_id = group_id
         self.commits = CommitLog()
         self._client = KlammClient(ClientConfig.parse({"bootstrap_servers": bootstrap}))
-        config = ConsumerConfig.parse({"bootstrap_servers": bootstrap, "group_id": group_id})
-        self.members = [Member(self._client, config, topic) for _ in range(member_count)]
+        config = ConsumerConfig.parse(
+            {"bootstrap_servers": bootstrap, "group_id": group_id, "group_protocol": self.protocol}
+        )
+        self.members = [self.make_member(self._client, config, topic) for _ in range(member_count)]
         self._partition = TopicPartition(topic, 0)
         self._store = OffsetStore(self._client, group_id)
         self._interval_s = interval_s
@@ -97,12 +140,13 @@ class Group:
 
     async def wait_settled(self) -> None:
         """Until all members are in one generation."""
-        while True:
-            generations = {member.link.identity.generation_id for member in self.members}
-            if len(generations) == 1 and all(member.is_settled for member in self.members):
-                return
+        while not self._is_settled():
             self.check_alive()
             await asyncio.sleep(0.05)
+
+    def _is_settled(self) -> bool:
+        generations = {member.link.identity.generation_id for member in self.members}
+        return len(generations) == 1 and all(member.is_settled for member in self.members)
 
     def start_commits(self) -> None:
         self._tasks.append(asyncio.create_task(self._commit_for_ever()))
@@ -113,9 +157,13 @@ class Group:
             if task.done():
                 task.result()
 
-    def history(self) -> list[list[tuple[Identity, bytes]]]:
-        """What each member was ever assigned."""
-        return [list(member.assignments) for member in self.members]
+    def history(self) -> list[tuple[Identity, list[Any]]]:
+        """Who each member is, and what it was ever assigned."""
+        return [(member.link.identity, list(member.assignments)) for member in self.members]
+
+    def heartbeat_counts(self) -> list[int]:
+        """Of each member."""
+        return [member.link.heartbeats_total for member in self.members]
 
     async def stored_offset(self) -> int:
         found = await self._store.fetch([self._partition], timeout_ms=60_000)
@@ -137,3 +185,17 @@ class Group:
             self.commits.offset += 1
             self.commits.acknowledged_s.append(time.perf_counter())
             await asyncio.sleep(max(0.0, self._interval_s - (time.perf_counter() - started_s)))
+
+
+class ConsumerGroup(Group):
+    """Its coordinator assigns the `PARTITION_COUNT` partitions of the topic."""
+
+    PARTITION_COUNT = 4
+    protocol = "consumer"
+    make_member = ConsumerMember
+
+    def _is_settled(self) -> bool:
+        # In one epoch members may still wait for what others are about to give up.
+        if not super()._is_settled():
+            return False
+        return sum(len(member.assignments[-1]) for member in self.members) == self.PARTITION_COUNT

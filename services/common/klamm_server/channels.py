@@ -60,7 +60,7 @@ class _EndingStub(Stub):
             call.cancel()
 
     def _ending(self, multicallable: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-        async def ask(request: Any, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - as gRPC's own
+        async def ask(request: Any, *, timeout: float | None = None) -> Any:
             call = multicallable(request, timeout=timeout)
             self._under_way.add(call)
             try:

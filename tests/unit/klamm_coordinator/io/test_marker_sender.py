@@ -209,9 +209,9 @@ class LaggingServer(Server):
         self.may_answer = asyncio.Event()
 
     async def write_txn_markers(self, request, timeout):
-        asked = {TopicPartition(part.topic, n) for one in request.markers for part in one.topics for n in part.partitions}
         response = await super().write_txn_markers(request, timeout)
-        if self.lagging in asked:
+        answered = {TopicPartition(part.topic, part.partition) for one in response.markers for part in one.partitions}
+        if self.lagging in answered:
             await self.may_answer.wait()
         return response
 
