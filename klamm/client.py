@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from klamm.cluster import ClusterView, Node, node_of, server_address
 from klamm.config import ClientConfig
@@ -25,13 +25,22 @@ from klamm.errors import (
     raise_for,
 )
 from klamm.model import TopicPartition
-from klamm.retry import Backoff
+from klamm.retry import NEWS_MULTIPLIER, Backoff
 from klamm.wire.service import ADMIN, BROKER, COORDINATOR
 from klamm.wire.v1 import broker_pb2, common_pb2
 
 T = TypeVar("T")
 GROUP = broker_pb2.COORDINATOR_KEY_TYPE_GROUP
 TRANSACTION = broker_pb2.COORDINATOR_KEY_TYPE_TRANSACTION
+_COORDINATOR_AWAY: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+"""What a call to a coordinator comes to from its death until another one has taken over."""
 ChangeListener = Callable[[ClusterView, ClusterView], None]
 """Called with the view before and after."""
 
@@ -53,6 +62,9 @@ class KlammClient:
         self.config = config
         self.cluster = ClusterView()
         self.backoff = Backoff(initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)
+        self._news_backoff = Backoff(
+            initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms, multiplier=NEWS_MULTIPLIER
+        )
         self.rng = rng or random.Random()
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._connections: dict[str, Connection] = {}
@@ -182,9 +194,16 @@ class KlammClient:
                     if getattr(failure, "refresh_metadata", False):
                         with contextlib.suppress(KlammError):
                             await self.refresh_metadata(self._tracked_topics())
-                    await asyncio.sleep(self.backoff.delay_ms(failures, self.rng) / 1000)
+                    await asyncio.sleep(self.pause_ms(failure, failures) / 1000)
         except TimeoutError:
             raise failure or EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT](f"after {timeout_ms} ms") from None
+
+    def pause_ms(self, error: KlammError, failures: int) -> float:
+        """How long to wait after so many failures in a row, the last of them with `error`.
+
+        It grows slowly while a group or transaction waits for its next coordinator."""
+        is_away = getattr(error, "code", None) in _COORDINATOR_AWAY
+        return (self._news_backoff if is_away else self.backoff).delay_ms(failures, self.rng)
 
     async def close(self) -> None:
         """Stops refreshing and closes every connection; calls under way raise NetworkError."""

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Final
+
+NEWS_MULTIPLIER: Final = 1.2
+"""How the pause between questions for a new leader or coordinator grows. Others wait for the answer, and to find one
+takes less than a second: doubled, the pause would cost as much again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ from klamm.producer.metrics import ProducerMetrics
 from klamm.producer.sequences import ProducerId, Sequences
 from klamm.producer.transaction_state import TransactionState
 from klamm.records import encode_batch
-from klamm.retry import Backoff
+from klamm.retry import NEWS_MULTIPLIER, Backoff
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1 import broker_pb2, common_pb2
 
@@ -48,10 +48,6 @@ log = logging.getLogger(__name__)
 
 _NOT_IN_SEQUENCE: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-
-NEWS_MULTIPLIER: Final = 1.2
-"""How the pause between questions for a new leader grows. Records wait for the answer, and an election takes less than
-a second: doubled like the others, the pause would cost as much again."""
 
 QUICK_RETRY_MS: Final = 20
 """The longest pause after CONCURRENT_TRANSACTIONS: the markers of the transaction before are on their way."""

@@ -361,7 +361,7 @@ class Transactions:
     async def _back_off(self, method: str, error: KlammError, failures: int) -> None:
         level = logging.WARNING if failures % 10 == 5 else logging.INFO
         log.log(level, "transactional_id=%s %s=retried reason=%s", self._transactional_id, method, error)
-        pause_ms = self._client.backoff.delay_ms(failures, self._client.rng)
+        pause_ms = self._client.pause_ms(error, failures)
         if _code_of(error) is ErrorCode.CONCURRENT_TRANSACTIONS:
             pause_ms = min(pause_ms, QUICK_RETRY_MS)
         await asyncio.sleep(pause_ms / 1000)

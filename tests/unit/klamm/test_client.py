@@ -4,6 +4,7 @@ import asyncio
 import random
 import socket
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -278,6 +279,31 @@ def test_retrying_ends_with_the_last_error_when_time_is_up() -> None:
             await client.retrying(operation, timeout_ms=20)
 
     with_client(body, retry_backoff_ms=5)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ],
+)
+def test_a_coordinator_that_takes_over_within_a_second_is_found_soon_after(code: ErrorCode) -> None:
+    """A second of failures, the pauses as long as they may get: no pause is longer than a third of it."""
+
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        client.rng = SimpleNamespace(uniform=lambda low, high: high)  # type: ignore[assignment]
+        passed_ms, pauses_ms = 0.0, []
+        while passed_ms < 1_000:
+            pauses_ms.append(client.pause_ms(EXCEPTIONS[code](), len(pauses_ms) + 1))
+            passed_ms += pauses_ms[-1]
+        assert max(pauses_ms) < 1_000 / 3
+        assert client.pause_ms(EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER](), 4) > 800
+        assert client.pause_ms(EXCEPTIONS[code](), 100) == client.config.retry_backoff_max_ms
+
+    with_client(body)
 
 
 def test_closed_client_refuses_work() -> None:
