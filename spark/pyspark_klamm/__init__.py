@@ -15,6 +15,7 @@ from pyspark_klamm.schema import source_schema
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from pyspark_klamm.exactly_once import ExactlyOnceBatchWriter, ExactlyOnceStreamWriter
     from pyspark_klamm.sink import KlammBatchWriter, KlammStreamWriter
     from pyspark_klamm.source import KlammBatchReader, KlammStreamReader
 
@@ -42,15 +43,19 @@ class KlammDataSource(DataSource):
 
         return KlammStreamReader(source_options(self.options, streaming=True), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> KlammBatchWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> KlammBatchWriter | ExactlyOnceBatchWriter:
+        from pyspark_klamm.exactly_once import ExactlyOnceBatchWriter
         from pyspark_klamm.sink import KlammBatchWriter
 
-        return KlammBatchWriter(sink_options(self.options), schema)
+        options = sink_options(self.options)
+        return (ExactlyOnceBatchWriter if options.exactly_once else KlammBatchWriter)(options, schema)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> KlammStreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KlammStreamWriter | ExactlyOnceStreamWriter:
+        from pyspark_klamm.exactly_once import ExactlyOnceStreamWriter
         from pyspark_klamm.sink import KlammStreamWriter
 
-        return KlammStreamWriter(sink_options(self.options), schema)
+        options = sink_options(self.options)
+        return (ExactlyOnceStreamWriter if options.exactly_once else KlammStreamWriter)(options, schema)
 
 
 DefaultSource = KlammDataSource

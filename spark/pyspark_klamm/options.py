@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.errors import ConfigError
+from klamm.ledger_ids import NAME_LENGTH_MAX, LedgerId, ledger_problem
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition, topic_name_problem
 
 EARLIEST: Final = EARLIEST_TIMESTAMP
@@ -30,7 +31,10 @@ _SOURCE: Final = frozenset(
         "maxtasks",
     }
 )
-_SINK: Final = frozenset({"topic", "includeheaders"})
+_SINK: Final = frozenset({"topic", "includeheaders", "deliveryguarantee", "sinkid"})
+_AT_LEAST_ONCE: Final = "at-least-once"
+_EXACTLY_ONCE: Final = "exactly-once"
+DEFAULT_SINK_ID: Final = "spark"
 _GROUP: Final = {"kafka.group.id": "kafka.group.id", "groupidprefix": "groupIdPrefix"}
 """Options about a consumer group that Spark's Kafka source knows, as they are written."""
 _FORBIDDEN: Final = {
@@ -77,6 +81,9 @@ class SinkOptions:
     """Settings of the producer, by Kafka's dotted names."""
     topic: str | None
     """Overrides the column `topic`."""
+    exactly_once: bool = False
+    sink_id: str = DEFAULT_SINK_ID
+    """Tells outputs of one query apart, such as those of a copied checkpoint: the sink of its batch ledger."""
 
 
 def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -111,7 +118,31 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     topic = given.get("topic")
     if topic is not None and (problem := topic_name_problem(topic)):
         raise ConfigError(f"topic={topic!r}: {problem}")
-    return SinkOptions(client=_client_settings(given), topic=topic)
+    client = _client_settings(given)
+    if "transactional.id" in client:
+        raise ConfigError(f"kafka.transactional.id cannot be set: use deliveryGuarantee={_EXACTLY_ONCE}")
+    exactly_once = _exactly_once(given)
+    return SinkOptions(client=client, topic=topic, exactly_once=exactly_once, sink_id=_sink_id(given, exactly_once))
+
+
+def _exactly_once(given: Mapping[str, str]) -> bool:
+    text = given.get("deliveryguarantee", _AT_LEAST_ONCE).lower()
+    if text not in (_AT_LEAST_ONCE, _EXACTLY_ONCE):
+        raise ConfigError(
+            f"deliveryGuarantee={given['deliveryguarantee']!r}: expected {_AT_LEAST_ONCE} or {_EXACTLY_ONCE}"
+        )
+    return text == _EXACTLY_ONCE
+
+
+def _sink_id(given: Mapping[str, str], exactly_once: bool) -> str:
+    sink_id = given.get("sinkid", DEFAULT_SINK_ID)
+    if "sinkid" in given and not exactly_once:
+        raise ConfigError(f"sinkId={sink_id!r} is of no use without deliveryGuarantee={_EXACTLY_ONCE}")
+    if ledger_problem(LedgerId(sink_id, "query")):
+        raise ConfigError(
+            f"sinkId={sink_id!r}: expected 1 to {NAME_LENGTH_MAX} ASCII letters, digits, '.', '_', ':' and '-'"
+        )
+    return sink_id
 
 
 def _refuse_unknown(given: Mapping[str, str], known: frozenset[str]) -> None:

@@ -1,4 +1,4 @@
-"""The sink: rows to records, batch and streaming, at least once.
+"""The sink: rows to records, batch and streaming, at least once; `exactly_once` adds what its name says.
 
 A task waits until everything it wrote is acknowledged; if anything was not, it fails and Spark runs it again. So
 nothing is lost, and a task that is run again writes its rows again.
@@ -6,7 +6,7 @@ nothing is lost, and a task that is run again writes its rows again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,21 +41,18 @@ class Written(WriterCommitMessage):
     record_count: int
 
 
-class _Sink:
-    """What batch and streaming have in common."""
+class RowSink:
+    """What all writers have in common."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._columns = _checked_columns(schema, options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Produces the rows of one task and waits for their acknowledgement. Runs on an executor.
-
-        Raises the first error of any record."""
-        producer = _producer(self._options.client)
+    def _send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
+        """Produces all rows and waits for their acknowledgement; returns how many. Raises the first error of any."""
         record_count = 0
         pending: list[Any] = []
-        for batch in iterator:
+        for batch in batches:
             sent = self._send(producer, batch)
             # One Arrow batch is on its way while the next is made; no more is held.
             _wait(pending)
@@ -63,7 +60,7 @@ class _Sink:
             pending = sent
         producer.flush()
         _wait(pending)
-        return Written(record_count + len(pending))
+        return record_count + len(pending)
 
     def _send(self, producer: Producer, batch: pa.RecordBatch) -> list[Any]:
         rows = batch.num_rows
@@ -81,7 +78,15 @@ class _Sink:
         ]
 
 
-class KlammBatchWriter(_Sink, DataSourceArrowWriter):
+class _AtLeastOnce(RowSink):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Produces the rows of one task and waits for their acknowledgement. Runs on an executor.
+
+        Raises the first error of any record."""
+        return Written(self._send_all(_producer(self._options.client), iterator))
+
+
+class KlammBatchWriter(_AtLeastOnce, DataSourceArrowWriter):
     """`df.write.format("klamm")`."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -91,7 +96,7 @@ class KlammBatchWriter(_Sink, DataSourceArrowWriter):
         """What was written stays written: at least once."""
 
 
-class KlammStreamWriter(_Sink, DataSourceStreamArrowWriter):
+class KlammStreamWriter(_AtLeastOnce, DataSourceStreamArrowWriter):
     """`df.writeStream.format("klamm")`."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

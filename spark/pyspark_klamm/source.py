@@ -113,7 +113,9 @@ class KlammBatchReader(_Source, DataSourceReader):
         for tp in tps:
             if end[tp] > latest[tp]:
                 self._check_loss(f"{tp} ends at offset {latest[tp]}, endingOffsets wants {end[tp]}")
-        return self._tasks(ranges_between(start, {tp: min(end[tp], latest[tp]) for tp in tps}))
+        tasks = self._tasks(ranges_between(start, {tp: min(end[tp], latest[tp]) for tp in tps}))
+        # Without any task Spark runs one all the same, of no partition at all.
+        return tasks or [RangesPartition([])]
 
 
 class KlammStreamReader(_Source, DataSourceStreamReader, SupportsTriggerAvailableNow):

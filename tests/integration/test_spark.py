@@ -121,6 +121,10 @@ def test_a_batch_reads_just_the_offsets_asked_for(spark, cluster, topic):
     assert values == ["a3", "a4", *sorted(f"b{number}" for number in range(10))]
 
 
+def test_a_topic_without_records_is_an_empty_table(spark, cluster, topic):
+    assert read_values(spark, cluster, topic) == []
+
+
 def test_large_reads_are_split_and_complete(spark, cluster, topic):
     values = [f"{number:06}" for number in range(30_000)]
     produce(cluster, topic, values, partition=1)

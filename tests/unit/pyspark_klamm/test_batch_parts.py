@@ -1,0 +1,69 @@
+"""Which batch a task writes, and what the driver makes of all tasks' answers."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from klamm import LedgerId, PreparedPart
+from klamm.errors import IllegalStateError
+from pyspark_klamm.batch_parts import (
+    Batch,
+    TaskOutput,
+    common_batch,
+    is_in_micro_batch,
+    micro_batch,
+    parts_to_commit,
+)
+
+PROPERTIES = {"sql.streaming.queryId": "query", "spark.jobGroup.id": "run", "streaming.sql.batchId": "7"}
+BATCH = Batch(LedgerId("orders", "query"), "run", 7)
+
+
+def part(task: int) -> PreparedPart:
+    return PreparedPart(BATCH.ledger.part(task, 0), 1000 + task, 0)
+
+
+def test_a_micro_batch_is_what_spark_says():
+    assert micro_batch("orders", PROPERTIES.get) == BATCH
+    assert is_in_micro_batch(PROPERTIES.get)
+    assert not is_in_micro_batch({"spark.jobGroup.id": "somebody's"}.get)
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_a_property_that_is_missing_is_named(name):
+    with pytest.raises(IllegalStateError, match=name):
+        micro_batch("orders", {**PROPERTIES, name: None}.get)
+
+
+def test_parts_of_all_tasks_that_wrote_something_are_committed():
+    outputs = [TaskOutput(BATCH, part(0)), TaskOutput(BATCH, None), TaskOutput(BATCH, part(2))]
+    travelled = pickle.loads(pickle.dumps(outputs))
+    assert common_batch(travelled) == BATCH
+    assert parts_to_commit(travelled) == [part(0), part(2)]
+
+
+def test_a_batch_without_rows_is_committed_without_parts():
+    assert parts_to_commit([TaskOutput(BATCH, None)]) == []
+
+
+def test_a_batch_that_counts_already_has_nothing_to_commit():
+    assert parts_to_commit([TaskOutput(BATCH, None, counts_already=True)] * 2) is None
+
+
+def test_a_batch_is_not_committed_without_some_of_its_tasks():
+    with pytest.raises(IllegalStateError, match="1 of 2 tasks gave no answer"):
+        parts_to_commit([TaskOutput(BATCH, part(0)), None])
+
+
+def test_tasks_that_disagree_commit_nothing():
+    with pytest.raises(IllegalStateError, match="others wrote it"):
+        parts_to_commit([TaskOutput(BATCH, part(0)), TaskOutput(BATCH, None, counts_already=True)])
+    with pytest.raises(IllegalStateError, match="different batches"):
+        common_batch([TaskOutput(BATCH, None), TaskOutput(BATCH._replace(run_id="other"), None)])
+
+
+def test_failed_tasks_give_no_batch():
+    assert common_batch([None, None]) is None
+    assert common_batch([None, TaskOutput(BATCH, part(1))]) == BATCH
