@@ -26,13 +26,15 @@ class CoordinatorProcess:
             "broker.heartbeat.interval.ms": "100",
             "broker.session.timeout.ms": "1000",
         }
-        self._command = [sys.executable, "-m", "klamm_coordinator"]
+        self._command = [sys.executable, "-m", "klamm_coordinator", "--die-with-parent"]
         for name, value in settings.items():
             self._command += ["--set", f"{name}={value}"]
 
     async def start(self) -> None:
         with self._log_path.open("a") as log:
-            self._process = await asyncio.create_subprocess_exec(*self._command, stdout=log, stderr=log)
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log
+            )
 
     async def kill(self) -> None:
         self._process.kill()
