@@ -22,7 +22,7 @@ from klamm.admin import LedgerListing
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 DEADLINE_S = 90
-ROWS = 5 * spark_copy.ROWS_PER_BATCH
+ROWS = 3 * spark_copy.ROWS_PER_BATCH
 _numbers = itertools.count()
 
 
