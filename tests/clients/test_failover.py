@@ -51,7 +51,15 @@ class Leader:
         self._until(lambda: len(self._partition().isrs) == 3)
 
     def _partition(self) -> Any:
-        return self._admin.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic].partitions[0]
+        """As some broker has it; one may not have heard yet of a topic that was just created."""
+        found: dict[int, Any] = {}
+
+        def is_known() -> bool:
+            found.update(self._admin.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic].partitions)
+            return 0 in found
+
+        self._until(is_known)
+        return found[0]
 
     def _until(self, is_so: Callable[[], bool]) -> None:
         deadline_s = time.monotonic() + TIMEOUT_S
@@ -73,8 +81,10 @@ def killed_meanwhile(leader: Leader) -> Iterator[threading.Event]:
     done = threading.Event()
 
     def kill() -> None:
-        leader.kill()
-        done.set()
+        try:
+            leader.kill()
+        finally:
+            done.set()
 
     thread = threading.Thread(target=kill)
     thread.start()
