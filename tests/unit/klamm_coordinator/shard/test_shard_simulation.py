@@ -1,9 +1,9 @@
 """Random members, a log that is slow or fails, crashes: what must always hold.
 
 After every event `ShardDriver` checks the shard's invariants and that no request is answered twice. Here besides:
-generations only grow, an offset that was acknowledged never goes back, the durable state is what the acknowledged
-records say, a crash loses nothing that was promised, and in the end, when everything is healthy again, every
-request has been answered and every group is Stable with every member in it.
+generations only grow, a partition has one owner in each of them, an offset that was acknowledged never goes back, the
+durable state is what the acknowledged records say, a crash loses nothing that was promised, and in the end, when
+everything is healthy again, every request has been answered and every group is Stable with every member in it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Client:
         match reply.error:
             case ErrorCode.NONE:
                 self.member_id, self.generation_id = reply.member_id, reply.generation_id
-                assignments = {member.member_id: b"parts" for member in reply.members}
+                assignments = {member.member_id: b"p%d" % number for number, member in enumerate(reply.members)}
                 self.syncing = self.world.driver.sync(
                     reply.generation_id,
                     reply.member_id,
@@ -99,6 +99,8 @@ class Client:
         self.syncing = None
         if reply.error is not ErrorCode.NONE:
             self._on_error(reply.error)
+        elif reply.assignment:
+            self.world.own(self, reply.assignment)
 
     def _on_error(self, error: ErrorCode) -> None:
         self.generation_id = -1
@@ -127,10 +129,18 @@ class World:
             for number, instance_id in enumerate(instances)
         ]
         self.generations: dict[str, int] = {}
+        self.owners: dict[tuple[str, int, bytes], str] = {}
+        """Who was given a partition of (group, generation)."""
         self.next_offset = 0
         self.promised: dict[tuple[str, int], int] = {}
         """The greatest offset that a commit of (group, client) was acknowledged with."""
         self.commits: dict[int, tuple[str, int, int]] = {}
+
+    def own(self, client: Client, partition: bytes) -> None:
+        """A static member may come back within a generation, under another member id."""
+        owner = client.instance_id or client.member_id
+        before = self.owners.setdefault((client.group_id, client.generation_id, partition), owner)
+        assert before == owner, (client.group_id, client.generation_id, partition, before, owner)
 
     def commit(self, client: Client) -> None:
         """Each client commits growing offsets to a partition of its own."""
