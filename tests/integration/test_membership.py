@@ -11,10 +11,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from controller_quorum import DEADLINE_S, Quorum, ServerProcess, quorum_processes
+from grpc import aio
 from quorum_load import History, load
 
 from klamm import Admin, AsyncAdmin, Consumer, NewTopic, Producer
 from klamm.admin import QuorumDescription, QuorumReplicaKind, ReplicaOfQuorum
+from klamm.wire.service import BROKER, Stub
+from klamm.wire.v1.broker_pb2 import MetadataRequest
 
 
 @contextlib.asynccontextmanager
@@ -53,6 +56,19 @@ async def add(admin: AsyncAdmin, node_id: int) -> None:
 async def remove(admin: AsyncAdmin, node_id: int) -> None:
     voter = await replica(admin, node_id, is_voter=True)
     await admin.remove_raft_voter(node_id, voter.directory_id)
+
+
+async def broker_knows(quorum: Quorum, node_ids: set[int]) -> None:
+    """Servers hear with their heartbeats where the controllers are, and must before the last that they know is gone."""
+    ports = {quorum.controllers[node_id].port for node_id in node_ids}
+    async with aio.insecure_channel(quorum.broker.address) as channel:
+        broker = Stub(channel, BROKER)
+
+        async def knows() -> bool:
+            metadata = await broker.metadata(MetadataRequest())
+            return ports <= {node.endpoint.port for node in metadata.controllers}
+
+        await until(knows)
 
 
 def voter_ids(described: QuorumDescription) -> list[int]:
@@ -96,6 +112,7 @@ def test_a_quorum_of_three_becomes_another_one_of_two_under_load(tmp_path: pathl
                     quorum.joining(node_id).start()
                     await add(admin, node_id)
                 assert voter_ids(await admin.describe_quorum()) == [1, 2, 3, 4, 5]
+                await broker_knows(quorum, {4, 5})
                 leader_id = (await admin.describe_quorum()).leader_id
                 # The leader last, unless it is one that stays.
                 *first, last = sorted((1, 2, 3), key=lambda each: each == leader_id)
