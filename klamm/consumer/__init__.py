@@ -23,7 +23,7 @@ from klamm.consumer.errors import (
     NoOffsetForPartitionError,
     RecordDeserializationError,
 )
-from klamm.consumer.rebalancer import ConsumerRebalanceListener
+from klamm.consumer.rebalance_reports import ConsumerRebalanceListener
 from klamm.consumer.record import ConsumerRecord
 from klamm.consumer.sync_consumer import Consumer
 from klamm.consumer.worker_pool import WorkerPool

@@ -15,7 +15,7 @@ from klamm.consumer.committer import CommitCallback
 from klamm.consumer.config import ConsumerConfig, Records
 from klamm.consumer.consumer_core import ConsumerCore
 from klamm.consumer.offset_store import Offsets
-from klamm.consumer.rebalancer import ConsumerRebalanceListener, Invoke, Partitions
+from klamm.consumer.rebalance_reports import ConsumerRebalanceListener, Invoke, Partitions
 from klamm.consumer.record import ConsumerRecord
 from klamm.consumer.record_iteration import RecordIteration
 from klamm.consumer.subscription import PositionState
@@ -94,7 +94,7 @@ class AsyncConsumer:
             core.topics.pattern_changed()
         elif core.subscription.subscribe_topics(names):
             core.link.request_rejoin("the subscription changed")
-        core.rebalancer.listener = listener
+        core.rebalancer.reports.listener = listener
         core.positions_changed()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:

@@ -23,7 +23,8 @@ from klamm.consumer.group_link import GroupLink
 from klamm.consumer.offset_policy import OffsetPolicy
 from klamm.consumer.offset_store import OUTSIDE_THE_GROUP, OffsetStore
 from klamm.consumer.position_finder import PositionFinder
-from klamm.consumer.rebalancer import Invoke, Rebalancer
+from klamm.consumer.rebalance_reports import Invoke
+from klamm.consumer.rebalancer import Rebalancer
 from klamm.consumer.reconciler import Reconciler
 from klamm.consumer.record_drain import RecordDrain
 from klamm.consumer.record_reader import ReaderConfig

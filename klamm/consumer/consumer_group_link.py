@@ -5,11 +5,10 @@ Independent of the user's thread: between polls the member heartbeats, and leave
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, assert_never
+from collections.abc import Callable
+from typing import assert_never
 
 from klamm.client import KlammClient
 from klamm.consumer.config import ConsumerConfig
@@ -29,6 +28,7 @@ from klamm.consumer.consumer_membership import (
     SubscriptionChanged,
     TakePartitions,
 )
+from klamm.consumer.group_calls import GroupCalls
 from klamm.consumer.membership_events import (
     CommitRefused,
     Fail,
@@ -60,7 +60,6 @@ class ConsumerGroupLink:
         self._client = client
         self._config = config
         self._on_wake = on_wake
-        self._loop = asyncio.get_running_loop()
         member_id = base64.urlsafe_b64encode(client.rng.randbytes(16)).decode().rstrip("=")
         self._membership = ConsumerMembership(
             ConsumerMembershipConfig(
@@ -73,8 +72,7 @@ class ConsumerGroupLink:
         )
         self._assignment: Assigned | None = None
         self._failure: Exception | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._calls = GroupCalls(lambda: self._step(Ticked()))
 
     # --- for polls
 
@@ -90,7 +88,7 @@ class ConsumerGroupLink:
 
     def note_poll(self) -> None:
         """A poll that found nothing to do; may be called from any thread."""
-        self._membership.note_poll(self._now_ms())
+        self._membership.note_poll(self._calls.now_ms())
 
     def polled(self, subscription: SubscribedTo) -> None:
         """A poll begins: whoever is not in the group joins."""
@@ -150,34 +148,24 @@ class ConsumerGroupLink:
         """Leaves the group, if a member; gives up waiting for the answer after `timeout_ms`."""
         self._assignment = None
         self._step(LeaveRequested(reason=reason, static=static))
-        leaving = [task for task in self._tasks if task.get_name() == "klamm-group-leave"]
-        if leaving:
-            await asyncio.wait(leaving, timeout=timeout_ms / 1000)
+        await self._calls.wait_for("leave", timeout_ms)
 
     async def close(self) -> None:
         """Stops heartbeating and everything else; without `leave` the group notices by its session timeout."""
-        if self._timer is not None:
-            self._timer.cancel()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._calls.close()
 
     # --- the machine
 
-    def _now_ms(self) -> int:
-        return int(self._loop.time() * 1000)
-
     def _step(self, event: ConsumerEvent) -> None:
         before = self._membership.state
-        self._apply(self._membership.step(event, self._now_ms()))
+        self._apply(self._membership.step(event, self._calls.now_ms()))
         if before is not self._membership.state:
             logger.debug(
                 "group=%s event=%s state=%s->%s epoch=%s",
                 *(self.group_id, type(event).__name__, before.value, self._membership.state.value),
                 self._membership.identity.generation_id,
             )
-        self._arm_timer()
+        self._calls.arm(self._membership.next_deadline_ms())
 
     def _apply(self, effects: ConsumerEffects) -> None:
         for effect in effects:
@@ -192,29 +180,11 @@ class ConsumerGroupLink:
                 case WakePoll():
                     self._on_wake()
                 case SendConsumerHeartbeat():
-                    self._spawn(self._heartbeat(effect), "heartbeat")
+                    self._calls.spawn(self._heartbeat(effect), "heartbeat")
                 case SendConsumerLeave():
-                    self._spawn(self._leave(effect), "leave")
+                    self._calls.spawn(self._leave(effect), "leave")
                 case _:
                     assert_never(effect)
-
-    def _arm_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        deadline_ms = self._membership.next_deadline_ms()
-        if deadline_ms is not None:
-            # A timer may fire up to a clock tick early; a millisecond more and the deadline has passed.
-            self._timer = self._loop.call_at((deadline_ms + 1) / 1000, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._step(Ticked())
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        task = self._loop.create_task(coroutine, name=f"klamm-group-{name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # --- calls
 

@@ -6,9 +6,8 @@ leaves the group when polls are too far apart.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, assert_never
 
 from klamm.client import KlammClient
@@ -16,6 +15,7 @@ from klamm.cluster import ClusterView
 from klamm.consumer.assignors import Member
 from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.consumer_protocol import Assignment, decode_subscription, encode_assignment
+from klamm.consumer.group_calls import GroupCalls
 from klamm.consumer.membership import Membership, MembershipConfig, MemberState
 from klamm.consumer.membership_events import (
     AssignmentComputed,
@@ -66,7 +66,6 @@ class GroupLink:
         self._client = client
         self._config = config
         self._on_wake = on_wake
-        self._loop = asyncio.get_running_loop()
         self._membership = Membership(
             MembershipConfig(
                 group_instance_id=config.group_instance_id,
@@ -82,8 +81,7 @@ class GroupLink:
         self._failure: Exception | None = None
         self._assigned_counts: dict[str, int | None] = {}
         """Partition counts that the assignment we computed as the leader was made from; empty for followers."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._calls = GroupCalls(lambda: self._step(Ticked()))
         client.on_change(self._on_cluster_change)
 
     # --- for polls
@@ -95,7 +93,7 @@ class GroupLink:
 
     def note_poll(self) -> None:
         """A poll that found nothing to do; may be called from any thread."""
-        self._membership.note_poll(self._now_ms())
+        self._membership.note_poll(self._calls.now_ms())
 
     def polled(self) -> PrepareJoin | None:
         """A poll begins; what it has to prepare, then to be told with `prepared`."""
@@ -154,34 +152,24 @@ class GroupLink:
     async def leave(self, reason: str, *, static: bool = False, timeout_ms: int) -> None:
         """Leaves the group, if a member; gives up waiting for the answer after `timeout_ms`."""
         self._step(LeaveRequested(reason=reason, static=static))
-        leaving = [task for task in self._tasks if task.get_name() == "klamm-group-leave"]
-        if leaving:
-            await asyncio.wait(leaving, timeout=timeout_ms / 1000)
+        await self._calls.wait_for("leave", timeout_ms)
 
     async def close(self) -> None:
         """Stops heartbeating and everything else; without `leave` the group notices by session.timeout.ms."""
-        if self._timer is not None:
-            self._timer.cancel()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._calls.close()
 
     # --- the machine
 
-    def _now_ms(self) -> int:
-        return int(self._loop.time() * 1000)
-
     def _step(self, event: Event) -> None:
         before = self._membership.state
-        self._apply(self._membership.step(event, self._now_ms()))
+        self._apply(self._membership.step(event, self._calls.now_ms()))
         if before is not self._membership.state:
             logger.debug(
                 "group=%s event=%s state=%s->%s generation=%s",
                 *(self.group_id, type(event).__name__, before.value, self._membership.state.value),
                 self._membership.identity.generation_id,
             )
-        self._arm_timer()
+        self._calls.arm(self._membership.next_deadline_ms())
 
     def _apply(self, effects: Effects) -> None:
         for effect in effects:
@@ -199,35 +187,17 @@ class GroupLink:
                     self._on_wake()
                 case SendJoin():
                     self._assigned_counts = {}  # Who leads, and from which counts, is decided anew.
-                    self._spawn(self._join(effect), "join")
+                    self._calls.spawn(self._join(effect), "join")
                 case ComputeAssignment():
-                    self._spawn(self._compute(effect), "assign")
+                    self._calls.spawn(self._compute(effect), "assign")
                 case SendSync():
-                    self._spawn(self._sync(effect), "sync")
+                    self._calls.spawn(self._sync(effect), "sync")
                 case SendHeartbeat():
-                    self._spawn(self._heartbeat(effect), "heartbeat")
+                    self._calls.spawn(self._heartbeat(effect), "heartbeat")
                 case SendLeave():
-                    self._spawn(self._leave(effect), "leave")
+                    self._calls.spawn(self._leave(effect), "leave")
                 case _:
                     assert_never(effect)
-
-    def _arm_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        deadline_ms = self._membership.next_deadline_ms()
-        if deadline_ms is not None:
-            # A timer may fire up to a clock tick early; a millisecond more and the deadline has passed.
-            self._timer = self._loop.call_at((deadline_ms + 1) / 1000, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._step(Ticked())
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        task = self._loop.create_task(coroutine, name=f"klamm-group-{name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _on_cluster_change(self, _: ClusterView, __: ClusterView) -> None:
         self._rejoin_if_counts_changed()

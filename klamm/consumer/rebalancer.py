@@ -12,37 +12,20 @@ where the next owner begins.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 
 from klamm.consumer.assignors import RebalanceProtocol, common_protocol
 from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.consumer_protocol import Subscription, decode_assignment, encode_subscription
 from klamm.consumer.group_link import GroupLink
+from klamm.consumer.last_commit import LastCommit
 from klamm.consumer.membership_events import NO_GENERATION, PrepareJoin, TakeAssignment
+from klamm.consumer.rebalance_reports import Invoke, Partitions, RebalanceReports
 from klamm.consumer.subscription import SubscriptionState
-from klamm.model import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-Partitions = frozenset[TopicPartition]
-Invoke = Callable[[Callable[[Partitions], object], Partitions], Awaitable[None]]
-"""Calls the user's listener where user code belongs, and awaits what it returns if that can be awaited."""
-
-
-class ConsumerRebalanceListener(Protocol):
-    """Hears of partitions that come and go. The methods may be coroutine functions with an AsyncConsumer.
-
-    It may also have `on_partitions_lost(partitions)`, for partitions that are gone already; without it those go
-    to on_partitions_revoked. What the methods raise is raised from the poll that called them."""
-
-    def on_partitions_revoked(self, partitions: Partitions) -> object:
-        """About to be given up, still owned: the last chance to commit."""
-
-    def on_partitions_assigned(self, partitions: Partitions) -> object:
-        """Newly assigned; may be empty."""
 
 
 class _Assignment(NamedTuple):
@@ -71,14 +54,11 @@ class Rebalancer:
         commit: Callable[[], Coroutine[Any, Any, None]] | None,
         on_progress: Callable[[], None],
     ) -> None:
-        self.listener: ConsumerRebalanceListener | None = None
+        self.reports = RebalanceReports(invoke)
         self._subscription = subscription
         self._link = link
         self._config = config
-        self._invoke = invoke
-        self._commit = commit
-        self._on_progress = on_progress
-        self._committing: asyncio.Task[None] | None = None
+        self._last_commit = LastCommit(commit, on_progress)
         self._arrived: _Assignment | None = None
         """Not taken yet: the commit of what it takes away `waits`."""
         self._protocol = common_protocol(config.partition_assignment_strategy)
@@ -88,7 +68,7 @@ class Rebalancer:
     @property
     def waits(self) -> bool:
         """Whether a commit is under way before partitions are given up."""
-        return self._committing is not None
+        return self._last_commit.under_way
 
     async def advance(self) -> None:
         """What a poll owes the group; while it `waits`, the next one goes on.
@@ -106,10 +86,7 @@ class Rebalancer:
 
     async def close(self) -> None:
         """Gives a commit under way up."""
-        committing, self._committing = self._committing, None
-        if committing is not None:
-            committing.cancel()
-            await asyncio.gather(committing, return_exceptions=True)
+        await self._last_commit.give_up()
 
     async def give_up(self) -> None:
         """On close and unsubscribe: everything is revoked, or lost if the membership is."""
@@ -117,14 +94,14 @@ class Rebalancer:
         lost = self._link.identity.generation_id < 0
         self._arrived = None
         try:
-            await self._call_gone(owned, lost=lost)
+            await self.reports.gone(owned, lost=lost)
         finally:
             self._last = _NOTHING
 
     async def _prepare(self, prepare: PrepareJoin) -> None:
         if prepare.lost:
             await self.close()
-        elif not self._commit_over():
+        elif not self._last_commit.advance():
             return
         try:
             await self._give_up_before_join(lost=prepare.lost)
@@ -137,22 +114,9 @@ class Rebalancer:
         if not lost and self._protocol is RebalanceProtocol.COOPERATIVE:
             going = frozenset(tp for tp in owned if tp.topic not in self._subscription.topics)
         try:
-            await self._call_gone(going, lost=lost)
+            await self.reports.gone(going, lost=lost)
         finally:
             self._subscription.assign_from_group(owned - going)
-
-    def _commit_over(self) -> bool:
-        """Begins the commit before partitions are given up; True once, when it is over."""
-        if self._commit is None:
-            return True
-        if self._committing is None:
-            self._committing = asyncio.get_running_loop().create_task(self._commit(), name="klamm-last-commit")
-            self._committing.add_done_callback(lambda _: self._on_progress())
-        if not self._committing.done():
-            return False
-        committing, self._committing = self._committing, None
-        committing.result()
-        return True
 
     def _protocols(self) -> tuple[tuple[str, bytes], ...]:
         owned = tuple(sorted(self._subscription.assignment))
@@ -193,29 +157,15 @@ class Rebalancer:
         if arrived.generation_id != self._link.identity.generation_id:
             self._arrived = None  # The membership has ended while the commit was under way.
             return True
-        if revoked and not self._commit_over():
+        if revoked and not self._last_commit.advance():
             return False
         self._arrived = None
         try:
             if revoked:
                 self._link.request_rejoin(f"gave up {', '.join(map(str, sorted(revoked)))}")
-                await self._call_gone(revoked, lost=False)
+                await self.reports.gone(revoked, lost=False)
         finally:
             self._last = arrived
             self._subscription.assign_from_group(arrived.partitions)
-        await self._call("on_partitions_assigned", arrived.partitions - owned)
+        await self.reports.assigned(arrived.partitions - owned)
         return True
-
-    async def _call_gone(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
-        going = frozenset(partitions)
-        if not going:
-            return
-        if lost and hasattr(self.listener, "on_partitions_lost"):
-            await self._call("on_partitions_lost", going)
-        else:
-            await self._call("on_partitions_revoked", going)
-
-    async def _call(self, name: str, partitions: Partitions) -> None:
-        method = getattr(self.listener, name, None)
-        if method is not None:
-            await self._invoke(method, partitions)

@@ -21,7 +21,7 @@ from klamm.consumer.async_consumer import CLOSE_TIMEOUT_MS, AsyncConsumer, limit
 from klamm.consumer.caller_thread import CallerThread
 from klamm.consumer.committer import CommitCallback
 from klamm.consumer.config import ConsumerConfig, Records
-from klamm.consumer.rebalancer import ConsumerRebalanceListener
+from klamm.consumer.rebalance_reports import ConsumerRebalanceListener
 from klamm.consumer.record import ConsumerRecord
 from klamm.errors import ConcurrentAccessError
 from klamm.facade import documented_by

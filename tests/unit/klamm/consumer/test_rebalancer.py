@@ -67,7 +67,7 @@ class World:
             commit=self._commit,
             on_progress=self.progress.set,
         )
-        self.rebalancer.listener = self
+        self.rebalancer.reports.listener = self
 
     async def _invoke(self, method, partitions) -> None:
         method(partitions)
@@ -201,7 +201,7 @@ def test_who_does_not_listen_for_losses_hears_of_a_revocation(cooperative):
         def on_partitions_revoked(self, partitions) -> None:
             self.heard = partitions
 
-    cooperative.rebalancer.listener = listener = Listener()
+    cooperative.rebalancer.reports.listener = listener = Listener()
     cooperative.rebalance(lost=True)
     assert listener.heard == {A, B}
 
@@ -226,7 +226,7 @@ def test_a_listener_that_raises_stops_neither_the_join_nor_the_assignment(eager)
 
         on_partitions_assigned = on_partitions_revoked
 
-    eager.rebalancer.listener = Broken()
+    eager.rebalancer.reports.listener = Broken()
     with pytest.raises(ValueError, match="bug"):
         eager.rebalance()
     assert eager.story == ["commit", "join"]

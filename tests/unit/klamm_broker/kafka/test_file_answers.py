@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
+import uvloop
 from kafka_door import Door, answer_to, echo, frame
 
 from klamm_broker.kafka.requests import Request
@@ -56,7 +57,6 @@ def files(tmp_path: pathlib.Path) -> Files:
 
 
 def run_with_uvloop(scenario: Callable[[], object]) -> None:
-    uvloop = pytest.importorskip("uvloop")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(scenario())
 

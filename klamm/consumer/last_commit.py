@@ -1,0 +1,43 @@
+"""The commit before partitions are given up: it holds the positions where their next owner begins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+
+class LastCommit:
+    """Runs beside the polls, which may be shorter. `commit` is bounded in time; None: nothing is committed.
+
+    `on_progress` is called when it is over."""
+
+    def __init__(self, commit: Callable[[], Coroutine[Any, Any, None]] | None, on_progress: Callable[[], None]) -> None:
+        self._commit = commit
+        self._on_progress = on_progress
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it has begun, and nobody has been told yet that it is over."""
+        return self._task is not None
+
+    def advance(self) -> bool:
+        """Begins it; True once, when it is over. Raises what it raised."""
+        if self._commit is None:
+            return True
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._commit(), name="klamm-last-commit")
+            self._task.add_done_callback(lambda _: self._on_progress())
+        if not self._task.done():
+            return False
+        task, self._task = self._task, None
+        task.result()
+        return True
+
+    async def give_up(self) -> None:
+        """Ends one that is under way."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

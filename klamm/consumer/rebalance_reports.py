@@ -1,0 +1,52 @@
+"""What the user hears of a rebalance: the listener, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from klamm.model import TopicPartition
+
+Partitions = frozenset[TopicPartition]
+Invoke = Callable[[Callable[[Partitions], object], Partitions], Awaitable[None]]
+"""Calls the user's listener where user code belongs, and awaits what it returns if that can be awaited."""
+
+
+class ConsumerRebalanceListener(Protocol):
+    """Hears of partitions that come and go. The methods may be coroutine functions with an AsyncConsumer.
+
+    It may also have `on_partitions_lost(partitions)`, for partitions that are gone already; without it those go
+    to on_partitions_revoked. What the methods raise is raised from the poll that called them."""
+
+    def on_partitions_revoked(self, partitions: Partitions) -> object:
+        """About to be given up, still owned: the last chance to commit."""
+
+    def on_partitions_assigned(self, partitions: Partitions) -> object:
+        """Newly assigned; may be empty."""
+
+
+class RebalanceReports:
+    """Tells the listener, if there is one."""
+
+    def __init__(self, invoke: Invoke) -> None:
+        self.listener: ConsumerRebalanceListener | None = None
+        self._invoke = invoke
+
+    async def assigned(self, partitions: Partitions) -> None:
+        """These have come."""
+        await self._call("on_partitions_assigned", partitions)
+
+    async def gone(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
+        """These go, or, if `lost`, are gone already."""
+        going = frozenset(partitions)
+        if not going:
+            return
+        if lost and hasattr(self.listener, "on_partitions_lost"):
+            await self._call("on_partitions_lost", going)
+        else:
+            await self._call("on_partitions_revoked", going)
+
+    async def _call(self, name: str, partitions: Partitions) -> None:
+        method = getattr(self.listener, name, None)
+        if method is not None:
+            await self._invoke(method, partitions)
