@@ -339,8 +339,8 @@ class LogLink:
         return header.partitions[0], records
 
     async def _back_off(self, what: str, code: ErrorCode, message: str, failures: int) -> None:
-        # The first failures are a leader that moves or a topic that is just being created.
-        level = logging.WARNING if failures % 10 == 5 else logging.DEBUG
+        # For seconds it is a leader that moves, or a topic whose fifty partitions are just being created.
+        level = logging.WARNING if failures % 10 == 9 else logging.DEBUG
         log.log(level, "%s-%d %s=retried error=%s %s", self._topic.name, self._shard, what, code.name, message)
         await asyncio.sleep(RETRY.delay_ms(failures, self._rng) / 1000)
 
