@@ -32,7 +32,7 @@ test: setup lint  ## Lint and every test a laptop can run.
 	$(PYTEST) tests -m "not clients" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 clients: setup  ## Kafka's clients and programs against the Kafka listener, and a table of them; CLIENTS="--table README.md".
-	sh tests/clients/install.sh
+	sh tools/install_programs.sh "make clients" java:default-jdk-headless mvn:maven kcat:kcat
 	$(PYTEST) tests/clients $(CLIENTS)
 
 lint: setup  ## ruff, mypy strict, import contracts.

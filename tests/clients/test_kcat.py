@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 pytestmark = [
     pytest.mark.clients,
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: tests/clients/install.sh installs it"),
+    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make clients installs it"),
 ]
 TIMEOUT_S = 60
 COUNT = 200

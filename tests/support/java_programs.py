@@ -45,7 +45,7 @@ def kafka_version() -> str:
 def _build_if_changed(sources: Path, built: Path) -> None:
     missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
     if missing:
-        pytest.skip(f"{' and '.join(missing)} not found: tests/clients/install.sh installs both")
+        pytest.skip(f"{' and '.join(missing)} not found: make clients installs both")
     built.mkdir(parents=True, exist_ok=True)
     with (built / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
