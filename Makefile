@@ -71,7 +71,10 @@ endif
 bench: setup  ## Every benchmark; bench/RESULTS.md says how to read them.
 	$(BIN)/python bench/run.py
 
-bench-peers: setup  ## Klamm beside Apache Kafka, half an hour; needs Java 17 and Maven. PEERS="--quick" for less.
+bench-peers: setup  ## Klamm beside Kafka, NATS, Redis and RabbitMQ, an hour; PEERS="--only nats" for one, "--quick" for less.
+	sh tools/install_programs.sh "make bench-peers" java:default-jdk-headless mvn:maven nats-server:nats-server \
+	    redis-server:redis-server rabbitmq-server:rabbitmq-server
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/peers-requirements.lock
 	$(BIN)/python bench/peers.py $(PEERS)
 
 fuzz: setup  ## 10,000,000 inputs to the Kafka listener, guided by coverage; FUZZ="--inputs 100000" for fewer.
@@ -81,10 +84,13 @@ fuzz: setup  ## 10,000,000 inputs to the Kafka listener, guided by coverage; FUZ
 proto: setup  ## Builds the gRPC code from proto/ again.
 	$(BIN)/python tools/build_proto.py
 
-lock: setup  ## Resolves requirements.lock anew (name, version, hash).
+PIP_COMPILE := $(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --strip-extras --no-emit-index-url \
+    --no-emit-find-links --no-emit-trusted-host --no-header
+
+lock: setup  ## Resolves what is pinned anew (name, version, hash).
 	$(BIN)/python -m pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links \
-	    --no-emit-trusted-host --no-header --all-build-deps --extra dev --output-file requirements.lock pyproject.toml
+	$(PIP_COMPILE) --all-build-deps --extra dev --output-file requirements.lock pyproject.toml
+	$(PIP_COMPILE) --output-file bench/peers-requirements.lock bench/peers-requirements.in
 
 clean:  ## Removes the environment and everything built.
 	rm -rf $(VENV) build dist klamm/wire/v1/*_pb2.py klamm/wire/v1/*_pb2.pyi

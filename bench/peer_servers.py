@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import psutil
 from servers import free_port
@@ -42,16 +43,25 @@ class Peer:
 
     name: str
     bootstrap: str
-    processes: list[psutil.Process]
+    started: list[psutil.Process]
+    """Those that were started; theirs are its processes too."""
 
     def cpu_s(self) -> float:
-        """CPU seconds used so far by all its processes, user and system."""
-        times = [process.cpu_times() for process in self.processes]
-        return sum(each.user + each.system for each in times)
+        """CPU seconds used so far by all its processes, user and system, and by those that ended."""
+        times = self._ask(psutil.Process.cpu_times)
+        return sum(each.user + each.system + each.children_user + each.children_system for each in times)
 
     def rss_mb(self) -> float:
         """Resident memory of all its processes."""
-        return sum(process.memory_info().rss for process in self.processes) / 1e6
+        return sum(each.rss for each in self._ask(psutil.Process.memory_info)) / 1e6
+
+    def _ask(self, question: Callable[[psutil.Process], Any]) -> list[Any]:
+        answers = []
+        for process in self.started:
+            for each in (process, *process.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    answers.append(question(each))
+        return answers
 
 
 Start = Callable[[pathlib.Path], contextlib.AbstractContextManager[Peer]]
@@ -88,13 +98,11 @@ def klamm(directory: pathlib.Path, nodes: int = 1) -> Iterator[Peer]:
     for name, value in SHORTLY_DELETED.items():
         command += ["--set", f"{name}={value}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    parent = psutil.Process(process.pid)
     try:
         bootstrap = f"{HOST}:{kafka_port}" if nodes == 1 else _klamm_bootstrap(process)
-        # A single node has no children; a cluster is all there when its line is printed.
-        yield Peer("klamm", bootstrap, [parent, *(parent.children(recursive=True) if nodes > 1 else [])])
+        yield Peer("klamm", bootstrap, [psutil.Process(process.pid)])
     finally:
-        _end(process)
+        end(process)
 
 
 def _klamm_bootstrap(process: subprocess.Popen[str]) -> str:
@@ -128,7 +136,7 @@ def start_kafka(configs: list[pathlib.Path], ports: list[tuple[int, int]]) -> It
         for process in processes:
             process.send_signal(signal.SIGTERM)
         for process in processes:
-            _end(process)
+            end(process)
 
 
 def format_kafka(directory: pathlib.Path, node_id: int, ports: list[tuple[int, int]]) -> pathlib.Path:
@@ -158,7 +166,8 @@ def format_kafka(directory: pathlib.Path, node_id: int, ports: list[tuple[int, i
     return config
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def end(process: subprocess.Popen[str]) -> None:
+    """Terminates it, and kills it if it is still there after a minute."""
     process.terminate()
     try:
         process.wait(60)

@@ -1,0 +1,72 @@
+"""What comes of measuring Klamm and another in turns: every run's figures, and lines of a table."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from peer_servers import Peer, idle_s
+
+IDLE_S = 5
+Figures = dict[str, float]
+"""By names like "what, unit"."""
+Sides = dict[str, tuple[list[float], ...]]
+"""Each figure's runs, of Klamm and of the other."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one thing that was measured: every run's figure, of both."""
+
+    name: str
+    unit: str
+    ours: list[float]
+    theirs: list[float]
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.ours) / statistics.median(self.theirs)
+
+    def line(self) -> str:
+        """A line of a Markdown table."""
+        ours, theirs = (
+            f"{statistics.median(runs):,.4g} ({min(runs):,.4g} to {max(runs):,.4g})"
+            for runs in (self.ours, self.theirs)
+        )
+        return f"| {self.name} | {self.unit} | {ours} | {theirs} | {self.ratio:.2f} |"
+
+
+def header(theirs: str) -> str:
+    """Of the table whose lines are rows."""
+    return f"| what | | Klamm | {theirs} | Klamm/{theirs} |\n|---|---|---|---|---|"
+
+
+def in_turns(pair: tuple[T, T], pairs: int, measure: Callable[[T], Figures]) -> Sides:
+    """One and the other, then the other first, and so on."""
+    runs: tuple[list[Figures], list[Figures]] = ([], [])
+    for number in range(pairs):
+        for side in (0, 1) if number % 2 == 0 else (1, 0):
+            runs[side].append(measure(pair[side]))
+    return {name: tuple([run[name] for run in side] for side in runs) for name in runs[0][0]}
+
+
+def rows(sides: Sides, of: str = "") -> Iterator[Row]:
+    """`of` says what was measured where the figures' names do not."""
+    for name, (ours, theirs) in sides.items():
+        what, _, unit = name.partition(", ")
+        yield Row(f"{what}: {of}" if of else what, unit, ours, theirs)
+
+
+def at_rest(peer: Peer, started_s: float, first_s: float) -> Figures:
+    """Of a peer that was started, acknowledged a record (moments of `time.monotonic`) and is asked for nothing more."""
+    idle_s(IDLE_S)
+    cpu_s = peer.cpu_s()
+    idle_s(IDLE_S)
+    return {
+        "start to first acknowledged produce, s": first_s - started_s,
+        "resident when idle, MB": peer.rss_mb(),
+        "CPU when idle, % of a core": (peer.cpu_s() - cpu_s) / IDLE_S * 100,
+    }

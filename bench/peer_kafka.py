@@ -1,0 +1,176 @@
+"""Klamm beside Apache Kafka: the same librdkafka client, topics and settings.
+
+Both run at the same time, and whoever is not measured is idle. The first pairs of a grid warm both up and do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from peer_figures import Figures, Row, at_rest, in_turns, rows
+from peer_servers import Peer, both, format_kafka, klamm, start_kafka
+from peer_workload import (
+    Load,
+    consume,
+    create_topic,
+    delete_topic,
+    first_produce,
+    in_a_process,
+    latencies,
+    produce,
+)
+from servers import free_port
+
+KIB = 1024
+RUN_BYTES = {100: 150_000_000, KIB: 500_000_000, 10 * KIB: 600_000_000}
+"""What one run moves, by the size of its records."""
+START_S = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One row of the grid."""
+
+    size_bytes: int
+    partitions: int
+    settings: str
+    acks: str = "all"
+    replicas: int = 1
+
+    @property
+    def label(self) -> str:
+        size = f"{self.size_bytes} B" if self.size_bytes < KIB else f"{self.size_bytes // KIB} KiB"
+        return f"{size}, {self.settings}, {self.partitions} partitions, {self.replicas} replicas, acks={self.acks}"
+
+
+SINGLE = [
+    *(
+        Cell(size_bytes=size, partitions=12, settings=settings)
+        for size in (100, KIB, 10 * KIB)
+        for settings in ("defaults", "16k", "tuned")
+    ),
+    Cell(size_bytes=KIB, partitions=1, settings="defaults"),
+    Cell(size_bytes=KIB, partitions=1, settings="tuned"),
+    Cell(size_bytes=KIB, partitions=100, settings="defaults"),
+    Cell(size_bytes=KIB, partitions=100, settings="tuned"),
+    Cell(size_bytes=KIB, partitions=12, settings="tuned", acks="1"),
+]
+CLUSTER = [
+    *(
+        Cell(size_bytes=KIB, partitions=12, settings=settings, acks=acks, replicas=3)
+        for settings in ("defaults", "tuned")
+        for acks in ("1", "all")
+    ),
+    Cell(size_bytes=100, partitions=12, settings="tuned", replicas=3),
+    Cell(size_bytes=10 * KIB, partitions=12, settings="tuned", replicas=3),
+]
+QUICK = [
+    Cell(size_bytes=100, partitions=12, settings="defaults"),
+    Cell(size_bytes=KIB, partitions=12, settings="16k"),
+    Cell(size_bytes=KIB, partitions=12, settings="tuned"),
+]
+
+
+def throughput(peer: Peer, cell: Cell, load: Load) -> Figures:
+    """Produces a topic, consumes it, and deletes it."""
+    load = replace(load, topic=f"peers-{time.monotonic_ns()}")
+    create_topic(peer.bootstrap, load.topic, cell.partitions, cell.replicas)
+    os.sync()
+    size_gb = load.count * load.size_bytes / 1e9
+    figures: Figures = {}
+    for verb, work in (("produce", produce), ("consume", consume)):
+        cpu_s = peer.cpu_s()
+        took_s = in_a_process(work, peer.bootstrap, load)
+        figures[f"{verb}, MB/s"] = size_gb * 1000 / took_s
+        figures[f"{verb}, server CPU s/GB"] = (peer.cpu_s() - cpu_s) / size_gb
+    figures["resident after, MB"] = peer.rss_mb()
+    delete_topic(peer.bootstrap, load.topic)
+    return figures
+
+
+def measure_grid(cells: list[Cell], nodes: int, options: argparse.Namespace) -> Iterator[Row]:
+    with both(nodes) as peers:
+        wait_until_served(peers)
+        chosen = [cell for cell in cells if options.cells in cell.label]
+        for number, cell in enumerate(chosen):
+            count = RUN_BYTES[cell.size_bytes] // cell.size_bytes // (4 if options.quick else 1) // cell.replicas
+            load = Load(
+                topic="",
+                partitions=cell.partitions,
+                size_bytes=cell.size_bytes,
+                count=count,
+                acks=cell.acks,
+                settings=cell.settings,
+            )
+
+            def measure(peer: Peer, cell: Cell = cell, load: Load = load) -> Figures:
+                return throughput(peer, cell, load)
+
+            if number == 0:
+                in_turns(peers, 2, measure)
+            yield from rows(in_turns(peers, options.pairs, measure), cell.label)
+
+
+def wait_until_served(peers: tuple[Peer, Peer]) -> None:
+    for peer in peers:
+        in_a_process(first_produce, peer.bootstrap, "ready", START_S)
+
+
+def measure_single(options: argparse.Namespace) -> Iterator[Row]:
+    return measure_grid(QUICK if options.quick else SINGLE, 1, options)
+
+
+def measure_cluster(options: argparse.Namespace) -> Iterator[Row]:
+    return measure_grid(CLUSTER[-3:-2] if options.quick else CLUSTER, 3, options)
+
+
+def measure_latency(options: argparse.Namespace) -> Iterator[Row]:
+    """At two fixed rates, and at half of what both can produce and consume with client defaults."""
+    seconds = 5 if options.quick else 10
+    with both(1) as peers:
+        wait_until_served(peers)
+        cell = Cell(size_bytes=100, partitions=1, settings="defaults")
+        load = Load(topic="", partitions=1, size_bytes=100, count=1_000_000, acks="all", settings="defaults")
+        fastest = in_turns(peers, 2, lambda peer: throughput(peer, cell, load))
+        slowest = min(max(runs) for verb in ("produce", "consume") for runs in fastest[f"{verb}, MB/s"])
+        half = int(slowest * 1e6 / 100 / 2)
+        for rate, linger in ((1_000, 0), (10_000, 0), (half, 5)):
+            topics = f"latency-{rate}"
+
+            def measure(peer: Peer, rate: int = rate, linger: int = linger, topic: str = topics) -> Figures:
+                name = f"{topic}-{time.monotonic_ns()}"
+                create_topic(peer.bootstrap, name, 1, 1)
+                return latencies(peer.bootstrap, name, rate, seconds, {"linger.ms": linger})
+
+            for percentile, (ours, theirs) in in_turns(peers, options.pairs, measure).items():
+                yield Row(f"latency {percentile} at {rate:,}/s, linger.ms={linger}", "ms", ours, theirs)
+
+
+def measure_footprint(options: argparse.Namespace) -> Iterator[Row]:
+    """From the start command to the first acknowledged record, and memory a while later, on empty directories."""
+
+    def measure(name: str) -> Figures:
+        with tempfile.TemporaryDirectory(prefix="klamm-peers-", ignore_cleanup_errors=True) as scratch:
+            return (start_klamm if name == "klamm" else start_one_kafka)(pathlib.Path(scratch))
+
+    return rows(in_turns(("klamm", "kafka"), options.pairs, measure))
+
+
+def start_klamm(directory: pathlib.Path) -> Figures:
+    started_s = time.monotonic()
+    with klamm(directory) as peer:
+        return at_rest(peer, started_s, first_produce(peer.bootstrap, "first", START_S))
+
+
+def start_one_kafka(directory: pathlib.Path) -> Figures:
+    ports = [(free_port(), free_port())]
+    config = format_kafka(directory, 1, ports)
+    started_s = time.monotonic()
+    with start_kafka([config], ports) as peer:
+        return at_rest(peer, started_s, first_produce(peer.bootstrap, "first", START_S))
