@@ -28,6 +28,7 @@ from klamm.records.errors import CorruptBatchError
 from klamm.records.header import BatchHeader
 from klamm_broker.log import offset_index, time_index, transaction_index
 from klamm_broker.log.batch_scan import scan_checked, scan_headers
+from klamm_broker.log.batch_starts import BatchStarts
 from klamm_broker.log.disk import Buffer, Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.offset_index import RELATIVE_OFFSET_MAX, CorruptIndexError, IndexEntry, OffsetIndex
@@ -88,6 +89,7 @@ class Segment:
         "_index_interval_bytes",
         "_index_max_bytes",
         "_offset_index",
+        "_starts",
         "_time_index",
         "_transaction_file_exists",
         "_transaction_index",
@@ -128,6 +130,7 @@ class Segment:
 
     def _reset(self) -> None:
         self._fd = -1
+        self._starts = BatchStarts()
         self._offset_index = OffsetIndex(self.base_offset, self._index_max_bytes)
         self._time_index = TimeIndex(self.base_offset, self._index_max_bytes)
         self._transaction_index = TransactionIndex(self.base_offset)
@@ -397,6 +400,7 @@ class Segment:
         return cut
 
     def _drop_indexes(self) -> None:
+        self._starts.forget()
         self._offset_index = OffsetIndex(self.base_offset, self._index_max_bytes)
         self._time_index = TimeIndex(self.base_offset, self._index_max_bytes)
 
@@ -461,6 +465,7 @@ class Segment:
         if not self.size_bytes:
             self._first_timestamp_ms = batches[0].max_timestamp_ms
         position = self.size_bytes
+        self._starts.note(self.next_offset, position)
         for last_offset, max_timestamp_ms, batch_bytes in batches:
             self._note(last_offset, max_timestamp_ms, position, batch_bytes)
             position += batch_bytes
@@ -522,6 +527,13 @@ class Segment:
 
         With `min_one` the first batch is given even if it alone is larger (KIP-74). None if the segment
         ends before `offset`; an empty slice if nothing fits. Raises as `find_batch`."""
+        known = self._starts.find(offset)
+        if known is not None and known < end_position:
+            limit = min(known + max_bytes, end_position)
+            if limit == end_position:
+                return FileSlice(known, end_position - known)
+            if (indexed := self._offset_index.floor_position(limit)) > known:
+                return FileSlice(known, self._last_boundary(indexed, limit) - known)
         found = self.find_batch(offset)
         if found is None:
             return None
@@ -539,6 +551,7 @@ class Segment:
         position = max(position, self._offset_index.floor_position(limit))
         for start, header in scan_headers(self._disk, self._fd, position, self.size_bytes):
             if start + header.size_bytes > limit:
+                self._starts.note(header.base_offset, start)
                 break
             position = start + header.size_bytes
         return position
@@ -599,6 +612,7 @@ class Segment:
         cut = self.size_bytes - position
         self._disk.ftruncate(self._fd, position)
         self.size_bytes = position
+        self._starts.forget()
         self.next_offset = min(offset, header.base_offset)
         self._offset_index.truncate_to(self.next_offset)
         self._time_index.truncate_to(self.next_offset)
@@ -658,6 +672,11 @@ class Segment:
             (self._time_index, TIME_INDEX_SUFFIX, time_index.ENTRY_SIZE_BYTES),
             (self._transaction_index, TRANSACTION_INDEX_SUFFIX, transaction_index.ENTRY_SIZE_BYTES),
         )
+
+    @property
+    def open_fd(self) -> int:
+        """The descriptor of an open segment's log, -1 of another one: valid until the caller lets others run."""
+        return self._fd
 
     def duplicate_fd(self) -> int:
         """A descriptor of the log that is the caller's: a disk thread may read, sync and close it whatever

@@ -82,6 +82,41 @@ def test_locate_against_a_list(filled, max_bytes: int, end_offset: int, min_one:
     assert segment.locate(60, max_bytes, position, min_one=min_one) is None
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_who_reads_on_gets_what_a_segment_just_opened_gives(filled, make_batch, seed: int) -> None:
+    segment, _ = filled
+    rng = random.Random(seed)
+    positions = [0, 0, segment.next_offset]
+    for _ in range(200):
+        if rng.random() < 0.2:
+            append(segment, make_batch(rng.randint(1, 3), base_offset=segment.next_offset))
+        elif rng.random() < 0.05:
+            segment.truncate_to(max(1, segment.next_offset - rng.randint(0, 9)))
+        segment.write_indexes()
+        fresh = new_segment(Path(segment.directory))
+        fresh.open()
+        reader = rng.randrange(len(positions))
+        offset, max_bytes = min(positions[reader], segment.next_offset), rng.randint(1, 2_000)
+        part = segment.locate(offset, max_bytes, segment.size_bytes, min_one=True)
+        assert part == fresh.locate(offset, max_bytes, segment.size_bytes, min_one=True), (offset, max_bytes)
+        read = segment.read(part) if part is not None else b""
+        positions[reader] = max((header.next_offset for _, header in iter_headers(read)), default=0)
+        fresh.release()
+
+
+def test_who_waited_for_an_append_finds_it_without_a_read(tmp_path, make_batch, faulty_disk) -> None:
+    segment = new_segment(tmp_path, faulty_disk)
+    segment.create()
+    for offset in range(50):
+        append(segment, make_batch(1, base_offset=offset))
+        faulty_disk.calls.clear()
+        part = segment.locate(offset, 1_000, segment.size_bytes, min_one=True)
+        assert part is not None
+        assert part.position + part.size_bytes == segment.size_bytes
+        assert not faulty_disk.calls
+    segment.release()
+
+
 def test_one_writev_per_record_set(tmp_path, make_batch, faulty_disk) -> None:
     segment = new_segment(tmp_path, faulty_disk)
     segment.create()
