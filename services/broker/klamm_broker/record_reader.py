@@ -57,6 +57,13 @@ class RecordReader:
         resident = self._read_resident(slices)
         return await self._read_cold(slices) if resident is None else resident
 
+    def copy_resident(self, slices: Sequence[LocatedSlice]) -> list[bytes] | None:
+        """Copies of the slices, if all are in memory and none is one to `lend`. Raises LogDirFailure."""
+        if self._can_lend and any(one.size_bytes >= FILE_BYTES_MIN for one in slices):
+            return None
+        resident = self._read_resident(slices)
+        return None if resident is None else [bytes(part) for part in resident]
+
     async def lend(self, slices: Sequence[LocatedSlice]) -> list[bytes | RecordFile]:
         """The slices, to be kept as long as it takes to send them; the files among them are the caller's to close.
 
@@ -118,7 +125,11 @@ class RecordReader:
         return parts
 
     def _probe(self, one: LocatedSlice, into: memoryview) -> bool:
-        fd = one.where.segment.duplicate_fd()
+        segment = one.where.segment
+        if segment.is_open:
+            return self._read_if_resident(one, segment.open_fd, into, one.where.part.position)
+        # A fetch of more segments than stay open.
+        fd = segment.duplicate_fd()
         try:
             return self._read_if_resident(one, fd, into, one.where.part.position)
         finally:

@@ -50,7 +50,7 @@ class Log:
         self.path.write_bytes(CONTENT)
         self.disk = ProbedDisk()
         self.reader = RecordReader(self.disk, thread_count=1)
-        self._segment = SimpleNamespace(duplicate_fd=self._open)
+        self._segment = SimpleNamespace(duplicate_fd=self._open, is_open=False)
 
     def _open(self) -> int:
         fd = self.disk.open(str(self.path), os.O_RDONLY)

@@ -70,7 +70,8 @@ class KafkaApis:
                 written = await produce(request, self._handlers.produce)
                 return None if written is None else written.parts()
             case ApiKey.FETCH:
-                return (await self._fetch.fetch(request)).parts()
+                fetched = self._fetch.fetch(request)
+                return fetched if isinstance(fetched, list) else await fetched
             case ApiKey.METADATA:
                 return metadata(request, self._handlers.metadata, self._cluster, self._topic_ids).parts()
             case ApiKey.API_VERSIONS:

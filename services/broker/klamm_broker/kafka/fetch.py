@@ -7,20 +7,21 @@ records: Java's and kafka-python's clients get nothing at all otherwise.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import cache
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 from klamm.errors import BrokerError, ErrorCode
-from klamm.wire.v1.broker_pb2 import AbortedTransaction, FetchedPartition, FetchPartition, FetchRequest
-from klamm_broker.kafka.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchSessions, SessionRequest, Topic
+from klamm.model import TopicPartition
+from klamm_broker.kafka.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchSessions, FetchTurn, SessionRequest, Topic
 from klamm_broker.kafka.leader_hints import leader_hint
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
-from klamm_broker.kafka.wire import Writer
+from klamm_broker.kafka.wire import Part, Writer
 from klamm_broker.record_file import RecordFile, close_files
-from klamm_broker.rpc.fetch import FetchRpc
+from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
+from klamm_broker.rpc.fetch import FetchQuery, FetchRpc, reader_terms
 from klamm_server.clock import Clock
 
 _DIVERGING_EPOCH_TAG: Final = 0
@@ -29,12 +30,16 @@ _DIVERGING_EPOCH: Final = struct.Struct(">iqB")
 """Epoch, its end offset, and no tagged fields."""
 _BY_TOPIC_ID: Final = 13
 """From this version on topics are named by id."""
-_NO_PREFERRED_REPLICA: Final = -1
 _LIMITS: Final = struct.Struct(">iiib")
 """max_wait_ms, min_bytes, max_bytes, isolation level."""
 _SESSION: Final = struct.Struct(">ii")
-_FETCHED: Final = struct.Struct(">ihqq")
-"""Partition, error code, high watermark, last stable offset."""
+_TO_SESSION: Final = struct.Struct(">ihi")
+"""Throttle time, error code, session id."""
+_FETCHED: Final = struct.Struct(">ihqqq")
+"""Partition, error code, high watermark, last stable offset, log start offset."""
+_FETCHED_BEFORE_5: Final = struct.Struct(">ihqq")
+_ABORTED: Final = struct.Struct(">qq")
+"""Producer id, first offset."""
 
 
 class Fetch:
@@ -46,92 +51,79 @@ class Fetch:
         self._sessions = sessions
         self._clock = clock
 
-    async def fetch(self, request: Request) -> Writer:
-        """Raises MalformedRequestError."""
-        wanted, of_session = _read(request, self._topic_ids)
+    def fetch(self, request: Request) -> list[Part] | Coroutine[Any, Any, list[Part]]:
+        """The answer, at once or in time. Raises MalformedRequestError and InvalidRequestError."""
+        query, of_session = _read(request, self._topic_ids)
         try:
             turn = self._sessions.begin(of_session, self._topic_ids.name_of, self._clock.monotonic_ms())
         except BrokerError as error:
             return _refusal(request, error)
-        wanted.partitions.extend(turn.wanted)
-        found, records = await self._handler.lend(wanted)
+        query.cursors = turn.wanted
+        found, records = self._handler.begin(query)
+        if records is None:
+            return self._finish(request, turn, query, found)
+        return self._answer(request, turn, found, records)
+
+    async def _finish(self, request: Request, turn: FetchTurn, query: FetchQuery, begun: LocatedFetch) -> list[Part]:
+        found, records = await self._handler.finish(query, begun)
         try:
-            return _answer(request, turn.session_id, turn.select(found.answers), records, self._topic_ids)
+            return self._answer(request, turn, found, records)
         except BaseException:
             close_files(records)
             raise
 
+    def _answer(
+        self, request: Request, turn: FetchTurn, found: LocatedFetch, records: Sequence[bytes | RecordFile]
+    ) -> list[Part]:
+        return _written(request, turn.session_id, turn.select(found.answers), records, self._topic_ids)
 
-def _read(request: Request, topic_ids: TopicIds) -> tuple[FetchRequest, SessionRequest]:
-    """The request without its partitions, and these. Raises MalformedRequestError.
+
+def _read(request: Request, topic_ids: TopicIds) -> tuple[FetchQuery, SessionRequest]:
+    """The request without its partitions, and these. Raises MalformedRequestError and InvalidRequestError.
 
     A topic id that nobody has becomes a topic that does not exist."""
     version = request.version
     reader = request.body()
-    wanted = FetchRequest(client_id=request.client_id, replica_id=-1)
-    if version < 15:
-        wanted.replica_id = reader.int32()
-    wanted.max_wait_ms, wanted.min_bytes, wanted.max_bytes, wanted.isolation_level = reader.fields(_LIMITS)
+    replica_id = reader.int32() if version < 15 else -1
+    max_wait_ms, min_bytes, max_bytes, isolation_level = reader.fields(_LIMITS)
     session_id, epoch = reader.fields(_SESSION) if version >= 7 else (NO_SESSION, FINAL_EPOCH)
     by_topic_id = version >= _BY_TOPIC_ID
     layout, read_epochs = _partition_layout(version)
-    changed: list[tuple[Topic, FetchPartition]] = []
+    changed: list[tuple[Topic, FetchCursor]] = []
     forgotten: list[tuple[Topic, int]] = []
-    topic: Topic = ""
-    name = ""
-
-    def read_partition() -> None:
-        leader_epoch = last_epoch = -1
-        numbers = reader.fields(layout)
-        if read_epochs == 2:
-            number, leader_epoch, offset, last_epoch, *_, max_bytes = numbers
-        elif read_epochs == 1:
-            number, leader_epoch, offset, *_, max_bytes = numbers
-        else:
-            number, offset, *_, max_bytes = numbers
-        reader.skip_tagged_fields()
-        partition = FetchPartition(
-            topic=name,
-            partition=number,
-            current_leader_epoch=leader_epoch,
-            fetch_offset=offset,
-            last_fetched_epoch=last_epoch,
-            log_start_offset=-1,
-            max_bytes=max_bytes,
-        )
-        changed.append((topic, partition))
-
-    def read_topic() -> None:
-        nonlocal topic, name
-        topic = reader.uuid() if by_topic_id else reader.string()
+    for _ in range(reader.array_size()):
+        topic: Topic = reader.uuid() if by_topic_id else reader.string()
         name = topic_ids.name_of(topic) if isinstance(topic, bytes) else topic
-        reader.array(read_partition)
+        for _ in range(reader.array_size()):
+            numbers = reader.fields(layout)
+            number, max_partition_bytes = TopicPartition(name, numbers[0]), max(0, numbers[-1])
+            reader.skip_tagged_fields()
+            if read_epochs == 2:
+                cursor = FetchCursor(number, numbers[2], max_partition_bytes, numbers[1], numbers[3])
+            elif read_epochs == 1:
+                cursor = FetchCursor(number, numbers[2], max_partition_bytes, numbers[1])
+            else:
+                cursor = FetchCursor(number, numbers[1], max_partition_bytes)
+            changed.append((topic, cursor))
         reader.skip_tagged_fields()
-
-    def read_forgotten() -> None:
-        gone = reader.uuid() if by_topic_id else reader.string()
-        forgotten.extend((gone, number) for number in reader.array(reader.int32))
+    for _ in range(reader.array_size() if version >= 7 else 0):
+        gone: Topic = reader.uuid() if by_topic_id else reader.string()
+        forgotten.extend((gone, partition) for partition in reader.array(reader.int32))
         reader.skip_tagged_fields()
-
-    reader.array(read_topic)
-    if version >= 7:
-        reader.array(read_forgotten)
-    if version >= 11:
-        wanted.rack_id = reader.string()
+    rack = reader.string() if version >= 11 else ""
     reader.skip_tagged_fields()
     reader.expect_end()
-    return wanted, SessionRequest(session_id, epoch, by_topic_id, changed, forgotten)
+    query = FetchQuery((), max_wait_ms, min_bytes, max_bytes, reader_terms(replica_id, isolation_level, rack))
+    return query, SessionRequest(session_id, epoch, by_topic_id, changed, forgotten)
 
 
-def _refusal(request: Request, error: BrokerError) -> Writer:
+def _refusal(request: Request, error: BrokerError) -> list[Part]:
     """Of the session: an error instead of partitions."""
     writer = Writer(flexible=request.flexible)
-    writer.int32(0)
-    writer.int16(error.code)
-    writer.int32(NO_SESSION)
+    writer.fields(_TO_SESSION, 0, error.code, NO_SESSION)
     writer.array_size(0)
     writer.tagged_fields()
-    return writer
+    return writer.parts()
 
 
 @cache
@@ -145,64 +137,57 @@ def _partition_layout(version: int) -> tuple[struct.Struct, int]:
     return struct.Struct(">iqqi" if version >= 5 else ">iqi"), 0
 
 
-def _answer(
+def _written(
     request: Request,
     session_id: int,
-    partitions: Sequence[FetchedPartition],
+    answers: Sequence[PartitionAnswer],
     records: Sequence[bytes | RecordFile],
     topic_ids: TopicIds,
-) -> Writer:
+) -> list[Part]:
     version = request.version
     writer = Writer(flexible=request.flexible)
-    with_records: Iterator[bytes | RecordFile] = iter(records)
-    topics = [(topic, list(group)) for topic, group in groupby(partitions, key=lambda one: one.topic)]
-    writer.int32(0)
+    with_records = iter(records)
+    topics = [(topic, list(group)) for topic, group in groupby(answers, key=lambda one: one.topic_partition.topic)]
     if version >= 7:
-        writer.int16(ErrorCode.NONE)
-        writer.int32(session_id)
-
-    def write_aborted(aborted: AbortedTransaction) -> None:
-        writer.int64(aborted.producer_id)
-        writer.int64(aborted.first_offset)
-        writer.tagged_fields()
-
-    def write_partition(partition: FetchedPartition) -> None:
-        writer.fields(
-            _FETCHED,
-            partition.partition,
-            partition.error_code,
-            partition.high_watermark,
-            partition.last_stable_offset,
-        )
-        if version >= 5:
-            writer.int64(partition.log_start_offset)
-        writer.array(partition.aborted_transactions, write_aborted)
-        if version >= 11:
-            has_closer = partition.HasField("preferred_read_replica")
-            writer.int32(partition.preferred_read_replica if has_closer else _NO_PREFERRED_REPLICA)
-        size = partition.records_bytes
-        writer.records([next(with_records)] if size else [], size)
-        writer.tagged_fields(_tagged(partition) if version >= 12 else ())
-
-    def write_topic(topic: tuple[str, list[FetchedPartition]]) -> None:
-        name, answers = topic
+        writer.fields(_TO_SESSION, 0, ErrorCode.NONE, session_id)
+    else:
+        writer.int32(0)
+    writer.array_size(len(topics))
+    for name, partitions in topics:
         if version >= _BY_TOPIC_ID:
             writer.uuid(topic_ids.id_of(name))
-            for answer in answers:
-                if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and unknown_id(name) is not None:
-                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
         else:
             writer.string(name)
-        writer.array(answers, write_partition)
+        writer.array_size(len(partitions))
+        for answer in partitions:
+            _write_partition(writer, version, answer)
+            writer.records([next(with_records)] if answer.records_bytes else (), answer.records_bytes)
+            writer.tagged_fields(_tagged(answer) if version >= 12 else ())
         writer.tagged_fields()
-
-    writer.array(topics, write_topic)
     writer.tagged_fields()
-    return writer
+    return writer.parts()
 
 
-def _tagged(partition: FetchedPartition) -> list[tuple[int, bytes]]:
-    if partition.HasField("diverging"):
-        diverging = partition.diverging
-        return [(_DIVERGING_EPOCH_TAG, _DIVERGING_EPOCH.pack(diverging.epoch, diverging.end_offset, 0))]
-    return leader_hint(_CURRENT_LEADER_TAG, partition)
+def _write_partition(writer: Writer, version: int, answer: PartitionAnswer) -> None:
+    """Without its records."""
+    code = answer.error_code
+    name, partition = answer.topic_partition
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and version >= _BY_TOPIC_ID and unknown_id(name) is not None:
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+    offsets = (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset)
+    if version >= 5:
+        writer.fields(_FETCHED, partition, code, *offsets)
+    else:
+        writer.fields(_FETCHED_BEFORE_5, partition, code, *offsets[:2])
+    writer.array_size(len(answer.aborted_transactions))
+    for aborted in answer.aborted_transactions:
+        writer.fields(_ABORTED, aborted.producer_id, aborted.first_offset)
+        writer.tagged_fields()
+    if version >= 11:
+        writer.int32(answer.preferred_read_replica)
+
+
+def _tagged(answer: PartitionAnswer) -> Sequence[tuple[int, bytes]]:
+    if answer.diverging is not None:
+        return [(_DIVERGING_EPOCH_TAG, _DIVERGING_EPOCH.pack(*answer.diverging, 0))]
+    return leader_hint(_CURRENT_LEADER_TAG, answer) if answer.error_code else ()

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from klamm.errors import EXCEPTIONS, ErrorCode
-from klamm.wire.v1.broker_pb2 import FetchedPartition, FetchPartition
+from klamm.model import TopicPartition
+from klamm_broker.replica.fetch_reader import FetchCursor, PartitionAnswer
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -38,7 +39,7 @@ class SessionRequest(NamedTuple):
     session_id: int
     epoch: int
     by_topic_id: bool
-    changed: Sequence[tuple[Topic, FetchPartition]]
+    changed: Sequence[tuple[Topic, FetchCursor]]
     """To be read from now on, or from another offset. All of them, if the request has no session."""
     forgotten: Sequence[_Key]
 
@@ -48,12 +49,12 @@ class _Followed:
 
     __slots__ = ("high_watermark", "log_start_offset", "wanted")
 
-    def __init__(self, wanted: FetchPartition) -> None:
+    def __init__(self, wanted: FetchCursor) -> None:
         self.wanted = wanted
         # None that a partition has: the first answer has all of them.
         self.high_watermark = self.log_start_offset = -2
 
-    def has_news(self, answer: FetchedPartition) -> bool:
+    def has_news(self, answer: PartitionAnswer) -> bool:
         """Whether the answer says something new; then it counts as told."""
         if answer.error_code:
             # Once it is over, the reader is to know.
@@ -64,8 +65,8 @@ class _Followed:
         return (
             bool(answer.records_bytes)
             or told != (answer.high_watermark, answer.log_start_offset)
-            or answer.HasField("diverging")
-            or answer.HasField("preferred_read_replica")
+            or answer.diverging is not None
+            or answer.preferred_read_replica >= 0
         )
 
 
@@ -77,15 +78,16 @@ class _Session:
         self.created_ms = self.used_ms = now_ms
         self.followed: dict[_Key, _Followed] = {}
 
-    def take(self, changed: Iterable[tuple[Topic, FetchPartition]]) -> None:
+    def take(self, changed: Iterable[tuple[Topic, FetchCursor]]) -> None:
         for topic, wanted in changed:
-            known = self.followed.get((topic, wanted.partition))
+            key = (topic, wanted.topic_partition.partition)
+            known = self.followed.get(key)
             if known is None:
-                self.followed[topic, wanted.partition] = _Followed(wanted)
+                self.followed[key] = _Followed(wanted)
             else:
                 known.wanted = wanted
 
-    def select(self, keys: Sequence[_Key], answers: Sequence[FetchedPartition]) -> list[FetchedPartition]:
+    def select(self, keys: Sequence[_Key], answers: Sequence[PartitionAnswer]) -> list[PartitionAnswer]:
         """Those of the answers to `keys` with news."""
         selected = []
         for key, answer in zip(keys, answers, strict=True):
@@ -103,13 +105,13 @@ class FetchTurn(NamedTuple):
 
     session: _Session | None
     keys: Sequence[_Key]
-    wanted: Sequence[FetchPartition]
+    wanted: Sequence[FetchCursor]
 
     @property
     def session_id(self) -> int:
         return NO_SESSION if self.session is None else self.session.id
 
-    def select(self, answers: Sequence[FetchedPartition]) -> Sequence[FetchedPartition]:
+    def select(self, answers: Sequence[PartitionAnswer]) -> Sequence[PartitionAnswer]:
         """Of the answers to `wanted`, in their order."""
         return answers if self.session is None else self.session.select(self.keys, answers)
 
@@ -140,7 +142,7 @@ class FetchSessions:
             if request.session_id in self._sessions:
                 self._drop(self._sessions[request.session_id])
             session = self._create(request, now_ms) if request.epoch == INITIAL_EPOCH else None
-            keys = [(topic, wanted.partition) for topic, wanted in request.changed]
+            keys = [(topic, wanted.topic_partition.partition) for topic, wanted in request.changed]
             return FetchTurn(session, keys, [wanted for _, wanted in request.changed])
         session = self._continued(request)
         session.next_epoch = 1 if request.epoch == _INT32_MAX else request.epoch + 1
@@ -157,10 +159,11 @@ class FetchSessions:
             self._drop(session)
             return FetchTurn(None, (), ())
         if session.by_topic_id:
-            for (topic, _), followed in session.followed.items():
+            for (topic, partition), followed in session.followed.items():
                 # A topic may have been deleted, or heard of, since its id was sent.
                 assert isinstance(topic, bytes), topic
-                followed.wanted.topic = name_of(topic)
+                if (name := name_of(topic)) != followed.wanted.topic_partition.topic:
+                    followed.wanted.topic_partition = TopicPartition(name, partition)
         return FetchTurn(session, list(session.followed), [each.wanted for each in session.followed.values()])
 
     def _continued(self, request: SessionRequest) -> _Session:

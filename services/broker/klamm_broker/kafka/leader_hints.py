@@ -12,9 +12,14 @@ _LEADER = struct.Struct(">iiB")
 class AnsweredPartition(Protocol):
     """A partition's part of an answer."""
 
-    error_code: int
-    current_leader: int
-    current_leader_epoch: int
+    @property
+    def error_code(self) -> int: ...
+
+    @property
+    def current_leader(self) -> int: ...
+
+    @property
+    def current_leader_epoch(self) -> int: ...
 
 
 def leader_hint(tag: int, partition: AnsweredPartition) -> list[tuple[int, bytes]]:

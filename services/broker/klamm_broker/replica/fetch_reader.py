@@ -8,41 +8,56 @@ The bytes are brought by `RecordReader`, in the same turn of the event loop: aft
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
-from klamm.wire.v1.broker_pb2 import AbortedTransaction, FetchedPartition, FetchPartition
 from klamm_broker.log.partition_log import LocatedRecords
 from klamm_broker.log.storage_failure import LogDir
+from klamm_broker.log.transaction_index import AbortedTransaction
 from klamm_broker.replica.delayed_fetch import AwaitedPartition
+from klamm_broker.replica.follower_partition import EpochEnd
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_selector import ReplicaSelector
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class FetchCursor:
     """Where one reader stands in one partition."""
 
     topic_partition: TopicPartition
     offset: int
     max_bytes: int
-    current_leader_epoch: int
-    last_fetched_epoch: int
+    """Not negative."""
+    current_leader_epoch: int = -1
+    """As the reader knows it, or -1 (KIP-320)."""
+    last_fetched_epoch: int = -1
     """Of the record before `offset`, or -1."""
 
-    @classmethod
-    def of(cls, wanted: FetchPartition) -> FetchCursor:
-        return cls(
-            topic_partition=TopicPartition(wanted.topic, wanted.partition),
-            offset=wanted.fetch_offset,
-            max_bytes=max(0, wanted.max_bytes),
-            current_leader_epoch=wanted.current_leader_epoch,
-            last_fetched_epoch=wanted.last_fetched_epoch,
-        )
+
+@dataclass(slots=True)
+class PartitionAnswer:
+    """What a reader hears of one partition; offsets, ids and epochs are -1 where there is none."""
+
+    topic_partition: TopicPartition
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    records_bytes: int = 0
+    aborted_transactions: Sequence[AbortedTransaction] = ()
+    """Of the records' range, for who reads committed."""
+    diverging: EpochEnd | None = None
+    """Set, and nothing read, where the reader's log is another one."""
+    preferred_read_replica: int = -1
+    """Set, and nothing read, where this broker should be asked instead."""
+    current_leader: int = -1
+    """With an error that another leader explains (KIP-951)."""
+    current_leader_epoch: int = -1
 
 
 class ReaderTerms(NamedTuple):
@@ -68,7 +83,7 @@ class LocatedSlice(NamedTuple):
 class LocatedFetch:
     """What a fetch finds: one answer per cursor, and where its records are."""
 
-    answers: list[FetchedPartition]
+    answers: list[PartitionAnswer]
     slices: list[LocatedSlice]
     """Of the answers with records, in their order."""
     awaited: list[AwaitedPartition]
@@ -95,18 +110,17 @@ class FetchReader:
             except BrokerError as error:
                 fetch.is_urgent = True
                 fetch.errors.append(error)
-                fetch.answers.append(self._failed(cursor, error))
+                fetch.answers.append(self._failed(cursor.topic_partition, error))
         return fetch
 
     def _locate_one(self, fetch: LocatedFetch, cursor: FetchCursor, room_bytes: int, terms: ReaderTerms) -> None:
         partition = self._replicas.hosted(cursor.topic_partition)
         partition.check_reader(cursor.current_leader_epoch, cursor.offset, from_follower=bool(terms.rack))
-        answer = FetchedPartition(
-            topic=cursor.topic_partition.topic,
-            partition=cursor.topic_partition.partition,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
-            log_start_offset=partition.log.log_start_offset,
+        answer = PartitionAnswer(
+            cursor.topic_partition,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.log_start_offset,
         )
         if self._sends_elsewhere(answer, partition, cursor, terms):
             fetch.is_urgent = True
@@ -124,20 +138,16 @@ class FetchReader:
         if located is not None and located.part.size_bytes:
             answer.records_bytes = located.part.size_bytes
             if terms.read_committed:
-                answer.aborted_transactions.extend(
-                    AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                    for one in partition.log.aborted_in(located, cursor.offset, end_offset)
-                )
+                answer.aborted_transactions = partition.log.aborted_in(located, cursor.offset, end_offset)
             fetch.slices.append(LocatedSlice(partition.log.log_dir, located))
             fetch.size_bytes += located.part.size_bytes
 
     def _sends_elsewhere(
-        self, answer: FetchedPartition, partition: Partition, cursor: FetchCursor, terms: ReaderTerms
+        self, answer: PartitionAnswer, partition: Partition, cursor: FetchCursor, terms: ReaderTerms
     ) -> bool:
         """Whether the reader is to read another offset, or another replica; then the answer says so."""
-        diverging = partition.divergence(cursor.last_fetched_epoch, cursor.offset)
-        if diverging is not None:
-            answer.diverging.epoch, answer.diverging.end_offset = diverging
+        answer.diverging = partition.divergence(cursor.last_fetched_epoch, cursor.offset)
+        if answer.diverging is not None:
             return True
         if self._selector is None or not terms.rack:
             return False
@@ -146,18 +156,14 @@ class FetchReader:
             answer.preferred_read_replica = closer
         return closer is not None
 
-    def _failed(self, cursor: FetchCursor, error: BrokerError) -> FetchedPartition:
-        topic_partition = cursor.topic_partition
-        answer = FetchedPartition(
-            topic=topic_partition.topic,
-            partition=topic_partition.partition,
-            error_code=error.code,
-            error_message=error.message,
+    def _failed(self, topic_partition: TopicPartition, error: BrokerError) -> PartitionAnswer:
+        answer = PartitionAnswer(
+            topic_partition,
             high_watermark=-1,
             last_stable_offset=-1,
             log_start_offset=self._log_start_offset(topic_partition),
-            current_leader=-1,
-            current_leader_epoch=-1,
+            error_code=error.code,
+            error_message=error.message,
         )
         if error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
             answer.current_leader, answer.current_leader_epoch = self._replicas.leader_hint(topic_partition)

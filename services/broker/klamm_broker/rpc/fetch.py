@@ -4,6 +4,8 @@ Kafka's `KafkaApis.handleFetchRequest` and `ReplicaManager.fetchMessages`. A fet
 are `min_bytes`, or a partition has an error, or `max_wait_ms` is over; till then it is parked in the purgatory.
 When that is full it is answered at once with what there is. Every partition asked for is in the answer.
 
+Kafka's listener asks `begin`, which says without a wait what can be said so, and else awaits `finish`.
+
 On a stream the next read begins when gRPC has taken the answer before it: a slow reader holds one message of
 at most `STREAM_MESSAGE_BYTES_MAX`, not a queue. Nothing is sent while nothing happens.
 """
@@ -16,17 +18,24 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from klamm.errors import EXCEPTIONS, ErrorCode
-from klamm.model import NO_LEADER_EPOCH
+from klamm.model import NO_LEADER_EPOCH, TopicPartition
 from klamm.records.header import LENGTH_OVERHEAD_BYTES, read_header
 from klamm.wire.framed import encode_framed
-from klamm.wire.v1.broker_pb2 import FetchedPartition, FetchHeader, FetchRequest
+from klamm.wire.v1.broker_pb2 import AbortedTransaction, DivergingEpoch, FetchedPartition, FetchHeader, FetchRequest
 from klamm_broker import metrics
 from klamm_broker.log.storage_failure import LogDirFailure
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.record_file import RecordFile
 from klamm_broker.record_reader import Buffer, RecordReader
 from klamm_broker.replica.delayed_fetch import DelayedFetch
-from klamm_broker.replica.fetch_reader import FetchCursor, FetchReader, LocatedFetch, LocatedSlice, ReaderTerms
+from klamm_broker.replica.fetch_reader import (
+    FetchCursor,
+    FetchReader,
+    LocatedFetch,
+    LocatedSlice,
+    PartitionAnswer,
+    ReaderTerms,
+)
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_selector import ReplicaSelector
 from klamm_broker.rpc.isolation import reads_committed
@@ -47,11 +56,13 @@ _LENGTH_POSITION = 8
 _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Query:
+@dataclass(slots=True)
+class FetchQuery:
     """What one caller reads; a stream's cursors move on."""
 
-    cursors: list[FetchCursor]
+    cursors: Sequence[FetchCursor]
+    max_wait_ms: int
+    min_bytes: int
     max_bytes: int
     terms: ReaderTerms
 
@@ -77,37 +88,52 @@ class FetchRpc:
         self._fetch_max_bytes = fetch_max_bytes
 
     async def fetch(self, request: FetchRequest, context: Any) -> bytes:
-        found, records = await self.find(request)
+        query = _query(request, request.max_bytes, rack=request.rack_id)
+        found, records = await self._read(query, await self._awaited(query, self._locate(query)), self._records.read)
         self._memory.take_anyway(found.size_bytes)
         context.add_done_callback(lambda _: self._memory.give_back(found.size_bytes))
         return encode_framed(self._header(found, found.answers), records)
 
-    async def find(self, request: FetchRequest) -> tuple[LocatedFetch, Sequence[Buffer]]:
-        """What a fetch finds, once it is enough or its time is over; the records are valid until the caller lets others
-        run."""
-        query, found = await self._first(request)
-        return await self._read(query, found, self._records.read)
-
-    async def lend(self, request: FetchRequest) -> tuple[LocatedFetch, Sequence[bytes | RecordFile]]:
-        """The same, but the records may be kept; the files among them are the caller's to close."""
-        query, found = await self._first(request)
-        return await self._read(query, found, self._records.lend)
-
-    async def _first(self, request: FetchRequest) -> tuple[_Query, LocatedFetch]:
-        """What a long poll finds at its end."""
-        query = _query(request, request.max_bytes, rack=request.rack_id)
-        min_bytes = min(request.min_bytes, request.max_bytes)
-        wait_ms = 0 if self._fetches.is_full else request.max_wait_ms
+    def begin(self, query: FetchQuery) -> tuple[LocatedFetch, Sequence[bytes] | None]:
+        """What there is now, with its records if that is the answer; None: `finish` has it."""
         found = self._locate(query)
-        if wait_ms > 0 and found.answers and not found.is_urgent and found.size_bytes < min_bytes:
-            await self._wait(found, min_bytes - found.size_bytes, wait_ms)
-            found = self._locate(query)
-        return query, found
+        if self._must_wait(query, found):
+            return found, None
+        try:
+            records = self._records.copy_resident(found.slices)
+        except LogDirFailure:
+            return found, None
+        if records is not None:
+            _count(found)
+        return found, records
+
+    async def finish(self, query: FetchQuery, begun: LocatedFetch) -> tuple[LocatedFetch, Sequence[bytes | RecordFile]]:
+        """What there is once it is enough or the time is over; the files among the records are the caller's to
+        close."""
+        found = await self._awaited(query, begun)
+        # What was begun in another turn may be stale.
+        return await self._read(query, self._locate(query) if found is begun else found, self._records.lend)
+
+    def _must_wait(self, query: FetchQuery, found: LocatedFetch) -> bool:
+        return (
+            found.size_bytes < min(query.min_bytes, query.max_bytes)
+            and query.max_wait_ms > 0
+            and bool(found.answers)
+            and not found.is_urgent
+            and not self._fetches.is_full
+        )
+
+    async def _awaited(self, query: FetchQuery, found: LocatedFetch) -> LocatedFetch:
+        """What a long poll finds at its end, if this is not it yet."""
+        if not self._must_wait(query, found):
+            return found
+        await self._wait(found, min(query.min_bytes, query.max_bytes) - found.size_bytes, query.max_wait_ms)
+        return self._locate(query)
 
     async def fetch_stream(self, request: FetchRequest, context: Any) -> AsyncIterator[bytes]:
         query = _query(request, min(request.max_bytes, STREAM_MESSAGE_BYTES_MAX))
         while query.cursors:
-            found, records = await self._read(query, await self._next(query, request), self._records.read)
+            found, records = await self._read(query, await self._next(query), self._records.read)
             answers = [one for one in found.answers if one.records_bytes or _ends_reading(one)]
             message = encode_framed(self._header(found, answers), records)
             query.cursors = _advanced(query.cursors, found, records)
@@ -117,27 +143,27 @@ class FetchRpc:
             finally:
                 self._memory.give_back(found.size_bytes)
 
-    def _header(self, found: LocatedFetch, answers: Sequence[FetchedPartition]) -> FetchHeader:
+    def _header(self, found: LocatedFetch, answers: Sequence[PartitionAnswer]) -> FetchHeader:
         nodes = leader_nodes(self._replicas.brokers, answers) if found.errors else ()
-        return FetchHeader(partitions=answers, node_endpoints=nodes)
+        return FetchHeader(partitions=map(_on_the_wire, answers), node_endpoints=nodes)
 
-    async def _next(self, query: _Query, request: FetchRequest) -> LocatedFetch:
+    async def _next(self, query: FetchQuery) -> LocatedFetch:
         """What a stream sends next. Waits for the first byte as long as it takes, then like a fetch for more."""
-        may_wait_for_more = request.max_wait_ms > 0
+        may_wait_for_more = query.max_wait_ms > 0
         while True:
             found = self._locate(query)
-            missing_bytes = min(request.min_bytes, query.max_bytes) - found.size_bytes
+            missing_bytes = min(query.min_bytes, query.max_bytes) - found.size_bytes
             if found.is_urgent or (found.size_bytes and (missing_bytes <= 0 or not may_wait_for_more)):
                 return found
             if self._fetches.is_full:
                 raise QueueFullError("max.parked.requests fetches wait already")
             if found.size_bytes:
                 may_wait_for_more = False
-                await self._wait(found, missing_bytes, request.max_wait_ms)
+                await self._wait(found, missing_bytes, query.max_wait_ms)
             else:
                 await self._wait(found, 1, STREAM_WAIT_MS)
 
-    def _locate(self, query: _Query) -> LocatedFetch:
+    def _locate(self, query: FetchQuery) -> LocatedFetch:
         max_bytes = min(query.max_bytes, self._fetch_max_bytes, self._memory.free_bytes)
         return self._reader.locate(query.cursors, max_bytes, query.terms)
 
@@ -148,7 +174,7 @@ class FetchRpc:
 
     async def _read(
         self,
-        query: _Query,
+        query: FetchQuery,
         found: LocatedFetch,
         read: Callable[[Sequence[LocatedSlice]], Awaitable[Sequence[T]]],
     ) -> tuple[LocatedFetch, Sequence[T]]:
@@ -160,21 +186,62 @@ class FetchRpc:
             except LogDirFailure:
                 # Its partitions are offline from now on, so this ends; those of other dirs are served.
                 found = self._locate(query)
-        metrics.BYTES_OUT.inc(found.size_bytes)
-        for error in found.errors:
-            metrics.on_error("fetch", error.code)
+        _count(found)
         return found, records
 
 
-def _query(request: FetchRequest, max_bytes: int, *, rack: str = "") -> _Query:
+def _count(found: LocatedFetch) -> None:
+    if found.size_bytes:
+        metrics.BYTES_OUT.inc(found.size_bytes)
+    for error in found.errors:
+        metrics.on_error("fetch", error.code)
+
+
+def reader_terms(replica_id: int, isolation_level: int, rack: str) -> ReaderTerms:
     """Raises InvalidRequestError."""
-    if request.replica_id != _CONSUMER:
-        raise _InvalidRequestError(f"replica id {request.replica_id}; only consumers (-1) are served here")
-    return _Query(
-        cursors=[FetchCursor.of(partition) for partition in request.partitions],
-        max_bytes=max_bytes,
-        terms=ReaderTerms(reads_committed(request.isolation_level), rack),
+    if replica_id != _CONSUMER:
+        raise _InvalidRequestError(f"replica id {replica_id}; only consumers (-1) are served here")
+    return ReaderTerms(reads_committed(isolation_level), rack)
+
+
+def _query(request: FetchRequest, max_bytes: int, *, rack: str = "") -> FetchQuery:
+    """Raises InvalidRequestError."""
+    cursors = [
+        FetchCursor(
+            TopicPartition(one.topic, one.partition),
+            one.fetch_offset,
+            max(0, one.max_bytes),
+            one.current_leader_epoch,
+            one.last_fetched_epoch,
+        )
+        for one in request.partitions
+    ]
+    terms = reader_terms(request.replica_id, request.isolation_level, rack)
+    return FetchQuery(cursors, request.max_wait_ms, request.min_bytes, max_bytes, terms)
+
+
+def _on_the_wire(answer: PartitionAnswer) -> FetchedPartition:
+    fetched = FetchedPartition(
+        topic=answer.topic_partition.topic,
+        partition=answer.topic_partition.partition,
+        error_code=answer.error_code,
+        error_message=answer.error_message,
+        high_watermark=answer.high_watermark,
+        last_stable_offset=answer.last_stable_offset,
+        log_start_offset=answer.log_start_offset,
+        records_bytes=answer.records_bytes,
+        current_leader=answer.current_leader,
+        current_leader_epoch=answer.current_leader_epoch,
     )
+    for one in answer.aborted_transactions:
+        fetched.aborted_transactions.append(
+            AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        )
+    if answer.diverging is not None:
+        fetched.diverging.CopyFrom(DivergingEpoch(epoch=answer.diverging.epoch, end_offset=answer.diverging.end_offset))
+    if answer.preferred_read_replica >= 0:
+        fetched.preferred_read_replica = answer.preferred_read_replica
+    return fetched
 
 
 def _advanced(cursors: Sequence[FetchCursor], found: LocatedFetch, records: Sequence[Buffer]) -> list[FetchCursor]:
@@ -196,9 +263,9 @@ def _advanced(cursors: Sequence[FetchCursor], found: LocatedFetch, records: Sequ
     return waiting + served
 
 
-def _ends_reading(answer: FetchedPartition) -> bool:
+def _ends_reading(answer: PartitionAnswer) -> bool:
     """Whether a stream does not read on there."""
-    return bool(answer.error_code) or answer.HasField("diverging")
+    return bool(answer.error_code) or answer.diverging is not None
 
 
 def next_offset(records: Buffer) -> int:

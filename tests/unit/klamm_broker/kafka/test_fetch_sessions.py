@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.errors import BrokerError, ErrorCode
-from klamm.wire.v1.broker_pb2 import FetchedPartition, FetchPartition
+from klamm.model import TopicPartition
 from klamm_broker.kafka.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -20,6 +20,7 @@ from klamm_broker.kafka.fetch_sessions import (
     SessionRequest,
     Topic,
 )
+from klamm_broker.replica.fetch_reader import FetchCursor, PartitionAnswer
 
 EVICTION_MS = 100
 
@@ -41,7 +42,7 @@ def request(
         session_id,
         epoch,
         isinstance(topic, bytes),
-        [(topic, FetchPartition(topic="t", partition=number, fetch_offset=at)) for number, at in changed.items()],
+        [(topic, FetchCursor(TopicPartition("t", number), at, 1_000)) for number, at in changed.items()],
         [(topic, number) for number in forgotten or []],
     )
 
@@ -55,15 +56,16 @@ def begin(sessions: FetchSessions, asked: SessionRequest, now_ms: int = 0) -> Fe
 def answers(turn: FetchTurn, high_watermarks: dict[int, int], records: frozenset[int] = frozenset()) -> dict[int, int]:
     """High watermarks that a client is told, when these are the partitions'."""
     found = [
-        FetchedPartition(
-            topic=one.topic,
-            partition=one.partition,
-            high_watermark=high_watermarks[one.partition],
-            records_bytes=10 if one.partition in records else 0,
+        PartitionAnswer(
+            one.topic_partition,
+            high_watermarks[one.topic_partition.partition],
+            last_stable_offset=0,
+            log_start_offset=0,
+            records_bytes=10 if one.topic_partition.partition in records else 0,
         )
         for one in turn.wanted
     ]
-    return {one.partition: one.high_watermark for one in turn.select(found)}
+    return {one.topic_partition.partition: one.high_watermark for one in turn.select(found)}
 
 
 @given(
@@ -93,7 +95,7 @@ def test_what_a_client_puts_together_is_what_there_is(
             del offsets[number], known[number]
         high_watermarks.update(news)
         turn = begin(sessions, request(turn.session_id, epoch, changed, forgotten))
-        assert {one.partition: one.fetch_offset for one in turn.wanted} == offsets
+        assert {one.topic_partition.partition: one.offset for one in turn.wanted} == offsets
         told = answers(turn, high_watermarks, records)
         assert records & set(offsets) <= set(told)
         known.update(told)
@@ -106,9 +108,9 @@ def test_what_a_client_puts_together_is_what_there_is(
 def test_nothing_new_is_not_told_again_and_an_error_is_until_it_is_over() -> None:
     sessions = sessions_of(1)
     turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 5, 1: 5}))
-    broken = FetchedPartition(topic="t", partition=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1)
-    fine = FetchedPartition(topic="t", partition=1, high_watermark=5)
-    mended = FetchedPartition(topic="t", partition=0, high_watermark=5)
+    broken = PartitionAnswer(TopicPartition("t", 0), -1, -1, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    fine = PartitionAnswer(TopicPartition("t", 1), 5, 5, 0)
+    mended = PartitionAnswer(TopicPartition("t", 0), 5, 5, 0)
     assert list(turn.select([broken, fine])) == [broken, fine]
     turn = begin(sessions, request(turn.session_id, 1, {}))
     assert list(turn.select([broken, fine])) == [broken]
@@ -123,7 +125,7 @@ def test_who_gave_records_is_read_last_next_time() -> None:
     turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0, 1: 0, 2: 0}))
     answers(turn, {0: 1, 1: 1, 2: 1}, frozenset({0, 1}))
     turn = begin(sessions, request(turn.session_id, 1, {}))
-    assert [one.partition for one in turn.wanted] == [2, 0, 1]
+    assert [one.topic_partition.partition for one in turn.wanted] == [2, 0, 1]
 
 
 def test_a_lost_answer_another_way_of_naming_and_an_unknown_session_are_refused() -> None:
@@ -157,7 +159,7 @@ def test_a_topic_by_id_has_the_name_of_now() -> None:
     sessions = sessions_of(1)
     turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0}, topic=b"id"))
     turn = sessions.begin(request(turn.session_id, 1, {}, topic=b"id"), lambda _: "flights", 0)
-    assert [one.topic for one in turn.wanted] == ["flights"]
+    assert [one.topic_partition.topic for one in turn.wanted] == ["flights"]
 
 
 def test_a_session_makes_room_when_it_is_stale_or_for_a_larger_one_when_it_is_old() -> None:

@@ -16,10 +16,8 @@ from kio.index import load_request_schema
 from kio.serial import entity_writer
 
 from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
 from klamm.wire.v1.broker_pb2 import (
-    AbortedTransaction,
-    FetchedPartition,
-    FetchRequest,
     ProducedPartition,
     ProduceHeader,
     ProduceResponse,
@@ -41,7 +39,10 @@ from klamm_broker.kafka.metadata import metadata
 from klamm_broker.kafka.produce import produce
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
 from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_broker.kafka.wire import Writer
+from klamm_broker.kafka.wire import Part, Writer
+from klamm_broker.log.transaction_index import AbortedTransaction
+from klamm_broker.replica.fetch_reader import PartitionAnswer
+from klamm_broker.rpc.fetch import FetchQuery
 from klamm_server.clock import SystemClock
 from klamm_server.metadata.image import MetadataImage, replay
 
@@ -225,19 +226,34 @@ def test_produce_without_acknowledgement_has_no_answer(version: int) -> None:
 
 
 class ScriptedFetch:
-    """Keeps what it is asked, finds what it was told."""
+    """Keeps what it is asked, finds what it was told, at once or not."""
 
-    def __init__(self, answers: Sequence[FetchedPartition], records: Sequence[bytes]) -> None:
-        self.answers, self.records = answers, records
-        self.wanted = FetchRequest()
+    def __init__(self, answers: Sequence[PartitionAnswer], records: Sequence[bytes], *, waits: bool = False) -> None:
+        self.answers, self.records, self._waits = answers, records, waits
+        self.wanted: FetchQuery | None = None
 
-    async def lend(self, wanted: FetchRequest) -> tuple[Any, Sequence[bytes]]:
+    def begin(self, wanted: FetchQuery) -> tuple[Any, Sequence[bytes] | None]:
         self.wanted = wanted
-        return SimpleNamespace(answers=self.answers), self.records
+        return SimpleNamespace(answers=self.answers), None if self._waits else self.records
+
+    async def finish(self, wanted: FetchQuery, begun: Any) -> tuple[Any, Sequence[bytes]]:
+        assert wanted is self.wanted
+        return begun, self.records
 
 
+def fetched_of(kafka_fetch: Fetch, request: Request) -> bytes:
+    """The answer, also if it takes its time."""
+    answer = kafka_fetch.fetch(request)
+
+    async def in_time() -> list[Part]:
+        return answer if isinstance(answer, list) else await answer
+
+    return b"".join(map(bytes, asyncio.run(in_time())))
+
+
+@pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("version", versions_of(ApiKey.FETCH))
-def test_fetch(version: int) -> None:
+def test_fetch(version: int, waits: bool) -> None:
     def topic(name: str, topic_id: uuid.UUID, numbers: Sequence[int]) -> dict[str, Any]:
         partitions = [
             {
@@ -272,48 +288,39 @@ def test_fetch(version: int) -> None:
         },
     )
     answers = [
-        FetchedPartition(
-            topic="flights",
-            partition=0,
+        PartitionAnswer(
+            TopicPartition("flights", 0),
             high_watermark=200,
             last_stable_offset=150,
             log_start_offset=7,
             records_bytes=5,
-            aborted_transactions=[AbortedTransaction(producer_id=11, first_offset=120)],
+            aborted_transactions=[AbortedTransaction(11, 120, 130, 150)],
         ),
-        FetchedPartition(
-            topic="flights",
-            partition=1,
-            error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            high_watermark=-1,
-            last_stable_offset=-1,
-            log_start_offset=-1,
+        PartitionAnswer(
+            TopicPartition("flights", 1),
+            -1,
+            -1,
+            -1,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
             current_leader=2,
             current_leader_epoch=4,
         ),
-        FetchedPartition(
-            topic=unknown_name,
-            partition=0,
-            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            high_watermark=-1,
-            last_stable_offset=-1,
-            log_start_offset=-1,
-            current_leader=-1,
-        ),
+        PartitionAnswer(TopicPartition(unknown_name, 0), -1, -1, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
-    handler = ScriptedFetch(answers, [b"batch"])
+    handler = ScriptedFetch(answers, [b"batch"], waits=waits)
     sessions = FetchSessions(slots=1, eviction_ms=0, rng=random.Random(1))
     kafka_fetch = Fetch(handler, TOPIC_IDS, sessions, SystemClock())  # type: ignore[arg-type]
-    written = asyncio.run(kafka_fetch.fetch(request))
+    written = fetched_of(kafka_fetch, request)
     wanted = handler.wanted
-    assert (wanted.replica_id, wanted.max_wait_ms, wanted.min_bytes, wanted.max_bytes) == (-1, 500, 1, 50_000)
-    assert (wanted.isolation_level, wanted.rack_id) == (1, "b" if version >= 11 else "")
-    assert [(one.topic, one.partition, one.fetch_offset, one.max_bytes) for one in wanted.partitions] == [
-        ("flights", 0, 100, 1_000),
-        ("flights", 1, 101, 1_000),
-        (unknown_name, 0, 100, 1_000),
+    assert wanted is not None
+    assert (wanted.max_wait_ms, wanted.min_bytes, wanted.max_bytes) == (500, 1, 50_000)
+    assert wanted.terms == (True, "b" if version >= 11 else "")
+    assert [(one.topic_partition, one.offset, one.max_bytes) for one in wanted.cursors] == [
+        (("flights", 0), 100, 1_000),
+        (("flights", 1), 101, 1_000),
+        ((unknown_name, 0), 100, 1_000),
     ]
-    first = wanted.partitions[0]
+    first = wanted.cursors[0]
     assert first.current_leader_epoch == (3 if version >= 9 else -1)
     assert first.last_fetched_epoch == (2 if version >= 12 else -1)
 
@@ -350,7 +357,7 @@ def test_fetch(version: int) -> None:
             {"topic": "nowhere", "topic_id": UNKNOWN, "partitions": unknown},
         ],
     }
-    assert bytes_of(written) == messages.encode(request, expected)
+    assert written == messages.encode(request, expected)
 
 
 @pytest.mark.parametrize("version", range(7, SPOKEN[ApiKey.FETCH].max + 1))
@@ -385,10 +392,8 @@ def test_fetch_in_a_session(version: int) -> None:
         }
         return request_of(ApiKey.FETCH, version, fields)
 
-    def answer(high_watermark: int, number: int) -> FetchedPartition:
-        return FetchedPartition(
-            topic="flights", partition=number, high_watermark=high_watermark, last_stable_offset=5, log_start_offset=0
-        )
+    def answer(high_watermark: int, number: int) -> PartitionAnswer:
+        return PartitionAnswer(TopicPartition("flights", number), high_watermark, 5, 0)
 
     def expected(request: Request, code: int, session_id: int, told: Sequence[tuple[int, int]]) -> bytes:
         partitions = [
@@ -411,19 +416,20 @@ def test_fetch_in_a_session(version: int) -> None:
     sessions = FetchSessions(slots=1, eviction_ms=0, rng=random.Random(1))
     kafka_fetch = Fetch(handler, TOPIC_IDS, sessions, SystemClock())  # type: ignore[arg-type]
     first = ask(0, 0, [0, 1])
-    body = bytes_of(asyncio.run(kafka_fetch.fetch(first)))
+    body = fetched_of(kafka_fetch, first)
     (session_id,) = struct.unpack_from(">i", body, 6)
     assert session_id > 0
     assert body == expected(first, 0, session_id, [(0, 9), (1, 9)])
     handler.answers = [answer(9, 0), answer(12, 1)]
     second = ask(session_id, 1, [])
-    assert bytes_of(asyncio.run(kafka_fetch.fetch(second))) == expected(second, 0, session_id, [(1, 12)])
-    assert [(one.topic, one.partition, one.fetch_offset) for one in handler.wanted.partitions] == [
-        ("flights", 0, 9),
-        ("flights", 1, 9),
+    assert fetched_of(kafka_fetch, second) == expected(second, 0, session_id, [(1, 12)])
+    assert handler.wanted is not None
+    assert [(one.topic_partition, one.offset) for one in handler.wanted.cursors] == [
+        (("flights", 0), 9),
+        (("flights", 1), 9),
     ]
     for late, code in ((ask(session_id, 1, []), 71), (ask(session_id % 1000 + 7, 1, []), 70)):
-        assert bytes_of(asyncio.run(kafka_fetch.fetch(late))) == expected(late, code, 0, [])
+        assert fetched_of(kafka_fetch, late) == expected(late, code, 0, [])
 
 
 class ScriptedMetadata:
