@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from klamm.model import TopicPartition
 from klamm_broker.purgatory.purgatory import Operation, Parked, Purgatory
+from klamm_broker.purgatory.wake_ups import WakeUps
 from klamm_server.clock import Clock
 from klamm_server.faults import fatal
 
@@ -21,6 +22,7 @@ class PurgatoryDriver:
     def __init__(self, *, max_parked: int, clock: Clock) -> None:
         self._clock = clock
         self._purgatory = Purgatory(max_parked=max_parked, start_ms=clock.monotonic_ms())
+        self._wake_ups = WakeUps()
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms = 0
         self.check_and_complete = self._purgatory.check_and_complete
@@ -39,13 +41,12 @@ class PurgatoryDriver:
         keys: Iterable[TopicPartition],
         wait_ms: int,
     ) -> None:
-        """Until the operation completes, at most `wait_ms` from now.
+        """Until the operation completes, at most `wait_ms` from now; a little later where many complete at once.
 
         `make_operation` gets what the operation is to call when it has completed or expired. The caller has
         looked at `is_full`."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # The RPC may have been cancelled between the change that completes it and this.
-        operation = make_operation(lambda: None if done.done() else done.set_result(None))
+        operation = make_operation(lambda: self._wake_ups.wake(done))
         if operation.try_complete():
             return
         parked = self._park(operation, keys, wait_ms)

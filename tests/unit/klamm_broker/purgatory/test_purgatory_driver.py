@@ -9,6 +9,7 @@ import pytest
 
 from klamm.model import TopicPartition
 from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.purgatory.wake_ups import WAKE_UPS_PER_TURN
 from klamm_server.clock import SystemClock
 
 A = TopicPartition("a", 0)
@@ -108,6 +109,33 @@ def test_a_cancelled_waiter_is_gone_and_a_change_at_the_same_moment_hurts_nobody
         with pytest.raises(asyncio.CancelledError):
             await waiting
         assert len(driver) == 0
+        driver.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_change_that_ends_many_waits_lets_others_in_between() -> None:
+    async def scenario() -> None:
+        driver = PurgatoryDriver(max_parked=1_000, clock=SystemClock())
+        operations = Operations()
+        order: list[str] = []
+
+        async def wait(name: str) -> None:
+            await driver.wait(operations, [A], LONG_MS)
+            order.append(name)
+
+        names = [f"waiter {number}" for number in range(3 * WAKE_UPS_PER_TURN)]
+        waiting = [asyncio.create_task(wait(name)) for name in names]
+        await settle()
+        waiting.pop(WAKE_UPS_PER_TURN).cancel()
+        del names[WAKE_UPS_PER_TURN]
+        for operation in operations.made:
+            operation.ready = True
+        driver.check_and_complete(A)
+        asyncio.get_running_loop().call_soon(order.append, "other")
+        await asyncio.gather(*waiting)
+        assert order.index("other") <= WAKE_UPS_PER_TURN
+        assert [name for name in order if name != "other"] == names
         driver.close()
 
     asyncio.run(scenario())

@@ -1,0 +1,42 @@
+"""Wakes those whose wait is over, a few in each turn of the event loop, first come first served.
+
+One append may end the wait of a thousand fetches. Answered all in one turn they would keep whoever came meanwhile, a
+producer for instance, waiting for as long as that takes; a few at a time, what arrives gets in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+WAKE_UPS_PER_TURN = 8
+"""Something like half a millisecond of answers."""
+
+
+class WakeUps:
+    """Of one event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._woken_in_turn = 0
+        self._is_armed = False
+
+    def wake(self, future: asyncio.Future[None]) -> None:
+        """In this turn, or in one of the next; who gave up meanwhile is passed over."""
+        self._waiting.append(future)
+        self._wake_some()
+
+    def _wake_some(self) -> None:
+        while self._waiting and self._woken_in_turn < WAKE_UPS_PER_TURN:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                self._woken_in_turn += 1
+        if self._woken_in_turn and not self._is_armed:
+            self._is_armed = True
+            asyncio.get_running_loop().call_soon(self._on_next_turn)
+
+    def _on_next_turn(self) -> None:
+        self._is_armed = False
+        self._woken_in_turn = 0
+        self._wake_some()
