@@ -27,8 +27,10 @@ Buffer = bytes | memoryview
 
 SCRATCH_BYTES = 2 * 1024**2
 """Fetches up to this size are read into memory that is there already: fresh pages cost more than the copy."""
+COPIED_BYTES_MAX = 128 * 1024
+"""Of a Kafka client's whole fetch: up to this size copies are cheaper than files."""
 FILE_BYTES_MIN = 32 * 1024
-"""Below this, a copy is cheaper than a file."""
+"""In a longer one a slice below this is copied."""
 LENT_FILES_MAX = 4096
 """Descriptors that slow clients may hold; beyond it records are copied, within `queued.max.request.bytes`."""
 PROBE_STRIDE_BYTES = 128 * 1024
@@ -59,7 +61,7 @@ class RecordReader:
 
     def copy_resident(self, slices: Sequence[LocatedSlice]) -> list[bytes] | None:
         """Copies of the slices, if all are in memory and none is one to `lend`. Raises LogDirFailure."""
-        if self._can_lend and any(one.size_bytes >= FILE_BYTES_MIN for one in slices):
+        if self._can_lend and _has_files(slices):
             return None
         resident = self._read_resident(slices)
         return None if resident is None else [bytes(part) for part in resident]
@@ -69,7 +71,7 @@ class RecordReader:
 
         Raises LogDirFailure."""
         may_lend = self._can_lend and self._lent_files + len(slices) <= LENT_FILES_MAX
-        if may_lend and any(one.size_bytes >= FILE_BYTES_MIN for one in slices):
+        if may_lend and _has_files(slices):
             lent = self._lend_resident(slices)
             if lent is not None:
                 return lent
@@ -177,3 +179,10 @@ class RecordReader:
             return self._disk.read_all(fd, one.size_bytes, one.where.part.position)
         except OSError as error:
             raise one.log_dir.failed(error, "read") from error
+
+
+def _has_files(slices: Sequence[LocatedSlice]) -> bool:
+    """Whether some of them are better sent as files."""
+    return sum(one.size_bytes for one in slices) > COPIED_BYTES_MAX and any(
+        one.size_bytes >= FILE_BYTES_MIN for one in slices
+    )

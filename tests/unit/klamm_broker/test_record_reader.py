@@ -18,7 +18,7 @@ from klamm_broker.log.partition_log import LocatedRecords
 from klamm_broker.log.segment import FileSlice
 from klamm_broker.log.storage_failure import LogDir, LogDirFailure
 from klamm_broker.record_file import RecordFile, close_files
-from klamm_broker.record_reader import FILE_BYTES_MIN, RecordReader
+from klamm_broker.record_reader import COPIED_BYTES_MAX, FILE_BYTES_MIN, RecordReader
 from klamm_broker.replica.fetch_reader import LocatedSlice
 
 CONTENT = random.Random(5).randbytes(10 * FILE_BYTES_MIN)
@@ -73,12 +73,28 @@ def log(tmp_path: pathlib.Path) -> Log:
 
 
 def test_long_slices_are_files_and_short_ones_copies(log: Log) -> None:
-    lent = log.lend(100, 3 * FILE_BYTES_MIN, 200)
+    lent = log.lend(100, 5 * FILE_BYTES_MIN, 200)
     assert [type(part) for part in lent] == [bytes, RecordFile, bytes]
-    assert [len(part) for part in lent] == [100, 3 * FILE_BYTES_MIN, 200]
-    assert lent[2] == CONTENT[100 + 3 * FILE_BYTES_MIN :][:200]
+    assert [len(part) for part in lent] == [100, 5 * FILE_BYTES_MIN, 200]
+    assert lent[2] == CONTENT[100 + 5 * FILE_BYTES_MIN :][:200]
     assert len(log.disk.opened) == 1
     close_files(lent)
+    assert not log.disk.opened
+
+
+def test_a_short_fetch_is_copied_as_a_whole(log: Log) -> None:
+    sizes = [FILE_BYTES_MIN, COPIED_BYTES_MAX - FILE_BYTES_MIN]
+    assert (
+        log.reader.copy_resident(log.slices(*sizes))
+        == log.lend(*sizes)
+        == [
+            CONTENT[:FILE_BYTES_MIN],
+            CONTENT[FILE_BYTES_MIN:COPIED_BYTES_MAX],
+        ]
+    )
+    assert log.reader.copy_resident(log.slices(*sizes, 1)) is None
+    log.disk.cold_from = COPIED_BYTES_MAX - 1
+    assert log.reader.copy_resident(log.slices(*sizes)) is None
     assert not log.disk.opened
 
 
@@ -99,10 +115,10 @@ def test_what_is_not_in_memory_is_read_by_a_thread(log: Log, cold_from: int) -> 
 
 def test_slow_clients_hold_a_bounded_number_of_files(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("klamm_broker.record_reader.LENT_FILES_MAX", 2)
-    held = log.lend(FILE_BYTES_MIN, FILE_BYTES_MIN)
-    assert log.lend(FILE_BYTES_MIN) == [CONTENT[:FILE_BYTES_MIN]]
+    held = log.lend(COPIED_BYTES_MAX, FILE_BYTES_MIN)
+    assert log.lend(2 * COPIED_BYTES_MAX) == [CONTENT[: 2 * COPIED_BYTES_MAX]]
     close_files(held)
-    again = log.lend(FILE_BYTES_MIN)
+    again = log.lend(2 * COPIED_BYTES_MAX)
     assert isinstance(again[0], RecordFile)
     close_files(again)
     assert not log.disk.opened
@@ -114,5 +130,5 @@ def test_a_disk_that_fails_at_a_probe_leaves_nothing_open(log: Log, monkeypatch:
 
     monkeypatch.setattr(log.disk, "preadv", fail)
     with pytest.raises(LogDirFailure):
-        log.lend(FILE_BYTES_MIN)
+        log.lend(2 * COPIED_BYTES_MAX)
     assert not log.disk.opened

@@ -1,7 +1,8 @@
 """Sends an answer whose records are files by sendfile, past the transport, on the same socket.
 
 Neither asyncio's nor uvloop's transport lets others wait for its descriptor, and uvloop has no `loop.sendfile`. So this
-has a descriptor of its own for the socket; the connection's end is seen only when both are closed.
+has a descriptor of its own for the socket; the connection's end is seen only when both are closed. What the socket does
+not take at once goes on whenever it takes more, without a task's turn in between.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +29,9 @@ class FileSender:
         self._socket.setblocking(False)
         if send_buffer_bytes >= 0:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+        self._pending: deque[memoryview | RecordFile] = deque()
+        self._sent_bytes = 0
+        """Of the file that is first among what is pending."""
 
     def close(self) -> None:
         self._socket.close()
@@ -34,45 +39,67 @@ class FileSender:
     async def send(self, parts: Sequence[Part]) -> None:
         """Returns when the kernel has all of it. Raises what `RecordFile.send` does, or OSError for a broken
         connection."""
-        pending = bytearray()
-        for part in parts:
-            if isinstance(part, RecordFile):
-                # The header goes into one segment with what follows it.
-                await self._send_bytes(pending, socket.MSG_MORE)
-                pending = bytearray()
-                await self._send_file(part)
-            else:
-                pending += part
-        await self._send_bytes(pending, 0)
-
-    async def _send_bytes(self, data: bytearray, flags: int) -> None:
-        rest = memoryview(data)
-        while rest:
-            try:
-                rest = rest[self._socket.send(rest, flags) :]
-            except BlockingIOError:
-                await self._writable()
-
-    async def _send_file(self, file: RecordFile) -> None:
-        sent_bytes = 0
-        while sent_bytes < len(file):
-            try:
-                sent_bytes += file.send(self._socket.fileno(), sent_bytes, TURN_BYTES)
-            except BlockingIOError:
-                await self._writable()
-            else:
-                await asyncio.sleep(0)
-
-    async def _writable(self) -> None:
+        self._pending, self._sent_bytes = _joined(parts), 0
+        if self._send_some():
+            return
         loop = asyncio.get_running_loop()
         done = loop.create_future()
-        loop.add_writer(self._socket.fileno(), _wake, done)
+        loop.add_writer(self._socket.fileno(), self._on_writable, done)
         try:
             await done
         finally:
             loop.remove_writer(self._socket.fileno())
 
+    def _on_writable(self, done: asyncio.Future[None]) -> None:
+        if done.done():
+            return
+        try:
+            if self._send_some():
+                done.set_result(None)
+        except Exception as error:  # noqa: BLE001 - whoever waits is to have it
+            done.set_exception(error)
 
-def _wake(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)
+    def _send_some(self) -> bool:
+        """What the socket takes now, until the turn is over; whether that was the rest."""
+        room_bytes = TURN_BYTES
+        try:
+            while self._pending and room_bytes > 0:
+                room_bytes -= self._send_first(room_bytes)
+        except BlockingIOError:
+            return False
+        return not self._pending
+
+    def _send_first(self, max_bytes: int) -> int:
+        """Of what is pending; how many bytes that were. Raises BlockingIOError when the socket takes none."""
+        first = self._pending[0]
+        if isinstance(first, RecordFile):
+            sent_bytes = first.send(self._socket.fileno(), self._sent_bytes, max_bytes)
+            self._sent_bytes += sent_bytes
+            if self._sent_bytes == len(first):
+                self._sent_bytes = 0
+                self._pending.popleft()
+            return sent_bytes
+        # A header goes into one segment with what follows it.
+        sent_bytes = self._socket.send(first, socket.MSG_MORE if len(self._pending) > 1 else 0)
+        if sent_bytes < len(first):
+            self._pending[0] = first[sent_bytes:]
+        else:
+            self._pending.popleft()
+        return sent_bytes
+
+
+def _joined(parts: Sequence[Part]) -> deque[memoryview | RecordFile]:
+    """The files, and what lies between them in one piece each."""
+    pending: deque[memoryview | RecordFile] = deque()
+    between = bytearray()
+    for part in parts:
+        if not isinstance(part, RecordFile):
+            between += part
+            continue
+        if between:
+            pending.append(memoryview(between))
+            between = bytearray()
+        pending.append(part)
+    if between:
+        pending.append(memoryview(between))
+    return pending
