@@ -27,8 +27,10 @@ class Row:
     theirs: list[float]
 
     @property
-    def ratio(self) -> float:
-        return statistics.median(self.ours) / statistics.median(self.theirs)
+    def ratio(self) -> float | None:
+        """None where the other needed nothing."""
+        theirs = statistics.median(self.theirs)
+        return statistics.median(self.ours) / theirs if theirs else None
 
     def line(self) -> str:
         """A line of a Markdown table."""
@@ -36,7 +38,8 @@ class Row:
             f"{statistics.median(runs):,.4g} ({min(runs):,.4g} to {max(runs):,.4g})"
             for runs in (self.ours, self.theirs)
         )
-        return f"| {self.name} | {self.unit} | {ours} | {theirs} | {self.ratio:.2f} |"
+        ratio = "-" if self.ratio is None else f"{self.ratio:.2f}"
+        return f"| {self.name} | {self.unit} | {ours} | {theirs} | {ratio} |"
 
 
 def header(theirs: str) -> str:
