@@ -7,16 +7,21 @@ import gc
 import re
 import subprocess
 import sys
+import time
 import uuid
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from kafka_wire import KafkaWire
+from kio.schema.errors import ErrorCode
 from table import Outcomes, write_between_markers
 
-STOP_TIMEOUT_S = 60
+from klamm_broker.kafka.requests import ApiKey
+
+TIMEOUT_S = 60
 _outcomes = pytest.StashKey[Outcomes]()
 
 
@@ -80,7 +85,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield Cluster(process, ready[1])
     finally:
         process.terminate()
-        process.wait(STOP_TIMEOUT_S)
+        process.wait(TIMEOUT_S)
         process.stdout.close()
 
 
@@ -94,6 +99,26 @@ def bootstrap(cluster: Cluster) -> str:
 def name() -> str:
     """For a topic, group or transactional id that no other test has."""
     return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def wait_until_known(bootstrap: str) -> Callable[[str], None]:
+    """Any broker answers a client, and each learns of a topic a moment after it was created: waits for the last one."""
+
+    def wait(topic: str) -> None:
+        deadline_s = time.monotonic() + TIMEOUT_S
+        asked = {
+            "topics": [{"name": topic, "topic_id": None}],
+            "allow_auto_topic_creation": False,
+            "include_topic_authorized_operations": False,
+        }
+        for broker in bootstrap.split(","):
+            with KafkaWire(broker) as wire:
+                while wire.ask(ApiKey.METADATA, 12, asked).topics[0].error_code != ErrorCode.none:
+                    assert time.monotonic() < deadline_s, f"{broker} does not know {topic}"
+                    time.sleep(0.05)
+
+    return wait
 
 
 @pytest.fixture(autouse=True)

@@ -42,6 +42,20 @@ CLIENTS: Final[Mapping[str, Callable[[], str]]] = {
     "aiokafka": lambda: version("aiokafka"),
     "kafka-python": lambda: version("kafka-python"),
 }
+NOT_OFFERED: Final = frozenset(
+    {
+        ("confluent-kafka", "transactions and producers described"),
+        ("kcat", "groups of the new protocol (KIP-848)"),
+        ("kcat", "topics, partitions, configs"),
+        ("kcat", "groups and their offsets administered"),
+        ("kcat", "transactions and producers described"),
+        ("aiokafka", "groups rebalance cooperatively"),
+        ("aiokafka", "groups of the new protocol (KIP-848)"),
+        ("aiokafka", "transactions and producers described"),
+        ("kafka-python", "groups of the new protocol (KIP-848)"),
+    }
+)
+"""What a client has no call or setting for. Everything else has a test."""
 PROGRAMS: Final[Mapping[str, Callable[[], str]]] = {
     "Kafka Streams": java_programs.kafka_version,
     "Kafka Connect": java_programs.kafka_version,
@@ -60,16 +74,17 @@ class Outcomes:
 
     def add(self, client: str, behaviour: str, passed: bool) -> None:
         key = (client, behaviour)
+        assert key not in NOT_OFFERED, f"{client} has a test of {behaviour!r}, which it is said not to offer"
         self._passed[key] = self._passed.get(key, True) and passed
 
     def lines(self) -> list[str]:
-        """Markdown; empty when nothing was run. A dash: the client has no such thing, or it was not run."""
+        """Markdown; empty when nothing was run. A dash: its test was not run."""
         lines = []
         clients = [client for client in CLIENTS if any(one == client for one, _ in self._passed)]
         if clients:
             lines += _rows(["", *(f"{client} {CLIENTS[client]()}" for client in clients)])
             for behaviour in BEHAVIOURS:
-                cells = [_SYMBOLS[self._passed.get((client, behaviour))] for client in clients]
+                cells = [self._cell(client, behaviour) for client in clients]
                 lines.append(_row([behaviour, *cells]))
             lines.append("")
         programs = [key for key in self._passed if key[0] in PROGRAMS]
@@ -79,6 +94,9 @@ class Outcomes:
                 cells = [f"{program} {PROGRAMS[program]()}", behaviour, _SYMBOLS[self._passed[program, behaviour]]]
                 lines.append(_row(cells))
         return lines
+
+    def _cell(self, client: str, behaviour: str) -> str:
+        return "n/a" if (client, behaviour) in NOT_OFFERED else _SYMBOLS[self._passed.get((client, behaviour))]
 
 
 def write_between_markers(path: Path, lines: list[str]) -> None:

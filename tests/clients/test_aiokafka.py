@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import ProducerFenced
+from aiokafka.errors import (
+    InvalidConfigurationError,
+    InvalidReplicationFactorError,
+    InvalidTopicError,
+    MessageSizeTooLargeError,
+    ProducerFenced,
+    TopicAlreadyExistsError,
+    for_code,
+)
 
 COUNT = 200
 TIMEOUT_S = 60
@@ -155,3 +165,119 @@ def test_offsets_and_groups(bootstrap: str, name: str) -> None:
         await admin.close()
 
     asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+
+
+def member(bootstrap: str, group: str, **config: Any) -> AIOKafkaConsumer:
+    defaults = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "heartbeat_interval_ms": 200}
+    return AIOKafkaConsumer(group, bootstrap_servers=bootstrap, group_id=group, **defaults, **config)
+
+
+async def read(consumer: AIOKafkaConsumer, into: set[bytes], changed: asyncio.Condition) -> None:
+    async for record in consumer:
+        async with changed:
+            into.add(record.value)
+            changed.notify_all()
+
+
+@pytest.mark.clients
+@behaviour("groups rebalance while they consume")
+def test_a_group_rebalances_while_it_consumes(bootstrap: str, name: str) -> None:
+    """A second member comes and goes while records flow."""
+
+    async def scenario() -> None:
+        await create_topic(bootstrap, name)
+        seen: set[bytes] = set()
+        sent: list[bytes] = []
+        changed = asyncio.Condition()
+        async with (
+            AIOKafkaProducer(bootstrap_servers=bootstrap) as producer,
+            member(bootstrap, name) as first,
+            asyncio.TaskGroup() as tasks,
+        ):
+
+            async def flow(until: Callable[[], bool]) -> None:
+                while not until():
+                    sent.append(b"%d" % len(sent))
+                    await producer.send_and_wait(name, sent[-1], partition=len(sent) % 3)
+
+            reading = tasks.create_task(read(first, seen, changed))
+            await flow(lambda: len(first.assignment()) == 3)
+            async with member(bootstrap, name) as second:
+                also_reading = tasks.create_task(read(second, seen, changed))
+                await flow(lambda: sorted([len(first.assignment()), len(second.assignment())]) == [1, 2])
+                assert not first.assignment() & second.assignment()
+                also_reading.cancel()
+            await flow(lambda: len(first.assignment()) == 3)
+            async with changed:
+                await changed.wait_for(lambda: seen == set(sent))
+            reading.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+
+
+@pytest.mark.clients
+@behaviour("static members keep their partitions")
+def test_a_static_member_comes_back_to_its_partitions(bootstrap: str, name: str) -> None:
+    async def scenario() -> None:
+        await create_topic(bootstrap, name)
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            for partition in range(3):
+                await producer.send_and_wait(name, b"%d" % partition, partition=partition)
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await admin.start()
+        for _ in range(2):
+            async with member(bootstrap, name, group_instance_id="one") as consumer:
+                assert {(await consumer.getone()).value for _ in range(3)} == {b"0", b"1", b"2"}
+            # It is a member when it is gone: it will be back.
+            (described,) = await admin.describe_consumer_groups([name])
+            assert "Stable" in str(described)
+        await admin.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+
+
+@pytest.mark.clients
+@behaviour("replicas, leaders, log dirs")
+def test_replicas_are_described(bootstrap: str, name: str, wait_until_known: Callable[[str], None]) -> None:
+    async def scenario() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await admin.start()
+        await admin.create_topics([NewTopic(name, -1, -1, replica_assignments={0: [2, 1]})])
+        wait_until_known(name)
+        found = (await admin.describe_topics([name]))[0]["partitions"]
+        assert [(one["leader"], one["replicas"], one["isr"]) for one in found] == [(2, [2, 1], [2, 1])]
+        await admin.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+
+
+@pytest.mark.clients
+@behaviour("names errors as with Kafka")
+def test_errors(bootstrap: str, name: str) -> None:
+    async def scenario() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await admin.start()
+
+        async def refused(error: type[Exception], topic: NewTopic) -> None:
+            with pytest.raises(error):
+                raise for_code((await admin.create_topics([topic])).topic_errors[0][1])
+
+        await admin.create_topics([NewTopic(name, 1, 3, topic_configs={"max.message.bytes": "1000"})])
+        await refused(TopicAlreadyExistsError, NewTopic(name, 1, 1))
+        await refused(InvalidTopicError, NewTopic("a b", 1, 1))
+        await refused(InvalidReplicationFactorError, NewTopic(f"{name}-x", 1, 9))
+        await refused(InvalidConfigurationError, NewTopic(f"{name}-y", 1, 1, topic_configs={"no.such.config": "1"}))
+        await admin.close()
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            with pytest.raises(MessageSizeTooLargeError):
+                await producer.send_and_wait(name, b"x" * 2_000)
+
+    asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+
+
+async def create_topic(bootstrap: str, name: str) -> None:
+    """Of three partitions."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    await admin.create_topics([NewTopic(name, 3, 3)])
+    await admin.close()

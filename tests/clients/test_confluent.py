@@ -15,17 +15,28 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     ConfigResource,
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourcePatternType,
     ResourceType,
 )
 from klamm_process import running_cluster
 
 COUNT = 500
 TIMEOUT_S = 60
+ACL = AclBinding(
+    ResourceType.TOPIC, "t", ResourcePatternType.LITERAL, "User:a", "*", AclOperation.READ, AclPermissionType.ALLOW
+)
+ANY_ACL = AclBindingFilter(
+    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+)
 
 
 def behaviour(text):
@@ -412,6 +423,11 @@ def test_errors_have_kafkas_names(bootstrap, admin, name):
     assert code_of(NewTopic("a b", 1, 1)) == KafkaError.TOPIC_EXCEPTION
     assert code_of(NewTopic(name, 1, 9)) == KafkaError.INVALID_REPLICATION_FACTOR
     assert code_of(NewTopic(name, 1, 1, config={"no.such.config": "1"})) == KafkaError.INVALID_CONFIG
+    # It hides the same answer of describe_acls, and finds none.
+    for answer in (*admin.create_acls([ACL]).values(), *admin.delete_acls([ANY_ACL]).values()):
+        with pytest.raises(KafkaException) as refusal:
+            answer.result(TIMEOUT_S)
+        assert refusal.value.args[0].code() == KafkaError.SECURITY_DISABLED
     admin.create_topics([NewTopic(name, 1, 3, config={"max.message.bytes": "1000"})])[name].result(TIMEOUT_S)
     codes = []
     producer = Producer({"bootstrap.servers": bootstrap})

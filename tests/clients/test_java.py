@@ -11,6 +11,7 @@ TIMEOUT_S = 110
 
 BEHAVIOURS = {
     "codecs": "produces and consumes with every codec",
+    "idempotent": "produces without duplicates (idempotent)",
     "transactions": "reads, processes and writes in transactions",
     "fencing": "a newer producer fences the older one",
     "rebalance": "groups rebalance while they consume",

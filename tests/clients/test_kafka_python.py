@@ -5,8 +5,16 @@ from __future__ import annotations
 import time
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import (
+    ConsumerRebalanceListener,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
@@ -68,9 +76,27 @@ def test_records_come_back_as_they_were_sent(bootstrap, admin, name, codec):
     producer.close()
 
 
+@behaviour("produces without duplicates (idempotent)")
+def test_an_idempotent_producer(bootstrap, admin, name):
+    """Each record once and in order, and the partition knows its producer by the last sequence."""
+    admin.create_topics([NewTopic(name, 1, 3)])
+    producer = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, batch_size=200)
+    for number in range(COUNT):
+        producer.send(name, b"%d" % number)
+    producer.flush(TIMEOUT_S)
+    partition = TopicPartition(name, 0)
+    (state,) = admin.describe_producers([partition])[partition].active_producers
+    assert state.last_sequence == COUNT - 1
+    consumer = consumer_of(bootstrap, name)
+    assert [int(record.value) for record in read(consumer, COUNT)] == list(range(COUNT))
+    consumer.close()
+    producer.close()
+
+
 @behaviour("groups rebalance while they consume")
-def test_a_group_divides_partitions_commits_and_goes_on_where_it_stood(bootstrap, admin, name):
+def test_a_group_divides_partitions_commits_and_goes_on_where_it_stood(bootstrap, admin, name, wait_until_known):
     admin.create_topics([NewTopic(name, 4, 1)])
+    wait_until_known(name)
     producer = KafkaProducer(bootstrap_servers=bootstrap)
     for number in range(COUNT):
         producer.send(name, b"%d" % number, partition=number % 4)
@@ -80,16 +106,69 @@ def test_a_group_divides_partitions_commits_and_goes_on_where_it_stood(bootstrap
     positions = {partition: first.position(partition) for partition in first.assignment()}
     first.commit()
     second = consumer_of(bootstrap, name, group_id=name, enable_auto_commit=False)
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while len(first.assignment()) != 2 or len(second.assignment()) != 2:
-        first.poll(100)
-        second.poll(100)
-        assert time.monotonic() < deadline_s, (first.assignment(), second.assignment())
+    until(lambda: len(first.assignment()) == len(second.assignment()) == 2, first, second)
     assert first.assignment() | second.assignment() == {TopicPartition(name, number) for number in range(4)}
     assert {partition: second.committed(partition) for partition in positions} == positions
     first.close()
     second.close()
     producer.close()
+
+
+@behaviour("groups rebalance cooperatively")
+def test_a_cooperative_group_takes_only_what_moves(bootstrap, admin, name, wait_until_known):
+    admin.create_topics([NewTopic(name, 4, 1)])
+    wait_until_known(name)
+    moves = []
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_revoked(self, partitions):
+            moves.append(-len(partitions))
+
+        def on_partitions_assigned(self, partitions):
+            moves.append(len(partitions))
+
+    first, second = (
+        consumer_of(bootstrap, group_id=name, partition_assignment_strategy=[CooperativeStickyAssignor])
+        for _ in range(2)
+    )
+    first.subscribe([name], listener=Listener())
+    until(lambda: len(first.assignment()) == 4, first)
+    second.subscribe([name])
+    until(lambda: len(first.assignment()) == len(second.assignment()) == 2, first, second)
+    assert [count for count in moves if count] == [4, -2]
+    assert first.assignment() | second.assignment() == {TopicPartition(name, number) for number in range(4)}
+    first.close()
+    until(lambda: len(second.assignment()) == 4, second)
+    second.close()
+
+
+@behaviour("static members keep their partitions")
+def test_a_static_member_comes_back_to_its_partitions(bootstrap, admin, name, wait_until_known):
+    admin.create_topics([NewTopic(name, 4, 1)])
+    wait_until_known(name)
+    static, other = (
+        consumer_of(bootstrap, name, group_id=name, group_instance_id="one"),
+        consumer_of(bootstrap, name, group_id=name),
+    )
+    until(lambda: len(static.assignment()) == len(other.assignment()) == 2, static, other)
+    had, others = static.assignment(), other.assignment()
+    generation = other.group_metadata().generation_id
+    static.close()
+    back = consumer_of(bootstrap, name, group_id=name, group_instance_id="one")
+    until(lambda: back.assignment() == had, back, other)
+    assert other.assignment() == others
+    assert other.group_metadata().generation_id == generation
+    back.close()
+    other.close()
+
+
+def until(condition, *consumers):
+    """Polls them until it holds."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline_s, [consumer.assignment() for consumer in consumers]
+        for consumer in consumers:
+            consumer.poll(100)
 
 
 @behaviour("offsets by time, at both ends, records deleted")

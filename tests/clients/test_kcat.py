@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -36,14 +39,30 @@ def kcat(bootstrap: str, *arguments: str, lines: list[str] | None = None) -> lis
     return run.stdout.splitlines()
 
 
+def complaint(bootstrap: str, *arguments: str, given: str = "") -> str:
+    """What it says when it fails."""
+    command = ["kcat", "-b", bootstrap, *arguments]
+    run = subprocess.run(command, input=given, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert run.returncode == 1, run.stderr
+    return run.stderr
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+
+
 def everything(bootstrap: str, topic: str, *arguments: str) -> list[str]:
     return kcat(bootstrap, "-C", "-t", topic, "-o", "beginning", "-e", "-q", *arguments)
 
 
 @pytest.fixture
-def topic(bootstrap: str, name: str) -> str:
+def topic(bootstrap: str, name: str, wait_until_known: Callable[[str], None]) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, 2, 3)])[name].result(TIMEOUT_S)
+    wait_until_known(name)
     return name
 
 
@@ -67,11 +86,96 @@ def test_transactions(bootstrap: str, topic: str, name: str) -> None:
     assert everything(bootstrap, topic, "-p", "0", "-X", "isolation.level=read_committed") == LINES
 
 
+@behaviour("a newer producer fences the older one")
+def test_fencing(bootstrap: str, topic: str, name: str) -> None:
+    produce = ["-P", "-t", topic, "-p", "0", "-m", str(TIMEOUT_S), "-X", f"transactional.id={name}"]
+    command = ["kcat", "-b", bootstrap, *produce]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as older:
+        assert older.stdin is not None
+        # It waits for a buffer full of them.
+        older.stdin.write("from the past\n" * 20_000)
+        older.stdin.flush()
+        wait_until(lambda: everything(bootstrap, topic, "-p", "0", "-X", "isolation.level=read_uncommitted") != [])
+        kcat(bootstrap, *produce, lines=["from now"])
+        _, complaint = older.communicate(timeout=TIMEOUT_S)
+        assert older.returncode == 1, complaint
+        assert "fenced" in complaint
+    assert everything(bootstrap, topic, "-p", "0", "-X", "isolation.level=read_committed") == ["from now"]
+
+
+class Member:
+    """A `kcat -G` that goes on until it is ended; it prints into two files."""
+
+    def __init__(self, bootstrap: str, topic: str, files: Path, *settings: str) -> None:
+        self._read, self._said = files.with_suffix(".read"), files.with_suffix(".said")
+        options = [option for setting in ("auto.offset.reset=earliest", *settings) for option in ("-X", setting)]
+        with self._read.open("w") as read, self._said.open("w") as said:
+            command = ["kcat", "-b", bootstrap, "-G", topic, "-u", *options, topic]
+            self._process = subprocess.Popen(command, stdout=read, stderr=said)
+
+    def __enter__(self) -> Member:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(TIMEOUT_S)
+
+    def rebalances(self) -> list[str]:
+        """What it says of each."""
+        return [line for line in self._said.read_text().splitlines() if " rebalanced" in line]
+
+    def was(self, what: str) -> bool:
+        """In its last rebalance."""
+        return any(what in line for line in self.rebalances()[-1:])
+
+    def lines(self) -> list[str]:
+        return self._read.read_text().splitlines()
+
+
 @behaviour("groups rebalance while they consume")
-def test_a_group(bootstrap: str, topic: str) -> None:
-    kcat(bootstrap, "-P", "-t", topic, lines=LINES)
-    group = ["-G", topic, "-c", str(COUNT), "-q", "-X", "auto.offset.reset=earliest", topic]
-    assert sorted(kcat(bootstrap, *group)) == sorted(LINES)
+def test_a_group(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    with Member(bootstrap, topic, tmp_path / "first") as first:
+        wait_until(lambda: first.was(f"assigned: {topic} [0], {topic} [1]"))
+        with Member(bootstrap, topic, tmp_path / "second") as second:
+            wait_until(lambda: has_one_each(topic, first, second))
+            kcat(bootstrap, "-P", "-t", topic, lines=LINES)
+            wait_until(lambda: len(first.lines() + second.lines()) >= COUNT)
+        wait_until(lambda: first.was(f"assigned: {topic} [0], {topic} [1]"))
+    assert sorted(first.lines() + second.lines()) == sorted(LINES)
+
+
+@behaviour("groups rebalance cooperatively")
+def test_a_cooperative_group(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    cooperative = "partition.assignment.strategy=cooperative-sticky"
+    with Member(bootstrap, topic, tmp_path / "first", cooperative) as first:
+        wait_until(lambda: first.was("incremental assignment of 2 partition(s)"))
+        with Member(bootstrap, topic, tmp_path / "second", cooperative) as second:
+            wait_until(lambda: second.was("incremental assignment of 1 partition(s)"))
+            assert [line for line in first.rebalances() if "incremental revoke of 1 partition(s)" in line]
+            kcat(bootstrap, "-P", "-t", topic, lines=LINES)
+            wait_until(lambda: len(first.lines() + second.lines()) >= COUNT)
+    assert sorted(first.lines() + second.lines()) == sorted(LINES)
+
+
+@behaviour("static members keep their partitions")
+def test_a_static_member(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    static = "group.instance.id=one"
+    with Member(bootstrap, topic, tmp_path / "other") as other:
+        with Member(bootstrap, topic, tmp_path / "one", static) as one:
+            wait_until(lambda: has_one_each(topic, one, other))
+            had = one.rebalances()[-1].rpartition(":")[2]
+            before = other.rebalances()
+        with Member(bootstrap, topic, tmp_path / "one-again", static) as again:
+            wait_until(lambda: again.was(f"assigned:{had}"))
+            kcat(bootstrap, "-P", "-t", topic, lines=LINES)
+            wait_until(lambda: len(again.lines() + other.lines()) >= COUNT)
+            assert other.rebalances() == before
+
+
+def has_one_each(topic: str, *members: Member) -> bool:
+    """Each has one of the topic's two partitions."""
+    had = sorted(line.partition("assigned: ")[2] for member in members for line in member.rebalances()[-1:])
+    return had == [f"{topic} [0]", f"{topic} [1]"]
 
 
 @behaviour("offsets by time, at both ends, records deleted")
@@ -80,6 +184,25 @@ def test_offsets(bootstrap: str, topic: str) -> None:
     assert kcat(bootstrap, "-Q", "-t", f"{topic}:0:-1") == [f"{topic} [0] offset {COUNT}"]
     assert kcat(bootstrap, "-Q", "-t", f"{topic}:0:1000") == [f"{topic} [0] offset 0"]
     assert everything(bootstrap, topic, "-p", "0", "-o", "-5") == LINES[-5:]
+
+
+@behaviour("replicas, leaders, log dirs")
+def test_replicas_are_shown(bootstrap: str, name: str, wait_until_known: Callable[[str], None]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, 1, replica_assignment=[[2, 1]])])[name].result(TIMEOUT_S)
+    wait_until_known(name)
+    assert "    partition 0, leader 2, replicas: 2,1, isrs: 2,1" in kcat(bootstrap, "-L", "-t", name)
+
+
+@behaviour("names errors as with Kafka")
+def test_errors(bootstrap: str, name: str, wait_until_known: Callable[[str], None]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, 1, 3, config={"max.message.bytes": "1000"})])[name].result(TIMEOUT_S)
+    wait_until_known(name)
+    assert "Broker: Message size too large" in complaint(bootstrap, "-P", "-t", name, given="x" * 2_000)
+    assert "Broker: Invalid topic" in complaint(bootstrap, "-P", "-t", "a b", given="x")
+    unknown = complaint(bootstrap, "-C", "-t", f"{name}-none", "-e", "-X", "allow.auto.create.topics=false")
+    assert "Broker: Unknown topic or partition" in unknown
 
 
 @behaviour("brokers, quorum, features, users")

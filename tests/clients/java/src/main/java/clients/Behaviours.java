@@ -76,6 +76,7 @@ public final class Behaviours {
         Behaviours it = new Behaviours(arguments[1], arguments[2]);
         switch (arguments[0]) {
             case "codecs" -> it.codecs();
+            case "idempotent" -> it.idempotent();
             case "transactions" -> it.transactions();
             case "fencing" -> it.fencing();
             case "rebalance" -> it.rebalance(assignedBy(RangeAssignor.class));
@@ -124,6 +125,29 @@ public final class Behaviours {
                 equal(1_000L + Integer.parseInt(number), record.timestamp());
             }
             equal(expected, seen);
+        }
+    }
+
+    /** Each record once and in order, and the partition knows its producer by the last sequence. */
+    private void idempotent() throws Exception {
+        createTopic(name, 1);
+        var partition = new TopicPartition(name, 0);
+        var config = Map.<String, Object>of(
+            ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, true, ProducerConfig.BATCH_SIZE_CONFIG, 200);
+        try (var producer = producer(config); var admin = admin()) {
+            for (int number = 0; number < COUNT; number++) {
+                producer.send(new ProducerRecord<>(name, "k", Integer.toString(number)));
+            }
+            producer.flush();
+            var states = admin.describeProducers(List.of(partition)).partitionResult(partition).get().activeProducers();
+            equal(1, states.size());
+            equal(COUNT - 1, states.get(0).lastSequence());
+        }
+        try (var consumer = consumer(name, Map.of())) {
+            consumer.assign(List.of(partition));
+            consumer.seekToBeginning(List.of(partition));
+            var values = read(consumer, COUNT).stream().map(one -> Integer.parseInt(one.value())).toList();
+            equal(IntStream.range(0, COUNT).boxed().toList(), values);
         }
     }
 
