@@ -109,6 +109,8 @@ def _send(producer: Producer, log: str, value: bytes) -> None:
 
 
 def _consumer(address: str, log: str) -> Consumer:
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "peers", "enable.auto.commit": False})
+    # It would stop for a second whenever it is well ahead of its reader; the other clients do not.
+    settings = {"group.id": "peers", "enable.auto.commit": False, "fetch.queue.backoff.ms": 1}
+    consumer = Consumer({"bootstrap.servers": address, **settings})
     consumer.assign([TopicPartition(log, 0, 0)])
     return consumer
