@@ -87,6 +87,8 @@ class Transport:
         for end in self._pair or ():
             end.close()
 
+    def write(self, data: bytes) -> None: ...
+
     def writelines(self, parts: list[bytes]) -> None:
         assert all(len(part) >= 0 for part in parts)
 

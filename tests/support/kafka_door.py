@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from klamm_broker.kafka.connection import Parts
+from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.listener import KafkaListener
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.rpc.request_memory import RequestMemory
@@ -19,8 +19,14 @@ REQUEST_MAX_BYTES = 1_000_000
 class Door:
     """A listener whose handler is the test's."""
 
-    def __init__(self, handle: Callable[[Request], Awaitable[Parts | None]], *, connections_max: int = 10) -> None:
-        self.memory = RequestMemory(10 * REQUEST_MAX_BYTES)
+    def __init__(
+        self,
+        handle: Callable[[Request], Answer | AnswerInTime],
+        *,
+        connections_max: int = 10,
+        memory_bytes: int = 10 * REQUEST_MAX_BYTES,
+    ) -> None:
+        self.memory = RequestMemory(memory_bytes)
         self.listener = KafkaListener(
             handle,
             self.memory,
@@ -55,7 +61,19 @@ async def answer_to(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     return number, await reader.readexactly(size - 4)
 
 
-async def echo(request: Request) -> list[bytes] | None:
-    """In two parts; to an empty body there is no answer."""
+def echo(request: Request) -> Answer:
+    """At once, in two parts; to an empty body there is no answer."""
     body = bytes(request.frame[request.body_start :])
     return [body[:1], body[1:]] if body else None
+
+
+async def echo_in_time(request: Request) -> Answer:
+    """The same, a few turns of the loop later."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return echo(request)
+
+
+def echo_by_turns(request: Request) -> Answer | AnswerInTime:
+    """Every third one in time."""
+    return echo(request) if request.correlation_id % 3 else echo_in_time(request)

@@ -11,7 +11,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from klamm_broker.kafka import messages
-from klamm_broker.kafka.requests import SPOKEN, ApiKey, has_tagged_header
+from klamm_broker.kafka.requests import SPOKEN, ApiKey
 
 TIMEOUT_S = 30
 
@@ -41,7 +41,7 @@ class KafkaWire:
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
         answer = self._read(struct.unpack(">i", self._read(4))[0])
         assert struct.unpack_from(">i", answer) == (self._correlation_id,)
-        start = 5 if has_tagged_header(api_key, version) else 4
+        start = 5 if tags and api_key is not ApiKey.API_VERSIONS else 4
         message, size = entity_reader(load_response_schema(api_key, version))(memoryview(answer), start)
         assert start + size == len(answer), f"{len(answer) - start - size} bytes after the answer"
         return message

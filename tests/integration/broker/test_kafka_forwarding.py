@@ -38,7 +38,7 @@ for method in methods(ADMIN):
 
 
 def request_of(api_key: ApiKey, version: int, fields: dict[str, Any]) -> tuple[Request, Any]:
-    request = Request(api_key, version, 1, "me", "10.0.0.1", memoryview(b""), 0)
+    request = Request(api_key, version, 1, "me", "10.0.0.1", memoryview(b""), 0, False)
     return request, messages._make(load_request_schema(api_key, version), fields)
 
 

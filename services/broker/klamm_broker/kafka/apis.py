@@ -11,7 +11,7 @@ from klamm_broker.kafka.api_versions import api_versions
 from klamm_broker.kafka.cluster import Cluster
 from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.configs import Configs
-from klamm_broker.kafka.connection import Parts
+from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.consumer_groups import ConsumerGroups
 from klamm_broker.kafka.fetch import Fetch
 from klamm_broker.kafka.fetch_sessions import FetchSessions
@@ -62,20 +62,21 @@ class KafkaApis:
             ),
         }
 
-    async def handle(self, request: Request) -> Parts | None:
-        """The body of the answer; None: no answer. Raises MalformedRequestError, or another KlammError that ends the
+    def handle(self, request: Request) -> Answer | AnswerInTime:
+        """The body of the answer, at once or in time. Raises MalformedRequestError, or another KlammError that ends the
         connection."""
         match request.api_key:
             case ApiKey.PRODUCE:
-                written = await produce(request, self._handlers.produce)
-                return None if written is None else written.parts()
+                return produce(request, self._handlers.produce)
             case ApiKey.FETCH:
-                fetched = self._fetch.fetch(request)
-                return fetched if isinstance(fetched, list) else await fetched
+                return self._fetch.fetch(request)
             case ApiKey.METADATA:
                 return metadata(request, self._handlers.metadata, self._cluster, self._topic_ids).parts()
             case ApiKey.API_VERSIONS:
                 return api_versions(request).parts()
+        return self._answer_cold(request)
+
+    async def _answer_cold(self, request: Request) -> Answer:
         answer = await self._cold[request.api_key](request, messages.decode(request))
         return [messages.encode(request, answer)]
 

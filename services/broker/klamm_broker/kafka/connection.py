@@ -1,8 +1,11 @@
 """One client's socket: frames off it, answers onto it, one request at a time and in order.
 
-Kafka serves one request of a connection at a time too. While one is under way nothing more is read, so what a client
-may have piled up here is one frame (`socket.request.max.bytes`) and what one read brought. An answer is written when
-the client has taken the ones before it: a slow reader stops its own requests, nobody else's.
+Kafka serves one request of a connection at a time too. What can be answered at once is, in the turn of the event loop
+that it arrived in, and the answers of a turn are written together: such a request costs no task, future or further
+turn. One that has to wait gets a task; while it is under way nothing behind it is served, so what a client may have
+piled up here is one frame (`socket.request.max.bytes`) and what one read brought. A turn ends with the buffer's
+content, or before, to let other connections have theirs. Who does not take answers is not served: a slow reader stops
+its own requests, nobody else's.
 
 A frame that cannot be read ends the connection, as in Kafka: nobody could tell where the next one begins.
 """
@@ -12,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Sequence
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from klamm.errors import KlammError
@@ -28,11 +31,20 @@ FIRST_BUFFER_BYTES = 2 * 1024
 """What a connection holds that has not sent more at once: a consumer's requests are small."""
 BUSY_BUFFER_BYTES = 64 * 1024
 """What one holds from then on, until it falls silent."""
+TURN_REQUESTS_MAX = 64
+"""After so many others have their turn."""
+TURN_ANSWERS_BYTES = 64 * 1024
+"""From so many on the client is to take them before it gets more."""
 _SIZE = struct.Struct(">i")
 _ANSWER_HEADER = struct.Struct(">ii")
+_TAGGED_ANSWER_HEADER = struct.Struct(">iib")
 
-Parts = Sequence[Part]
+Parts = list[Part]
 """The body of an answer, in pieces."""
+Answer = Parts | None
+"""None: the client wants none."""
+AnswerInTime = Coroutine[Any, Any, Answer]
+"""An answer that something has to be waited for."""
 
 
 class ConnectionOwner(Protocol):
@@ -47,26 +59,42 @@ class ConnectionOwner(Protocol):
 
     def on_closed(self, connection: KafkaConnection) -> None: ...
 
-    async def handle(self, connection: KafkaConnection, request: Request) -> Parts | None: ...
+    def handle(self, connection: KafkaConnection, request: Request) -> Answer | AnswerInTime:
+        """Raises a KlammError to end the connection. Only an answer in time may have files."""
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
-    """See the module's docstring. Invariant: `_buffer[:_filled]` begins with a frame's length."""
+    """See the module's docstring.
+
+    Invariants: `_buffer[_start:_filled]` begins with a frame's length; neither it nor `_start` changes while a task is
+    under way. `_next_turn` is set while the loop is to come back here, and then nothing is read."""
 
     def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
-        self._buffer = bytearray(FIRST_BUFFER_BYTES)
-        self._filled = 0
+        self._memory = owner.memory
+        self._start = self._filled = 0
+        self._buffer = bytearray()
+        self._resize(FIRST_BUFFER_BYTES)
         self._transport: Any = None
         self._peer = ""
         self._task: asyncio.Task[None] | None = None
+        self._awaited: AnswerInTime | None = None
+        self._next_turn: asyncio.Handle | None = None
         self._files: FileSender | None = None
-        self._arrived = asyncio.Event()
+        self._frame_bytes = self._unsent_bytes = 0
+        """What it holds of the owner's memory: for a frame that is large or waits, and for answers that wait."""
+        self._is_reading = True
+        self._is_over = self._is_lost = False
         self._writable = asyncio.Event()
         self._writable.set()
+        self._gone = asyncio.Event()
         self.last_request_ms = 0
         """When it was last heard of; the listener closes those that are silent for too long."""
-        self.is_busy = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the client waits for something here."""
+        return self._task is not None
 
     # What the transport says
 
@@ -75,21 +103,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         address = transport.get_extra_info("peername")
         self._peer = str(address[0]) if address else ""
         if not self._owner.on_connected(self):
-            self._transport.abort()
-            return
-        self._task = asyncio.create_task(self._serve(), name="kafka-connection")
+            self.close()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return memoryview(self._buffer)[self._filled :]
+        return self._room[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
-        if self._filled == len(self._buffer):
-            if self._filled < BUSY_BUFFER_BYTES:
-                self._resize(BUSY_BUFFER_BYTES)
-            else:
-                self._transport.pause_reading()
-        self._arrived.set()
+        self._serve()
 
     def eof_received(self) -> bool:
         return False
@@ -99,10 +120,20 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._writable.set()
+        self._memory.give_back(self._unsent_bytes)
+        self._unsent_bytes = 0
+        self._come_back()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_over = self._is_lost = True
         self._writable.set()
-        if self._task is not None:
+        self._memory.give_back(self._unsent_bytes)
+        self._unsent_bytes = 0
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+        if self._task is None:
+            self._let_go()
+        else:
             self._task.cancel()
         self._owner.on_closed(self)
 
@@ -115,103 +146,205 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Cuts it off."""
+        self._is_over = True
         self._transport.abort()
 
     async def closed(self) -> None:
-        """When its task has ended."""
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
+        """When nothing of it is left."""
+        await self._gone.wait()
 
     # Serving
 
-    async def _serve(self) -> None:
-        try:
-            while True:
-                size = await self._frame_size()
-                await self._owner.memory.wait_take(size)
-                try:
-                    await self._answer(await self._frame(size))
-                finally:
-                    self._owner.memory.give_back(size)
-                self._drop_frame(size)
-        except MalformedRequestError as error:
-            log.warning("client=%s connection closed: %s", self._peer, error)
-        except KlammError as error:
-            # A request that no answer can be made to.
-            log.warning("client=%s connection closed: %s", self._peer, error)
-        except Exception:
-            # Our mistake, which must not cost anybody else's connection.
-            log.exception("client=%s connection closed", self._peer)
-        finally:
-            self._transport.abort()
-            if self._files is not None:
-                self._files.close()
+    def _serve(self) -> None:
+        """Answers what is here, until something has to be waited for or the turn is over, and sees to its going on."""
+        if self._is_over:
+            return
+        was_full = self._filled == len(self._buffer)
+        is_free = self._task is None and self._next_turn is None and self._writable.is_set()
+        if is_free:
+            try:
+                has_more = self._serve_turn()
+                if self._task is None:
+                    self._make_room(was_full)
+            except Exception as error:  # noqa: BLE001 - told apart there
+                self._end(error)
+                return
+            # A read that filled the buffer has left something behind.
+            if has_more or (was_full and self._start):
+                self._come_back()
+        self._read_on(self._next_turn is None and self._filled < len(self._buffer))
 
-    async def _frame_size(self) -> int:
-        await self._wait_filled(_SIZE.size)
-        (size,) = _SIZE.unpack_from(self._buffer)
+    def _serve_turn(self) -> bool:
+        """Whether there may be more to serve at once. Raises a KlammError, or what a handler of ours should not."""
+        answers: list[Any] = []
+        answers_bytes = 0
+        try:
+            for _ in range(TURN_REQUESTS_MAX):
+                frame = self._frame()
+                if frame is None:
+                    return False
+                request = parse_request(frame, self._peer)
+                if not self._frame_bytes and not self._memory.has_room(len(frame)):
+                    self._begin(self._handle_in_time(request))
+                    return False
+                answer = self._owner.handle(self, request)
+                if isinstance(answer, list):
+                    size = sum(map(len, answer))
+                    answers += (_header_of(request, size), *answer)
+                    answers_bytes += size
+                elif answer is not None:
+                    self._hold_frame(len(frame))
+                    self._awaited = answer
+                    self._begin(self._answer_in_time(request, answer))
+                    return False
+                self._drop_frame(len(frame))
+                if answers_bytes >= TURN_ANSWERS_BYTES:
+                    break
+            return True
+        finally:
+            if answers:
+                self._transport.write(b"".join(answers))
+                if not self._writable.is_set():
+                    self._memory.take_anyway(answers_bytes)
+                    self._unsent_bytes += answers_bytes
+
+    def _frame(self) -> memoryview | None:
+        """The next one, once all of it is here; valid until `_drop_frame`. Raises MalformedRequestError."""
+        begin = self._start + _SIZE.size
+        if begin > self._filled:
+            return None
+        (size,) = _SIZE.unpack_from(self._buffer, self._start)
         if not 0 < size <= self._owner.request_max_bytes:
             raise MalformedRequestError(
                 f"a frame of {size} bytes; expected at most socket.request.max.bytes={self._owner.request_max_bytes}"
             )
-        return int(size)
-
-    async def _frame(self, size: int) -> memoryview:
-        """Valid until `_drop_frame`."""
-        end = _SIZE.size + size
-        if end > len(self._buffer):
-            self._resize(max(end, BUSY_BUFFER_BYTES))
-            self._transport.resume_reading()
-        await self._wait_filled(end)
-        return memoryview(self._buffer)[_SIZE.size : end].toreadonly()
+        end = begin + size
+        return self._view[begin:end] if end <= self._filled else None
 
     def _drop_frame(self, size: int) -> None:
-        end = _SIZE.size + size
-        rest = self._filled - end
-        self._buffer[:rest] = self._buffer[end : self._filled]
-        self._filled = rest
-        if len(self._buffer) > BUSY_BUFFER_BYTES and rest <= BUSY_BUFFER_BYTES:
-            # What a large frame took is given back.
+        """It was answered."""
+        self._start += _SIZE.size + size
+        self._release_frame()
+
+    def _hold_frame(self, size: int) -> None:
+        if not self._frame_bytes:
+            self._memory.take_anyway(size)
+            self._frame_bytes = size
+
+    def _release_frame(self) -> None:
+        if self._frame_bytes:
+            self._memory.give_back(self._frame_bytes)
+            self._frame_bytes = 0
+
+    def _make_room(self, was_full: bool) -> None:
+        """Moves what is left to the buffer's start, and has the buffer take a whole frame."""
+        rest = self._filled - self._start
+        if self._start and rest:
+            self._room[:rest] = self._room[self._start : self._filled]
+        self._start, self._filled = 0, rest
+        size = _SIZE.unpack_from(self._buffer)[0] if rest >= _SIZE.size else 0
+        if (needed_bytes := _SIZE.size + size) > BUSY_BUFFER_BYTES:
+            if not self._frame_bytes and not self._memory.has_room(size):
+                self._begin(self._take_in_time(size))
+                return
+            self._hold_frame(size)
+            if needed_bytes != len(self._buffer):
+                self._resize(needed_bytes)
+        elif was_full or needed_bytes > len(self._buffer):
+            # Also gives back what a large frame took.
             self._resize(BUSY_BUFFER_BYTES)
-        if self._filled < len(self._buffer):
-            self._transport.resume_reading()
 
     def _resize(self, size: int) -> None:
         resized = bytearray(size)
-        resized[: self._filled] = memoryview(self._buffer)[: self._filled]
-        self._buffer = resized
+        if self._filled:
+            resized[: self._filled] = memoryview(self._buffer)[: self._filled]
+        self._buffer, self._room = resized, memoryview(resized)
+        self._view = self._room.toreadonly()
 
-    async def _wait_filled(self, size: int) -> None:
-        while self._filled < size:
-            self._arrived.clear()
-            await self._arrived.wait()
+    def _come_back(self) -> None:
+        if self._next_turn is None and not self._is_over:
+            self._next_turn = asyncio.get_running_loop().call_soon(self._on_next_turn)
 
-    async def _answer(self, frame: memoryview) -> None:
-        request = parse_request(frame, self._peer)
-        self.is_busy = True
-        try:
-            body = await self._owner.handle(self, request)
-            if body is not None:
-                await self._write(request, body)
-        finally:
-            self.is_busy = False
+    def _on_next_turn(self) -> None:
+        self._next_turn = None
+        self._serve()
 
-    async def _write(self, request: Request, body: Parts) -> None:
+    def _read_on(self, wanted: bool) -> None:
+        if wanted is self._is_reading:
+            return
+        self._is_reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # What has to wait
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = asyncio.create_task(work)
+        self._task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if self._awaited is not None:
+            # Cancelled before its first step it was never awaited.
+            self._awaited.close()
+            self._awaited = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None or task.cancelled():
+            self._end(error)
+        if self._is_lost:
+            self._let_go()
+        self._serve()
+
+    def _end(self, error: BaseException | None) -> None:
+        """Nothing more can be done for the client; None: it has gone."""
+        if isinstance(error, KlammError):
+            log.warning("client=%s connection closed: %s", self._peer, error)
+        elif error is not None:
+            # Our mistake, which must not cost anybody else's connection.
+            log.error("client=%s connection closed", self._peer, exc_info=error)
+        self.close()
+
+    def _let_go(self) -> None:
+        self._release_frame()
+        if self._files is not None:
+            self._files.close()
+        self._gone.set()
+
+    async def _take_in_time(self, size: int) -> None:
+        """Memory for a large frame, when there is some."""
+        await self._memory.wait_take(size)
+        self._frame_bytes = size
+
+    async def _handle_in_time(self, request: Request) -> None:
+        """When there is memory for it."""
+        await self._take_in_time(len(request.frame))
+        answer = self._owner.handle(self, request)
+        if answer is not None and not isinstance(answer, list):
+            answer = await answer
+        await self._answer(request, answer)
+
+    async def _answer_in_time(self, request: Request, answer: AnswerInTime) -> None:
+        await self._answer(request, await answer)
+
+    async def _answer(self, request: Request, body: Answer) -> None:
         """Until the client has taken nearly all of it; what is not in files is held in memory meanwhile."""
-        size = sum(map(len, body))
-        file_bytes = sum(len(part) for part in body if isinstance(part, RecordFile))
-        memory = self._owner.memory
-        memory.take_anyway(size - file_bytes)
-        try:
-            parts = [_header_of(request, size), *body]
-            if file_bytes:
-                await self._send_files(parts)
-            else:
-                self._transport.writelines(parts)
-                await self._writable.wait()
-        finally:
-            memory.give_back(size - file_bytes)
-            close_files(body)
+        if body is not None:
+            size = sum(map(len, body))
+            file_bytes = sum(len(part) for part in body if isinstance(part, RecordFile))
+            self._memory.take_anyway(size - file_bytes)
+            try:
+                parts = [_header_of(request, size), *body]
+                if file_bytes:
+                    await self._send_files(parts)
+                else:
+                    self._transport.writelines(parts)
+                    await self._writable.wait()
+            finally:
+                self._memory.give_back(size - file_bytes)
+                close_files(body)
+        self._drop_frame(len(request.frame))
 
     async def _send_files(self, parts: Parts) -> None:
         if self._files is None:
@@ -223,5 +356,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
 
 def _header_of(request: Request, body_size: int) -> bytes:
-    tag = b"\x00" if has_tagged_header(request.api_key, request.version) else b""
-    return _ANSWER_HEADER.pack(4 + len(tag) + body_size, request.correlation_id) + tag
+    if has_tagged_header(request):
+        return _TAGGED_ANSWER_HEADER.pack(5 + body_size, request.correlation_id, 0)
+    return _ANSWER_HEADER.pack(4 + body_size, request.correlation_id)

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import Protocol
+
+from klamm_broker.rpc.leader_hints import AnsweredPartition
 
 _LEADER = struct.Struct(">iiB")
 """Leader id, leader epoch, and no tagged fields of its own."""
-
-
-class AnsweredPartition(Protocol):
-    """A partition's part of an answer."""
-
-    @property
-    def error_code(self) -> int: ...
-
-    @property
-    def current_leader(self) -> int: ...
-
-    @property
-    def current_leader_epoch(self) -> int: ...
 
 
 def leader_hint(tag: int, partition: AnsweredPartition) -> list[tuple[int, bytes]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from klamm.errors import KlammError
 from klamm_broker import metrics
-from klamm_broker.kafka.connection import KafkaConnection, Parts
+from klamm_broker.kafka.connection import Answer, AnswerInTime, KafkaConnection
 from klamm_broker.kafka.requests import Request
 from klamm_broker.rpc.request_memory import RequestMemory
 from klamm_server.clock import Clock
@@ -24,7 +24,7 @@ class KafkaListener:
 
     def __init__(
         self,
-        handle: Callable[[Request], Awaitable[Parts | None]],
+        handle: Callable[[Request], Answer | AnswerInTime],
         memory: RequestMemory,
         *,
         request_max_bytes: int,
@@ -102,9 +102,9 @@ class KafkaListener:
     def on_closed(self, connection: KafkaConnection) -> None:
         self._connections.discard(connection)
 
-    async def handle(self, connection: KafkaConnection, request: Request) -> Parts | None:
+    def handle(self, connection: KafkaConnection, request: Request) -> Answer | AnswerInTime:
         connection.last_request_ms = self._clock.monotonic_ms()
         # Of ApiVersions any version is answered: 65,536 counters, if a client liked.
         version = request.version if request.is_spoken else "unknown"
         metrics.kafka_requests(request.api_key.name, version).inc()
-        return await self._handle(request)
+        return self._handle(request)

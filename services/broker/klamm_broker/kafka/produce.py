@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
-from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition
+from klamm.model import TopicPartition
+from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.leader_hints import leader_hint
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.wire import MalformedRequestError, Writer
-from klamm_broker.rpc.produce import ACKS_NONE, ProduceRpc
+from klamm_broker.rpc.produce import ACKS_NONE, AnswersInTime, PartitionRecords, Produce, Produced, ProduceRpc
 
 _CURRENT_LEADER_TAG: Final = 0
 _ACKS: Final = struct.Struct(">hi")
@@ -21,60 +22,56 @@ _PRODUCED: Final = struct.Struct(">ihqq")
 _EMPTY = memoryview(b"")
 
 
-async def produce(request: Request, handler: ProduceRpc) -> Writer | None:
-    """None with acks=0."""
-    header, parts = _read(request)
-    response = await handler.serve(header, parts)
-    return None if header.acks == ACKS_NONE else _answer(request, response.partitions)
+def produce(request: Request, handler: ProduceRpc) -> Answer | AnswerInTime:
+    """At once, if nothing has to be waited for; no answer with acks=0. Raises MalformedRequestError."""
+    wanted = _read(request)
+    answers = handler.serve(wanted)
+    return _answer(request, wanted, answers) if isinstance(answers, list) else _answer_in_time(request, wanted, answers)
 
 
-def _read(request: Request) -> tuple[ProduceHeader, list[memoryview]]:
+async def _answer_in_time(request: Request, wanted: Produce, answers: AnswersInTime) -> Answer:
+    return _answer(request, wanted, await answers)
+
+
+def _read(request: Request) -> Produce:
     """Raises MalformedRequestError."""
     reader = request.body()
     transactional_id = reader.nullable_string()
     acks, timeout_ms = reader.fields(_ACKS)
-    partitions: list[ProducePartition] = []
-    parts: list[memoryview] = []
+    partitions: list[PartitionRecords] = []
     for _ in range(reader.array_size()):
         topic = reader.string()
         for _ in range(reader.array_size()):
             number = reader.int32()
             records = reader.nullable_bytes() or _EMPTY
             reader.skip_tagged_fields()
-            parts.append(records)
-            partitions.append(ProducePartition(topic=topic, partition=number, records_bytes=len(records)))
+            partitions.append(PartitionRecords(TopicPartition(topic, number), records))
         reader.skip_tagged_fields()
     reader.skip_tagged_fields()
     reader.expect_end()
-    header = ProduceHeader(
-        acks=acks,
-        timeout_ms=timeout_ms,
-        client_id=request.client_id,
-        transactional_id=transactional_id or "",
-        partitions=partitions,
-    )
-    if len(partitions) > 1 and len({(one.topic, one.partition) for one in partitions}) != len(partitions):
+    if len(partitions) > 1 and len({one.topic_partition for one in partitions}) != len(partitions):
         raise MalformedRequestError("a produce request names a partition twice")
-    return header, parts
+    return Produce(acks, timeout_ms, transactional_id or "", partitions)
 
 
-def _answer(request: Request, partitions: Iterable[ProducedPartition]) -> Writer:
+def _answer(request: Request, wanted: Produce, answers: Sequence[Produced]) -> Answer:
+    if wanted.acks == ACKS_NONE:
+        return None
     version = request.version
     writer = Writer(flexible=request.flexible)
-    topics = [(topic, list(group)) for topic, group in groupby(partitions, key=lambda one: one.topic)]
+    topics = [(topic, list(group)) for topic, group in groupby(answers, key=lambda one: one.topic_partition.topic)]
 
-    def write_partition(partition: ProducedPartition) -> None:
-        writer.fields(
-            _PRODUCED, partition.partition, partition.error_code, partition.base_offset, partition.log_append_time_ms
-        )
+    def write_partition(answer: Produced) -> None:
+        number = answer.topic_partition.partition
+        writer.fields(_PRODUCED, number, answer.error_code, answer.base_offset, answer.log_append_time_ms)
         if version >= 5:
-            writer.int64(partition.log_start_offset)
+            writer.int64(answer.log_start_offset)
         if version >= 8:
             writer.array_size(0)  # no record is refused by itself
-            writer.nullable_string(partition.error_message or None)
-        writer.tagged_fields(leader_hint(_CURRENT_LEADER_TAG, partition) if version >= 10 else ())
+            writer.nullable_string(answer.error_message or None)
+        writer.tagged_fields(leader_hint(_CURRENT_LEADER_TAG, answer) if version >= 10 else ())
 
-    def write_topic(topic: tuple[str, list[ProducedPartition]]) -> None:
+    def write_topic(topic: tuple[str, list[Produced]]) -> None:
         writer.string(topic[0])
         writer.array(topic[1], write_partition)
         writer.tagged_fields()
@@ -82,4 +79,4 @@ def _answer(request: Request, partitions: Iterable[ProducedPartition]) -> Writer
     writer.array(topics, write_topic)
     writer.int32(0)
     writer.tagged_fields()
-    return writer
+    return writer.parts()

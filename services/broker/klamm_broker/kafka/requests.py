@@ -134,8 +134,9 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _spoken(0, 0, 0),
 }
 
-_HEADER: Final = struct.Struct(">hhi")
-_API_KEYS: Final = {int(api_key): api_key for api_key in SPOKEN}
+_HEADER: Final = struct.Struct(">hhih")
+"""API key, version, correlation id, and the length of the client id, which stays a classic string in every version."""
+_BY_NUMBER: Final = {int(api_key): (api_key, versions) for api_key, versions in SPOKEN.items()}
 
 
 class Request(NamedTuple):
@@ -150,10 +151,8 @@ class Request(NamedTuple):
     """All of it, header included; valid until the request is answered."""
     body_start: int
     """Where in `frame` the header ends."""
-
-    @property
-    def flexible(self) -> bool:
-        return self.version >= SPOKEN[self.api_key].flexible
+    flexible: bool
+    """Whether it is of a version with compact lengths."""
 
     @property
     def is_spoken(self) -> bool:
@@ -172,23 +171,21 @@ def parse_request(frame: memoryview, client_host: str) -> Request:
     Only ApiVersions is answered whatever its version, for that is how clients find out."""
     if len(frame) < _HEADER.size:
         raise MalformedRequestError(f"a request of {len(frame)} bytes; its header alone has {_HEADER.size}")
-    number, version, correlation_id = _HEADER.unpack_from(frame)
-    api_key = _API_KEYS.get(number)
-    if api_key is None:
+    number, version, correlation_id, client_id_size = _HEADER.unpack_from(frame)
+    served = _BY_NUMBER.get(number)
+    if served is None:
         raise MalformedRequestError(f"API key {number} is not served")
-    spoken = SPOKEN[api_key]
+    api_key, spoken = served
     if not spoken.min <= version <= spoken.max and api_key is not ApiKey.API_VERSIONS:
         raise MalformedRequestError(f"version {version} of {api_key.name}; expected {spoken.min} to {spoken.max}")
-    # The client id stays a classic string in every version of the header.
-    reader = Reader(frame, flexible=False, position=_HEADER.size)
-    client_id = reader.nullable_string() or ""
-    if version >= spoken.flexible:
-        tags = Reader(frame, flexible=True, position=reader.position)
-        tags.skip_tagged_fields()
-        reader.position = tags.position
-    return Request(api_key, version, correlation_id, client_id, client_host, frame, reader.position)
+    reader = Reader(frame, flexible=version >= spoken.flexible, position=_HEADER.size)
+    client_id = reader.text(client_id_size) if client_id_size > 0 else ""
+    reader.skip_tagged_fields()
+    return Request(
+        api_key, version, correlation_id, client_id, client_host, frame, reader.position, version >= spoken.flexible
+    )
 
 
-def has_tagged_header(api_key: ApiKey, version: int) -> bool:
-    """Whether the header of an answer ends with tagged fields; that of ApiVersions never does (KIP-511)."""
-    return version >= SPOKEN[api_key].flexible and api_key is not ApiKey.API_VERSIONS
+def has_tagged_header(request: Request) -> bool:
+    """Whether the header of its answer ends with tagged fields; that of ApiVersions never does (KIP-511)."""
+    return request.flexible and request.api_key is not ApiKey.API_VERSIONS

@@ -74,8 +74,10 @@ class Reader:
 
     def nullable_string(self) -> str | None:
         size = self.unsigned_varint() - 1 if self._flexible else self._fixed(_INT16)
-        if size < 0:
-            return None
+        return None if size < 0 else self.text(size)
+
+    def text(self, size: int) -> str:
+        """Of so many bytes."""
         try:
             return str(self._take(size), "utf-8")
         except UnicodeDecodeError as error:
@@ -104,24 +106,32 @@ class Reader:
 
     def skip_tagged_fields(self) -> None:
         """Nothing that is not flexible has any."""
-        if self._flexible:
-            for _ in range(self.unsigned_varint()):
+        if self._flexible and (count := self.unsigned_varint()):
+            for _ in range(count):
                 self.unsigned_varint()
                 self._take(self.unsigned_varint())
 
     def unsigned_varint(self) -> int:
-        value = shift = 0
-        buffer, end = self._buffer, len(self._buffer)
-        for _ in range(_VARINT_BYTES_MAX):
-            if self.position >= end:
-                raise MalformedRequestError(f"the message ends at byte {end}, inside a length")
-            byte = buffer[self.position]
-            self.position += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-        raise MalformedRequestError(f"a length before byte {self.position} has more than {_VARINT_BYTES_MAX} bytes")
+        position = self.position
+        try:
+            value = self._buffer[position]
+            # Nearly all are lengths below 128.
+            if value >= 0x80:
+                value &= 0x7F
+                for shift in range(7, 7 * _VARINT_BYTES_MAX, 7):
+                    position += 1
+                    byte = self._buffer[position]
+                    value |= (byte & 0x7F) << shift
+                    if byte < 0x80:
+                        break
+                else:
+                    raise MalformedRequestError(
+                        f"a length at byte {self.position} has more than {_VARINT_BYTES_MAX} bytes"
+                    )
+        except IndexError:
+            raise MalformedRequestError(f"the message ends at byte {len(self._buffer)}, inside a length") from None
+        self.position = position + 1
+        return value
 
     def expect_end(self) -> None:
         """Nothing is left over."""

@@ -12,19 +12,13 @@ here and may or may not be everywhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.wire.framed import decode_framed, split_records
-from klamm.wire.v1.broker_pb2 import (
-    ProducedPartition,
-    ProduceHeader,
-    ProducePartition,
-    ProduceResponse,
-    WriterFence,
-)
+from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, ProduceResponse
 from klamm_broker import metrics
 from klamm_broker.log.partition_log import AppendResult, ShardWriter
 from klamm_broker.purgatory.driver import PurgatoryDriver
@@ -49,10 +43,50 @@ _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 _UnknownLeaderEpochError = EXCEPTIONS[ErrorCode.UNKNOWN_LEADER_EPOCH]
 
 
+class PartitionRecords(NamedTuple):
+    """What is to be appended to one partition."""
+
+    topic_partition: TopicPartition
+    records: memoryview
+    """Nobody looks at them after the answer."""
+    current_leader_epoch: int = -1
+    """The newest one that the client has heard of."""
+    writer: ShardWriter | None = None
+    """Set by the owner of the shard that the partition is."""
+
+
+class Produce(NamedTuple):
+    """A produce request, whoever's it is."""
+
+    acks: int
+    timeout_ms: int
+    transactional_id: str
+    """Empty without a transaction."""
+    partitions: Sequence[PartitionRecords]
+    """Each once."""
+
+
+class Produced(NamedTuple):
+    """One partition's answer; the names are those of `ProducedPartition`."""
+
+    topic_partition: TopicPartition
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    current_leader: int = -1
+    current_leader_epoch: int = -1
+
+
+AnswersInTime = Coroutine[Any, Any, list[Produced]]
+"""Something has to be waited for first."""
+
+
 class _Outcome(NamedTuple):
     """One partition's answer, and what it still waits for."""
 
-    answer: ProducedPartition
+    answer: Produced
     pending: PendingAppend | None
 
 
@@ -72,155 +106,183 @@ class ProduceRpc:
         self._memory = memory
 
     async def produce(self, request: bytes, context: Any) -> ProduceResponse:
-        header, parts = _decode(request)
+        produce = _decode(request)
         try:
             self._memory.take(len(request))
         except BrokerError as error:
-            return self._refuse(header, error)
+            return self._response(self._refuse(produce, error))
         try:
-            return await self.serve(header, parts)
+            return await self._respond(produce)
         finally:
             self._memory.give_back(len(request))
 
     async def produce_stream(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[ProduceResponse]:
         """The next request is taken when the one before is answered: that is the stream's back-pressure."""
         async for request in requests:
-            header, parts = _decode(request)
+            produce = _decode(request)
             await self._memory.wait_take(len(request))
             try:
-                response = await self.serve(header, parts)
+                response = await self._respond(produce)
             finally:
                 self._memory.give_back(len(request))
             yield response
 
-    async def serve(self, header: ProduceHeader, parts: Sequence[memoryview]) -> ProduceResponse:
-        """`parts` are the partitions' records, in the order of the header; nobody looks at them after the answer."""
-        if header.acks not in _ACKS:
-            return self._refuse(
-                header, ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={header.acks}; expected -1, 0 or 1")
-            )
-        unheard_of = await self._hear_of_elections(header)
-        guards = await self._guards_of(header, parts) if header.transactional_id else {}
-        outcomes = [
-            self._append(partition, records, header.acks, guards, unheard_of)
-            for partition, records in zip(header.partitions, parts, strict=True)
-        ]
-        if header.acks == ACKS_NONE:
-            return ProduceResponse()
-        pending = [pending for _, pending in outcomes if pending is not None]
-        await wait_for_appends(self._produces, pending, header.timeout_ms)
-        answers = [self._settled(outcome) for outcome in outcomes]
-        return ProduceResponse(partitions=answers, node_endpoints=leader_nodes(self._replicas.brokers, answers))
+    async def _respond(self, produce: Produce) -> ProduceResponse:
+        answers = self.serve(produce)
+        return self._response(answers if isinstance(answers, list) else await answers)
 
-    async def _hear_of_elections(self, header: ProduceHeader) -> frozenset[TopicPartition]:
+    def _response(self, answers: Sequence[Produced]) -> ProduceResponse:
+        return ProduceResponse(
+            partitions=[_encode(answer) for answer in answers],
+            node_endpoints=leader_nodes(self._replicas.brokers, answers),
+        )
+
+    def serve(self, produce: Produce) -> list[Produced] | AnswersInTime:
+        """The answers in the order of the partitions, none with acks=0; at once if nothing has to be waited for."""
+        if produce.acks not in _ACKS:
+            return self._refuse(
+                produce, ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={produce.acks}; expected -1, 0 or 1")
+            )
+        if produce.transactional_id or self._awaited(produce):
+            return self._serve_in_time(produce)
+        return self._append_all(produce, {}, frozenset())
+
+    async def _serve_in_time(self, produce: Produce) -> list[Produced]:
+        unheard_of = await self._hear_of_elections(produce)
+        guards = await self._guards_of(produce) if produce.transactional_id else {}
+        answers = self._append_all(produce, guards, unheard_of)
+        return answers if isinstance(answers, list) else await answers
+
+    async def _hear_of_elections(self, produce: Produce) -> frozenset[TopicPartition]:
         """Those of which this broker has not heard as much as the client, not even after a while."""
-        epochs = {
-            TopicPartition(one.topic, one.partition): one.current_leader_epoch
-            for one in header.partitions
-            if one.current_leader_epoch > 0
-        }
-        awaited = self._awaited(epochs)
+        awaited = self._awaited(produce)
         if not awaited or self._produces.is_full:
             return awaited
-        wait_ms = min(max(0, header.timeout_ms), NEWS_WAIT_MAX_MS)
+        wait_ms = min(max(0, produce.timeout_ms), NEWS_WAIT_MAX_MS)
         await self._produces.wait(
-            lambda on_done: DelayedNews(lambda: bool(self._awaited(epochs)), on_done), awaited, wait_ms
+            lambda on_done: DelayedNews(lambda: bool(self._awaited(produce)), on_done), awaited, wait_ms
         )
-        return self._awaited(epochs)
+        return self._awaited(produce)
 
-    def _awaited(self, epochs: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
-        return frozenset(name for name, epoch in epochs.items() if self._replicas.awaits_epoch(name, epoch))
+    def _awaited(self, produce: Produce) -> frozenset[TopicPartition]:
+        awaits = self._replicas.awaits_epoch
+        return frozenset([name for name, _, epoch, _ in produce.partitions if epoch > 0 and awaits(name, epoch)])
 
-    async def _guards_of(self, header: ProduceHeader, parts: Sequence[memoryview]) -> Guards:
-        names = [TopicPartition(one.topic, one.partition) for one in header.partitions]
-        return await self._transactions.of(header.transactional_id, zip(names, parts, strict=True))
+    async def _guards_of(self, produce: Produce) -> Guards:
+        parts = [(one.topic_partition, one.records) for one in produce.partitions]
+        return await self._transactions.of(produce.transactional_id, parts)
+
+    def _append_all(
+        self, produce: Produce, guards: Guards, unheard_of: frozenset[TopicPartition]
+    ) -> list[Produced] | AnswersInTime:
+        acks = produce.acks
+        outcomes = [self._append(one, acks, guards, unheard_of) for one in produce.partitions]
+        if acks == ACKS_NONE:
+            return []
+        pending = [pending for _, pending in outcomes if pending is not None]
+        if pending:
+            return self._settle_in_time(outcomes, pending, produce.timeout_ms)
+        return [answer for answer, _ in outcomes]
+
+    async def _settle_in_time(
+        self, outcomes: Sequence[_Outcome], pending: Sequence[PendingAppend], timeout_ms: int
+    ) -> list[Produced]:
+        await wait_for_appends(self._produces, pending, timeout_ms)
+        return [self._settled(outcome) for outcome in outcomes]
 
     def _append(
-        self,
-        partition: ProducePartition,
-        records: memoryview,
-        acks: int,
-        guards: Guards,
-        unheard_of: frozenset[TopicPartition],
+        self, wanted: PartitionRecords, acks: int, guards: Guards, unheard_of: frozenset[TopicPartition]
     ) -> _Outcome:
-        topic_partition = TopicPartition(partition.topic, partition.partition)
+        topic_partition, records, leader_epoch, writer = wanted
         try:
             if topic_partition in unheard_of:
                 # Or of a topic that is gone, and this is another one of its name.
                 raise _UnknownLeaderEpochError(
-                    f"{topic_partition} has no leader epoch {partition.current_leader_epoch} that this broker knows"
+                    f"{topic_partition} has no leader epoch {leader_epoch} that this broker knows"
                 )
             guard = guards.get(topic_partition)
             if isinstance(guard, BrokerError):
                 raise guard
-            if partition.HasField("writer"):
-                replica, appended = self._append_for_shard(topic_partition, partition.writer, records, acks)
+            if writer is not None:
+                replica, appended = self._append_for_shard(topic_partition, writer, records, acks)
             else:
                 replica, appended = self._replicas.append(topic_partition, records, acks=acks, guard=guard)
         except BrokerError as error:
-            return _Outcome(self._failed(partition, error), None)
+            return _Outcome(self._failed(topic_partition, error), None)
         metrics.BYTES_IN.inc(len(records))
-        answer = ProducedPartition(
-            topic=partition.topic,
-            partition=partition.partition,
+        answer = Produced(
+            topic_partition,
             base_offset=appended.base_offset,
             log_append_time_ms=appended.log_append_time_ms,
             log_start_offset=appended.log_start_offset,
         )
-        pending = PendingAppend(replica, appended.last_offset + 1) if acks == ACKS_ALL else None
-        return _Outcome(answer, pending)
+        is_settled = acks != ACKS_ALL or appended.last_offset < replica.high_watermark
+        return _Outcome(answer, None if is_settled else PendingAppend(replica, appended.last_offset + 1))
 
     def _append_for_shard(
-        self, topic_partition: TopicPartition, writer: WriterFence, records: memoryview, acks: int
+        self, topic_partition: TopicPartition, writer: ShardWriter, records: memoryview, acks: int
     ) -> tuple[Partition, AppendResult]:
         if acks != ACKS_ALL:
             raise ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={acks} of a shard's writer; expected -1")
-        base_offset = writer.base_offset if writer.HasField("base_offset") else None
-        owner = ShardWriter(writer.producer_id, writer.producer_epoch, writer.transaction_version, base_offset)
-        return self._replicas.append_as_coordinator(topic_partition, records, owner)
+        return self._replicas.append_as_coordinator(topic_partition, records, writer)
 
-    def _refuse(self, header: ProduceHeader, error: BrokerError) -> ProduceResponse:
-        failed = [self._failed(partition, error) for partition in header.partitions]
-        return ProduceResponse(partitions=failed if header.acks != ACKS_NONE else ())
+    def _refuse(self, produce: Produce, error: BrokerError) -> list[Produced]:
+        failed = [self._failed(one.topic_partition, error) for one in produce.partitions]
+        return failed if produce.acks != ACKS_NONE else []
 
-    def _failed(self, partition: ProducePartition, error: BrokerError) -> ProducedPartition:
+    def _failed(self, topic_partition: TopicPartition, error: BrokerError) -> Produced:
         metrics.on_error("produce", error.code)
-        log.debug("produce topic=%s partition=%d refused: %s", partition.topic, partition.partition, error)
-        answer = ProducedPartition(
-            topic=partition.topic,
-            partition=partition.partition,
-            error_code=error.code,
-            error_message=error.message,
-            base_offset=-1,
-            log_append_time_ms=-1,
-            log_start_offset=-1,
-            current_leader=-1,
-            current_leader_epoch=-1,
-        )
-        self._hint(answer)
-        return answer
+        log.debug("produce partition=%s refused: %s", topic_partition, error)
+        return self._hinted(Produced(topic_partition, error.code, error.message))
 
-    def _settled(self, outcome: _Outcome) -> ProducedPartition:
+    def _settled(self, outcome: _Outcome) -> Produced:
         """The answer after the wait."""
         answer, pending = outcome
-        if pending is not None and pending.code:
-            answer.error_code = pending.code
-            answer.error_message = pending.code.text
-            answer.base_offset = -1
-            answer.current_leader = answer.current_leader_epoch = -1
-            self._hint(answer)
-        return answer
+        if pending is None or not pending.code:
+            return answer
+        return self._hinted(answer._replace(error_code=pending.code, error_message=pending.code.text, base_offset=-1))
 
-    def _hint(self, answer: ProducedPartition) -> None:
-        if answer.error_code in HINTED:
-            hint = self._replicas.leader_hint(TopicPartition(answer.topic, answer.partition))
-            answer.current_leader, answer.current_leader_epoch = hint
+    def _hinted(self, answer: Produced) -> Produced:
+        if answer.error_code not in HINTED:
+            return answer
+        leader, leader_epoch = self._replicas.leader_hint(answer.topic_partition)
+        return answer._replace(current_leader=leader, current_leader_epoch=leader_epoch)
 
 
-def _decode(request: bytes) -> tuple[ProduceHeader, list[memoryview]]:
+def _decode(request: bytes) -> Produce:
     """Raises InvalidRequestError for what is not a produce request."""
     header, records = decode_framed(request, ProduceHeader)
     named = {(partition.topic, partition.partition) for partition in header.partitions}
     if len(named) != len(header.partitions):
         raise _InvalidRequestError("a partition is named twice; each may have one part of the records")
-    return header, split_records(records, [partition.records_bytes for partition in header.partitions])
+    parts = split_records(records, [partition.records_bytes for partition in header.partitions])
+    return Produce(
+        header.acks,
+        header.timeout_ms,
+        header.transactional_id,
+        [_partition_records(one, part) for one, part in zip(header.partitions, parts, strict=True)],
+    )
+
+
+def _partition_records(partition: ProducePartition, records: memoryview) -> PartitionRecords:
+    writer = None
+    if partition.HasField("writer"):
+        fence = partition.writer
+        base_offset = fence.base_offset if fence.HasField("base_offset") else None
+        writer = ShardWriter(fence.producer_id, fence.producer_epoch, fence.transaction_version, base_offset)
+    topic_partition = TopicPartition(partition.topic, partition.partition)
+    return PartitionRecords(topic_partition, records, partition.current_leader_epoch, writer)
+
+
+def _encode(answer: Produced) -> ProducedPartition:
+    encoded = ProducedPartition(
+        topic=answer.topic_partition.topic,
+        partition=answer.topic_partition.partition,
+        base_offset=answer.base_offset,
+        log_append_time_ms=answer.log_append_time_ms,
+        log_start_offset=answer.log_start_offset,
+    )
+    if answer.error_code:
+        encoded.error_code, encoded.error_message = answer.error_code, answer.error_message
+        encoded.current_leader, encoded.current_leader_epoch = answer.current_leader, answer.current_leader_epoch
+    return encoded

@@ -41,12 +41,16 @@ class RequestMemory:
         self._held_bytes += size_bytes
 
     def take_anyway(self, size_bytes: int) -> None:
-        """For an answer that was read within `free_bytes` but for its one obligatory batch."""
+        """For an answer that was read within `free_bytes` but for its one obligatory batch, or after `has_room`."""
         self._held_bytes += size_bytes
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether `wait_take` would not wait."""
+        return not self._waiting and self._admits(size_bytes)
 
     async def wait_take(self, size_bytes: int) -> None:
         """Takes the bytes as soon as there is room for them, first come first served."""
-        if not self._waiting and self._admits(size_bytes):
+        if self.has_room(size_bytes):
             self._held_bytes += size_bytes
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -79,7 +79,7 @@ def test_a_request_is_as_long_as_it_says_and_no_shorter_one_is_taken(api_key: Ap
 def test_an_array_that_must_not_be_null_is_refused_when_it_is(api_key: ApiKey, version: int) -> None:
     body = {ApiKey.UPDATE_FEATURES: bytes(7), ApiKey.LIST_OFFSETS: b"\xff" * 8}[api_key]
     with pytest.raises(MalformedRequestError, match="null"):
-        messages.decode(Request(api_key, version, 1, "", "", memoryview(body), 0))
+        messages.decode(Request(api_key, version, 1, "", "", memoryview(body), 0, False))
 
 
 # kio alone reserves memory for billions of items here, and aborts.
@@ -94,7 +94,9 @@ def test_an_array_that_must_not_be_null_is_refused_when_it_is(api_key: ApiKey, v
     ],
 )
 def test_an_array_that_claims_billions_of_items_is_malformed(api_key: ApiKey, version: int, body: str) -> None:
-    request = Request(api_key, version, 1, "", "", memoryview(bytes.fromhex(body)), 0)
+    request = Request(
+        api_key, version, 1, "", "", memoryview(bytes.fromhex(body)), 0, version >= SPOKEN[api_key].flexible
+    )
     with pytest.raises(MalformedRequestError):
         messages.decode(request)
 
@@ -102,4 +104,4 @@ def test_an_array_that_claims_billions_of_items_is_malformed(api_key: ApiKey, ve
 def test_what_is_not_produced_records_has_a_bound_of_its_own() -> None:
     body = b"\x00" * (messages.COLD_REQUEST_MAX_BYTES + 1)
     with pytest.raises(MalformedRequestError, match="expected at most"):
-        messages.decode(Request(ApiKey.HEARTBEAT, 0, 1, "", "", memoryview(body), 0))
+        messages.decode(Request(ApiKey.HEARTBEAT, 0, 1, "", "", memoryview(body), 0, False))

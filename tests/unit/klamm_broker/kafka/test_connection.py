@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import struct
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any
 
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka_door import HEARTBEAT_V0, REQUEST_MAX_BYTES, Door, answer_to, echo, frame
+from kafka_door import HEARTBEAT_V0, REQUEST_MAX_BYTES, Door, answer_to, echo, echo_by_turns, echo_in_time, frame
 
 from klamm_broker import metrics
 from klamm_broker.kafka import messages
-from klamm_broker.kafka.connection import BUSY_BUFFER_BYTES, FIRST_BUFFER_BYTES
+from klamm_broker.kafka.connection import (
+    BUSY_BUFFER_BYTES,
+    FIRST_BUFFER_BYTES,
+    TURN_REQUESTS_MAX,
+    Answer,
+    AnswerInTime,
+    KafkaConnection,
+)
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
 from klamm_broker.kafka.wire import MalformedRequestError
 
 
+@pytest.mark.parametrize("handle", [echo, echo_in_time, echo_by_turns])
 @pytest.mark.parametrize("piece_bytes", [1, 7, 100_000])
-def test_frames_arrive_in_any_pieces_and_are_answered_in_order(piece_bytes: int) -> None:
+def test_frames_arrive_in_any_pieces_and_are_answered_in_order(
+    piece_bytes: int, handle: Callable[[Request], Answer | AnswerInTime]
+) -> None:
     async def scenario() -> None:
-        async with Door(echo) as door:
+        async with Door(handle) as door:
             reader, writer = await door.connect()
             bodies = [b"a", b"", b"bc", b"x" * (BUSY_BUFFER_BYTES + 5 if piece_bytes > 100 else 50), b"d"]
             data = b"".join(frame(number, body) for number, body in enumerate(bodies))
@@ -39,7 +54,7 @@ def test_the_next_request_waits_for_the_answer_of_the_one_before() -> None:
         under_way: list[int] = []
         both, go_on = asyncio.Event(), asyncio.Event()
 
-        async def handle(request: Request) -> list[bytes] | None:
+        async def handle(request: Request) -> Answer:
             under_way.append(request.correlation_id)
             if len(under_way) == 2:
                 both.set()
@@ -91,10 +106,17 @@ def test_what_cannot_be_read_ends_the_connection_and_no_other(data: bytes) -> No
     asyncio.run(scenario())
 
 
-def test_a_mistake_of_a_handler_ends_that_connection_only() -> None:
-    async def handle(request: Request) -> list[bytes] | None:
-        assert request.correlation_id != 1, "broken"
-        return [b"well"]
+def broken(request: Request) -> Answer:
+    assert request.correlation_id != 1, "broken"
+    return [b"well"]
+
+
+async def broken_in_time(request: Request) -> Answer:
+    return broken(request)
+
+
+@pytest.mark.parametrize("handle", [broken, broken_in_time])
+def test_a_mistake_of_a_handler_ends_that_connection_only(handle: Callable[[Request], Answer | AnswerInTime]) -> None:
 
     async def scenario() -> None:
         async with Door(handle) as door:
@@ -109,6 +131,166 @@ def test_a_mistake_of_a_handler_ends_that_connection_only() -> None:
             writer.close()
 
     asyncio.run(scenario())
+
+
+async def forwarded(request: Request) -> Answer:
+    raise AssertionError("nobody waits for it")
+
+
+def run_on(loop_of: str, scenario: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=None if loop_of == "asyncio" else uvloop.new_event_loop) as runner:
+        runner.run(scenario)
+
+
+class OneWrite:
+    """A transport that counts what is written, and takes it or not."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.is_reading = self.is_open = True
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("peer", 1)
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def writelines(self, parts: Sequence[bytes]) -> None:
+        self.write(b"".join(parts))
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def abort(self) -> None:
+        self.is_open = False
+
+
+def feed(connection: KafkaConnection, data: bytes) -> None:
+    """As much of it as there is room for, as one read."""
+    room = connection.get_buffer(-1)
+    assert len(data) <= len(room)
+    room[: len(data)] = data
+    connection.buffer_updated(len(data))
+
+
+@contextlib.asynccontextmanager
+async def connected(door: Door) -> AsyncIterator[tuple[KafkaConnection, OneWrite]]:
+    """A connection whose reads and writes are the test's."""
+    connection, transport = KafkaConnection(door.listener), OneWrite()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    try:
+        yield connection, transport
+    finally:
+        connection.connection_lost(None)
+        await connection.closed()
+
+
+def test_what_one_read_brings_is_answered_by_one_write_before_anything_else_runs() -> None:
+    async def scenario() -> None:
+        async with Door(echo) as door, connected(door) as (connection, transport):
+            feed(connection, b"".join(frame(number, b"abc") for number in range(5)))
+            (written,) = transport.writes
+            assert written == b"".join(struct.pack(">ii", 7, number) + b"abc" for number in range(5))
+
+    asyncio.run(scenario())
+
+
+def test_others_have_their_turn_before_all_of_many_requests_are_served() -> None:
+    async def scenario() -> None:
+        async with Door(echo) as door, connected(door) as (connection, transport):
+            large = frame(0, bytes(3_000))
+            feed(connection, large[:2_048])
+            feed(connection, large[2_048:])
+            many = [frame(number, b"x") for number in range(2 * TURN_REQUESTS_MAX + 1)]
+            feed(connection, b"".join(many))
+            assert sum(map(len, transport.writes[1:])) == TURN_REQUESTS_MAX * 9
+            assert not transport.is_reading
+            await asyncio.sleep(0)
+            assert sum(map(len, transport.writes[1:])) == 2 * TURN_REQUESTS_MAX * 9
+            await asyncio.sleep(0)
+            assert sum(map(len, transport.writes[1:])) == len(many) * 9
+            assert transport.is_reading
+
+    asyncio.run(scenario())
+
+
+def test_who_takes_no_answers_is_not_served_and_what_waits_counts_as_memory() -> None:
+    async def scenario() -> None:
+        async with Door(echo) as door, connected(door) as (connection, transport):
+            write = transport.write
+
+            def write_and_fill(data: bytes) -> None:
+                write(data)
+                connection.pause_writing()
+
+            transport.write = write_and_fill  # type: ignore[method-assign]
+            feed(connection, frame(1, b"abc") + frame(2, b"de"))
+            assert door.memory.held_bytes == 5
+            feed(connection, frame(3, b"f"))
+            await asyncio.sleep(0)
+            assert len(transport.writes) == 1
+            connection.resume_writing()
+            assert door.memory.held_bytes == 0
+            await asyncio.sleep(0)
+            assert transport.writes[1:] == [struct.pack(">ii", 5, 3) + b"f"]
+
+    asyncio.run(scenario())
+
+
+def test_a_request_waits_while_others_take_all_the_memory() -> None:
+    async def scenario() -> None:
+        large = frame(3, bytes(2 * BUSY_BUFFER_BYTES))
+        async with (
+            Door(echo, memory_bytes=100) as door,
+            connected(door) as (first, transport),
+            connected(door) as (second, other_transport),
+        ):
+            door.memory.take(95)
+            feed(first, frame(1, b"hello") + frame(2, b"again"))
+            feed(second, large[:1_000])
+            assert first.is_busy
+            assert second.is_busy
+            door.memory.give_back(95)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            # While the large one has what there is.
+            assert transport.writes == [struct.pack(">ii", 9, 1) + b"hello"]
+            feed(second, large[1_000:])
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert other_transport.writes == [struct.pack(">ii", len(large) - 10, 3) + large[14:]]
+            assert transport.writes[1:] == [struct.pack(">ii", 9, 2) + b"again"]
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_leaves_in_the_turn_of_its_request_leaves_nothing_behind() -> None:
+    async def scenario() -> None:
+        async with Door(forwarded) as door:
+            async with connected(door) as (connection, _):
+                feed(connection, frame(1, b"abc"))
+            assert door.memory.held_bytes == 0
+        gc.collect()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("loop_of", ["asyncio", "uvloop"])
+def test_what_was_sent_before_the_client_hung_up_ends_with_the_connection(loop_of: str) -> None:
+    async def scenario() -> None:
+        async with Door(echo_by_turns) as door:
+            for count in (1, 700, 5_000):
+                reader, writer = await door.connect()
+                writer.write(b"".join(frame(number, b"x" * 50) for number in range(count)))
+                writer.write_eof()
+                answered = await reader.read(-1) if count < 5_000 else await reader.readexactly(58)
+                assert len(answered) % 58 == 0
+                writer.close()
+
+    run_on(loop_of, scenario())
 
 
 def test_more_than_max_connections_are_closed_at_once() -> None:

@@ -15,6 +15,7 @@ import pytest
 import uvloop
 from kafka_door import Door, answer_to, echo, frame
 
+from klamm_broker.kafka.connection import Answer
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.wire import Part
 from klamm_broker.log.disk import Disk
@@ -65,7 +66,7 @@ def run_with_uvloop(scenario: Callable[[], object]) -> None:
 def test_bytes_and_files_arrive_in_their_order(files: Files, run: Callable[[object], None]) -> None:
     pieces = [(0, 100_000), (FILE_BYTES - 1, 1), (4096, 3_000_000), (123, 70_000)]
 
-    async def handle(request: Request) -> list[Part] | None:
+    async def handle(request: Request) -> Answer:
         if request.correlation_id % 2:
             return [b"plain"]
         parts: list[Part] = [b"first"]
@@ -87,8 +88,8 @@ def test_bytes_and_files_arrive_in_their_order(files: Files, run: Callable[[obje
 
 
 def test_a_reader_that_stops_stops_nobody_else_and_leaves_nothing_open(files: Files) -> None:
-    async def handle(request: Request) -> list[Part] | None:
-        return [files.make(0, FILE_BYTES)] if request.correlation_id == 1 else await echo(request)
+    async def handle(request: Request) -> Answer:
+        return [files.make(0, FILE_BYTES)] if request.correlation_id == 1 else echo(request)
 
     async def scenario() -> None:
         async with Door(handle) as door:
@@ -109,7 +110,7 @@ def test_a_reader_that_stops_stops_nobody_else_and_leaves_nothing_open(files: Fi
 
 
 def test_a_listener_that_closes_takes_back_what_it_was_sending(files: Files) -> None:
-    async def handle(request: Request) -> list[Part] | None:
+    async def handle(request: Request) -> Answer:
         return [files.make(0, FILE_BYTES)]
 
     async def scenario() -> None:
@@ -125,7 +126,7 @@ def test_a_listener_that_closes_takes_back_what_it_was_sending(files: Files) -> 
 
 
 def test_records_that_are_cut_off_end_the_connection(files: Files) -> None:
-    async def handle(request: Request) -> list[Part] | None:
+    async def handle(request: Request) -> Answer:
         file = files.make(0, FILE_BYTES)
         os.truncate(files.path, 1_000)
         return [file]

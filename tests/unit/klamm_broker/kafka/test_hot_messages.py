@@ -7,7 +7,7 @@ import io
 import random
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,11 +17,6 @@ from kio.serial import entity_writer
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
-from klamm.wire.v1.broker_pb2 import (
-    ProducedPartition,
-    ProduceHeader,
-    ProduceResponse,
-)
 from klamm.wire.v1.common_pb2 import Endpoint
 from klamm.wire.v1.metadata_pb2 import (
     ClusterRecord,
@@ -43,6 +38,7 @@ from klamm_broker.kafka.wire import Part, Writer
 from klamm_broker.log.transaction_index import AbortedTransaction
 from klamm_broker.replica.fetch_reader import PartitionAnswer
 from klamm_broker.rpc.fetch import FetchQuery
+from klamm_broker.rpc.produce import AnswersInTime, Produce, Produced
 from klamm_server.clock import SystemClock
 from klamm_server.metadata.image import MetadataImage, replay
 
@@ -68,8 +64,12 @@ def request_of(api_key: ApiKey, version: int, fields: dict[str, Any]) -> Request
     return request
 
 
+def joined(parts: Iterable[Any]) -> bytes:
+    return b"".join(bytes(part) for part in parts)
+
+
 def bytes_of(writer: Writer) -> bytes:
-    return b"".join(bytes(part) for part in writer.parts())
+    return joined(writer.parts())
 
 
 def image() -> MetadataImage:
@@ -110,18 +110,23 @@ TOPIC_IDS = TopicIds(image)
 class ScriptedProduce:
     """Keeps what it is given, answers what it was told."""
 
-    def __init__(self, answers: Sequence[ProducedPartition]) -> None:
+    def __init__(self, answers: list[Produced], *, in_time: bool = False) -> None:
         self.answers = answers
-        self.header = ProduceHeader()
-        self.parts: list[bytes] = []
+        self.in_time = in_time
+        self.given: Produce | None = None
 
-    async def serve(self, header: ProduceHeader, parts: Sequence[memoryview]) -> ProduceResponse:
-        self.header, self.parts = header, [bytes(part) for part in parts]
-        return ProduceResponse(partitions=self.answers)
+    def serve(self, produce: Produce) -> list[Produced] | AnswersInTime:
+        self.given = produce
+        return self._later() if self.in_time else self.answers
+
+    async def _later(self) -> list[Produced]:
+        await asyncio.sleep(0)
+        return self.answers
 
 
+@pytest.mark.parametrize("in_time", [False, True])
 @pytest.mark.parametrize("version", versions_of(ApiKey.PRODUCE))
-def test_produce(version: int) -> None:
+def test_produce(version: int, in_time: bool) -> None:
     request = request_of(
         ApiKey.PRODUCE,
         version,
@@ -140,37 +145,30 @@ def test_produce(version: int) -> None:
     )
     handler = ScriptedProduce(
         [
-            ProducedPartition(
-                topic="flights",
-                partition=0,
-                base_offset=77,
-                log_append_time_ms=-1,
-                log_start_offset=5,
-                current_leader=-1,
-            ),
-            ProducedPartition(
-                topic="flights",
-                partition=1,
-                error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                error_message="not me",
-                base_offset=-1,
-                log_append_time_ms=-1,
-                log_start_offset=-1,
+            Produced(TopicPartition("flights", 0), base_offset=77, log_start_offset=5),
+            Produced(
+                TopicPartition("flights", 1),
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                "not me",
                 current_leader=2,
                 current_leader_epoch=9,
             ),
-            ProducedPartition(topic="delays", partition=2, base_offset=0, log_append_time_ms=123, log_start_offset=0),
-        ]
+            Produced(TopicPartition("delays", 2), base_offset=0, log_append_time_ms=123, log_start_offset=0),
+        ],
+        in_time=in_time,
     )
-    written = asyncio.run(produce(request, handler))  # type: ignore[arg-type]
-    assert handler.header.acks == -1
-    assert (handler.header.timeout_ms, handler.header.transactional_id) == (1_500, "tx")
-    assert [(one.topic, one.partition) for one in handler.header.partitions] == [
-        ("flights", 0),
-        ("flights", 1),
-        ("delays", 2),
+    answer = produce(request, handler)  # type: ignore[arg-type]
+    assert isinstance(answer, list) is not in_time
+    if not isinstance(answer, list):
+        assert answer is not None
+        answer = asyncio.run(answer)
+    assert handler.given is not None
+    assert handler.given[:3] == (-1, 1_500, "tx")
+    assert [(one.topic_partition, bytes(one.records)) for one in handler.given.partitions] == [
+        (("flights", 0), b"first"),
+        (("flights", 1), b""),
+        (("delays", 2), b"x" * 300),
     ]
-    assert handler.parts == [b"first", b"", b"x" * 300]
     leader = {"current_leader": {"leader_id": 2, "leader_epoch": 9}}
     expected = {
         "responses": [
@@ -214,15 +212,15 @@ def test_produce(version: int) -> None:
             },
         ],
     }
-    assert written is not None
-    assert bytes_of(written) == messages.encode(request, expected)
+    assert answer is not None
+    assert joined(answer) == messages.encode(request, expected)
 
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_produce_without_acknowledgement_has_no_answer(version: int) -> None:
     fields = {"transactional_id": None, "acks": 0, "timeout": 1, "topic_data": []}
     request = request_of(ApiKey.PRODUCE, version, fields)
-    assert asyncio.run(produce(request, ScriptedProduce([]))) is None  # type: ignore[arg-type]
+    assert produce(request, ScriptedProduce([])) is None  # type: ignore[arg-type]
 
 
 class ScriptedFetch:
