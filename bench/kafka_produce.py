@@ -1,0 +1,162 @@
+"""What a produce request costs the broker through its Kafka listener, whatever it carries: CPU time, user and system.
+
+    python bench/kafka_produce.py [--requests 30000] [--runs 3] [--only "16 KiB, 16 under way"]
+
+One connection of a plain socket sends prepared requests of one batch each to `klamm up`, in turns to 12 partitions,
+`depth` of them under way. There is no client to be measured with it, so CPU seconds of the server are what counts; the
+requests a second are those of two processes on one machine. Every answer is checked, and the offsets must add up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import socket
+import statistics
+import struct
+import sys
+import tempfile
+import time
+from typing import NamedTuple
+
+from peer_servers import Peer, klamm
+from peer_workload import create_topic, first_produce
+
+from klamm.records.encoder import encode_batch
+
+TOPIC = "requests"
+PARTITIONS = 12
+PRODUCE_VERSION = 10
+"""librdkafka's."""
+RECORD_BYTES = 1_000
+ANSWER_PARTITION = struct.Struct(">ihq")
+READY_S = 60
+
+
+class Load(NamedTuple):
+    """One kind of request."""
+
+    name: str
+    batch_bytes: int
+    depth: int
+    acks: int
+
+
+LOADS = [
+    Load("16 KiB, 16 under way, acks=all", 16_384, 16, -1),
+    Load("16 KiB, 16 under way, acks=1", 16_384, 16, 1),
+    Load("1 KiB, 16 under way, acks=all", 1_100, 16, -1),
+    Load("1 KiB, one at a time, acks=all", 1_100, 1, -1),
+]
+
+
+class Cost(NamedTuple):
+    """Of a request."""
+
+    user_us: float
+    system_us: float
+    requests_per_s: float
+
+
+def request_of(batch: bytes, partition: int, acks: int) -> bytes:
+    """A frame of Produce. Its header has tagged fields, its lengths are compact (KIP-482)."""
+    topic = TOPIC.encode()
+    head = struct.pack(">hhih", 0, PRODUCE_VERSION, partition, 5) + b"bench" + b"\0"
+    body = b"\0" + struct.pack(">hi", acks, 10_000) + b"\2" + bytes([len(topic) + 1]) + topic
+    body += b"\2" + struct.pack(">i", partition) + _varint(len(batch) + 1) + batch + b"\0\0\0"
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+class Connection:
+    """A blocking one."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._unread = b""
+
+    def send(self, requests: bytes) -> None:
+        self._socket.sendall(requests)
+
+    def answer(self) -> int:
+        """The base offset that the next answer has."""
+        (size,) = struct.unpack(">i", self._take(4))
+        answer = self._take(size)
+        # Correlation id, no tags, one topic, its name, one partition.
+        _, code, base_offset = ANSWER_PARTITION.unpack_from(answer, 4 + 1 + 1 + 1 + len(TOPIC) + 1)
+        assert code == 0, code
+        return int(base_offset)
+
+    def _take(self, size: int) -> bytes:
+        while len(self._unread) < size:
+            more = self._socket.recv(1 << 16)
+            assert more, "the connection was closed"
+            self._unread += more
+        taken, self._unread = self._unread[:size], self._unread[size:]
+        return taken
+
+
+def measure(peer: Peer, load: Load, count: int) -> Cost:
+    """Of `count` requests; as many as are under way go out together, and the next ones when half of them are
+    answered."""
+    records = max(1, (load.batch_bytes - 61) // (RECORD_BYTES + 12))
+    batch = bytes(encode_batch([(1_700_000_000_000, None, bytes(RECORD_BYTES), ())] * records))
+    requests = [request_of(batch, partition, load.acks) for partition in range(PARTITIONS)]
+    half = max(1, load.depth // 2)
+    chunks = [
+        b"".join(requests[(start + number) % PARTITIONS] for number in range(half))
+        for start in range(0, PARTITIONS * half, half)
+    ]
+    connection = Connection(peer.bootstrap)
+    for request in requests:
+        connection.send(request)
+    first = [connection.answer() for _ in requests]
+    rounds = count // half // PARTITIONS * PARTITIONS
+    before, started_s = peer.processes[0].cpu_times(), time.perf_counter()
+    for number in range(rounds):
+        connection.send(chunks[number % PARTITIONS])
+        if number or load.depth == 1:
+            last = [connection.answer() for _ in range(half)]
+    if load.depth > 1:
+        last = [connection.answer() for _ in range(half)]
+    took_s, after = time.perf_counter() - started_s, peer.processes[0].cpu_times()
+    total = rounds * half
+    # Every partition has had as many; the last answer is of the last one that the chunks name.
+    assert last[-1] == first[(total - 1) % PARTITIONS] + total // PARTITIONS * records, (first, last, total)
+    used = [(end - begin) / total * 1e6 for end, begin in ((after.user, before.user), (after.system, before.system))]
+    return Cost(*used, total / took_s)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--requests", type=int, default=30_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", default="", help="those whose name has this")
+    options = parser.parse_args()
+    print("| request | user us | system us | both | requests/s |\n|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory(prefix="klamm-bench-") as scratch, klamm(pathlib.Path(scratch)) as peer:
+        create_topic(peer.bootstrap, TOPIC, PARTITIONS, 1)
+        first_produce(peer.bootstrap, TOPIC, READY_S)
+        for load in LOADS:
+            if options.only not in load.name:
+                continue
+            measure(peer, load, options.requests // 10)
+            runs = [measure(peer, load, options.requests) for _ in range(options.runs)]
+            user_us, system_us, rate = (statistics.median(column) for column in zip(*runs, strict=True))
+            print(
+                f"| {load.name} | {user_us:.1f} | {system_us:.1f} | {user_us + system_us:.1f} | {rate:,.0f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
