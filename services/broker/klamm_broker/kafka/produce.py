@@ -17,8 +17,9 @@ from klamm_broker.rpc.produce import ACKS_NONE, AnswersInTime, PartitionRecords,
 _CURRENT_LEADER_TAG: Final = 0
 _ACKS: Final = struct.Struct(">hi")
 """acks, timeout_ms."""
-_PRODUCED: Final = struct.Struct(">ihqq")
-"""Partition, error code, base offset, log append time."""
+_PRODUCED: Final = struct.Struct(">ihqqq")
+"""Partition, error code, base offset, log append time, log start offset."""
+_PRODUCED_BEFORE_5: Final = struct.Struct(">ihqq")
 _EMPTY = memoryview(b"")
 
 
@@ -58,25 +59,31 @@ def _answer(request: Request, wanted: Produce, answers: Sequence[Produced]) -> A
     if wanted.acks == ACKS_NONE:
         return None
     version = request.version
+    topics = [(topic, list(group)) for topic, group in groupby(answers, key=_topic_of)]
     writer = Writer(flexible=request.flexible)
-    topics = [(topic, list(group)) for topic, group in groupby(answers, key=lambda one: one.topic_partition.topic)]
-
-    def write_partition(answer: Produced) -> None:
-        number = answer.topic_partition.partition
-        writer.fields(_PRODUCED, number, answer.error_code, answer.base_offset, answer.log_append_time_ms)
-        if version >= 5:
-            writer.int64(answer.log_start_offset)
-        if version >= 8:
-            writer.array_size(0)  # no record is refused by itself
-            writer.nullable_string(answer.error_message or None)
-        writer.tagged_fields(leader_hint(_CURRENT_LEADER_TAG, answer) if version >= 10 else ())
-
-    def write_topic(topic: tuple[str, list[Produced]]) -> None:
-        writer.string(topic[0])
-        writer.array(topic[1], write_partition)
+    writer.array_size(len(topics))
+    for topic, partitions in topics:
+        writer.string(topic)
+        writer.array_size(len(partitions))
+        for answer in partitions:
+            _write_partition(writer, version, answer)
         writer.tagged_fields()
-
-    writer.array(topics, write_topic)
     writer.int32(0)
     writer.tagged_fields()
     return writer.parts()
+
+
+def _topic_of(answer: Produced) -> str:
+    return answer.topic_partition.topic
+
+
+def _write_partition(writer: Writer, version: int, answer: Produced) -> None:
+    (_, partition), code, message, base_offset, append_time_ms, log_start_offset, *_ = answer
+    if version >= 5:
+        writer.fields(_PRODUCED, partition, code, base_offset, append_time_ms, log_start_offset)
+    else:
+        writer.fields(_PRODUCED_BEFORE_5, partition, code, base_offset, append_time_ms)
+    if version >= 8:
+        writer.array_size(0)  # no record is refused by itself
+        writer.nullable_string(message or None)
+    writer.tagged_fields(leader_hint(_CURRENT_LEADER_TAG, answer) if code and version >= 10 else ())

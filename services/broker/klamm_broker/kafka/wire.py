@@ -229,7 +229,7 @@ class Writer:
     def tagged_fields(self, fields: Sequence[tuple[int, bytes]] = ()) -> None:
         """(tag, value) in ascending order; nothing that is not flexible has any."""
         if self._flexible:
-            self.unsigned_varint(len(fields))
+            self._open.append(len(fields))  # never as many as 128
             for tag, value in fields:
                 self.unsigned_varint(tag)
                 self.unsigned_varint(len(value))

@@ -56,7 +56,10 @@ class LogProducers:
 
         `guard`: what `begin_verification` gave for its transaction; of no interest if that is open by now.
         `is_verified`: a coordinator writes for it. Raises as both checks."""
-        if all(header.producer_id < 0 for header in headers):
+        for header in headers:
+            if header.producer_id >= 0:
+                break
+        else:
             return None
         first = headers[0]
         duplicate = self._states.check(headers, is_verified=is_verified or guard is not None)

@@ -111,12 +111,12 @@ class OffsetIndex:
 
     def append(self, offset: int, position: int) -> None:
         """Adds an entry larger than all before it."""
-        assert not self.is_full, f"offset index of {self.base_offset} is full"
-        last = self.last
-        assert offset > last.offset or not self._offsets, f"offset {offset} after {last.offset}"
-        assert position > last.position, f"position {position} after {last.position}"
-        self._offsets.append(offset - self.base_offset)
-        self._positions.append(position)
+        offsets, positions, relative = self._offsets, self._positions, offset - self.base_offset
+        assert len(offsets) < self._entry_count_max, f"offset index of {self.base_offset} is full"
+        assert not offsets or relative > offsets[-1], f"offset {offset} after {self.last.offset}"
+        assert position > (positions[-1] if positions else 0), f"position {position} after {self.last.position}"
+        offsets.append(relative)
+        positions.append(position)
 
     def lookup(self, offset: int) -> IndexEntry:
         """The entry with the largest offset <= `offset`, or (base offset, 0): a place to scan from."""

@@ -19,11 +19,14 @@ from klamm.records.control import ControlRecord, ControlRecordType, decode_contr
 from klamm.records.decoder import decode_batch
 from klamm.records.encoder import encode_batch
 from klamm.records.header import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
     HEADER_SIZE_BYTES,
     PREFIX_SIZE_BYTES,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
     BatchHeader,
     Buffer,
-    TimestampType,
     offset_prefix,
     read_header,
     set_log_append_time,
@@ -68,7 +71,7 @@ def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: A
     RECORD_LIST_TOO_LARGE."""
     view = memoryview(records)
     checked: list[CheckedBatch] = []
-    position = 0
+    position = size = 0
     while position < len(view):
         header = validate_batch(view, position)
         end = position + header.size_bytes
@@ -76,15 +79,17 @@ def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: A
         if config.is_compacted and not header.is_control:
             _check_keys(header, view[position:end])
         batch = _rewritten(CheckedBatch(header, view[position:end]), config, now_ms)
-        if batch.header.size_bytes > config.max_message_bytes:
+        batch_bytes = len(batch.data)
+        if batch_bytes > config.max_message_bytes:
             raise ErrorCode.MESSAGE_TOO_LARGE.exception(
-                f"batch of {batch.header.size_bytes} bytes; max.message.bytes is {config.max_message_bytes}"
+                f"batch of {batch_bytes} bytes; max.message.bytes is {config.max_message_bytes}"
             )
         checked.append(batch)
+        size += batch_bytes
         position = end
     if not checked:
         raise ErrorCode.INVALID_RECORD.exception("the record set is empty")
-    if (size := sum(len(batch.data) for batch in checked)) > config.segment_bytes:
+    if size > config.segment_bytes:
         raise ErrorCode.RECORD_LIST_TOO_LARGE.exception(
             f"record set of {size} bytes; segment.bytes is {config.segment_bytes}"
         )
@@ -92,19 +97,20 @@ def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: A
 
 
 def _check_header(header: BatchHeader, config: LogConfig, now_ms: int, origin: AppendOrigin) -> None:
-    if header.is_control and origin is AppendOrigin.CLIENT:
+    attributes = header.attributes
+    if attributes & CONTROL_MASK and origin is AppendOrigin.CLIENT:
         raise ErrorCode.INVALID_RECORD.exception("clients may not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0 and origin is AppendOrigin.CLIENT:
         raise ErrorCode.INVALID_RECORD.exception(
             f"batch of producer {header.producer_id} has sequence {header.base_sequence}; expected 0 or more"
         )
-    if header.is_transactional and header.producer_id < 0:
+    if attributes & TRANSACTIONAL_MASK and header.producer_id < 0:
         raise ErrorCode.INVALID_RECORD.exception("batch of a transaction without a producer id")
-    if header.compression is CompressionType.NONE:
+    if not attributes & COMPRESSION_MASK:
         _check_room(header)
     if config.timestamp_source is not TimestampSource.CREATE_TIME or origin is not AppendOrigin.CLIENT:
         return
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if attributes & TIMESTAMP_TYPE_MASK:
         raise ErrorCode.INVALID_TIMESTAMP.exception("a producer may not set the type LogAppendTime")
     if header.max_timestamp_ms - now_ms > config.timestamp_after_max_ms:
         raise ErrorCode.INVALID_TIMESTAMP.exception(
@@ -205,12 +211,14 @@ def with_offsets(batches: Sequence[CheckedBatch], base_offset: int, leader_epoch
     appended: list[AppendedBatch] = []
     offset, size_bytes, max_timestamp_ms = base_offset, 0, -1
     for header, data in batches:
+        batch_bytes, timestamp_ms = len(data), header.max_timestamp_ms
         buffers.append(offset_prefix(offset, header.batch_length, leader_epoch))
         buffers.append(memoryview(data)[PREFIX_SIZE_BYTES:])
         offset += header.last_offset_delta + 1
-        appended.append(AppendedBatch(offset - 1, header.max_timestamp_ms, len(data)))
-        size_bytes += len(data)
-        max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp_ms)
+        appended.append(AppendedBatch(offset - 1, timestamp_ms, batch_bytes))
+        size_bytes += batch_bytes
+        if timestamp_ms > max_timestamp_ms:
+            max_timestamp_ms = timestamp_ms
     return RecordSet(buffers, appended, size_bytes, base_offset, offset - 1, max_timestamp_ms)
 
 

@@ -429,12 +429,14 @@ class Segment:
             or self._waited_ms(max_timestamp_ms, now_ms) > config.roll_ms - self.roll_jitter_ms
             or self._offset_index.is_full
             or self._time_index.is_full
-            or not self.fits_offset(last_offset)
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
         )
 
     def _waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
         """How old the segment is by the records' clock, or by ours if the first batch has no timestamp."""
-        first_timestamp_ms = self.first_timestamp_ms()
+        first_timestamp_ms = self._first_timestamp_ms
+        if first_timestamp_ms is None:
+            first_timestamp_ms = self.first_timestamp_ms()
         if first_timestamp_ms >= 0:
             return max_timestamp_ms - first_timestamp_ms
         return now_ms - self.created_ms

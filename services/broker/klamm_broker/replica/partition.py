@@ -152,7 +152,11 @@ class Partition:
     @property
     def has_min_isr(self) -> bool:
         """Whether this leads and enough replicas are in sync, this one included, as the controller committed it."""
-        return self.leadership is not None and len(self.leadership.isr) >= self.effective_min_isr
+        leadership = self.leadership
+        if leadership is None:
+            return False
+        in_sync = len(leadership.isr)
+        return in_sync >= self.log.config.min_insync_replicas or in_sync >= leadership.replica_count
 
     # What the controller decides
 
