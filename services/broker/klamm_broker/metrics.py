@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 from prometheus_client import Counter, Gauge
 
 from klamm.errors import ErrorCode
 from klamm_broker.log.log_cleaning import CleaningStats
-from klamm_server.metrics import REGISTRY
+from klamm_server.metrics import REGISTRY, Tally
 
-BYTES_IN = Counter("klamm_broker_in_bytes", "Record batches appended for producers.", registry=REGISTRY)
+BYTES_IN = Tally("klamm_broker_in_bytes", "Record batches appended for producers.")
 BYTES_OUT = Counter("klamm_broker_out_bytes", "Record batches sent to consumers.", registry=REGISTRY)
 REPLICATION_BYTES_IN = Counter(
     "klamm_broker_replication_in_bytes", "Record batches fetched from leaders.", registry=REGISTRY
@@ -28,16 +27,7 @@ REQUESTS = Counter("klamm_broker_requests", "Calls received.", ["rpc"], registry
 _ERRORS = Counter(
     "klamm_broker_errors", "Outcomes other than success, per partition.", ["rpc", "error"], registry=REGISTRY
 )
-KAFKA_REQUESTS = Counter(
-    "klamm_broker_kafka_requests", "Requests of Kafka clients.", ["api", "version"], registry=REGISTRY
-)
-
-
-@cache
-def kafka_requests(api: str, version: int | str) -> Counter:
-    """The counter of one API's version; looking a label up costs more than counting."""
-    return KAFKA_REQUESTS.labels(api, version)
-
+KAFKA_REQUESTS = Tally("klamm_broker_kafka_requests", "Requests of Kafka clients.", ["api", "version"])
 
 _KAFKA_CONNECTIONS = Gauge("klamm_broker_kafka_connections", "Connections of Kafka clients.", registry=REGISTRY)
 _PARKED = Gauge("klamm_broker_parked_requests", "Calls that wait in a purgatory.", ["purgatory"], registry=REGISTRY)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 import socket
 import urllib.request
 
 import pytest
 
 from klamm.errors import KlammError
-from klamm_server.metrics import MetricsServer, event_queue_observer, watch_event_queue_length
+from klamm_server.metrics import REGISTRY, MetricsServer, Tally, event_queue_observer, watch_event_queue_length
+
+
+class Kind(enum.Enum):
+    """A label."""
+
+    LATE = enum.auto()
 
 
 def _scrape(port: int) -> dict[str, float]:
@@ -39,3 +46,14 @@ def test_a_port_in_use_is_refused_by_name() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(KlammError, match=rf"^metrics\.port={port}: cannot listen there"):
             MetricsServer(port)
+
+
+def test_a_tally_is_a_counter_of_the_registry() -> None:
+    plain, labelled = Tally("test_tally", "Plain."), Tally("test_tally_of", "Labelled.", ["kind", "number"])
+    plain.add(5)
+    plain.add(2)
+    for kind, number in ((Kind.LATE, 1), (Kind.LATE, 2), (Kind.LATE, 1)):
+        labelled.add(1, kind, number)
+    assert REGISTRY.get_sample_value("test_tally_total") == 7
+    assert REGISTRY.get_sample_value("test_tally_of_total", {"kind": "LATE", "number": "1"}) == 2
+    assert REGISTRY.get_sample_value("test_tally_of_total", {"kind": "LATE", "number": "2"}) == 1

@@ -209,7 +209,7 @@ class ProduceRpc:
                 replica, appended = self._replicas.append(topic_partition, records, acks=acks, guard=guard)
         except BrokerError as error:
             return _Outcome(self._failed(topic_partition, error), None)
-        metrics.BYTES_IN.inc(len(records))
+        metrics.BYTES_IN.add(len(records))
         answer = Produced(
             topic_partition,
             base_offset=appended.base_offset,
