@@ -100,10 +100,9 @@ class TimeIndex:
 
     def append_if_later(self, timestamp_ms: int, offset: int) -> None:
         """Adds an entry if `timestamp_ms` is larger than the last one's; otherwise it says nothing new."""
-        last = self.last
-        if timestamp_ms <= last.timestamp_ms:
+        if timestamp_ms <= (self._timestamps[-1] if self._timestamps else NO_TIMESTAMP_MS):
             return
-        assert offset > last.offset or not self._offsets, f"offset {offset} after {last.offset}"
+        assert offset > self.last.offset or not self._offsets, f"offset {offset} after {self.last.offset}"
         assert len(self._offsets) < self._entry_count_max, f"time index of {self.base_offset} is full"
         self._timestamps.append(timestamp_ms)
         self._offsets.append(offset - self.base_offset)

@@ -38,6 +38,7 @@ NEWS_WAIT_MAX_MS = 1_000
 ACKS_ALL = -1
 ACKS_NONE = 0
 _ACKS = (ACKS_ALL, ACKS_NONE, 1)
+_NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 _UnknownLeaderEpochError = EXCEPTIONS[ErrorCode.UNKNOWN_LEADER_EPOCH]
@@ -83,11 +84,8 @@ AnswersInTime = Coroutine[Any, Any, list[Produced]]
 """Something has to be waited for first."""
 
 
-class _Outcome(NamedTuple):
-    """One partition's answer, and what it still waits for."""
-
-    answer: Produced
-    pending: PendingAppend | None
+_Pending = dict[TopicPartition, PendingAppend]
+"""What has been appended, and has to wait."""
 
 
 class ProduceRpc:
@@ -145,7 +143,7 @@ class ProduceRpc:
             )
         if produce.transactional_id or self._awaited(produce):
             return self._serve_in_time(produce)
-        return self._append_all(produce, {}, frozenset())
+        return self._append_all(produce, {}, _NO_PARTITIONS)
 
     async def _serve_in_time(self, produce: Produce) -> list[Produced]:
         unheard_of = await self._hear_of_elections(produce)
@@ -166,7 +164,8 @@ class ProduceRpc:
 
     def _awaited(self, produce: Produce) -> frozenset[TopicPartition]:
         awaits = self._replicas.awaits_epoch
-        return frozenset([name for name, _, epoch, _ in produce.partitions if epoch > 0 and awaits(name, epoch)])
+        awaited = [name for name, _, epoch, _ in produce.partitions if epoch > 0 and awaits(name, epoch)]
+        return frozenset(awaited) if awaited else _NO_PARTITIONS
 
     async def _guards_of(self, produce: Produce) -> Guards:
         parts = [(one.topic_partition, one.records) for one in produce.partitions]
@@ -175,24 +174,24 @@ class ProduceRpc:
     def _append_all(
         self, produce: Produce, guards: Guards, unheard_of: frozenset[TopicPartition]
     ) -> list[Produced] | AnswersInTime:
-        acks = produce.acks
-        outcomes = [self._append(one, acks, guards, unheard_of) for one in produce.partitions]
-        if acks == ACKS_NONE:
+        pending: _Pending = {}
+        answers = [self._append(one, produce.acks, guards, unheard_of, pending) for one in produce.partitions]
+        if produce.acks == ACKS_NONE:
             return []
-        pending = [pending for _, pending in outcomes if pending is not None]
-        if pending:
-            return self._settle_in_time(outcomes, pending, produce.timeout_ms)
-        return [answer for answer, _ in outcomes]
+        return self._settle_in_time(answers, pending, produce.timeout_ms) if pending else answers
 
-    async def _settle_in_time(
-        self, outcomes: Sequence[_Outcome], pending: Sequence[PendingAppend], timeout_ms: int
-    ) -> list[Produced]:
-        await wait_for_appends(self._produces, pending, timeout_ms)
-        return [self._settled(outcome) for outcome in outcomes]
+    async def _settle_in_time(self, answers: Sequence[Produced], pending: _Pending, timeout_ms: int) -> list[Produced]:
+        await wait_for_appends(self._produces, list(pending.values()), timeout_ms)
+        return [self._settled(answer, pending.get(answer.topic_partition)) for answer in answers]
 
     def _append(
-        self, wanted: PartitionRecords, acks: int, guards: Guards, unheard_of: frozenset[TopicPartition]
-    ) -> _Outcome:
+        self,
+        wanted: PartitionRecords,
+        acks: int,
+        guards: Guards,
+        unheard_of: frozenset[TopicPartition],
+        pending: _Pending,
+    ) -> Produced:
         topic_partition, records, leader_epoch, writer = wanted
         try:
             if topic_partition in unheard_of:
@@ -208,16 +207,12 @@ class ProduceRpc:
             else:
                 replica, appended = self._replicas.append(topic_partition, records, acks=acks, guard=guard)
         except BrokerError as error:
-            return _Outcome(self._failed(topic_partition, error), None)
+            return self._failed(topic_partition, error)
         metrics.BYTES_IN.add(len(records))
-        answer = Produced(
-            topic_partition,
-            base_offset=appended.base_offset,
-            log_append_time_ms=appended.log_append_time_ms,
-            log_start_offset=appended.log_start_offset,
-        )
-        is_settled = acks != ACKS_ALL or appended.last_offset < replica.high_watermark
-        return _Outcome(answer, None if is_settled else PendingAppend(replica, appended.last_offset + 1))
+        base_offset, last_offset, log_append_time_ms, log_start_offset, _ = appended
+        if acks == ACKS_ALL and last_offset >= replica.high_watermark:
+            pending[topic_partition] = PendingAppend(replica, last_offset + 1)
+        return Produced(topic_partition, ErrorCode.NONE, "", base_offset, log_append_time_ms, log_start_offset)
 
     def _append_for_shard(
         self, topic_partition: TopicPartition, writer: ShardWriter, records: memoryview, acks: int
@@ -235,9 +230,8 @@ class ProduceRpc:
         log.debug("produce partition=%s refused: %s", topic_partition, error)
         return self._hinted(Produced(topic_partition, error.code, error.message))
 
-    def _settled(self, outcome: _Outcome) -> Produced:
+    def _settled(self, answer: Produced, pending: PendingAppend | None) -> Produced:
         """The answer after the wait."""
-        answer, pending = outcome
         if pending is None or not pending.code:
             return answer
         return self._hinted(answer._replace(error_code=pending.code, error_message=pending.code.text, base_offset=-1))
