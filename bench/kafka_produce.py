@@ -121,14 +121,14 @@ def measure(peer: Peer, load: Load, count: int) -> Cost:
         connection.send(request)
     first = [connection.answer() for _ in requests]
     rounds = count // half // PARTITIONS * PARTITIONS
-    before, started_s = peer.processes[0].cpu_times(), time.perf_counter()
+    before, started_s = peer.started[0].cpu_times(), time.perf_counter()
     for number in range(rounds):
         connection.send(chunks[number % PARTITIONS])
         if number or load.depth == 1:
             last = [connection.answer() for _ in range(half)]
     if load.depth > 1:
         last = [connection.answer() for _ in range(half)]
-    took_s, after = time.perf_counter() - started_s, peer.processes[0].cpu_times()
+    took_s, after = time.perf_counter() - started_s, peer.started[0].cpu_times()
     total = rounds * half
     # Every partition has had as many; the last answer is of the last one that the chunks name.
     assert last[-1] == first[(total - 1) % PARTITIONS] + total // PARTITIONS * records, (first, last, total)

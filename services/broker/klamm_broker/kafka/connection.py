@@ -250,8 +250,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._hold_frame(size)
             if needed_bytes != len(self._buffer):
                 self._resize(needed_bytes)
-        elif was_full or needed_bytes > len(self._buffer):
-            # Also gives back what a large frame took.
+        elif len(self._buffer) > BUSY_BUFFER_BYTES or (
+            (was_full or needed_bytes > len(self._buffer)) and len(self._buffer) < BUSY_BUFFER_BYTES
+        ):
+            # A large frame took more than is needed, or there is not enough.
             self._resize(BUSY_BUFFER_BYTES)
 
     def _resize(self, size: int) -> None:
