@@ -24,8 +24,8 @@ from klamm.errors import ErrorCode
 from klamm.records import encode_batch
 from klamm.wire.service import ADMIN, BROKER, CONTROLLER, COORDINATOR
 
-SEED = int(os.environ.get("KLAMM_SEED", random.SystemRandom().randrange(2**32)))
-RERUN = f"KLAMM_SEED={SEED} python -m pytest {__file__}"
+SEED = int(os.environ.get("TEST_SEED", random.SystemRandom().randrange(2**32)))
+RERUN = f"TEST_SEED={SEED} python -m pytest {__file__}"
 REQUEST_COUNT = 6_000
 CONCURRENCY = 16
 OUR_FAULT = {StatusCode.INTERNAL, StatusCode.UNKNOWN, StatusCode.UNIMPLEMENTED}

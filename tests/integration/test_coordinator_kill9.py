@@ -29,8 +29,8 @@ from klamm.wire.v1.coordinator_pb2 import (
 GROUP = "ledger"
 KILL_COUNT = 6
 COMMITTERS = 3
-SEED = int(os.environ.get("KLAMM_SEED", random.SystemRandom().randrange(2**32)))
-RERUN = f"KLAMM_SEED={SEED} python -m pytest {__file__}"
+SEED = int(os.environ.get("TEST_SEED", random.SystemRandom().randrange(2**32)))
+RERUN = f"TEST_SEED={SEED} python -m pytest {__file__}"
 
 
 async def join(running: Cluster) -> tuple[str, int]:

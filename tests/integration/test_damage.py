@@ -22,8 +22,8 @@ from klamm_process import KlammProcess, running_cluster
 
 from klamm import Admin, Consumer, KlammError, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 
-SEED = int(os.environ.get("KLAMM_SEED", random.SystemRandom().randrange(2**32)))
-RERUN = f"KLAMM_SEED={SEED} python -m pytest tests/integration/test_damage.py"
+SEED = int(os.environ.get("TEST_SEED", random.SystemRandom().randrange(2**32)))
+RERUN = f"TEST_SEED={SEED} python -m pytest tests/integration/test_damage.py"
 SETTINGS = {"log.segment.bytes": "1048576"}
 TP = TopicPartition("ledger", 0)
 GROUP = "auditors"

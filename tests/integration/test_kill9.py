@@ -23,8 +23,8 @@ GROUP = "auditors"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(3)]
 WRITER_COUNT = 4
 KILL_COUNT = 20
-SEED = int(os.environ.get("KLAMM_SEED", random.SystemRandom().randrange(2**32)))
-RERUN = f"KLAMM_SEED={SEED} python -m pytest tests/integration/test_kill9.py"
+SEED = int(os.environ.get("TEST_SEED", random.SystemRandom().randrange(2**32)))
+RERUN = f"TEST_SEED={SEED} python -m pytest tests/integration/test_kill9.py"
 
 
 class Ledger:

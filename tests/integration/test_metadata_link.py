@@ -457,6 +457,7 @@ async def registering(
     member: Member = BROKER,
     cluster_id: str = "",
     heartbeat_interval_ms: int = 5,
+    request_timeout_ms: int = 5_000,
     registration_timeout_ms: int = 10_000,
 ) -> AsyncIterator[Registration]:
     """A Registration with its link running, at the given controllers."""
@@ -471,7 +472,7 @@ async def registering(
                 cluster_id=cluster_id,
                 clock=SystemClock(),
                 heartbeat_interval_ms=heartbeat_interval_ms,
-                request_timeout_ms=5_000,
+                request_timeout_ms=request_timeout_ms,
                 registration_timeout_ms=registration_timeout_ms,
                 rng=random.Random(1),
             )
@@ -629,6 +630,24 @@ async def test_a_shutdown_that_is_never_granted_is_given_up_and_the_task_can_be_
         assert not await registration.shut_down(30)
         running.cancel()
         await asyncio.wait({running})
+
+
+@in_loop
+async def test_who_is_not_heard_of_for_a_session_does_not_serve() -> None:
+    controller = RegistrarController()
+    refusals = [HeartbeatResponse(error_code=ErrorCode.REQUEST_TIMED_OUT) for _ in range(5)]
+    async with registering(controller, request_timeout_ms=100) as registration:
+        await registration.register()
+        keeping = asyncio.create_task(registration.run())
+        try:
+            await registration.wait_serving(True)
+            controller.heartbeat_answers += refusals
+            await registration.wait_serving(False)
+            assert not registration.fenced
+            await registration.wait_serving(True)
+        finally:
+            keeping.cancel()
+            await asyncio.wait({keeping})
 
 
 @in_loop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -32,6 +33,9 @@ class Service:
         if MODE == "no controller":
             await asyncio.Event().wait()
         print("started", flush=True)
+    async def wait_serving(self, wanted):
+        if not wanted:
+            await asyncio.Event().wait()
     async def stop(self):
         print("stopped", flush=True)
 
@@ -68,7 +72,7 @@ def test_a_signal_stops_it_gracefully(number: signal.Signals) -> None:
         process.send_signal(number)
         stdout, stderr = process.communicate(timeout=30)
     assert (process.returncode, stdout) == (0, "stopped\n")
-    assert "config node.id=1 (set)" in stderr
+    assert "config node.id=1 (command line)" in stderr
 
 
 def test_a_signal_ends_a_start_that_waits_for_the_controller() -> None:
@@ -96,6 +100,41 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
     status, _, stderr = _run("serve", "--config", str(path), "--set", "node.id=x")
     assert status == 1
     assert stderr == "klamm: node.id: 'x' is not valid, expected a whole number of 32 bits\n"
+
+
+def test_the_environment_wins_over_the_file_and_the_command_line_over_both(tmp_path: Path) -> None:
+    path = tmp_path / "service.properties"
+    path.write_text("node.id=1\nmetrics.port=1\nlog.level=ERROR\n")
+    environment = {**os.environ, "KLAMM_METRICS_PORT": "2", "KLAMM_LOG_LEVEL": "WARNING", "KLAMM_BOOTSTRAP": "h:1"}
+    shown = _show_config(environment, "--config", str(path), "--set", "log.level=DEBUG")
+    assert {"node.id=1 (file)", "metrics.port=2 (environment)", "log.level=DEBUG (command line)"} <= shown
+    assert "shutdown.grace.ms=5000" in shown
+
+
+def test_an_unknown_variable_is_refused_by_name() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SERVICE, "serve", *OK],
+        env={**os.environ, "KLAMM_METRIC_PORT": "2"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "klamm: unknown configuration in the environment: KLAMM_METRIC_PORT; did you mean KLAMM_METRICS_PORT?\n",
+    )
+
+
+def _show_config(environment: dict[str, str], *arguments: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", SERVICE, "serve", *arguments, "--show-config"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return set(done.stdout.splitlines())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`python -m klamm_broker --config broker.properties`"""
+"""`klamm-broker`, or `python -m klamm_broker`: one broker process."""
 
 from __future__ import annotations
 
@@ -8,4 +8,11 @@ from klamm_broker.config import BrokerConfig
 from klamm_broker.server import BrokerServer
 from klamm_server.main import main
 
-sys.exit(main("klamm_broker", BrokerConfig, BrokerServer))
+
+def run() -> int:
+    """Returns the exit status."""
+    return main("klamm-broker", BrokerConfig, BrokerServer)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -60,7 +60,7 @@ from klamm_server.faults import watch
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata_link import MetadataLink
 from klamm_server.producer_ids import ProducerIds
-from klamm_server.registration import NOT_REGISTERED, BrokerMember, Registration
+from klamm_server.registration import NOT_REGISTERED, REQUESTS_PER_SESSION, BrokerMember, Registration
 from klamm_server.rpc_server import RpcServer
 
 log = logging.getLogger(__name__)
@@ -160,6 +160,10 @@ class BrokerServer:
         log.info(
             "broker=%d serving host=%s port=%d kafka=%s", self._config.node_id, host, port, kafka_endpoint or "nowhere"
         )
+
+    async def wait_serving(self, wanted: bool) -> None:
+        assert self._registration is not None, "the broker has not started"
+        await self._registration.wait_serving(wanted)
 
     async def stop(self) -> None:
         """Raises nothing; a log dir that fails while closing recovers at the next start."""
@@ -347,7 +351,7 @@ class BrokerServer:
             cluster_id=link.image.cluster_id,
             clock=self._clock,
             heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
-            request_timeout_ms=config.broker_session_timeout_ms // 2,
+            request_timeout_ms=config.broker_session_timeout_ms // REQUESTS_PER_SESSION,
             registration_timeout_ms=config.initial_broker_registration_timeout_ms,
         )
 

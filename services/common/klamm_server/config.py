@@ -70,6 +70,8 @@ class ServiceConfig:
     log_level: str = setting(BROKER_CONFIGS["log.level"])
     originals: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Everything that was set, as text, by dotted name."""
+    origins: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Where each of these was set, if that is known: "file", "environment" or "command line"."""
 
     def validate(self) -> None:
         """Raises ConfigError when fields contradict each other; overriding methods call this one."""
@@ -136,13 +138,13 @@ def known_configs(config_class: type[ServiceConfig]) -> dict[str, ConfigDef]:
     return definitions
 
 
-def load(config_class: type[C], properties: Mapping[str, str]) -> C:
+def load(config_class: type[C], properties: Mapping[str, str], origins: Mapping[str, str] | None = None) -> C:
     """A validated config from text by dotted name. Raises ConfigError."""
     definitions = known_configs(config_class)
     for name in properties:
         if name not in definitions:
             raise ConfigError(_unknown(name, definitions))
-    values: dict[str, Any] = {"originals": dict(properties)}
+    values: dict[str, Any] = {"originals": dict(properties), "origins": dict(origins or {})}
     for field in dataclasses.fields(config_class):
         definition = field.metadata.get("config")
         if definition is None:
@@ -156,6 +158,13 @@ def load(config_class: type[C], properties: Mapping[str, str]) -> C:
     config = config_class(**values)
     config.validate()
     return config
+
+
+def load_layers(config_class: type[C], layers: Mapping[str, Mapping[str, str]]) -> C:
+    """As `load`, from what was set in several places, by place; the last one wins."""
+    properties = {name: text for layer in layers.values() for name, text in layer.items()}
+    origins = {name: place for place, layer in layers.items() for name in layer}
+    return load(config_class, properties, origins)
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -224,10 +233,16 @@ def effective(config: ServiceConfig) -> dict[str, str]:
     return {name: HIDDEN if definitions[name].sensitive else texts[name] for name in sorted(texts)}
 
 
+def describe(config: ServiceConfig) -> list[str]:
+    """`name=value` of every config, and after it where it was set, if it was."""
+    places = {name: f" ({config.origins.get(name, 'set')})" for name in config.originals}
+    return [f"{name}={text}{places.get(name, '')}" for name, text in effective(config).items()]
+
+
 def log_effective(config: ServiceConfig) -> None:
-    """Logs every config, those that were set marked as such."""
-    for name, text in effective(config).items():
-        log.info("config %s=%s%s", name, text, " (set)" if name in config.originals else "")
+    """Logs every config, secrets hidden."""
+    for line in describe(config):
+        log.info("config %s", line)
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:

@@ -21,8 +21,17 @@ from typing import Protocol, TypeVar
 import uvloop
 
 from klamm.errors import KlammError
-from klamm_server.config import ServiceConfig, load, log_effective, parse_properties, read_properties
-from klamm_server.faults import fatal, require_assertions
+from klamm_server.config import (
+    ServiceConfig,
+    describe,
+    known_configs,
+    load_layers,
+    log_effective,
+    parse_properties,
+    read_properties,
+)
+from klamm_server.environment import environment_properties
+from klamm_server.faults import fatal, require_assertions, watch
 from klamm_server.garbage import collect_seldom
 from klamm_server.logs import set_up_logging
 from klamm_server.metrics import MetricsServer
@@ -46,6 +55,9 @@ class Server(Protocol):
     async def start(self, host: str, port: int) -> None:
         """Begins to serve at the endpoint others dial; returns when ready."""
 
+    async def wait_serving(self, wanted: bool) -> None:
+        """Once started: returns when it has its part in the cluster, or, if not `wanted`, when it has not."""
+
     async def stop(self) -> None:
         """Hands over its work and ends its parked calls and streams, while its gRPC services still answer.
 
@@ -57,11 +69,16 @@ MakeServer = Callable[[C], Server]
 
 
 def main(name: str, config_class: type[C], make_server: MakeServer[C], arguments: Sequence[str] | None = None) -> int:
-    """`python -m <name> [--config FILE] [--set NAME=VALUE]...`; returns the exit status."""
-    parser = argparse.ArgumentParser(prog=f"python -m {name}")
+    """`<name> [--config FILE] [--set NAME=VALUE]...`; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description="Settings have Kafka's names. The command line wins over the environment (KLAMM_MIN_INSYNC_REPLICAS"
+        " is min.insync.replicas), the environment over the file.",
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="properties file")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="one setting; may be repeated")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="one config; wins over the file"
+        "--show-config", action="store_true", help="print every setting, where it was set, secrets hidden, and exit"
     )
     parser.add_argument(
         "--die-with-parent", action="store_true", help="die, as by kill -9, when standard input ends: so did the parent"
@@ -69,10 +86,17 @@ def main(name: str, config_class: type[C], make_server: MakeServer[C], arguments
     options = parser.parse_args(arguments)
     try:
         require_assertions()
-        properties = read_properties(options.config) if options.config else {}
-        config = load(config_class, {**properties, **parse_properties(options.set, "--set")})
+        layers = {
+            "file": read_properties(options.config) if options.config else {},
+            "environment": environment_properties(os.environ, known_configs(config_class)),
+            "command line": parse_properties(options.set, "--set"),
+        }
+        config = load_layers(config_class, layers)
     except KlammError as error:
         return _cannot_start(error)
+    if options.show_config:
+        print(*describe(config), sep="\n")  # noqa: T201 - what was asked for
+        return EXIT_GRACEFUL
     return run_service(make_server, config, die_with_parent=options.die_with_parent)
 
 
@@ -106,17 +130,21 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
     server = make_server(config)
     rpc = RpcServer(max_message_bytes=config.socket_request_max_bytes, max_concurrent_rpcs=config.max_concurrent_rpcs)
     metrics = MetricsServer(config.metrics_port) if config.metrics_port else None
+    reporting: asyncio.Task[None] | None = None
     try:
         await server.open()
         server.register(rpc)
         bound_port = await rpc.start(config.listener.host or "[::]", config.listener.port)
         if not await _start_unless_stopped(server, config.advertised_endpoint(bound_port), stop_requested):
             return
-        await rpc.become_healthy()
+        reporting = watch(asyncio.create_task(rpc.report_health(server.wait_serving), name="health"))
         log.info("ready port=%d", bound_port)
         await stop_requested.wait()
     finally:
         log.info("stopping")
+        if reporting is not None:
+            reporting.cancel()
+        await rpc.become_unhealthy()
         await server.stop()
         await rpc.stop(config.shutdown_grace_ms / 1000)
         if metrics is not None:

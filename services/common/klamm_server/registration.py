@@ -36,6 +36,7 @@ from klamm_server.controller_channel import ControllerChannel
 from klamm_server.controllers import Controllers
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata_link import MetadataLink
+from klamm_server.switch import Switch
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,9 @@ NOT_REGISTERED = -1
 _LOST = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 _WORTH_WAITING = frozenset({ErrorCode.DUPLICATE_BROKER_REGISTRATION})
 """Not retriable by Kafka's table, but over when the session of the process before this one ends."""
+
+REQUESTS_PER_SESSION = 2
+"""How many of them may time out before the session does."""
 
 SHUTDOWN_HEARTBEATS_PER_INTERVAL = 10
 """While it waits to be allowed to stop, a server asks that much more often than it usually reports."""
@@ -204,6 +208,9 @@ class Registration:
         self._holding: asyncio.Task[None] | None = None
         self._want_shutdown = False
         self._may_stop = asyncio.Event()
+        self._in_touch = Switch()
+        """On while a controller has heard of this process within its session."""
+        self._heard_ms = clock.monotonic_ms()
         self.cluster_id = cluster_id
         """The cluster's id, known once registered."""
         self.epoch = NOT_REGISTERED
@@ -221,7 +228,22 @@ class Registration:
 
     async def wait_unfenced(self) -> None:
         """Returns when the metadata image shows the present registration unfenced."""
-        await self._link.wait_for(lambda image: self._member.is_unfenced(image, self.epoch))
+        await self._wait_fenced(False)
+
+    async def wait_serving(self, wanted: bool) -> None:
+        """Until it is unfenced and heard of by a controller, or, if not `wanted`, until it is not both.
+
+        Who is cut off from the controllers was fenced by them, and cannot hear of it."""
+        while (self._in_touch.is_on and not self.fenced) is not wanted:
+            changes = [
+                asyncio.create_task(self._wait_fenced(not self.fenced)),
+                asyncio.create_task(self._in_touch.wait(not self._in_touch.is_on)),
+            ]
+            try:
+                await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for change in changes:
+                    change.cancel()
 
     async def register(self) -> None:
         """Registers for the first time; `epoch` and `cluster_id` are known afterwards.
@@ -258,6 +280,9 @@ class Registration:
         log.info("%s controlled shutdown granted=%s", self._member, granted)
         return granted
 
+    async def _wait_fenced(self, fenced: bool) -> None:
+        await self._link.wait_for(lambda image: self._member.is_unfenced(image, self.epoch) is not fenced)
+
     async def _register(self, deadline_ms: int | None) -> None:
         while True:
             request = self._member.register_request(self.cluster_id)
@@ -277,7 +302,7 @@ class Registration:
 
     def _accept(self, response: RegisterResponse) -> None:
         assert response.epoch > self.epoch, f"{self._member}: epoch {response.epoch} follows {self.epoch}"
-        self._failures = 0
+        self._note_heard()
         self.epoch = response.epoch
         self.cluster_id = response.cluster_id
         self._controllers.learn(response.controllers)
@@ -303,7 +328,7 @@ class Registration:
             if response is None or code is not ErrorCode.NONE:
                 await self._turn_and_back_off(response)
                 continue
-            self._failures = 0
+            self._note_heard()
             self._controllers.learn(response.controllers)
             if self._want_shutdown and response.should_shutdown:
                 self._may_stop.set()
@@ -362,8 +387,15 @@ class Registration:
             raise asyncio.CancelledError
         return response
 
+    def _note_heard(self) -> None:
+        self._failures = 0
+        self._heard_ms = self._clock.monotonic_ms()
+        self._in_touch.turn(True)
+
     async def _turn_and_back_off(self, response: RegisterResponse | HeartbeatResponse | None) -> None:
         self._failures += 1
+        if self._clock.monotonic_ms() - self._heard_ms >= REQUESTS_PER_SESSION * self._request_timeout_ms:
+            self._in_touch.turn(False)
         if response is None:
             await self._channel.rotate()
         elif response.error_code == ErrorCode.NOT_CONTROLLER:

@@ -20,6 +20,7 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
 from klamm.errors import KlammError
+from klamm.health import LIVENESS
 from klamm.wire.service import Method, methods
 from klamm_server.event_queue import QueueFullError
 
@@ -74,13 +75,24 @@ class RpcServer:
             bound_port: int = self._server.add_insecure_port(f"{bind}:{port}")
         except RuntimeError as error:
             raise KlammError(f"cannot listen on {bind}:{port}: is the port in use? ({error})") from error
-        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        await self.become_unhealthy()
         await self._server.start()
         return bound_port
 
-    async def become_healthy(self) -> None:
-        """Health says SERVING from now on; before, calls are taken, but the services may not be ready for them."""
-        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+    async def report_health(self, wait_serving: Callable[[bool], Awaitable[None]]) -> None:
+        """Health says SERVING from when `wait_serving(True)` returns until `wait_serving(False)` does, again and again
+        until cancelled. Calls are taken all the time, but the services may not be ready for them."""
+        while True:
+            await wait_serving(True)
+            await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+            await wait_serving(False)
+            log.warning("not serving: it has no part in the cluster at present")
+            await self.become_unhealthy()
+
+    async def become_unhealthy(self) -> None:
+        """Health says NOT_SERVING, as it does from the start on."""
+        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
 
     async def _set_health(self, status: int) -> None:
         for name in ["", *self._service_names]:

@@ -1,4 +1,4 @@
-"""`python -m klamm_controller --config FILE`: one controller process."""
+"""`klamm-controller`, or `python -m klamm_controller`: one controller process."""
 
 from __future__ import annotations
 
@@ -8,5 +8,11 @@ from klamm_controller.config import ControllerConfig
 from klamm_controller.server import ControllerServer
 from klamm_server.main import main
 
+
+def run() -> int:
+    """Returns the exit status."""
+    return main("klamm-controller", ControllerConfig, ControllerServer)
+
+
 if __name__ == "__main__":
-    sys.exit(main("klamm_controller", ControllerConfig, ControllerServer))
+    sys.exit(run())

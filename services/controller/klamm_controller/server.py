@@ -46,6 +46,7 @@ from klamm_server.event_queue import EventQueue
 from klamm_server.faults import fatal, watch
 from klamm_server.metrics import event_queue_observer, watch_event_queue_length
 from klamm_server.rpc_server import RpcServer
+from klamm_server.switch import Switch
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +85,10 @@ class ControllerServer:
         With an empty directory and other controllers in the configuration, waits for them."""
         await self._opened.start(self._config.own_address(host, port))
         log.info("controller started node=%d endpoint=%s:%d", self._config.node_id, host, port)
+
+    async def wait_serving(self, wanted: bool) -> None:
+        """By whether it leads the quorum, or follows its leader with all that is committed."""
+        await self._opened.in_step.wait(wanted)
 
     async def stop(self) -> None:
         """Ends in order; everything that was answered is durable. Harmless when not open."""
@@ -168,6 +173,11 @@ class _Node:
         self._gateway = Gateway(self._controller, node_id=config.node_id, request_timeout_ms=config.request_timeout_ms)
         self._queue_task: asyncio.Task[None] | None = None
         self._introducing: asyncio.Task[None] | None = None
+
+    @property
+    def in_step(self) -> Switch:
+        """As QuorumLog.in_step."""
+        return self._log.in_step
 
     def register(self, rpc: RpcServer) -> None:
         gateway = self._gateway

@@ -1,4 +1,4 @@
-"""`python -m klamm_coordinator --config coordinator.properties`"""
+"""`klamm-coordinator`, or `python -m klamm_coordinator`: one coordinator process."""
 
 from __future__ import annotations
 
@@ -8,4 +8,11 @@ from klamm_coordinator.config import CoordinatorConfig
 from klamm_coordinator.server import CoordinatorServer
 from klamm_server.main import main
 
-sys.exit(main("klamm_coordinator", CoordinatorConfig, CoordinatorServer))
+
+def run() -> int:
+    """Returns the exit status."""
+    return main("klamm-coordinator", CoordinatorConfig, CoordinatorServer)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -45,7 +45,7 @@ from klamm_server.faults import watch
 from klamm_server.metadata.image import MetadataImage, ShardImage, changed_topics
 from klamm_server.metadata_link import MetadataLink
 from klamm_server.producer_ids import ProducerIds
-from klamm_server.registration import NOT_REGISTERED, CoordinatorMember, Registration
+from klamm_server.registration import NOT_REGISTERED, REQUESTS_PER_SESSION, CoordinatorMember, Registration
 from klamm_server.rpc_server import RpcServer
 
 log = logging.getLogger(__name__)
@@ -126,6 +126,10 @@ class CoordinatorServer:
         )
         log.info("coordinator=%d serving host=%s port=%d", self._config.node_id, host, port)
 
+    async def wait_serving(self, wanted: bool) -> None:
+        assert self._registration is not None, "the coordinator has not started"
+        await self._registration.wait_serving(wanted)
+
     async def stop(self) -> None:
         """Also after a `start` that failed."""
         if self._epoch() != NOT_REGISTERED and self._config.controlled_shutdown_enable:
@@ -167,7 +171,7 @@ class CoordinatorServer:
             cluster_id="",
             clock=self._clock,
             heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
-            request_timeout_ms=config.broker_session_timeout_ms // 2,
+            request_timeout_ms=config.broker_session_timeout_ms // REQUESTS_PER_SESSION,
             registration_timeout_ms=config.initial_broker_registration_timeout_ms,
         )
 

@@ -99,6 +99,15 @@ class EmbeddedCluster:
             raise failures.exceptions[0] from failures
         self._on_ready()
 
+    async def wait_serving(self, wanted: bool) -> None:
+        """Wanted, all of them; else any of them is not."""
+        waits = [asyncio.create_task(service.wait_serving(wanted)) for service in self._services]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.ALL_COMPLETED if wanted else asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
     async def stop(self) -> None:
         """In the reverse order: each can still tell the ones before it good-bye."""
         for service in reversed(self._services):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 from asyncio.subprocess import Process
@@ -28,6 +29,7 @@ from klamm_embedded.layout import ClusterSize, ProcessSpec, lay_out
 from klamm_embedded.ports import KAFKA_PORT_STEP, consecutive, usable_ports
 from klamm_embedded.ready import say_ready
 from klamm_embedded.restart_backoff import RestartBackoff
+from klamm_server.environment import without_settings
 from klamm_server.logs import set_up_logging
 from klamm_server.main import EXIT_CANNOT_START, EXIT_GRACEFUL
 
@@ -57,6 +59,7 @@ class _Child:
             "--die-with-parent",
             *arguments,
             stdin=asyncio.subprocess.PIPE,
+            env=without_settings(os.environ),
             # Ctrl-C is for this process, which stops the others in their order.
             start_new_session=True,
         )

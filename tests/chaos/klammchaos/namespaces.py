@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-_MARK: Final = "KLAMM_CHAOS_NAMESPACES"
+_MARK: Final = "CHAOS_NAMESPACES"
 _UNSHARE: Final = ("unshare", "--mount", "--net", "--propagation", "private")
 _AS_USER: Final = ("--user", "--map-root-user")
 

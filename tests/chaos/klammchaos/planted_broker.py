@@ -15,7 +15,7 @@ from klamm_broker.log.producer_state import ProducerStates, Run
 from klamm_broker.replica.leadership import Leadership
 from klamm_broker.replica.partition import Partition
 
-VARIABLE: Final = "KLAMM_CHAOS_PLANTED"
+VARIABLE: Final = "CHAOS_PLANTED"
 
 
 class PlantedBug(NamedTuple):

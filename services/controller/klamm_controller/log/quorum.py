@@ -50,6 +50,7 @@ from klamm_controller.raft.settings import RaftSettings
 from klamm_controller.raft.state import RoleName
 from klamm_server.clock import Clock
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.switch import Switch
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +118,8 @@ class QuorumLog:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._leadership_changed = asyncio.Event()
+        self.in_step = Switch()
+        """On while this node decides, or follows a leader and has all that was committed when it began to."""
 
     @property
     def is_leader(self) -> bool:
@@ -297,6 +300,7 @@ class QuorumLog:
         if effects.leadership is not None:
             self._note_leadership()
         self._maybe_claim()
+        self.in_step.turn(self._claimed_term is not None or self._node.follows_in_step)
         self._arm_timer()
         return effects.replies
 

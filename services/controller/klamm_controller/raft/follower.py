@@ -37,6 +37,12 @@ class Follower:
         self._live_until_ms = state.now_ms
         """Until then, the last word of the leader counts as proof that it lives."""
         self._receiving: SnapshotReceiving | None = None
+        self._caught_up = False
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether it has a leader, and once had all that was committed then."""
+        return self._state.leader is not None and self._caught_up
 
     @property
     def has_live_leader(self) -> bool:
@@ -70,6 +76,7 @@ class Follower:
             return
         self._take(entries)
         end_index = base_index + len(entries)
+        self._caught_up = self._caught_up or end_index >= request.high_watermark
         self._commit(request.high_watermark, end_index)
         self._acknowledge(request, end_index)
 

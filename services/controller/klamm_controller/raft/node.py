@@ -108,6 +108,11 @@ class RaftNode:
         return self._state.leader
 
     @property
+    def follows_in_step(self) -> bool:
+        """Whether it follows a leader, and has had all that was committed."""
+        return isinstance(self._role, Follower) and self._role.is_in_step
+
+    @property
     def voters(self) -> VoterSet:
         """The voter set in force."""
         return self._state.voters
