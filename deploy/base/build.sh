@@ -1,0 +1,21 @@
+#!/bin/sh
+# Makes the image `klamm-base` of Debian's packages, from the mirror that apt is configured with: the air-gapped way to
+# have something for deploy/Dockerfile's BASE. Needs root, docker and mmdebstrap (or debootstrap, which takes longer).
+set -eu
+name=${1:-klamm-base}
+suite=bookworm
+mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' "Codename: $suite" "Created-By: Packages" | head -n 1)}
+keep() { tar --create --file - --directory "$1" --exclude './usr/share/doc' --exclude './usr/share/man' \
+    --exclude './usr/share/locale' --exclude './var/cache/apt/*' --exclude './var/lib/apt/lists/*' --exclude './dev/*' .; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+if command -v mmdebstrap >/dev/null; then
+    mmdebstrap --quiet --variant=essential --include=python3,libstdc++6 --dpkgopt=force-unsafe-io \
+        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+        --dpkgopt='path-exclude=/usr/share/locale/*' "$suite" "$work/base.tar" "$mirror"
+else
+    debootstrap --variant=minbase --include=python3,libstdc++6 "$suite" "$work/root" "$mirror" >"$work/log" || { cat "$work/log" >&2; exit 1; }
+    keep "$work/root" >"$work/base.tar"
+fi
+docker import --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' "$work/base.tar" "$name"
