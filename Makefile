@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test clients lint format unit integration bench bench-peers sim chaos fuzz proto lock clean
+.PHONY: help setup demo test clients compose-test wheels lint format unit integration bench bench-peers sim chaos fuzz proto lock clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,11 +29,19 @@ demo: setup  ## A year of real flights through the log, Spark and back, checked 
 	$(BIN)/python demo/flights.py
 
 test: setup lint  ## Lint and every test a laptop can run.
-	$(PYTEST) tests -m "not clients" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) tests -m "not clients and not compose" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 clients: setup  ## Kafka's clients and programs against the Kafka listener, and a table of them; CLIENTS="--table README.md".
 	sh tools/install_programs.sh "make clients" java:default-jdk-headless mvn:maven kcat:kcat
 	$(PYTEST) tests/clients $(CLIENTS)
+
+compose-test: setup  ## The image and compose.yaml: builds it, strikes its containers; starts a Docker engine if it must. As root.
+	sh tools/install_programs.sh "make compose-test" dockerd:docker.io docker-compose:docker-compose \
+	    mmdebstrap:mmdebstrap iptables:iptables || true  # the tests say what they leave out
+	$(PYTEST) tests/compose -m compose -p no:randomly --capture=no
+
+wheels: setup  ## deploy/wheels: what the image needs where it is built without a package index; WHEELS="server build spark".
+	deploy/wheels.sh $(WHEELS)
 
 lint: setup  ## ruff, mypy strict, import contracts.
 	$(BIN)/ruff check .
@@ -90,6 +98,7 @@ PIP_COMPILE := $(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --str
 lock: setup  ## Resolves what is pinned anew (name, version, hash).
 	$(BIN)/python -m pip install --quiet pip-tools
 	$(PIP_COMPILE) --all-build-deps --extra dev --output-file requirements.lock pyproject.toml
+	$(BIN)/python tools/deploy_locks.py
 	$(PIP_COMPILE) --output-file bench/peers-requirements.lock bench/peers-requirements.in
 
 clean:  ## Removes the environment and everything built.

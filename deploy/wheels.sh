@@ -6,9 +6,13 @@ set -eu
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
 [ $# -gt 0 ] || set -- server build
-for lock in "$@"; do
+download() {
     "$PYTHON" -m pip download --quiet --disable-pip-version-check --require-hashes --no-deps --no-build-isolation \
-        --dest deploy/wheels --requirement "deploy/locks/$lock.lock"
+        --dest deploy/wheels --requirement "deploy/locks/$1.lock" $2
+}
+for lock in "$@"; do
+    # What is there already needs no index.
+    download "$lock" "--no-index --find-links deploy/wheels" 2>/dev/null || download "$lock" ""
 done
 # A base made of Debian's packages has no pip. It runs from its folder.
 rm -rf deploy/wheels/pip

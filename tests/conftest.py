@@ -11,7 +11,7 @@ import klamm as klamm
 settings.register_profile("klamm", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("klamm")
 
-_LONGEST_FIRST = ("chaos", "clients", "integration", "sim", "scenarios", "unit")
+_LONGEST_FIRST = ("chaos", "clients", "compose", "integration", "sim", "scenarios", "unit")
 """Folders of tests. Two processes share them by file: what takes minutes must not be what the last one begins with."""
 
 

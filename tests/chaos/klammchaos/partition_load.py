@@ -127,11 +127,10 @@ class ConsumerClient:
         self._bootstrap = bootstrap
         self._rng = rng
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """`stop`: nothing is written any more."""
+    async def run(self, written: asyncio.Event) -> None:
         async with _consumer(self._bootstrap) as consumer:
             self._begin(consumer, _BEGINNING)
-            while not stop.is_set():
+            while not written.is_set():
                 await self._poll(consumer)
                 if self._rng is not None and self._rng.random() < GO_BACK_PROBABILITY:
                     self._begin(consumer, await self._earlier(consumer, self._rng))

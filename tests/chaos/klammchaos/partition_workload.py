@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import os
 import pathlib
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
-from log_checker import Anomaly, History, Outcome, check, summary
+from log_checker import Anomaly, Consumption, History, Outcome, check, summary
 
 from klamm_server.broker_configs import BROKER_CONFIGS
 from klammchaos import planted_broker
@@ -50,6 +51,16 @@ class PartitionStruck(NamedTuple):
     """The longest time without an acknowledgement of a partition that the struck broker led."""
 
 
+class Reader(Protocol):
+    """Who reads all partitions; the histories of those who have one are checked with all others."""
+
+    consumptions: list[Consumption]
+    led_astray: list[str]
+
+    async def run(self, written: asyncio.Event) -> None:
+        """Until it has all that there is once nothing is `written` any more."""
+
+
 class AnomaliesError(AssertionError):
     """The history has anomalies, of these `kinds`."""
 
@@ -66,7 +77,20 @@ def run(cluster: str = "nodes", *, duration_s: float, seed: int, directory: path
     """Prints what happens; `only` is in the names of the faults that strike.
 
     Raises AssertionError when something happens that must not."""
-    asyncio.run(_Run(CLUSTERS[cluster](directory), seed, only).run(duration_s))
+    _run_for(CLUSTERS[cluster](directory), duration_s, seed, only)
+
+
+def run_each(
+    cluster: PartitionCluster, faults: Sequence[PartitionFault], *, seed: int, readers: Sequence[Reader] = ()
+) -> None:
+    """Each of `faults` once, in their order, with more who read. Raises AssertionError as `run` does."""
+    asyncio.run(_Run(cluster, seed, readers).run(faults, math.inf))
+
+
+def _run_for(cluster: PartitionCluster, duration_s: float, seed: int, only: str) -> None:
+    faults = [fault for fault in (*PARTITION_FAULTS, *UP_FAULTS) if only in fault.name and fault.is_possible(cluster)]
+    assert faults, f"no fault that is possible here has {only!r} in its name"
+    asyncio.run(_Run(cluster, seed).run(_deal(faults, random.Random(f"{seed}-faults")), duration_s))
 
 
 def run_planted(planted: str, *, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
@@ -76,7 +100,7 @@ def run_planted(planted: str, *, duration_s: float, seed: int, directory: pathli
     cluster = NodeCluster(directory, broker_package=planted_broker.__name__)
     found: frozenset[str] = frozenset()
     try:
-        asyncio.run(_Run(cluster, seed, only).run(duration_s))
+        _run_for(cluster, duration_s, seed, only)
     except AnomaliesError as error:
         print(error)
         found = error.kinds
@@ -86,30 +110,29 @@ def run_planted(planted: str, *, duration_s: float, seed: int, directory: pathli
 
 
 class _Run:
-    def __init__(self, cluster: PartitionCluster, seed: int, only: str) -> None:
+    def __init__(self, cluster: PartitionCluster, seed: int, readers: Sequence[Reader] = ()) -> None:
         self._cluster = cluster
         self._rng = random.Random(seed)
         self._stop = asyncio.Event()
-        faults = [*PARTITION_FAULTS, *UP_FAULTS]
-        self._faults = [fault for fault in faults if only in fault.name and fault.is_possible(cluster)]
-        assert self._faults, f"no fault that is possible here has {only!r} in its name"
         self._producers = [
             ProducerClient(number, cluster.bootstrap, random.Random(f"{seed}-{number}"), mortal=number == 0)
             for number in range(PRODUCERS)
         ]
-        self._consumers = [
+        self._consumers: list[Reader] = [
             *(ConsumerClient(cluster.bootstrap) for _ in range(CONSUMERS - 1)),
             ConsumerClient(cluster.bootstrap, random.Random(f"{seed}-back")),
+            *readers,
         ]
         self._struck: list[PartitionStruck] = []
 
-    async def run(self, duration_s: float) -> None:
+    async def run(self, faults: Iterable[PartitionFault], duration_s: float) -> None:
+        begin_s = time.monotonic()
         for reason in self._cluster.surroundings.missing:
             print(f"left out: {reason}", flush=True)
         try:
             await self._cluster.begin(MIN_INSYNC_REPLICAS)
             await self._cluster.wait_whole()
-            await self._load_and_strike(duration_s)
+            await self._load_and_strike(faults, duration_s)
             await self._cluster.wait_whole()
             final = await read_everything(self._cluster.bootstrap)
             history = History(
@@ -117,7 +140,7 @@ class _Run:
                 consumptions=[one for consumer in self._consumers for one in consumer.consumptions],
                 final=final,
             )
-            self._report(history, duration_s)
+            self._report(history, time.monotonic() - begin_s)
             self._check_history(history)
             await self._check_replicas()
         except BaseException:
@@ -126,11 +149,11 @@ class _Run:
         finally:
             await self._cluster.end()
 
-    async def _load_and_strike(self, duration_s: float) -> None:
+    async def _load_and_strike(self, faults: Iterable[PartitionFault], duration_s: float) -> None:
         written = asyncio.Event()
         producers = [asyncio.create_task(client.run(self._stop)) for client in self._producers]
         consumers = [asyncio.create_task(client.run(written)) for client in self._consumers]
-        strikes = asyncio.create_task(self._strike_until(time.monotonic() + duration_s))
+        strikes = asyncio.create_task(self._strike_until(faults, time.monotonic() + duration_s))
         tasks = [*producers, *consumers, strikes]
         try:
             # Somebody of the load who ends before it is told to has failed.
@@ -151,10 +174,10 @@ class _Run:
 
     # Faults
 
-    async def _strike_until(self, until_s: float) -> None:
+    async def _strike_until(self, faults: Iterable[PartitionFault], until_s: float) -> None:
         begin_s = time.monotonic()
         await self._wait_for_acknowledgements(range(PARTITIONS), begin_s)
-        for fault in _deal(self._faults, self._rng):
+        for fault in faults:
             if time.monotonic() >= until_s:
                 return
             struck_s = time.monotonic()

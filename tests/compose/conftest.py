@@ -1,0 +1,61 @@
+"""An engine, the image, and the cluster of deploy/compose.yaml, for `make compose-test`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from compose_cluster import ComposeCluster
+from docker_engine import NoEngineError, docker, running_engine
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROJECT = "klamm-test"
+BASE = "klamm-base"
+NOT_OURS = "BASE"
+"""An environment variable: an image to build from, instead of one made of Debian's packages."""
+
+
+@pytest.fixture(scope="session")
+def base_image() -> Iterator[str]:
+    """An engine runs, and the image `klamm` is built; gives the name of what it was built from."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(running_engine())
+        except NoEngineError as error:
+            print(f"\nno cluster in containers: {error}")
+            pytest.skip(str(error))
+        base = os.environ.get(NOT_OURS, BASE)
+        if base == BASE:
+            _timed("base image", [str(ROOT / "deploy" / "base" / "build.sh"), BASE])
+        _timed("wheels", ["sh", str(ROOT / "deploy" / "wheels.sh")])
+        command = ["docker", "build", "--quiet", "--file", "deploy/Dockerfile", "--target", "server", "--tag", "klamm"]
+        _timed("image", [*command, "--build-arg", f"BASE={base}", "."])
+        print(f"image: {int(docker('image', 'inspect', '--format', '{{.Size}}', 'klamm')) / 1e6:.0f} MB")
+        try:
+            yield base
+        finally:
+            docker("system", "prune", "--force", "--volumes", "--filter", f"label=com.docker.compose.project={PROJECT}")
+
+
+@pytest.fixture(scope="session")
+def cluster(base_image: str) -> Iterator[ComposeCluster]:
+    """Not started; nothing is left of it."""
+    cluster = ComposeCluster(PROJECT, base_image)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def _timed(name: str, command: list[str]) -> None:
+    begin_s = time.monotonic()
+    environment = {**os.environ, "DOCKER_BUILDKIT": "0", "PYTHON": sys.executable}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{name}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+    print(f"\n{name}: {time.monotonic() - begin_s:.0f} s")

@@ -1,0 +1,28 @@
+"""What the image installs: of requirements.lock, and nothing else."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.append(str(ROOT / "tools"))
+
+from deploy_locks import LOCKS, closure, read_pins, wanted_by_lock  # noqa: E402
+
+
+def test_locks_are_the_parts_of_the_whole() -> None:
+    pins = read_pins((ROOT / "requirements.lock").read_text())
+    wanted = wanted_by_lock(tomllib.loads((ROOT / "pyproject.toml").read_text()))
+    assert {path.stem for path in LOCKS.glob("*.lock")} == wanted.keys()
+    for name, requirements in wanted.items():
+        part = read_pins((LOCKS / f"{name}.lock").read_text())
+        assert part == {each: pins[each] for each in sorted(closure(requirements))}, f"{name}: make lock"
+
+
+def test_every_line_of_the_whole_is_a_pin() -> None:
+    text = (ROOT / "requirements.lock").read_text()
+    assert "".join(read_pins(text).values()) == "".join(
+        line for line in text.splitlines(keepends=True) if line.strip() and not line.lstrip().startswith("#")
+    )

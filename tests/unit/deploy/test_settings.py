@@ -1,0 +1,210 @@
+"""The settings that deploy/ gives to servers: each server would start with them, and they fit together."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from klamm_broker.config import BrokerConfig
+from klamm_controller.config import ControllerConfig
+from klamm_coordinator.config import CoordinatorConfig
+from klamm_server.config import ServiceConfig, known_configs, load
+from klamm_server.environment import environment_properties
+from klamm_server.member_config import MemberConfig
+
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+COMMANDS: Mapping[str, type[ServiceConfig]] = {
+    "klamm-controller": ControllerConfig,
+    "klamm-broker": BrokerConfig,
+    "klamm-coordinator": CoordinatorConfig,
+}
+
+
+class Server(NamedTuple):
+    """As it would be started."""
+
+    name: str
+    config: ServiceConfig
+    probed_port: int
+    memory_limit: str
+
+
+def _config(command: str, environment: Mapping[str, str]) -> ServiceConfig:
+    config_class = COMMANDS[command]
+    return load(config_class, environment_properties(environment, known_configs(config_class)))
+
+
+def _compose_services(profile: str) -> dict[str, Any]:
+    """With the defaults of variables put in."""
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", (DEPLOY / "compose.yaml").read_text())
+    services: dict[str, Any] = yaml.safe_load(text)["services"]
+    return {name: one for name, one in services.items() if profile in one["profiles"] and one.get("image") == "klamm"}
+
+
+def _compose_servers(profile: str) -> Iterator[Server]:
+    for name, service in _compose_services(profile).items():
+        port = int(service["healthcheck"]["test"][2].rpartition(":")[2])
+        yield Server(name, _config(service["command"], service["environment"]), port, service["mem_limit"])
+
+
+def _kubernetes(kind: str) -> Iterator[dict[str, Any]]:
+    for name in yaml.safe_load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text())["resources"]:
+        for described in yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text()):
+            if described["kind"] == kind:
+                yield described
+
+
+def _kubernetes_servers() -> Iterator[Server]:
+    for described in _kubernetes("StatefulSet"):
+        first = described["spec"]["ordinals"]["start"]
+        (container,) = described["spec"]["template"]["spec"]["containers"]
+        for ordinal in range(first, first + described["spec"]["replicas"]):
+            pod = f"{described['metadata']['name']}-{ordinal}"
+            fields = {
+                "metadata.name": pod,
+                "metadata.namespace": "default",
+                "metadata.labels['apps.kubernetes.io/pod-index']": str(ordinal),
+            }
+            environment: dict[str, str] = {}
+            for variable in container["env"]:
+                text = variable.get("value") or fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+                environment[variable["name"]] = _expanded(text, environment)
+            port = container["readinessProbe"]["grpc"]["port"]
+            limit = container["resources"]["limits"]["memory"]
+            yield Server(pod, _config(container["command"][0], environment), port, limit)
+
+
+def _expanded(text: str, environment: Mapping[str, str]) -> str:
+    """With `$(NAME)` put in, as Kubernetes does from the variables before."""
+    return re.sub(r"\$\((\w+)\)", lambda match: environment[match[1]], text)
+
+
+CLUSTERS = {
+    "compose": list(_compose_servers("cluster")),
+    "compose, small": list(_compose_servers("small")),
+    "kubernetes": list(_kubernetes_servers()),
+}
+EACH = pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS.keys())
+
+
+def test_there_is_everybody() -> None:
+    sizes = {name: len(cluster) for name, cluster in CLUSTERS.items()}
+    assert sizes == {"compose": 8, "compose, small": 3, "kubernetes": 8}
+
+
+@EACH
+def test_everybody_finds_the_controllers(cluster: list[Server]) -> None:
+    controllers = [one.config for one in cluster if isinstance(one.config, ControllerConfig)]
+    endpoints = ["{}:{}".format(*one.advertised_endpoint(0)) for one in controllers]
+    for controller in controllers:
+        voters = [f"{voter.key.node_id}@{voter.endpoint}" for voter in controller.listed_voters()]
+        wanted = [f"{one.node_id}@{endpoint}" for one, endpoint in zip(controllers, endpoints, strict=True)]
+        assert voters == (wanted if len(wanted) > 1 else [])
+    assert len({one.cluster_id for one in controllers}) == 1
+    for server in cluster:
+        if isinstance(server.config, MemberConfig):
+            assert list(server.config.controller_quorum_bootstrap_servers) == endpoints, server.name
+
+
+@EACH
+def test_ids_and_endpoints_are_each_somebodys_own(cluster: list[Server]) -> None:
+    for kind in COMMANDS.values():
+        ids = [one.config.node_id for one in cluster if isinstance(one.config, kind)]
+        assert ids == list(range(1, len(ids) + 1))
+    endpoints = [one.config.advertised_endpoint(0) for one in cluster]
+    endpoints += [one.config.advertised_kafka_endpoint(0) for one in cluster if one.config.kafka_listener]
+    assert len(set(endpoints)) == len(endpoints)
+
+
+@EACH
+def test_probes_ask_where_the_server_listens(cluster: list[Server]) -> None:
+    for server in cluster:
+        assert server.probed_port == server.config.listener.port, server.name
+        assert server.config.advertised_endpoint(0)[1] == server.config.listener.port, server.name
+
+
+@EACH
+def test_a_broker_may_hold_less_than_its_limit(cluster: list[Server]) -> None:
+    for server in cluster:
+        if isinstance(config := server.config, BrokerConfig):
+            held = config.queued_max_request_bytes + config.log_cleaner_dedupe_buffer_size
+            assert 2 * held <= _bytes(server.memory_limit), server.name
+
+
+def _bytes(text: str) -> int:
+    number, unit = re.fullmatch(r"(\d+)([a-zA-Z]+)", text).groups()  # type: ignore[union-attr]
+    return int(number) << {"m": 20, "g": 30}[unit[0].lower()]
+
+
+@EACH
+def test_replicas_survive_a_broker_where_there_are_three(cluster: list[Server]) -> None:
+    brokers = [one.config for one in cluster if isinstance(one.config, BrokerConfig)]
+    (factor,) = {
+        number
+        for one in cluster
+        if isinstance(one.config, ControllerConfig)
+        for number in (
+            one.config.default_replication_factor,
+            one.config.offsets_topic_replication_factor,
+            one.config.transaction_topic_replication_factor,
+        )
+    }
+    assert factor == len(brokers)
+    assert {one.originals.get("min.insync.replicas", "1") for one in brokers} == {str(max(1, factor - 1))}
+
+
+def test_the_hosts_ports_are_the_containers_and_nobody_shares_one() -> None:
+    ports = [port.split(":") for service in _compose_services("cluster").values() for port in service["ports"]]
+    assert all(host == container and bind == "127.0.0.1" for bind, host, container in ports)
+    assert len({host for _, host, _ in ports}) == len(ports) == 11
+
+
+def test_the_other_file_of_compose_names_every_server_with_the_same_ports() -> None:
+    text = re.sub(r"\$\{CLUSTER_HOST[^}]*\}", "host", (DEPLOY / "compose.host.yaml").read_text())
+    over = yaml.safe_load(text)["services"]
+    services = _compose_services("cluster")
+    assert over.keys() == services.keys()
+    for name, service in services.items():
+        here, there = (
+            re.sub(r"(//|@)[^:]*:", r"\1:", str(each["environment"].get(key)))
+            for key, each in itertools.product(["KLAMM_ADVERTISED_LISTENERS"], [service, over[name]])
+        )
+        assert here == there, name
+        _config(service["command"], {**service["environment"], **over[name]["environment"]})
+
+
+@pytest.mark.parametrize("described", list(_kubernetes("StatefulSet")), ids=lambda one: one["metadata"]["name"])
+def test_a_stateful_set_has_a_service_and_a_budget(described: dict[str, Any]) -> None:
+    name, spec = described["metadata"]["name"], described["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    (service,) = [one for one in _kubernetes("Service") if one["metadata"]["name"] == spec["serviceName"]]
+    (budget,) = [one for one in _kubernetes("PodDisruptionBudget") if one["metadata"]["name"] == name]
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    for selector in (
+        service["spec"]["selector"],
+        *(one["spec"]["selector"]["matchLabels"] for one in (budget, described)),
+    ):
+        assert selector == labels
+    assert budget["spec"]["maxUnavailable"] == 1
+    pod = spec["template"]["spec"]
+    # Or variables of services, KLAMM_BROKER_PORT and the like, would be refused as settings.
+    assert pod["enableServiceLinks"] is False
+    (container,) = pod["containers"]
+    ports = {port["containerPort"] for port in container["ports"]}
+    assert {port["port"] for port in service["spec"]["ports"]} == ports - {9404}
+    config = next(one.config for one in CLUSTERS["kubernetes"] if one.name == f"{name}-1")
+    assert config.metrics_port in ports
+    # Twice: those under way at the hand-over, and those at the end.
+    assert pod["terminationGracePeriodSeconds"] * 1000 >= 2 * config.shutdown_grace_ms + 20_000
+    mounted = {one["mountPath"] for one in container["volumeMounts"]}
+    directories = [config.metadata_log_dir] if isinstance(config, ControllerConfig) else []
+    directories += list(config.data_dirs) if isinstance(config, BrokerConfig) else []
+    for directory in directories:
+        assert str(Path(directory).parent) in mounted
