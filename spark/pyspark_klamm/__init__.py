@@ -1,6 +1,7 @@
 """`format("klamm")` for Spark, which finds this module by its name (`pyspark_*`) and loads `DefaultSource`.
 
-Source and sink have the options and columns of Spark's Kafka connector; see `options.py` and `schema.py`.
+Source and sink have the options and columns of Spark's Kafka connector; see `source_options.py`, `sink_options.py` and
+`schema.py`.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from pyspark_klamm.options import sink_options, source_options
 from pyspark_klamm.schema import source_schema
+from pyspark_klamm.sink_options import sink_options
+from pyspark_klamm.source_options import source_options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_klamm.exactly_once import ExactlyOnceBatchWriter, ExactlyOnceStreamWriter
     from pyspark_klamm.sink import KlammBatchWriter, KlammStreamWriter
-    from pyspark_klamm.source import KlammBatchReader, KlammStreamReader
+    from pyspark_klamm.source import KlammBatchReader
+    from pyspark_klamm.stream_source import KlammStreamReader
 
 __all__ = ["DefaultSource", "KlammDataSource"]
 
@@ -34,12 +37,13 @@ class KlammDataSource(DataSource):
         return source_schema(include_headers=include_headers)
 
     def reader(self, schema: StructType) -> KlammBatchReader:
-        from pyspark_klamm.source import KlammBatchReader
+        from pyspark_klamm.source import FilteringBatchReader, KlammBatchReader
 
-        return KlammBatchReader(source_options(self.options, streaming=False), schema)
+        options = source_options(self.options, streaming=False)
+        return (FilteringBatchReader if options.push_filters else KlammBatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> KlammStreamReader:
-        from pyspark_klamm.source import KlammStreamReader
+        from pyspark_klamm.stream_source import KlammStreamReader
 
         return KlammStreamReader(source_options(self.options, streaming=True), schema)
 

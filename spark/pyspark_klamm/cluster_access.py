@@ -1,7 +1,7 @@
-"""What the source asks of a cluster: partitions, offsets, and raw batches. One client per process and settings.
+"""What the source asks of a cluster: partitions, offsets, and raw batches.
 
-Spark's workers are forked once and reused for many tasks, so a client lives as long as its process. Calls block;
-the network runs on the process's client loop.
+Calls block; the network runs on the process's client loop. A topic that stays unknown for `TOPIC_WAIT_MS` is gone: one
+that was just created, or a broker that has just started, is given that time.
 """
 
 from __future__ import annotations
@@ -9,31 +9,54 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final, TypeVar
 
 from klamm.client import KlammClient
 from klamm.cluster import ClusterView
 from klamm.config import ClientConfig, boolean, integer, text
-from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, raise_for
+from klamm.consumer.offset_store import OUTSIDE_THE_GROUP, OffsetStore
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, KlammError, raise_for
+from klamm.leader_calls import missing_leader_error
 from klamm.loop_thread import LoopThread
 from klamm.model import TopicPartition
 from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, OffsetFinder
+from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from klamm.records import iter_headers
 from klamm.wire.framed import decode_framed
 from klamm.wire.v1 import broker_pb2
-from pyspark_klamm.offsets import OffsetRange
+from pyspark_klamm.offsets import OffsetRange, Offsets
 
+T = TypeVar("T")
 TOPIC_WAIT_MS: Final = 5_000
-"""How long a topic may be unknown: one that was just created has not reached every broker yet."""
 
-_OffsetOutOfRangeError = EXCEPTIONS[ErrorCode.OFFSET_OUT_OF_RANGE]
+OffsetOutOfRangeError = EXCEPTIONS[ErrorCode.OFFSET_OUT_OF_RANGE]
+UnknownTopicOrPartitionError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+class TopicGoneError(KlammError):
+    """A topic or partition that was there is not known any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessConfig(ClientConfig):
     """The `kafka.*` options a source understands, besides those of every client."""
+
+    WITHOUT_EFFECT: ClassVar[frozenset[str]] = ClientConfig.WITHOUT_EFFECT | {
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
+        "fetch.max.bytes",
+        "fetch.min.bytes",
+        "group.instance.id",
+        "group.protocol",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+    }
+    """What tunes the consumers that Spark's Kafka source reads with, and means nothing without them."""
 
     isolation_level: str = text("read_committed", one_of=("read_committed", "read_uncommitted"))
     """Unlike Kafka's default: a pipeline should not compute with what may yet be aborted."""
@@ -57,7 +80,7 @@ class FetchedBatches:
 
 
 class ClusterAccess:
-    """Blocking access to a cluster. Use `access(settings)`."""
+    """Blocking access to a cluster. Use `access_cache.access(settings)`."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.config = AccessConfig.parse(settings)
@@ -67,31 +90,49 @@ class ClusterAccess:
     async def _connect(self) -> KlammClient:
         return KlammClient(self.config)
 
-    def describe(self, topics: Collection[str]) -> ClusterView:
-        """A fresh view of `topics`. Raises UnknownTopicOrPartitionError for one that is not there."""
-        return self._loop.run(self._client.retrying, lambda: self._describe(topics), timeout_ms=TOPIC_WAIT_MS)
+    def close(self) -> None:
+        """Ends its connections; calls under way fail."""
+        self._loop.run(self._client.close)
+
+    def describe(self, topics: Collection[str] | None, expected: Collection[str]) -> ClusterView:
+        """A fresh view of `topics` (None: of all). Of the `expected` ones only those that are gone are not in it."""
+        with contextlib.suppress(TopicGoneError):
+            self._loop.run(self._unless_gone, lambda: self._describe(topics, expected), self._timeout_ms)
+        return self._client.cluster
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The offsets of timestamps (or LATEST, EARLIEST) by partition, with the configured isolation level."""
+        """The offsets of timestamps (or LATEST, EARLIEST) by partition, with the configured isolation level.
+
+        -1 where no record is that late. Raises TopicGoneError."""
         finder = OffsetFinder(self._client, self._isolation_level)
-        found = self._loop.run(finder.find, wanted, timeout_ms=self._timeout_ms)
+        found: dict[TopicPartition, OffsetAndTimestamp] = {}
+        self._loop.run(self._unless_gone, lambda: finder.ask_once(wanted, found), self._timeout_ms)
         return {tp: each.offset for tp, each in found.items()}
 
-    def wait_for_records(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
-        """Returns when some partition has a record at its offset, or after `timeout_ms`."""
-        self._loop.run(self._wait_for_records, offsets, timeout_ms)
+    def wait_for_records(self, offsets: Offsets, timeout_ms: int) -> bool:
+        """Whether some partition has a record at its offset, or gets one within `timeout_ms`; true also when that
+        cannot be told."""
+        return self._loop.run(self._wait_for_records, offsets, timeout_ms)
 
-    def fetch(self, wanted: OffsetRange) -> Iterator[FetchedBatches]:
+    def commit(self, group_id: str, offsets: Offsets) -> concurrent.futures.Future[None]:
+        """Stores them for a group without members, in the background; partitions that are gone are passed over."""
+        committed = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
+        store = OffsetStore(self._client, group_id)
+        committing = store.commit(committed, lambda: OUTSIDE_THE_GROUP, timeout_ms=self._timeout_ms, skip_gone=True)
+        return asyncio.run_coroutine_threadsafe(committing, self._loop.loop)
+
+    def fetch(self, wanted: OffsetRange, timeout_ms: int) -> Iterator[FetchedBatches]:
         """The batches that hold `wanted`, the next fetch always under way while the caller works on the last.
 
-        Raises OffsetOutOfRangeError when the range begins before what the partition holds or ends after it."""
+        Raises OffsetOutOfRangeError when the range begins before what the partition holds or ends after it,
+        TopicGoneError, and what else keeps records away for `timeout_ms`."""
         position = wanted.start_offset
-        pending = self._submit_fetch(wanted, position)
+        pending = self._submit_fetch(wanted, position, timeout_ms)
         while True:
             fetched = pending.result()
             position = fetched.next_offset
             if position < wanted.end_offset:
-                pending = self._submit_fetch(wanted, position)
+                pending = self._submit_fetch(wanted, position, timeout_ms)
             if fetched.records:
                 yield fetched
             if position >= wanted.end_offset:
@@ -105,31 +146,60 @@ class ClusterAccess:
     def _isolation_level(self) -> int:
         return READ_COMMITTED if self.config.isolation_level == "read_committed" else READ_UNCOMMITTED
 
-    async def _describe(self, topics: Collection[str]) -> ClusterView:
+    async def _describe(self, topics: Collection[str] | None, expected: Collection[str]) -> None:
         view = await self._client.refresh_metadata(topics)
-        for topic in topics:
-            if (code := view.topic_errors.get(topic)) is not None:
-                raise code.exception(f"topic {topic!r}")
-        return view
+        for topic in expected:
+            if topic not in view.topics:
+                raise UnknownTopicOrPartitionError(f"topic {topic!r}")
 
-    async def _wait_for_records(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+    async def _unless_gone(self, operation: Callable[[], Awaitable[T]], timeout_ms: int) -> T:
+        """Awaits it again after errors that may pass. Raises TopicGoneError."""
+        clock = asyncio.get_running_loop().time
+        unknown_since_s: float | None = None
+
+        async def attempt() -> T:
+            nonlocal unknown_since_s
+            try:
+                return await operation()
+            except UnknownTopicOrPartitionError as error:
+                unknown_since_s = unknown_since_s or clock()
+                if clock() - unknown_since_s >= TOPIC_WAIT_MS / 1000:
+                    raise TopicGoneError(error.message) from error
+                raise
+
+        return await self._client.retrying(attempt, timeout_ms=timeout_ms)
+
+    async def _wait_for_records(self, offsets: Offsets, timeout_ms: int) -> bool:
         requests: dict[int, broker_pb2.FetchRequest] = {}
-        for tp, offset in offsets.items():
-            with contextlib.suppress(BrokerError):  # the offsets looked up next report a missing leader
+        try:
+            for tp, offset in offsets.items():
                 request = requests.setdefault(self._leader_of(tp), self._fetch_request(timeout_ms, max_bytes=1))
                 _add_partition(request, tp, offset, max_bytes=1)
+        except BrokerError:
+            return True
+        if not requests:
+            await asyncio.sleep(timeout_ms / 1000)
+            return True
         waits = [
-            asyncio.ensure_future(self._client.broker(broker).fetch(request)) for broker, request in requests.items()
+            asyncio.ensure_future(self._has_records(broker_id, request)) for broker_id, request in requests.items()
         ]
-        if not waits:
-            return
-        _, unfinished = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finished, unfinished = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for each in unfinished:
             each.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
+        await asyncio.gather(*unfinished, return_exceptions=True)
+        return any(each.result() for each in finished)
 
-    def _submit_fetch(self, wanted: OffsetRange, position: int) -> concurrent.futures.Future[FetchedBatches]:
-        fetching = self._client.retrying(lambda: self._fetch(wanted, position), timeout_ms=self._timeout_ms)
+    async def _has_records(self, broker_id: int, request: broker_pb2.FetchRequest) -> bool:
+        try:
+            header, records = decode_framed(await self._client.broker(broker_id).fetch(request), broker_pb2.FetchHeader)
+        except KlammError:
+            return True
+        return len(records) > 0 or any(each.error_code for each in header.partitions)
+
+    def _submit_fetch(
+        self, wanted: OffsetRange, position: int, timeout_ms: int
+    ) -> concurrent.futures.Future[FetchedBatches]:
+        fetching = self._unless_gone(lambda: self._fetch(wanted, position), timeout_ms)
         return asyncio.run_coroutine_threadsafe(fetching, self._loop.loop)
 
     async def _fetch(self, wanted: OffsetRange, position: int) -> FetchedBatches:
@@ -147,7 +217,7 @@ class ClusterAccess:
             next_offset = batch.next_offset
         if next_offset == position:
             if partition.high_watermark < wanted.end_offset:
-                raise _OffsetOutOfRangeError(
+                raise OffsetOutOfRangeError(
                     f"{wanted.tp} ends at {partition.high_watermark}, {wanted.end_offset} was expected"
                 )
             raise EXCEPTIONS[ErrorCode.OFFSET_NOT_AVAILABLE](f"{wanted.tp} has nothing stable at offset {position} yet")
@@ -170,9 +240,10 @@ class ClusterAccess:
         )
 
     def _leader_of(self, tp: TopicPartition) -> int:
-        leader = self._client.cluster.leader_of(tp)
+        cluster = self._client.cluster
+        leader = cluster.leader_of(tp)
         if leader is None:
-            raise EXCEPTIONS[ErrorCode.LEADER_NOT_AVAILABLE](f"{tp} has no leader")
+            raise missing_leader_error(cluster.topic_errors.get(tp.topic), cluster.partition_count(tp.topic), tp)
         return leader.node_id
 
 
@@ -186,14 +257,3 @@ def _add_partition(request: broker_pb2.FetchRequest, tp: TopicPartition, offset:
         log_start_offset=-1,
         max_bytes=max_bytes,
     )
-
-
-_accesses: dict[frozenset[tuple[str, str]], ClusterAccess] = {}
-
-
-def access(settings: Mapping[str, str]) -> ClusterAccess:
-    """The process's access with these settings, made on first use."""
-    key = frozenset(settings.items())
-    if key not in _accesses:
-        _accesses[key] = ClusterAccess(settings)
-    return _accesses[key]

@@ -34,8 +34,8 @@ from pyspark_klamm.batch_parts import (
     micro_batch,
     parts_to_commit,
 )
-from pyspark_klamm.options import SinkOptions
 from pyspark_klamm.sink import RowSink
+from pyspark_klamm.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""What a streaming query remembers of its place, and how a range of offsets becomes tasks. Pure.
+"""What a streaming query remembers of its place, and how it goes on from there. Pure.
 
 The checkpoint holds this JSON, whose `offsets` read like those of Spark's Kafka source:
 
@@ -11,16 +11,13 @@ marked (`"initial": true`), and the end of every batch that starts there carries
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from klamm.model import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
-
-ROWS_PER_TASK_MIN: Final = 5_000
-"""Below this a further Python task costs more than it saves (some 20 ms of CPU each)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +46,13 @@ class Position:
         }
         return cls(offsets=offsets, topic_ids=stored["topic_ids"])
 
+    def without(self, topics: set[str]) -> Position:
+        """This one, less these topics."""
+        return Position(
+            offsets={tp: offset for tp, offset in self.offsets.items() if tp.topic not in topics},
+            topic_ids={topic: each for topic, each in self.topic_ids.items() if topic not in topics},
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRange:
@@ -64,6 +68,14 @@ class OffsetRange:
         """How many offsets; of records there may be fewer."""
         return self.end_offset - self.start_offset
 
+    def within(self, first: int | None, end: int | None) -> OffsetRange | None:
+        """What of it lies in `first` to `end` (exclusive), if anything; None: no bound."""
+        start_offset = self.start_offset if first is None else max(self.start_offset, first)
+        end_offset = self.end_offset if end is None else min(self.end_offset, end)
+        if start_offset >= end_offset:
+            return None
+        return OffsetRange(tp=self.tp, start_offset=start_offset, end_offset=end_offset)
+
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
     """What lies between two places, without the partitions where nothing does."""
@@ -74,39 +86,50 @@ def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
     ]
 
 
-def limited(start: Offsets, end: Offsets, max_offsets: int) -> dict[TopicPartition, int]:
-    """An end at most `max_offsets` after `start`, the allowance shared in proportion to what each partition has.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continuation:
+    """Where to read on, and what can no longer be read."""
 
-    Spark's Kafka source does the same. At least one offset is let through when there is any."""
-    backlog = {tp: max(0, end[tp] - start[tp]) for tp in end}
-    total = sum(backlog.values())
-    if total <= max_offsets:
-        return dict(end)
-    limits = {tp: start[tp] + behind * max_offsets // total for tp, behind in backlog.items()}
-    # Rounding down leaves fewer offsets over than there are partitions: the longest backlogs get one each.
-    left = max_offsets - sum(limits[tp] - start[tp] for tp in limits)
-    for tp in sorted(backlog, key=lambda each: (-backlog[each], each))[:left]:
-        limits[tp] = min(end[tp], limits[tp] + 1)
-    return limits
+    offsets: Offsets
+    """For every partition of the end."""
+    losses: tuple[str, ...]
+    """One text for each thing that is not there any more."""
 
 
-def pack(ranges: Iterable[OffsetRange], max_tasks: int) -> list[list[OffsetRange]]:
-    """Shares the ranges out over at most `max_tasks` tasks of even size, cutting a range where a task is full."""
-    todo = [each for each in ranges if each.size > 0]
-    total = sum(each.size for each in todo)
-    if not total:
-        return []
-    task_count = max(1, min(max_tasks, total // ROWS_PER_TASK_MIN))
-    tasks: list[list[OffsetRange]] = [[] for _ in range(task_count)]
-    done = 0
-    for each in todo:
-        start = each.start_offset
-        while start < each.end_offset:
-            index = done * task_count // total
-            # The first offset (counted over all ranges) that belongs to the next task.
-            boundary = -(-(index + 1) * total // task_count)
-            end = min(each.end_offset, start + boundary - done)
-            tasks[index].append(OffsetRange(tp=each.tp, start_offset=start, end_offset=end))
-            done += end - start
-            start = end
-    return tasks
+def continuation(begin: Position, finish: Position, earliest: Offsets) -> Continuation:
+    """How a query that was at `begin` reads up to `finish`, whose partitions hold nothing before `earliest`.
+
+    New partitions and topics are read from the start. Loss, as Spark's Kafka source has it: topics deleted or created
+    anew, logs cut at either end, a new partition whose first records are gone already."""
+    recreated = {
+        topic for topic, topic_id in finish.topic_ids.items() if begin.topic_ids.get(topic, topic_id) != topic_id
+    }
+    gone_topics = begin.topic_ids.keys() - finish.topic_ids.keys()
+    losses = [f"topic {topic!r} was deleted and created anew" for topic in sorted(recreated)]
+    losses += [f"topic {topic!r} was deleted" for topic in sorted(gone_topics)]
+    losses += [
+        f"{tp} is gone"
+        for tp in sorted(begin.offsets.keys() - finish.offsets.keys())
+        if tp.topic not in gone_topics | recreated
+    ]
+    offsets = {}
+    for tp, end in sorted(finish.offsets.items()):
+        known = begin.offsets.get(tp) if tp.topic not in recreated else None
+        offsets[tp] = earliest[tp] if known is None else max(known, earliest[tp])
+        if known is None:
+            if earliest[tp] > 0 and tp.topic not in recreated:
+                losses.append(f"{tp} is new and begins at offset {earliest[tp]}, not 0")
+        elif known < earliest[tp]:
+            losses.append(f"{tp} begins at offset {earliest[tp]}, offset {known} was wanted")
+        elif end < known:
+            losses.append(f"{tp} ends at offset {end}, {known} was reached before")
+    return Continuation(offsets=offsets, losses=tuple(losses))
+
+
+def went_back(known: Position, latest: Position) -> list[TopicPartition]:
+    """Partitions that end before an offset that was reached: an answer out of date, or a log that was cut."""
+    return sorted(
+        tp
+        for tp, offset in latest.offsets.items()
+        if offset < known.offsets.get(tp, 0) and known.topic_ids.get(tp.topic) == latest.topic_ids.get(tp.topic)
+    )

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 )
 
 from klamm.errors import ConfigError
-from pyspark_klamm.options import SinkOptions
+from pyspark_klamm.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,24 +1,19 @@
-"""Checkpoint positions, rate limits and packing of ranges into tasks."""
+"""Checkpoint positions, and how a query goes on from one."""
 
 from __future__ import annotations
 
 import json
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
 from klamm.model import TopicPartition
-from pyspark_klamm.offsets import (
-    ROWS_PER_TASK_MIN,
-    OffsetRange,
-    Position,
-    limited,
-    pack,
-    ranges_between,
-)
+from pyspark_klamm.offsets import OffsetRange, Position, continuation, went_back
 
-partitions = st.builds(TopicPartition, st.sampled_from(["flights", "weather"]), st.integers(0, 5))
-stretches = st.dictionaries(partitions, st.tuples(st.integers(0, 10**9), st.integers(0, 10**6)), max_size=8)
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def position(offsets: dict[TopicPartition, int], **topic_ids: str) -> Position:
+    return Position(offsets=offsets, topic_ids={tp.topic: topic_ids.get(tp.topic, "id") for tp in offsets})
 
 
 def test_a_position_survives_spark_s_checkpoint():
@@ -32,51 +27,38 @@ def test_a_position_survives_spark_s_checkpoint():
     assert Position.from_json(stored) == position
 
 
-@given(stretches, st.integers(1, 10**6))
-def test_a_limit_lets_through_just_what_it_allows(stretches, max_offsets):
-    start = {tp: begin for tp, (begin, _) in stretches.items()}
-    end = {tp: begin + size for tp, (begin, size) in stretches.items()}
-    bounded = limited(start, end, max_offsets)
-    assert all(start[tp] <= bounded[tp] <= end[tp] for tp in start)
-    backlog = sum(end[tp] - start[tp] for tp in start)
-    assert sum(bounded[tp] - start[tp] for tp in start) == min(backlog, max_offsets)
+def test_a_query_goes_on_where_it_was_and_reads_what_is_new_from_the_start():
+    found = continuation(position({A0: 5}), position({A0: 9, A1: 4, B0: 2}), {A0: 3, A1: 0, B0: 0})
+    assert found.offsets == {A0: 5, A1: 0, B0: 0}
+    assert found.losses == ()
 
 
-def test_a_limit_is_shared_in_proportion():
-    start = {TopicPartition("t", 0): 0, TopicPartition("t", 1): 100}
-    end = {TopicPartition("t", 0): 3_000, TopicPartition("t", 1): 1_100}
-    assert limited(start, end, 400) == {TopicPartition("t", 0): 300, TopicPartition("t", 1): 200}
+@pytest.mark.parametrize(
+    ("begin", "finish", "earliest", "offsets", "losses"),
+    [
+        (position({A0: 5}), position({A0: 9}), {A0: 7}, {A0: 7}, ["a-0 begins at offset 7, offset 5 was wanted"]),
+        (position({A0: 5}), position({A0: 4}), {A0: 0}, {A0: 5}, ["a-0 ends at offset 4, 5 was reached before"]),
+        (position({A0: 5}), position({A0: 5}, a="new"), {A0: 0}, {A0: 0}, ["topic 'a' was deleted and created anew"]),
+        (position({A0: 5, B0: 1}), position({A0: 5}), {A0: 0}, {A0: 5}, ["topic 'b' was deleted"]),
+        (position({A0: 5, A1: 1}), position({A0: 5}), {A0: 0}, {A0: 5}, ["a-1 is gone"]),
+        (position({A0: 5}), position({A0: 5, A1: 9}), {A0: 0, A1: 3}, {A0: 5, A1: 3}, ["a-1 is new and begins at offset 3, not 0"]),  # noqa: E501
+        (position({A0: 5}), position({A0: 9}, a="new"), {A0: 2}, {A0: 2}, ["topic 'a' was deleted and created anew"]),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_any_more_is_named(begin, finish, earliest, offsets, losses):
+    found = continuation(begin, finish, earliest)
+    assert found.offsets == offsets
+    assert list(found.losses) == losses
 
 
-def test_a_partition_behind_its_start_gets_nothing():
-    start = {TopicPartition("t", 0): 50, TopicPartition("t", 1): 0}
-    end = {TopicPartition("t", 0): 10, TopicPartition("t", 1): 40}
-    assert limited(start, end, 30)[TopicPartition("t", 1)] == 30
+def test_an_end_before_what_was_reached_is_noticed():
+    known = position({A0: 5, A1: 5, B0: 5})
+    assert went_back(known, position({A0: 5, A1: 4, B0: 1}, b="new")) == [A1]
 
 
-@given(stretches, st.integers(1, 16))
-def test_tasks_cover_every_offset_once_and_evenly(stretches, max_tasks):
-    start = {tp: begin for tp, (begin, _) in stretches.items()}
-    ranges = ranges_between(start, {tp: begin + size for tp, (begin, size) in stretches.items()})
-    tasks = pack(ranges, max_tasks)
-    total = sum(each.size for each in ranges)
-    assert len(tasks) <= max_tasks
-    assert (len(tasks) == 0) == (total == 0)
-    pieces = sorted((each.tp, each.start_offset, each.end_offset) for task in tasks for each in task)
-    assert sum(end - begin for _, begin, end in pieces) == total
-    for each in ranges:
-        position = each.start_offset
-        for tp, begin, end in pieces:
-            if tp == each.tp:
-                assert begin == position
-                position = end
-        assert position == each.end_offset
-    if len(tasks) > 1:
-        sizes = [sum(each.size for each in task) for task in tasks]
-        assert max(sizes) - min(sizes) <= 1
-        assert min(sizes) >= ROWS_PER_TASK_MIN
-
-
-def test_few_rows_make_one_task():
-    tps = [TopicPartition("t", number) for number in range(10)]
-    assert len(pack([OffsetRange(tp=tp, start_offset=0, end_offset=100) for tp in tps], 8)) == 1
+def test_a_range_within_bounds():
+    whole = OffsetRange(tp=A0, start_offset=5, end_offset=9)
+    assert whole.within(None, None) == whole
+    assert whole.within(7, 20) == OffsetRange(tp=A0, start_offset=7, end_offset=9)
+    assert whole.within(0, 6) == OffsetRange(tp=A0, start_offset=5, end_offset=6)
+    assert whole.within(9, None) is None

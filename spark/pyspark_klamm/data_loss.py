@@ -1,0 +1,25 @@
+"""failOnDataLoss: what becomes of a query when records are gone that it was to read."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from klamm.errors import IllegalStateError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LossPolicy:
+    """Whether loss ends the query."""
+
+    fail: bool
+
+    def report(self, problem: str) -> None:
+        """Logs it, or raises IllegalStateError."""
+        if self.fail:
+            raise IllegalStateError(
+                f"{problem}. Some records may have been missed; set failOnDataLoss=false to go on with what there is"
+            )
+        log.warning("data loss tolerated (failOnDataLoss=false): %s", problem)

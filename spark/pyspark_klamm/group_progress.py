@@ -1,0 +1,59 @@
+"""commitOffsetsToGroup: a stream's progress as offsets of a consumer group, so that its lag shows where theirs does.
+
+The checkpoint remains the truth: nothing is ever read from the group, and no failure to write it ends a query. Commits
+go on in the background, one at a time; those that would come meanwhile are left out.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+
+from klamm.errors import KlammError
+from pyspark_klamm.cluster_access import ClusterAccess
+from pyspark_klamm.offsets import Offsets
+
+log = logging.getLogger(__name__)
+
+
+class GroupProgress:
+    """Of one query, in its driver-side process."""
+
+    def __init__(self, group_id: str) -> None:
+        self._group_id = group_id
+        self._asked: Offsets = {}
+        """What was committed last, or is being committed."""
+        self._pending: concurrent.futures.Future[None] | None = None
+        self._is_failing = False
+
+    def advance(self, cluster: ClusterAccess, offsets: Offsets) -> None:
+        """Has `offsets` committed, unless the last commit is still under way: then the next call does."""
+        if self._pending is not None and not self._pending.done():
+            return
+        self._settle()
+        if offsets != self._asked and offsets:
+            self._asked = offsets
+            self._pending = cluster.commit(self._group_id, offsets)
+
+    def finish(self, cluster: ClusterAccess, offsets: Offsets) -> None:
+        """Returns when `offsets` are committed, or failed to be: the process may end after this."""
+        self._settle()
+        self.advance(cluster, offsets)
+        self._settle()
+
+    def _settle(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        try:
+            pending.result()
+        except KlammError as error:
+            if not self._is_failing:
+                log.warning(
+                    "group %r does not take the query's offsets (it must have no members); the query goes on: %s",
+                    self._group_id,
+                    error,
+                )
+            self._is_failing, self._asked = True, {}
+        else:
+            self._is_failing = False

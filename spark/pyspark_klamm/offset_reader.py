@@ -1,0 +1,161 @@
+"""The driver's questions about offsets: where a query starts, how far it could be, what is still there.
+
+Each is asked `fetchOffset.numRetries` times before its failure ends the query, as in Spark's Kafka source.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+from klamm.cluster import ClusterView
+from klamm.errors import ConfigError, IllegalStateError, KlammError
+from klamm.model import TopicPartition
+from pyspark_klamm.access_cache import access
+from pyspark_klamm.cluster_access import ClusterAccess, UnknownTopicOrPartitionError
+from pyspark_klamm.data_loss import LossPolicy
+from pyspark_klamm.offset_spec import EARLIEST, LATEST, SYMBOLIC, OffsetSpec
+from pyspark_klamm.offsets import Continuation, OffsetRange, Offsets, Position, continuation, ranges_between, went_back
+from pyspark_klamm.source_options import SourceOptions
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class OffsetReader:
+    """Of one query. Has no state of its own, so it may be pickled."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._loss = LossPolicy(options.fail_on_data_loss)
+
+    @property
+    def access(self) -> ClusterAccess:
+        """The process's own."""
+        return access(self._options.client)
+
+    def start(self) -> Position:
+        """Where a new query begins. Raises ConfigError, UnknownTopicOrPartitionError."""
+        return self._retrying(lambda: self._resolved(self._options.start, self._subscribed()))
+
+    def bounds(self) -> tuple[Position, Position]:
+        """Where a batch begins and ends: one look, so that all its tasks agree.
+
+        Raises ConfigError, also for a start behind the end, and UnknownTopicOrPartitionError."""
+        return self._retrying(self._bounds)
+
+    def latest(self, known: Position) -> Position:
+        """The end of everything there is now, for a query that is at `known`.
+
+        An end before what is known may be an answer out of date: it is asked for again before it counts."""
+        for attempt in range(self._options.fetch_offset_attempts):
+            if attempt:
+                self._pause()
+            latest = self._retrying(lambda: self._latest(known.topic_ids))
+            back = went_back(known, latest)
+            if not back:
+                break
+            log.warning("%s ended later before; asking again", ", ".join(map(str, back)))
+        return latest
+
+    def continued(self, begin: Position, finish: Position) -> Continuation:
+        """How a query at `begin` reads up to `finish`. Raises IllegalStateError where that is to end it."""
+        found = self._retrying(lambda: continuation(begin, finish, self._list(finish.offsets, EARLIEST)))
+        for problem in found.losses:
+            self._loss.report(problem)
+        return found
+
+    def ranges(self, begin: Position, finish: Position) -> list[OffsetRange]:
+        """What a batch reads; without what was deleted since the batch was planned first. Raises IllegalStateError."""
+        gone = self._retrying(lambda: self._gone(finish))
+        for topic in sorted(gone):
+            self._loss.report(f"topic {topic!r} was deleted before all of it was read")
+        begin, finish = begin.without(gone), finish.without(gone)
+        return ranges_between(self.continued(begin, finish).offsets, finish.offsets)
+
+    def first_at(self, tps: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
+        """The first offset of each that is not older; the end where all are."""
+        return dict(self._retrying(lambda: self._by_time(dict.fromkeys(tps, timestamp_ms))))
+
+    def _subscribed(self) -> ClusterView:
+        subscription = self._options.subscription
+        view = self.access.describe(subscription.asked_topics, subscription.topics)
+        for topic in subscription.topics:
+            if topic not in view.topics:
+                raise UnknownTopicOrPartitionError(f"topic {topic!r}")
+        missing = (subscription.partitions or frozenset()) - set(subscription.choose(view))
+        if missing:
+            raise ConfigError(f"assign names partitions that there are not: {', '.join(map(str, sorted(missing)))}")
+        return view
+
+    def _bounds(self) -> tuple[Position, Position]:
+        view = self._subscribed()
+        begin, end = self._resolved(self._options.start, view), self._resolved(self._options.end, view)
+        for tp in sorted(begin.offsets):
+            if begin.offsets[tp] > end.offsets[tp]:
+                raise ConfigError(
+                    f"{self._options.start.option} is offset {begin.offsets[tp]} of {tp}, behind"
+                    f" {self._options.end.option}, offset {end.offsets[tp]}"
+                )
+        latest = self._list(end.offsets, LATEST)
+        for tp, wanted in sorted(end.offsets.items()):
+            if wanted > latest[tp]:
+                self._loss.report(f"{tp} ends at offset {latest[tp]}, {self._options.end.option} wants {wanted}")
+        ends = {tp: min(wanted, latest[tp]) for tp, wanted in end.offsets.items()}
+        return begin, Position(offsets=ends, topic_ids=end.topic_ids)
+
+    def _latest(self, known_topics: Collection[str]) -> Position:
+        subscription = self._options.subscription
+        view = self.access.describe(subscription.asked_topics, known_topics)
+        tps = subscription.choose(view)
+        return self._position(view, self._list(tps, LATEST))
+
+    def _gone(self, position: Position) -> set[str]:
+        view = self.access.describe(position.topic_ids, position.topic_ids)
+        ids = _topic_ids(view, position.topic_ids)
+        return {topic for topic, topic_id in position.topic_ids.items() if ids.get(topic) != topic_id}
+
+    def _resolved(self, spec: OffsetSpec, view: ClusterView) -> Position:
+        wanted = spec.wanted(self._options.subscription.choose(view))
+        if spec.by_time:
+            return self._position(view, self._by_time(wanted, None if spec.latest_if_none else spec.option))
+        found = self.access.list_offsets({tp: offset for tp, offset in wanted.items() if offset in SYMBOLIC})
+        return self._position(view, {**wanted, **found})
+
+    def _by_time(self, wanted: Offsets, must_match: str | None = None) -> Offsets:
+        found = self.access.list_offsets(wanted)
+        none = {tp for tp, offset in found.items() if offset < 0}
+        if none and must_match:
+            tp = min(none)
+            raise ConfigError(
+                f"{must_match}: {tp} has no record at {wanted[tp]} ms or later;"
+                " startingOffsetsByTimestampStrategy=latest begins at the end there"
+            )
+        return {**found, **self._list(none, LATEST)}
+
+    def _list(self, tps: Collection[TopicPartition], at: int) -> dict[TopicPartition, int]:
+        return self.access.list_offsets(dict.fromkeys(tps, at)) if tps else {}
+
+    @staticmethod
+    def _position(view: ClusterView, offsets: Offsets) -> Position:
+        return Position(offsets=offsets, topic_ids=_topic_ids(view, {tp.topic for tp in offsets}))
+
+    def _retrying(self, ask: Callable[[], T]) -> T:
+        for attempt in range(1, self._options.fetch_offset_attempts):
+            try:
+                return ask()
+            except (ConfigError, IllegalStateError, UnknownTopicOrPartitionError):
+                raise
+            except KlammError as error:
+                log.warning("attempt %d to get offsets failed: %s", attempt, error)
+                self._pause()
+        return ask()
+
+    def _pause(self) -> None:
+        time.sleep(self._options.fetch_offset_interval_ms / 1000)
+
+
+def _topic_ids(view: ClusterView, topics: Collection[str]) -> dict[str, str]:
+    return {topic: view.topics[topic].topic_id.hex for topic in topics if topic in view.topics}

@@ -1,0 +1,128 @@
+"""Where a query begins or ends, as its options say it. Pure.
+
+As in Spark's Kafka source a timestamp for all goes before timestamps by partition, and those before offsets; what is
+passed over is still read, so that it is right when it comes to count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from klamm.errors import ConfigError
+from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from pyspark_klamm.option_values import OptionValues
+
+EARLIEST: Final = EARLIEST_TIMESTAMP
+LATEST: Final = LATEST_TIMESTAMP
+SYMBOLIC: Final = frozenset({EARLIEST, LATEST})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetSpec:
+    """One answer for all partitions, or one each."""
+
+    option: str
+    """Where it comes from, for messages."""
+    at: int | Mapping[TopicPartition, int]
+    """Offsets, EARLIEST or LATEST; with `by_time` milliseconds since the epoch."""
+    by_time: bool = False
+    """The first offset whose record is not older."""
+    latest_if_none: bool = True
+    """With `by_time`, where there is no such record; else that is an error."""
+
+    def wanted(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """`at` for each of `tps`. Raises ConfigError when it names other partitions than these."""
+        if isinstance(self.at, int):
+            return dict.fromkeys(tps, self.at)
+        if self.at.keys() != set(tps):
+            odd = ", ".join(map(str, sorted(self.at.keys() ^ set(tps))))
+            raise ConfigError(f"{self.option} must name every partition that is read and no other; see {odd}")
+        return dict(self.at)
+
+
+def starting_spec(given: OptionValues, *, streaming: bool) -> OffsetSpec:
+    """Of startingTimestamp, startingOffsetsByTimestamp, startingOffsets. Raises ConfigError."""
+    latest_if_none = given.choice("startingOffsetsByTimestampStrategy", "error", "latest") == "latest"
+    spec = _spec(given, "starting", "latest" if streaming else "earliest", latest_if_none=latest_if_none)
+    if not streaming and LATEST in _offsets(spec):
+        raise ConfigError("startingOffsets cannot be latest (-1) in a batch query: the result would always be empty")
+    return spec
+
+
+def ending_spec(given: OptionValues) -> OffsetSpec:
+    """Of endingTimestamp, endingOffsetsByTimestamp, endingOffsets. Raises ConfigError."""
+    spec = _spec(given, "ending", "latest", latest_if_none=True)
+    if EARLIEST in _offsets(spec):
+        raise ConfigError("endingOffsets cannot be earliest (-2): the result would always be empty")
+    return spec
+
+
+def check_order(start: OffsetSpec, end: OffsetSpec) -> None:
+    """Raises ConfigError when two specs by partition contradict each other at sight."""
+    if start.by_time != end.by_time or isinstance(start.at, int) or isinstance(end.at, int):
+        return
+    if start.at.keys() != end.at.keys():
+        odd = ", ".join(map(str, sorted(start.at.keys() ^ end.at.keys())))
+        raise ConfigError(f"{start.option} and {end.option} must name the same partitions; see {odd}")
+    for tp in sorted(start.at):
+        if 0 <= end.at[tp] < start.at[tp]:
+            raise ConfigError(f"{start.option} ({start.at[tp]}) is behind {end.option} ({end.at[tp]}) for {tp}")
+
+
+def _offsets(spec: OffsetSpec) -> list[int]:
+    if spec.by_time:
+        return []
+    return [spec.at] if isinstance(spec.at, int) else list(spec.at.values())
+
+
+def _spec(given: OptionValues, which: str, default: str, *, latest_if_none: bool) -> OffsetSpec:
+    by_time = {"by_time": True, "latest_if_none": latest_if_none}
+    specs = []
+    if (text := given.text(f"{which}Timestamp")) is not None:
+        specs.append(OffsetSpec(option=f"{which}Timestamp", at=_time(f"{which}Timestamp", text), **by_time))
+    if (text := given.text(option := f"{which}OffsetsByTimestamp")) is not None:
+        specs.append(OffsetSpec(option=option, at=_by_partition(option, text, _timestamp, "1767225600000"), **by_time))
+    specs.append(_of_offsets(f"{which}Offsets", given.text(f"{which}Offsets") or default))
+    return specs[0]
+
+
+def _of_offsets(option: str, text: str) -> OffsetSpec:
+    if text.lower() in ("earliest", "latest"):
+        return OffsetSpec(option=option, at=EARLIEST if text.lower() == "earliest" else LATEST)
+    return OffsetSpec(option=option, at=_by_partition(option, text, _offset, "23", words="earliest, latest or "))
+
+
+def _by_partition(
+    option: str, text: str, value_of: Callable[[object], int], example: str, words: str = ""
+) -> dict[TopicPartition, int]:
+    try:
+        return {
+            TopicPartition(topic, int(partition)): value_of(value)
+            for topic, values in json.loads(text).items()
+            for partition, value in values.items()
+        }
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(
+            f'{option}={text!r}: expected {words}JSON such as {{"topic": {{"0": {example}}}}} ({error})'
+        ) from error
+
+
+def _offset(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < EARLIEST:
+        raise ValueError(f"{value!r} is no offset; -2 is earliest, -1 is latest")
+    return value
+
+
+def _timestamp(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no time in milliseconds since the epoch")
+    return value
+
+
+def _time(option: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise ConfigError(f"{option}={text!r}: expected milliseconds since the epoch")
+    return int(text)

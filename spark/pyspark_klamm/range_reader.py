@@ -1,0 +1,62 @@
+"""A task's reading, on an executor: batches of its ranges, and what becomes of records that vanish meanwhile.
+
+Fetches go by a topic's name. Whether all of them went to the topic that the batch was planned for is asked at the end:
+an id does not come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pyspark_klamm.cluster_access import ClusterAccess, FetchedBatches, OffsetOutOfRangeError, TopicGoneError
+from pyspark_klamm.data_loss import LossPolicy
+from pyspark_klamm.offset_spec import EARLIEST
+from pyspark_klamm.offsets import OffsetRange
+
+
+class RangeReader:
+    """Reads for one task. Raises IllegalStateError where records are gone and that is to end the query."""
+
+    def __init__(self, cluster: ClusterAccess, loss: LossPolicy, poll_timeout_ms: int) -> None:
+        self._cluster = cluster
+        self._loss = loss
+        self._poll_timeout_ms = poll_timeout_ms
+        self._rest: OffsetRange | None = None
+        """Of the piece that was read last, after a gap."""
+
+    def pieces(self, wanted: OffsetRange) -> Iterator[tuple[OffsetRange, Iterator[FetchedBatches]]]:
+        """What there is of the range, one piece after the other; a second one only where records vanish meanwhile. The
+        batches of a piece are to be read to their end before the next."""
+        rest: OffsetRange | None = wanted
+        while rest is not None:
+            self._rest = None
+            yield rest, self._fetch(rest)
+            rest = self._rest
+
+    def _fetch(self, wanted: OffsetRange) -> Iterator[FetchedBatches]:
+        position = wanted.start_offset
+        try:
+            for fetched in self._cluster.fetch(wanted, self._poll_timeout_ms):
+                position = fetched.next_offset
+                yield fetched
+        except OffsetOutOfRangeError as error:
+            self._loss.report(str(error))
+            self._rest = self._left(wanted, position)
+        except TopicGoneError as error:
+            self._loss.report(f"{wanted.tp} is gone: {error}")
+
+    def check_topics(self, topic_ids: Mapping[str, str]) -> None:
+        """Whether they are still the topics that were meant."""
+        view = self._cluster.describe(topic_ids, ())
+        for topic, topic_id in sorted(topic_ids.items()):
+            found = view.topics.get(topic)
+            if found is not None and found.topic_id.hex != topic_id:
+                self._loss.report(f"topic {topic!r} was deleted and created anew while it was read")
+
+    def _left(self, wanted: OffsetRange, position: int) -> OffsetRange | None:
+        """What of it is left after `position`, where records are missing."""
+        try:
+            earliest = self._cluster.list_offsets({wanted.tp: EARLIEST})[wanted.tp]
+        except TopicGoneError:
+            return None
+        return wanted.within(earliest, None) if earliest > position else None

@@ -1,0 +1,49 @@
+"""How much of what is there one batch of a stream takes: at most, at least, and how long less may wait. Pure."""
+
+from __future__ import annotations
+
+from klamm.model import TopicPartition
+from pyspark_klamm.offsets import Offsets
+
+
+def backlog(start: Offsets, end: Offsets) -> int:
+    """How many offsets lie between."""
+    return sum(max(0, end[tp] - start[tp]) for tp in end)
+
+
+def limited(start: Offsets, end: Offsets, max_offsets: int) -> dict[TopicPartition, int]:
+    """An end at most `max_offsets` after `start`, the allowance shared in proportion to what each partition has.
+
+    As in Spark's Kafka source no partition is left waiting for ever behind larger ones: each has at least one offset,
+    even if they are more than the allowance."""
+    sizes = {tp: end[tp] - start[tp] for tp in end if end[tp] > start[tp]}
+    total = sum(sizes.values())
+    if total <= max_offsets:
+        return dict(end)
+    shared, rest = max(0, max_offsets - len(sizes)), total - len(sizes)
+    shares = {tp: 1 + (size - 1) * shared // rest for tp, size in sizes.items()}
+    # Rounding down leaves fewer offsets over than there are partitions: the longest backlogs get one each.
+    left = max(0, max_offsets - sum(shares.values()))
+    for tp in sorted(sizes, key=lambda each: (-sizes[each], each))[:left]:
+        shares[tp] = min(sizes[tp], shares[tp] + 1)
+    return {tp: start[tp] + shares[tp] if tp in shares else end[tp] for tp in end}
+
+
+class TriggerDelay:
+    """minOffsetsPerTrigger and maxTriggerDelay: a batch waits until it is large enough, or has waited long enough.
+
+    The first batch after a start does not wait, as in Spark's Kafka source."""
+
+    def __init__(self, min_offsets: int, max_delay_ms: int) -> None:
+        self._min_offsets = min_offsets
+        self._max_delay_ms = max_delay_ms
+        self._last_ms: float | None = None
+
+    def wait_ms(self, backlog: int, now_ms: float) -> float:
+        """How long a batch of so many offsets may still have to wait; 0: it is to run now, and the wait begins anew."""
+        if self._last_ms is not None and backlog < self._min_offsets:
+            left_ms = self._last_ms + self._max_delay_ms - now_ms
+            if left_ms > 0:
+                return left_ms
+        self._last_ms = now_ms
+        return 0

@@ -1,0 +1,45 @@
+"""How much one batch of a stream takes, and when it runs."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm.model import TopicPartition
+from pyspark_klamm.rate_limit import TriggerDelay, backlog, limited
+
+partitions = st.builds(TopicPartition, st.sampled_from(["flights", "weather"]), st.integers(0, 5))
+stretches = st.dictionaries(partitions, st.tuples(st.integers(0, 10**9), st.integers(0, 10**6)), max_size=8)
+
+
+@given(stretches, st.integers(1, 10**6))
+def test_a_limit_lets_through_just_what_it_allows_and_starves_nobody(stretches, max_offsets):
+    start = {tp: begin for tp, (begin, _) in stretches.items()}
+    end = {tp: begin + size for tp, (begin, size) in stretches.items()}
+    bounded = limited(start, end, max_offsets)
+    assert all(start[tp] <= bounded[tp] <= end[tp] for tp in start)
+    behind = [tp for tp in start if end[tp] > start[tp]]
+    assert all(bounded[tp] > start[tp] for tp in behind)
+    assert backlog(start, bounded) == min(backlog(start, end), max(max_offsets, len(behind)))
+
+
+def test_a_limit_is_shared_in_proportion():
+    start = {TopicPartition("t", 0): 0, TopicPartition("t", 1): 100}
+    end = {TopicPartition("t", 0): 3_000, TopicPartition("t", 1): 1_100}
+    assert limited(start, end, 400) == {TopicPartition("t", 0): 300, TopicPartition("t", 1): 200}
+
+
+def test_a_partition_behind_its_start_gets_nothing():
+    start = {TopicPartition("t", 0): 50, TopicPartition("t", 1): 0}
+    end = {TopicPartition("t", 0): 10, TopicPartition("t", 1): 40}
+    assert limited(start, end, 30)[TopicPartition("t", 1)] == 30
+
+
+def test_a_batch_waits_until_it_is_large_enough_or_has_waited_long_enough():
+    delay = TriggerDelay(min_offsets=10, max_delay_ms=1_000)
+    assert delay.wait_ms(1, 500) == 0  # the first one
+    assert delay.wait_ms(9, 600) == 900
+    assert delay.wait_ms(10, 700) == 0
+    assert delay.wait_ms(9, 1_699) == 1
+    assert delay.wait_ms(9, 1_700) == 0
+    assert delay.wait_ms(9, 1_701) == 999
