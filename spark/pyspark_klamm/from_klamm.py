@@ -1,0 +1,123 @@
+"""A column of bytes as typed columns, by Spark's own functions: JSON, Avro and Protobuf.
+
+Records written for Confluent's schema registry begin with a zero byte and the id of their schema (4 bytes), with
+Protobuf also the place of the message in its file; `confluent_header=True` passes over that. Nothing is asked of a
+registry: the schema is the caller's, and must be one that the records can be read with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from klamm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+_HEADER_BYTES: Final = 5
+_MODES: Final = {"json": "PERMISSIVE", "avro": "FAILFAST", "protobuf": "FAILFAST"}
+"""What Spark's function does with what it cannot read, unless told by `options["mode"]`."""
+_PACKAGES: Final = {"avro": "spark-avro_2.13", "protobuf": "spark-protobuf_2.13"}
+
+
+def from_klamm(
+    frame: DataFrame,
+    *,
+    format: str = "json",
+    schema: DataType | str | None = None,
+    message_name: str | None = None,
+    descriptor: bytes | str | None = None,
+    column: str = "value",
+    confluent_header: bool = False,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """`frame` with `column` parsed: a struct takes the place of the bytes.
+
+    `format`: `json` with `schema` as a Spark type or DDL; `avro` with `schema` as Avro's JSON; `protobuf` with
+    `message_name` and `descriptor`, a descriptor set (protoc --descriptor_set_out --include_imports) or its path.
+    `options` are those of Spark's from_json, from_avro or from_protobuf; with mode=PERMISSIVE what cannot be read is
+    null, with FAILFAST it fails the query. Raises ConfigError for arguments that do not fit, or a package that Spark
+    lacks."""
+    if format not in _MODES:
+        raise ConfigError(f"format={format!r}: expected json, avro or protobuf")
+    if column not in frame.columns:
+        raise ConfigError(f"column={column!r}: the frame has {', '.join(frame.columns)}")
+    given = dict(options or {})
+    _check_schema(format, schema, message_name, descriptor)
+    payload = frame[column]
+    if confluent_header:
+        is_strict = given.get("mode", _MODES[format]).upper() == "FAILFAST"
+        payload = _without_header(payload, format == "protobuf", is_strict)
+    if format == "json":
+        parsed = _from_json(payload, schema, given)
+    elif format == "avro":
+        parsed = _from_avro(payload, schema, given)
+    else:
+        parsed = _from_protobuf(payload, message_name, descriptor, given)
+    return frame.withColumn(column, parsed)
+
+
+def _check_schema(format: str, schema: object, message_name: str | None, descriptor: object) -> None:
+    if format == "protobuf":
+        if message_name is None or descriptor is None or schema is not None:
+            raise ConfigError("format='protobuf' takes message_name and descriptor, and no schema")
+    elif schema is None or message_name is not None or descriptor is not None:
+        raise ConfigError(f"format={format!r} takes a schema, and neither message_name nor descriptor")
+    if format == "avro" and not isinstance(schema, str):
+        raise ConfigError(f"format='avro' takes the schema as Avro's JSON, not {type(schema).__name__}")
+
+
+def _without_header(payload: Column, has_indexes: bool, is_strict: bool) -> Column:
+    """What follows the header. Where there is none, null or an error."""
+    from pyspark.sql import functions as F
+
+    start: Column = F.lit(_HEADER_BYTES + 1)
+    length = F.length(payload)
+    if has_indexes:
+        # A list of zigzag varints: how many, then each; a single 0 stands for the file's first message. What has more
+        # than 63 messages in one scope, or nests so deep, is not read.
+        count = F.conv(F.hex(F.substring(payload, _HEADER_BYTES + 1, 1)), 16, 10).cast("int")
+        start = F.lit(_HEADER_BYTES + 2) + F.floor(count / 2)
+    is_framed = (length >= _HEADER_BYTES) & (F.substring(payload, 1, 1) == F.lit(b"\0"))
+    said = "a value does not begin with Confluent's header: a zero byte and the id of a schema"
+    otherwise = F.raise_error(F.lit(said)).cast("binary") if is_strict else F.lit(None).cast("binary")
+    framed = F.when(is_framed, F.substring(payload, start, length)).otherwise(otherwise)
+    return F.when(payload.isNull(), F.lit(None).cast("binary")).otherwise(framed)
+
+
+def _from_json(payload: Column, schema: Any, options: dict[str, str]) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.from_json(payload.cast("string"), schema, options)
+
+
+def _from_avro(payload: Column, schema: Any, options: dict[str, str]) -> Column:
+    from pyspark.sql.avro.functions import from_avro
+
+    return _with_package("avro", lambda: from_avro(payload, schema, options))
+
+
+def _from_protobuf(payload: Column, message_name: Any, descriptor: Any, options: dict[str, str]) -> Column:
+    from pyspark.sql.protobuf.functions import from_protobuf
+
+    described: dict[str, Any] = (
+        {"binaryDescriptorSet": descriptor} if isinstance(descriptor, bytes) else {"descFilePath": descriptor}
+    )
+    return _with_package("protobuf", lambda: from_protobuf(payload, message_name, options=options, **described))
+
+
+def _with_package(format: str, call: Callable[[], Column]) -> Column:
+    """Without its jar Spark has no such function, and Python meets a Java package where a class should be."""
+    from pyspark.version import __version__ as version
+
+    try:
+        return call()
+    except TypeError as error:
+        if "JavaPackage" not in str(error):
+            raise
+        raise ConfigError(
+            f"format={format!r} needs a package that is not among Spark's jars: set spark.jars.packages to"
+            f" org.apache.spark:{_PACKAGES[format]}:{version}"
+        ) from error
