@@ -30,6 +30,8 @@ from pyspark_klamm.offsets import OffsetRange, Offsets
 
 T = TypeVar("T")
 TOPIC_WAIT_MS: Final = 5_000
+COMMIT_TIMEOUT_MS: Final = 5_000
+"""A query may wait for this; its next commit makes up for one that failed."""
 
 OffsetOutOfRangeError = EXCEPTIONS[ErrorCode.OFFSET_OUT_OF_RANGE]
 UnknownTopicOrPartitionError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -118,7 +120,7 @@ class ClusterAccess:
         """Stores them for a group without members, in the background; partitions that are gone are passed over."""
         committed = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
         store = OffsetStore(self._client, group_id)
-        committing = store.commit(committed, lambda: OUTSIDE_THE_GROUP, timeout_ms=self._timeout_ms, skip_gone=True)
+        committing = store.commit(committed, lambda: OUTSIDE_THE_GROUP, timeout_ms=COMMIT_TIMEOUT_MS, skip_gone=True)
         return asyncio.run_coroutine_threadsafe(committing, self._loop.loop)
 
     def fetch(self, wanted: OffsetRange, timeout_ms: int) -> Iterator[FetchedBatches]:

@@ -36,10 +36,13 @@ class GroupProgress:
             self._pending = cluster.commit(self._group_id, offsets)
 
     def finish(self, cluster: ClusterAccess, offsets: Offsets) -> None:
-        """Returns when `offsets` are committed, or failed to be: the process may end after this."""
-        self._settle()
+        """Returns when `offsets` are committed, or failed to be: the process may end after this. What failed before is
+        tried again without waiting for it."""
+        if not self._is_failing:
+            self._settle()
         self.advance(cluster, offsets)
-        self._settle()
+        if not self._is_failing:
+            self._settle()
 
     def _settle(self) -> None:
         pending, self._pending = self._pending, None

@@ -12,6 +12,7 @@ import pytest
 from klamm_process import KlammProcess, running_cluster
 
 from klamm import Admin, NewTopic, Producer, TopicPartition
+from klamm.errors import ConfigError
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -196,6 +197,73 @@ def test_records_that_are_gone_fail_the_query_unless_told_otherwise(spark, clust
         read_values(spark, cluster, topic, startingOffsets=start)
     values = read_values(spark, cluster, topic, startingOffsets=start, failOnDataLoss="false")
     assert values == ["4", "5", "6", "7", "8", "9"]
+
+
+def test_a_stream_shows_its_lag_as_a_group_s_and_projects_as_its_schema_says(spark, cluster, topic, tmp_path):
+    produce(cluster, topic, [str(number) for number in range(7)])
+
+    def run():
+        frame = (
+            spark.readStream.format("klamm")
+            .schema("offset LONG, value BINARY")
+            .options(**{"kafka.bootstrap.servers": cluster.bootstrap, "assign": json.dumps({topic: [0]})})
+            .options(startingOffsets="earliest", maxOffsetsPerTrigger="3", commitOffsetsToGroup=topic)
+        )
+        loaded = frame.load()
+        assert loaded.columns == ["offset", "value"]
+        return run_to_end(loaded.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")))
+
+    query = run()
+    assert [each.numInputRows for each in query.recentProgress if each.numInputRows] == [3, 3, 1]
+    assert json.loads(query.lastProgress.sources[0].latestOffset)["offsets"] == {topic: {"0": 7}}
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        committed = admin.list_group_offsets(topic)
+    assert {tp: each.offset for tp, each in committed.items()} == {TopicPartition(topic, 0): 7}
+
+
+def test_filters_narrow_down_what_is_read(spark, cluster, topic):
+    for number in range(10):
+        at_ms = 1_000 * number
+        with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            producer.send(topic, str(number).encode(), partition=number % 2, timestamp_ms=at_ms)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = reader(spark, cluster, topic, pushFilters="true", maxRecordsPerPartition="1").load()
+
+        def left(condition: str) -> tuple[list[str], int]:
+            """Its values, and how many records were read for them: there is a task for each."""
+            chosen = frame.where(condition)
+            return sorted(bytes(row.value).decode() for row in chosen.collect()), chosen.rdd.getNumPartitions()
+
+        assert left("partition = 1 and offset < 2") == (["1", "3"], 2)
+        assert left(f"topic = '{topic}' and offset in (1, 2)") == (["2", "3", "4", "5"], 4)
+        assert left("topic like 'none%'") == ([], 1)
+        assert left("timestamp >= timestamp '1970-01-01 00:00:06'") == (["6", "7", "8", "9"], 4)
+        assert left("cast(value as string) = '3' or offset = 4") == (["3", "8", "9"], 10)
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_values_become_columns_by_sql_and_from_klamm(spark, cluster, topic):
+    from pyspark_klamm.from_klamm import from_klamm
+
+    header = b"\0\0\0\0\7"
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for value in (header + b'{"delay": 5}', b'{"delay": 6}', None):
+            producer.send(topic, value, partition=0)
+    spark.sql(
+        f"create or replace temporary view raw using klamm options ('kafka.bootstrap.servers' '{cluster.bootstrap}',"
+        f" subscribe '{topic}')"
+    )
+    frame = spark.table("raw").select("offset", "value")
+    rows = from_klamm(frame, schema="delay INT", confluent_header=True).orderBy("offset").collect()
+    assert [row.value and row.value.delay for row in rows] == [5, None, None]
+    (row,) = from_klamm(frame.where("offset = 1"), schema="delay INT").collect()
+    assert row.value.delay == 6
+    with pytest.raises(Exception, match="does not begin with Confluent's header"):
+        from_klamm(frame, schema="delay INT", confluent_header=True, options={"mode": "FAILFAST"}).collect()
+    with pytest.raises(ConfigError, match=r"spark.jars.packages to org.apache.spark:spark-avro_2.13:4"):
+        from_klamm(frame, format="avro", schema='"int"', confluent_header=True)
 
 
 @pytest.mark.parametrize(

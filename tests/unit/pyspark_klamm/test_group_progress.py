@@ -1,0 +1,47 @@
+"""When a stream's progress is committed to a group, and what becomes of commits that fail."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from klamm.errors import CommitFailedError
+from klamm.model import TopicPartition
+from pyspark_klamm.group_progress import GroupProgress
+
+TP = TopicPartition("flights", 0)
+
+
+class Coordinator:
+    """Takes commits and answers them when told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self.pending: list[Future[None]] = []
+
+    def commit(self, group_id, offsets) -> Future[None]:
+        self.asked.append((group_id, offsets[TP]))
+        self.pending.append(Future())
+        return self.pending[-1]
+
+
+def test_one_commit_at_a_time_and_only_of_what_is_new():
+    cluster, group = Coordinator(), GroupProgress("g")
+    for offset in (1, 2, 3):
+        group.advance(cluster, {TP: offset})
+    assert cluster.asked == [("g", 1)]
+    cluster.pending[0].set_result(None)
+    group.advance(cluster, {TP: 3})
+    cluster.pending[1].set_result(None)
+    group.finish(cluster, {TP: 3})
+    assert cluster.asked == [("g", 1), ("g", 3)]
+
+
+def test_what_failed_is_tried_again_without_waiting_and_warned_of_once(caplog):
+    cluster, group = Coordinator(), GroupProgress("g")
+    for _ in range(3):
+        group.advance(cluster, {TP: 1})
+        cluster.pending[-1].set_exception(CommitFailedError("the group has members"))
+    group.finish(cluster, {TP: 1})
+    assert len(cluster.asked) == 4
+    assert not cluster.pending[-1].done()
+    assert caplog.text.count("the group has members") == 1
