@@ -17,6 +17,7 @@ from klamm.client import KlammClient
 from klamm.cluster import ClusterView
 from klamm.config import ClientConfig, boolean, integer, text
 from klamm.consumer.offset_store import OUTSIDE_THE_GROUP, OffsetStore
+from klamm.consumer.read_replicas import ReadReplicas
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, KlammError, raise_for
 from klamm.leader_calls import missing_leader_error
 from klamm.loop_thread import LoopThread
@@ -30,11 +31,14 @@ from pyspark_klamm.offsets import OffsetRange, Offsets
 
 T = TypeVar("T")
 TOPIC_WAIT_MS: Final = 5_000
+LEADER_ONLY_S: Final = 1.0
+"""How long a partition is read from its leader after a closer replica failed."""
 COMMIT_TIMEOUT_MS: Final = 5_000
 """A query may wait for this; its next commit makes up for one that failed."""
 
 OffsetOutOfRangeError = EXCEPTIONS[ErrorCode.OFFSET_OUT_OF_RANGE]
 UnknownTopicOrPartitionError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+_OffsetNotAvailableError = EXCEPTIONS[ErrorCode.OFFSET_NOT_AVAILABLE]
 
 
 class TopicGoneError(KlammError):
@@ -86,6 +90,7 @@ class ClusterAccess:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.config = AccessConfig.parse(settings)
+        self._replicas = ReadReplicas(self.config.metadata_max_age_ms / 1000)
         self._loop = LoopThread.shared()
         self._client = self._loop.run(self._connect)
 
@@ -207,13 +212,7 @@ class ClusterAccess:
     async def _fetch(self, wanted: OffsetRange, position: int) -> FetchedBatches:
         if self._client.cluster.leader_of(wanted.tp) is None:
             await self._client.refresh_metadata([wanted.tp.topic])
-        stub = self._client.broker(self._leader_of(wanted.tp))
-        max_bytes = self.config.max_partition_fetch_bytes
-        request = self._fetch_request(self.config.fetch_max_wait_ms, max_bytes=max_bytes)
-        _add_partition(request, wanted.tp, position, max_bytes=max_bytes)
-        header, records = decode_framed(await stub.fetch(request), broker_pb2.FetchHeader)
-        (partition,) = header.partitions
-        raise_for(partition.error_code, f"{wanted.tp} at offset {position}: {partition.error_message}")
+        partition, records = await self._fetch_nearby(wanted.tp, position)
         next_offset = position
         for _, batch in iter_headers(records):
             next_offset = batch.next_offset
@@ -222,7 +221,7 @@ class ClusterAccess:
                 raise OffsetOutOfRangeError(
                     f"{wanted.tp} ends at {partition.high_watermark}, {wanted.end_offset} was expected"
                 )
-            raise EXCEPTIONS[ErrorCode.OFFSET_NOT_AVAILABLE](f"{wanted.tp} has nothing stable at offset {position} yet")
+            raise _OffsetNotAvailableError(f"{wanted.tp} has nothing stable at offset {position} yet")
         aborted = tuple((each.producer_id, each.first_offset) for each in partition.aborted_transactions)
         return FetchedBatches(
             records=records,
@@ -230,6 +229,37 @@ class ClusterAccess:
             next_offset=next_offset,
             aborted_transactions=aborted if self._isolation_level == READ_COMMITTED else None,
         )
+
+    async def _fetch_nearby(self, tp: TopicPartition, position: int) -> tuple[broker_pb2.FetchedPartition, memoryview]:
+        """From the leader, or the closer replica that it names (KIP-392); what fails there is asked of the leader."""
+        now_s = asyncio.get_running_loop().time()
+        leader, leader_epoch = self._leader_of(tp), self._client.cluster.leader_epoch_of(tp)
+        node_id = self._replicas.node_for(tp, leader, leader_epoch, now_s)
+        try:
+            partition, records = await self._fetch_from(node_id, tp, position, now_s)
+        except KlammError as error:
+            if self._replicas.fall_back(tp, now_s + LEADER_ONLY_S):
+                raise _OffsetNotAvailableError(f"{tp} cannot be read from replica {node_id}: {error}") from error
+            raise
+        if partition.HasField("preferred_read_replica"):
+            self._replicas.prefer(tp, partition.preferred_read_replica, leader_epoch, now_s)
+            return await self._fetch_nearby(tp, position)
+        if not records and self._replicas.fall_back(tp, now_s + LEADER_ONLY_S):
+            return await self._fetch_nearby(tp, position)
+        return partition, records
+
+    async def _fetch_from(
+        self, node_id: int, tp: TopicPartition, position: int, now_s: float
+    ) -> tuple[broker_pb2.FetchedPartition, memoryview]:
+        max_bytes = self.config.max_partition_fetch_bytes
+        request = self._fetch_request(self.config.fetch_max_wait_ms, max_bytes=max_bytes)
+        if not self._replicas.needs_leader([tp], now_s):
+            request.rack_id = self.config.client_rack
+        _add_partition(request, tp, position, max_bytes=max_bytes)
+        header, records = decode_framed(await self._client.broker(node_id).fetch(request), broker_pb2.FetchHeader)
+        (partition,) = header.partitions
+        raise_for(partition.error_code, f"{tp} at offset {position}: {partition.error_message}")
+        return partition, records
 
     def _fetch_request(self, max_wait_ms: int, *, max_bytes: int) -> broker_pb2.FetchRequest:
         return broker_pb2.FetchRequest(

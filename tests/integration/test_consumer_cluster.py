@@ -10,6 +10,8 @@ from broker_cluster import BrokerCluster, broker_cluster, describe, until
 from klamm import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from klamm.admin import ElectionType
 from klamm.consumer import LogTruncation, LogTruncationError
+from pyspark_klamm.cluster_access import ClusterAccess
+from pyspark_klamm.offsets import OffsetRange
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -151,6 +153,30 @@ def test_a_consumer_reads_from_its_own_rack_and_from_the_leader_when_nobody_is_t
             return bytes_out(3) > 0
 
         until(reads_nearby_again, cluster.logs)
+
+
+def test_spark_s_source_reads_from_its_own_rack_and_from_the_leader_when_nobody_is_there(
+    cluster: BrokerCluster, admin: Admin
+) -> None:
+    partition = Partition(cluster, admin, "near-spark")
+    partition.send(*[b"value"] * 20)
+    partition.wait_isr(1, 2, 3)
+    source = ClusterAccess({"bootstrap.servers": cluster.bootstrap, "client.rack": "rack-3"})
+
+    def bytes_read() -> tuple[float, float]:
+        """From the leader, and from the follower in the rack."""
+        before = [cluster.metric(broker, "klamm_broker_out_bytes_total") for broker in (1, 3)]
+        whole = OffsetRange(tp=partition.tp, start_offset=0, end_offset=20)
+        assert sum(len(fetched.records) for fetched in source.fetch(whole, 60_000)) > 0
+        leader, follower = (cluster.metric(broker, "klamm_broker_out_bytes_total") for broker in (1, 3))
+        return leader - before[0], follower - before[1]
+
+    leader, follower = bytes_read()
+    assert (leader, follower > 0) == (0, True)
+    cluster.kill(3)
+    whole = OffsetRange(tp=partition.tp, start_offset=0, end_offset=20)
+    assert sum(len(fetched.records) for fetched in source.fetch(whole, 60_000)) > 0
+    source.close()
 
 
 def test_who_hears_from_the_former_leader_who_leads_now_asks_for_no_metadata(
