@@ -37,10 +37,9 @@ class KlammDataSource(DataSource):
         return source_schema(include_headers=include_headers)
 
     def reader(self, schema: StructType) -> KlammBatchReader:
-        from pyspark_klamm.source import FilteringBatchReader, KlammBatchReader
+        from pyspark_klamm.source import KlammBatchReader
 
-        options = source_options(self.options, streaming=False)
-        return (FilteringBatchReader if options.push_filters else KlammBatchReader)(options, schema)
+        return KlammBatchReader(source_options(self.options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> KlammStreamReader:
         from pyspark_klamm.stream_source import KlammStreamReader

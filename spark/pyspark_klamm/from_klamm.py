@@ -50,13 +50,15 @@ def from_klamm(
     if confluent_header:
         is_strict = given.get("mode", _MODES[format]).upper() == "FAILFAST"
         payload = _without_header(payload, format == "protobuf", is_strict)
-    if format == "json":
-        parsed = _from_json(payload, schema, given)
-    elif format == "avro":
-        parsed = _from_avro(payload, schema, given)
-    else:
-        parsed = _from_protobuf(payload, message_name, descriptor, given)
-    return frame.withColumn(column, parsed)
+
+    def parsed() -> Column:
+        if format == "json":
+            return _from_json(payload, schema, given)
+        if format == "avro":
+            return _from_avro(payload, schema, given)
+        return _from_protobuf(payload, message_name, descriptor, given)
+
+    return _with_package(format, lambda: frame.withColumn(column, parsed()))
 
 
 def _check_schema(format: str, schema: object, message_name: str | None, descriptor: object) -> None:
@@ -96,7 +98,7 @@ def _from_json(payload: Column, schema: Any, options: dict[str, str]) -> Column:
 def _from_avro(payload: Column, schema: Any, options: dict[str, str]) -> Column:
     from pyspark.sql.avro.functions import from_avro
 
-    return _with_package("avro", lambda: from_avro(payload, schema, options))
+    return from_avro(payload, schema, options)
 
 
 def _from_protobuf(payload: Column, message_name: Any, descriptor: Any, options: dict[str, str]) -> Column:
@@ -105,17 +107,19 @@ def _from_protobuf(payload: Column, message_name: Any, descriptor: Any, options:
     described: dict[str, Any] = (
         {"binaryDescriptorSet": descriptor} if isinstance(descriptor, bytes) else {"descFilePath": descriptor}
     )
-    return _with_package("protobuf", lambda: from_protobuf(payload, message_name, options=options, **described))
+    return from_protobuf(payload, message_name, options=options, **described)
 
 
-def _with_package(format: str, call: Callable[[], Column]) -> Column:
-    """Without its jar Spark has no such function, and Python meets a Java package where a class should be."""
+def _with_package(format: str, call: Callable[[], DataFrame]) -> DataFrame:
+    """Raises ConfigError where the function's jar is not there; Spark says so when it resolves the column."""
+    from pyspark.errors import AnalysisException
     from pyspark.version import __version__ as version
 
     try:
         return call()
-    except TypeError as error:
-        if "JavaPackage" not in str(error):
+    except (AnalysisException, TypeError) as error:
+        said = str(error)
+        if "_NOT_LOADED_SQL_FUNCTIONS_UNUSABLE" not in said and "JavaPackage" not in said:
             raise
         raise ConfigError(
             f"format={format!r} needs a package that is not among Spark's jars: set spark.jars.packages to"

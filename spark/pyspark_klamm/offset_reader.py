@@ -75,10 +75,6 @@ class OffsetReader:
         begin, finish = begin.without(gone), finish.without(gone)
         return ranges_between(self.continued(begin, finish).offsets, finish.offsets)
 
-    def first_at(self, tps: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
-        """The first offset of each that is not older; the end where all are."""
-        return dict(self._retrying(lambda: self._by_time(dict.fromkeys(tps, timestamp_ms))))
-
     def _subscribed(self) -> ClusterView:
         subscription = self._options.subscription
         view = self.access.describe(subscription.asked_topics, subscription.topics)

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_klamm.access_cache import access
 from pyspark_klamm.data_loss import LossPolicy
 from pyspark_klamm.offset_reader import OffsetReader
 from pyspark_klamm.offsets import OffsetRange, Position, ranges_between
-from pyspark_klamm.pushed_filters import PushedFilters
 from pyspark_klamm.range_reader import RangeReader
 from pyspark_klamm.schema import checked_columns
 from pyspark_klamm.source_options import SourceOptions
@@ -67,37 +66,15 @@ class Source:
 
 
 class KlammBatchReader(Source, DataSourceReader):
-    """`spark.read.format("klamm")`: everything between where the options say that it begins and ends."""
+    """`spark.read.format("klamm")`: everything between where the options say that it begins and ends.
+
+    It takes no filters. Spark keeps what one query of a DataFrame pushed down for the next one, and for the other uses
+    of the DataFrame in the same query, which lose records without a word (Spark 4.3). `assign`, `startingOffsets` and
+    `startingTimestamp` narrow down what is read."""
 
     def partitions(self) -> list[InputPartition]:
         """Offsets are resolved here, once: the tasks of a query agree on them."""
         begin, end = self._offsets.bounds()
         start = self._offsets.continued(begin, end).offsets
-        return self._planned(ranges_between(start, end.offsets), end)
-
-    def _planned(self, ranges: Iterable[OffsetRange], end: Position) -> list[InputPartition]:
         # Without any task Spark runs one all the same, of no partition at all.
-        return self._tasks(ranges, end) or [RangesPartition([], {})]
-
-
-class FilteringBatchReader(KlammBatchReader):
-    """The same with `pushFilters`, a class of its own: a reader that merely has the method fails every read as long as
-    `spark.sql.python.filterPushdown.enabled` is false, which it is by default."""
-
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        super().__init__(options, schema)
-        self._filters = PushedFilters()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Learns from all of them, and leaves all of them to Spark too: they narrow down what is read, no more."""
-        self._filters = PushedFilters.of(filters)
-        return filters
-
-    def partitions(self) -> list[InputPartition]:
-        begin, end = self._offsets.bounds()
-        start = self._offsets.continued(begin, end).offsets
-        ranges = self._filters.narrowed(ranges_between(start, end.offsets))
-        if self._filters.timestamp_ms_min is not None and ranges:
-            first = self._offsets.first_at([each.tp for each in ranges], self._filters.timestamp_ms_min)
-            ranges = [found for each in ranges if (found := each.within(first[each.tp], None)) is not None]
-        return self._planned(ranges, end)
+        return self._tasks(ranges_between(start, end.offsets), end) or [RangesPartition([], {})]

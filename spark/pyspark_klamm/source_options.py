@@ -16,7 +16,7 @@ from pyspark_klamm.subscription import STRATEGIES, Subscription, subscription
 log = logging.getLogger(__name__)
 
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitOffsetsToGroup")
-_BATCH_ONLY: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "pushFilters")
+_BATCH_ONLY: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _KNOWN: Final = (
     *STRATEGIES,
     "startingTimestamp",
@@ -76,7 +76,6 @@ class SourceOptions:
     include_headers: bool
     commit_group: str | None
     """The consumer group that is told how far a stream is."""
-    push_filters: bool
     poll_timeout_ms: int
     """How long a task waits for records that should be there."""
     fetch_offset_attempts: int
@@ -100,7 +99,6 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
         include_headers=given.boolean("includeHeaders", default=False),
         commit_group=_commit_group(given, client.get("group.id")),
-        push_filters=given.boolean("pushFilters", default=False),
         poll_timeout_ms=given.integer("kafkaConsumer.pollTimeoutMs", at_least=1) or DEFAULT_POLL_TIMEOUT_MS,
         fetch_offset_attempts=given.integer("fetchOffset.numRetries", at_least=1) or 3,
         fetch_offset_interval_ms=_or(given.integer("fetchOffset.retryIntervalMs", at_least=0), 1_000),
@@ -116,7 +114,7 @@ def _check_kind(given: OptionValues, *, streaming: bool) -> None:
     if streaming:
         for name in _BATCH_ONLY:
             if name in given:
-                raise ConfigError(f"{name} is for batch queries; a stream has no end and takes no filters")
+                raise ConfigError(f"{name} is for batch queries; a stream has no end")
         return
     for name in _STREAM_ONLY:
         if name in given:

@@ -221,29 +221,6 @@ def test_a_stream_shows_its_lag_as_a_group_s_and_projects_as_its_schema_says(spa
     assert {tp: each.offset for tp, each in committed.items()} == {TopicPartition(topic, 0): 7}
 
 
-def test_filters_narrow_down_what_is_read(spark, cluster, topic):
-    for number in range(10):
-        at_ms = 1_000 * number
-        with Producer(bootstrap_servers=cluster.bootstrap) as producer:
-            producer.send(topic, str(number).encode(), partition=number % 2, timestamp_ms=at_ms)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        frame = reader(spark, cluster, topic, pushFilters="true", maxRecordsPerPartition="1").load()
-
-        def left(condition: str) -> tuple[list[str], int]:
-            """Its values, and how many records were read for them: there is a task for each."""
-            chosen = frame.where(condition)
-            return sorted(bytes(row.value).decode() for row in chosen.collect()), chosen.rdd.getNumPartitions()
-
-        assert left("partition = 1 and offset < 2") == (["1", "3"], 2)
-        assert left(f"topic = '{topic}' and offset in (1, 2)") == (["2", "3", "4", "5"], 4)
-        assert left("topic like 'none%'") == ([], 1)
-        assert left("timestamp >= timestamp '1970-01-01 00:00:06'") == (["6", "7", "8", "9"], 4)
-        assert left("cast(value as string) = '3' or offset = 4") == (["3", "8", "9"], 10)
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-
-
 def test_values_become_columns_by_sql_and_from_klamm(spark, cluster, topic):
     from pyspark_klamm.from_klamm import from_klamm
 
