@@ -21,6 +21,9 @@ $(VENV)/.ready: requirements.lock pyproject.toml tools/build_proto.py $(wildcard
 	$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: on Debian, apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@# As pip does for a wheel. An editable install leaves it to the first start, and each one after that where
+	@# PYTHONDONTWRITEBYTECODE is set.
+	$(BIN)/python -m compileall -q klamm services spark
 	@touch $@
 
 setup: $(VENV)/.ready  ## Makes the virtual environment, with every dependency pinned by hash.

@@ -18,7 +18,7 @@ import tempfile
 import time
 
 import psutil
-from servers import free_port
+from servers import compile_klamm, free_port
 
 from klamm import KlammError, Producer
 
@@ -55,6 +55,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     options = parser.parse_args()
+    compile_klamm()
     fresh, again = [], []
     for _ in range(options.runs):
         with tempfile.TemporaryDirectory() as scratch:
