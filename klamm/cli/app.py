@@ -1,4 +1,4 @@
-"""The command `klamm`."""
+"""The command `klamm` and its commands."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ import typer
 from klamm.cli.cluster import app as cluster
 from klamm.cli.configs import app as configs
 from klamm.cli.consume import consume
+from klamm.cli.exit_status import ExitStatus
 from klamm.cli.groups import app as groups
-from klamm.cli.interrupt import handle_interrupts, let_interrupts_kill
 from klamm.cli.ledgers import app as ledgers
 from klamm.cli.log_dirs import app as log_dirs
-from klamm.cli.output import ExitStatus, say
+from klamm.cli.output import say
 from klamm.cli.produce import produce
 from klamm.cli.reassign import app as reassign
 from klamm.cli.topics import app as topics
 from klamm.cli.transactions import app as transactions
-from klamm.cli.up import up
+from klamm.cli.up import SUMMARY, up
+from klamm.errors import ConfigError
 from klamm.version import __version__
 
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 """Typer's base of what is wrong with a command line; it has no public name."""
+
+_OPTIONS_OF_ITS_OWN: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app = typer.Typer(
     name="klamm",
@@ -34,7 +37,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(up)
+
+
+@app.command("up", help=SUMMARY, add_help_option=False, context_settings=_OPTIONS_OF_ITS_OWN)
+def _up(context: typer.Context) -> None:
+    raise typer.Exit(up(context.args))
+
+
 app.add_typer(topics, name="topics")
 app.add_typer(configs, name="configs")
 app.add_typer(groups, name="groups")
@@ -62,25 +71,17 @@ def _root(
     """Options of the command itself."""
 
 
-def main() -> None:
-    """The entry point: however a command ends, there is an exit status and no traceback."""
-    handle_interrupts()
-    try:
-        status = _run()
-        let_interrupts_kill()
-    except KeyboardInterrupt:
-        status = ExitStatus.INTERRUPTED
-    sys.exit(int(status))
-
-
-def _run() -> int:
-    """The exit status."""
+def run() -> int:
+    """Runs the command of `sys.argv`; returns the exit status."""
     try:
         # Typer makes an exit status of KeyboardInterrupt, too.
         status: int = app(standalone_mode=False) or 0
         sys.stdout.flush()
     except _UsageError as error:
         return _say_usage(error)
+    except ConfigError as error:
+        say(f"klamm: {error}")
+        return ExitStatus.USAGE
     except BrokenPipeError:
         # Whoever read the output left (`| head`): nobody is there to tell, not even of what Python has yet to write.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

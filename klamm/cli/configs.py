@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klamm.cli.assignments import parse_assignments
 from klamm.cli.connect import connected
+from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT,
     Bootstrap,
-    ExitStatus,
     Json,
     Timeout,
     fail,
-    parse_assignments,
     print_json,
     print_rows,
 )

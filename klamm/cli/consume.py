@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klamm.cli.assignments import parse_assignments
 from klamm.cli.connect import connected
+from klamm.cli.exit_status import ExitStatus
 from klamm.cli.interrupt import interrupt_calls
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT,
     Bootstrap,
-    ExitStatus,
     Timeout,
     fail,
     one_line_errors,
-    parse_assignments,
 )
 from klamm.cli.times import parse_time_ms
 from klamm.errors import WakeupError

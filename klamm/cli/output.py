@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from enum import IntEnum
 from typing import Annotated, Any, NoReturn
 
 import typer
 
+from klamm.cli.exit_status import ExitStatus
 from klamm.config import DEFAULT_PORT
 from klamm.errors import EXCEPTIONS, ConfigError, DeliveryTimeoutError, ErrorCode, KlammError, NoBrokerError
 
@@ -24,19 +24,6 @@ Json = Annotated[bool, typer.Option("--json", help="JSON for scripts instead of 
 
 DEFAULT_BOOTSTRAP = f"localhost:{DEFAULT_PORT}"
 DEFAULT_TIMEOUT = 5.0
-
-
-class ExitStatus(IntEnum):
-    """What the command's exit status says."""
-
-    FAILED = 1
-    """The cluster refused, or part of the work was refused."""
-    USAGE = 2
-    """The command line or the input is wrong."""
-    UNREACHABLE = 3
-    """No server answered."""
-    INTERRUPTED = 130
-    """Ctrl-C."""
 
 
 def print_rows(
@@ -135,14 +122,3 @@ _NOBODY_ANSWERS = (
     EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT],
     EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION],
 )
-
-
-def parse_assignments(pairs: Sequence[str], option: str) -> dict[str, str]:
-    """`["retention.ms=1000"]` as a mapping."""
-    parsed = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            fail(f"{option} {pair!r}: expected name=value", ExitStatus.USAGE)
-        parsed[name.strip()] = value.strip()
-    return parsed

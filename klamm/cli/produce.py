@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
+from klamm.cli.assignments import parse_assignments
 from klamm.cli.connect import connected
+from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT,
     Bootstrap,
-    ExitStatus,
     Json,
     Timeout,
     explain,
     fail,
     one_line_errors,
-    parse_assignments,
     print_json,
     say,
     status_of,

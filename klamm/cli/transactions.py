@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klamm.cli.connect import connected
+from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT,
     Bootstrap,
-    ExitStatus,
     Json,
     Timeout,
     fail,

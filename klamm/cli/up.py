@@ -1,69 +1,126 @@
-"""`klamm up`: the whole cluster in one process, for a laptop, a test or CI."""
+"""`klamm up`: the whole cluster in one process, for a laptop, a test or CI.
+
+Its options are argparse's, not typer's as those of the other commands are: what starts a server is what a server
+that starts has to wait for.
+"""
 
 from __future__ import annotations
 
-import pathlib
-from typing import Annotated
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NoReturn
 
-import typer
-
-from klamm.cli.output import ExitStatus, fail, parse_assignments
+from klamm.cli.assignments import parse_assignments
+from klamm.cli.exit_status import ExitStatus
 from klamm.config import DEFAULT_PORT
+from klamm.errors import ConfigError
 
-DEFAULT_KAFKA_PORT = 9092
-MAX_PROCESSES = 32
-"""Of one kind, on one machine."""
+SUMMARY: Final = (
+    "Runs a cluster until Ctrl-C or SIGTERM: controller, broker and coordinator in this process, or several of each."
+)
+DEFAULT_KAFKA_PORT: Final = 9092
+MAX_PROCESSES: Final = 32
+"""Brokers or coordinators, on one machine."""
+_DESCRIPTION: Final = f"""{SUMMARY}
+
+Prints one line with the address when it is ready. With several of a kind each is a process of its own, ports
+are consecutive (brokers first), and with three brokers topics get three replicas, of which two must be in sync."""
 
 
-def up(
-    data_dir: Annotated[pathlib.Path, typer.Option(help="Where records and metadata are kept.")] = pathlib.Path(
-        "klamm-data"
-    ),
-    host: Annotated[str, typer.Option(help="Address to listen on and to tell clients.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port, the first of several processes'; 0 picks free ones.")
-    ] = DEFAULT_PORT,
-    kafka_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65_535,
-            help="Port for Kafka clients, the first of several brokers', 10 apart; 9092 unless --port is given, then a"
-            " free one.",
-        ),
-    ] = None,
-    controllers: Annotated[int, typer.Option(min=1, max=5, help="Controller processes: 1, 3 or 5.")] = 1,
-    brokers: Annotated[int, typer.Option(min=1, max=MAX_PROCESSES, help="Broker processes.")] = 1,
-    coordinators: Annotated[int, typer.Option(min=1, max=MAX_PROCESSES, help="Coordinator processes.")] = 1,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A server setting by Kafka's name; may be repeated."),
-    ] = None,
-    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "WARNING",
-) -> None:
-    """Runs a cluster until Ctrl-C or SIGTERM: controller, broker and coordinator in this process, or several of each.
-
-    Prints one line with the address when it is ready. With several of a kind each is a process of its own, ports
-    are consecutive (brokers first), and with three brokers topics get three replicas, of which two must be in sync."""
+def up(arguments: Sequence[str]) -> int:
+    """Runs until stopped; returns the exit status. Raises SystemExit after `--help` and for a wrong command line."""
+    options = _parser().parse_args(arguments)
+    try:
+        settings = {"log.level": options.log_level, **parse_assignments(options.set, "--set")}
+    except ConfigError as error:
+        return _fail(str(error), ExitStatus.USAGE)
     try:
         from klamm_embedded.up import run
     except ModuleNotFoundError as error:
-        fail(f"{error.name} is missing: pip install 'klamm[server]'", ExitStatus.FAILED)
-    settings = {"log.level": log_level, **parse_assignments(set_ or [], "--set")}
-    raise typer.Exit(
-        run(
-            controllers=controllers,
-            brokers=brokers,
-            coordinators=coordinators,
-            data_dir=data_dir,
-            host=host,
-            port=port,
-            kafka_port=_kafka_port(port) if kafka_port is None else kafka_port,
-            settings=settings,
-        )
+        return _fail(f"{error.name} is missing: pip install 'klamm[server]'", ExitStatus.FAILED)
+    return run(
+        controllers=options.controllers,
+        brokers=options.brokers,
+        coordinators=options.coordinators,
+        data_dir=options.data_dir,
+        host=options.host,
+        port=options.port,
+        kafka_port=_kafka_port(options.port) if options.kafka_port is None else options.kafka_port,
+        settings=settings,
     )
+
+
+class _Parser(argparse.ArgumentParser):
+    """Complains in one line, as the other commands do."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.exit(_fail(f"{message} (see `{self.prog} --help`)", ExitStatus.USAGE))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="klamm up",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add(
+        "--data-dir",
+        type=Path,
+        default=Path("klamm-data"),
+        metavar="DIR",
+        help="Where records and metadata are kept [%(default)s].",
+    )
+    add("--host", default="127.0.0.1", help="Address to listen on and to tell clients [%(default)s].")
+    add(
+        "--port",
+        type=_number(0, 65_535),
+        default=DEFAULT_PORT,
+        metavar="PORT",
+        help="Port, the first of several processes'; 0 picks free ones [%(default)s].",
+    )
+    add(
+        "--kafka-port",
+        type=_number(0, 65_535),
+        metavar="PORT",
+        help=f"Port for Kafka clients, the first of several brokers', 10 apart; {DEFAULT_KAFKA_PORT} unless --port is"
+        " given, then a free one.",
+    )
+    add("--controllers", type=_number(1, 5), default=1, metavar="N", help="Controller processes: 1, 3 or 5 [1].")
+    add("--brokers", type=_number(1, MAX_PROCESSES), default=1, metavar="N", help="Broker processes [1].")
+    add("--coordinators", type=_number(1, MAX_PROCESSES), default=1, metavar="N", help="Coordinator processes [1].")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="A server setting by Kafka's name; may be repeated.",
+    )
+    add("--log-level", default="WARNING", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR [%(default)s].")
+    return parser
+
+
+def _number(least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not valid, expected a number from {least} to {most}")
+        return number
+
+    return parse
 
 
 def _kafka_port(port: int) -> int:
     """Kafka's own beside ours; beside another one, one that is free."""
     return DEFAULT_KAFKA_PORT if port == DEFAULT_PORT else 0
+
+
+def _fail(text: str, status: ExitStatus) -> ExitStatus:
+    print(f"klamm: {text}", file=sys.stderr)  # noqa: T201 - the one line for whoever started it
+    return status

@@ -62,7 +62,9 @@ def test_without_a_command_the_help_is_shown_and_the_status_is_usage(klamm, grou
         (("consume", "x", "--count", "0"), "'--count'"),
         (("consume", "x", "--count", "many"), "'--count'"),
         (("consume", "x", "--timeout", "0"), "'--timeout'"),
-        (("up", "--port", "70000"), "'--port'"),
+        (("up", "--port", "70000"), "--port: '70000' is not valid, expected a number from 0 to 65535"),
+        (("up", "--brokers", "many"), "--brokers: 'many'"),
+        (("up", "--frobnicate"), "--frobnicate"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(klamm, arguments, complaint):

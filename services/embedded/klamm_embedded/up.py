@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from klamm_embedded import cluster, processes
 from klamm_embedded.layout import ClusterSize
 
 
@@ -24,6 +23,11 @@ def run(
 
     Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
     size = ClusterSize(controllers=controllers, brokers=brokers, coordinators=coordinators)
+    # Only the way that is taken is loaded: the servers are not, where each gets a process of its own.
     if size == ClusterSize():
+        from klamm_embedded import cluster
+
         return cluster.run(data_dir=data_dir, host=host, port=port, kafka_port=kafka_port, settings=settings)
+    from klamm_embedded import processes
+
     return processes.run(size, data_dir=data_dir, host=host, port=port, kafka_port=kafka_port, settings=settings)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import typer
 
-from klamm.cli.output import ExitStatus, explain, one_line_errors, parse_assignments, print_rows, status_of
+from klamm.cli.exit_status import ExitStatus
+from klamm.cli.output import explain, one_line_errors, print_rows, status_of
 from klamm.errors import EXCEPTIONS, ConfigError, DeliveryTimeoutError, ErrorCode, KlammError, NoBrokerError
 
 
@@ -51,14 +52,3 @@ def test_a_table_is_never_folded_in_a_pipe_and_json_has_every_column(capsys):
     assert row.split() == ["n" * 300, "1,2"]
     print_rows(("name", "nothing", "some_list"), rows, as_json=True, json_only={"nothing"})
     assert '"nothing": null' in capsys.readouterr().out
-
-
-def test_assignments_keep_what_follows_the_first_equals_sign():
-    assert parse_assignments(["a=b=c", " d = e ", "f="], "--set") == {"a": "b=c", "d": "e", "f": ""}
-
-
-@pytest.mark.parametrize("pair", ["", "a", "=b"])
-def test_an_assignment_needs_a_name_and_an_equals_sign(pair, capsys):
-    with pytest.raises(typer.Exit):
-        parse_assignments([pair], "--set")
-    assert "expected name=value" in capsys.readouterr().err
