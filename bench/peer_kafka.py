@@ -25,7 +25,7 @@ from peer_workload import (
     latencies,
     produce,
 )
-from servers import free_port
+from servers import compile_klamm, free_port
 
 KIB = 1024
 RUN_BYTES = {100: 150_000_000, KIB: 500_000_000, 10 * KIB: 600_000_000}
@@ -154,6 +154,7 @@ def measure_latency(options: argparse.Namespace) -> Iterator[Row]:
 
 def measure_footprint(options: argparse.Namespace) -> Iterator[Row]:
     """From the start command to the first acknowledged record, and memory a while later, on empty directories."""
+    compile_klamm()
 
     def measure(name: str) -> Figures:
         with tempfile.TemporaryDirectory(prefix="klamm-peers-", ignore_cleanup_errors=True) as scratch:

@@ -1,0 +1,143 @@
+"""From a request to its answer, by API key, for all that kio reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+from klamm_broker.kafka import coordinators, log_dirs, messages, partitions, security
+from klamm_broker.kafka.cluster import Cluster
+from klamm_broker.kafka.cluster_view import ClusterView
+from klamm_broker.kafka.configs import Configs
+from klamm_broker.kafka.connection import Parts
+from klamm_broker.kafka.consumer_groups import ConsumerGroups
+from klamm_broker.kafka.forwarding import ActiveController, Coordinators
+from klamm_broker.kafka.groups import Groups
+from klamm_broker.kafka.replicas import Replicas
+from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.topic_ids import TopicIds
+from klamm_broker.kafka.topic_pages import describe_topic_partitions
+from klamm_broker.kafka.topics import Topics
+from klamm_broker.kafka.transactions import Transactions
+from klamm_broker.rpc.handlers import Handlers
+from klamm_server.clock import Clock
+
+ColdHandler = Callable[[Request, Any], Awaitable[messages.Fields]]
+"""Takes a request and what kio made of it."""
+
+
+class ColdApis:
+    """`handle` answers what `KafkaApis` does not read by hand."""
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        controller: ActiveController,
+        to_coordinators: Coordinators,
+        cluster: ClusterView,
+        topic_ids: TopicIds,
+        clock: Clock,
+    ) -> None:
+        self._handlers: dict[ApiKey, ColdHandler] = {
+            **_partitions(handlers),
+            **_groups(Groups(to_coordinators), ConsumerGroups(to_coordinators)),
+            **_transactions(Transactions(to_coordinators, cluster, handlers.init_producer_id)),
+            **_topics(Topics(controller, topic_ids), cluster),
+            **_configs(Configs(controller, lambda: cluster.image)),
+            **_replicas(Replicas(controller)),
+            **_cluster(Cluster(controller, cluster, clock)),
+            **_SECURITY,
+            ApiKey.FIND_COORDINATOR: partial(
+                coordinators.find_coordinator, handler=handlers.find_coordinator, cluster=cluster
+            ),
+        }
+
+    async def handle(self, request: Request) -> Parts:
+        """The body of the answer. Raises MalformedRequestError, or another KlammError that ends the connection."""
+        answer = await self._handlers[request.api_key](request, messages.decode(request))
+        return [messages.encode(request, answer)]
+
+
+_SECURITY: Final[dict[ApiKey, ColdHandler]] = {
+    ApiKey.DESCRIBE_ACLS: security.describe_acls,
+    ApiKey.CREATE_ACLS: security.create_acls,
+    ApiKey.DELETE_ACLS: security.delete_acls,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: security.describe_user_scram_credentials,
+}
+
+
+def _partitions(handlers: Handlers) -> dict[ApiKey, ColdHandler]:
+    epochs, producers = handlers.offset_for_leader_epoch, handlers.describe_producers
+    return {
+        ApiKey.LIST_OFFSETS: partial(partitions.list_offsets, handler=handlers.list_offsets),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(partitions.offset_for_leader_epoch, handler=epochs),
+        ApiKey.DELETE_RECORDS: partial(partitions.delete_records, handler=handlers.delete_records),
+        ApiKey.DESCRIBE_PRODUCERS: partial(partitions.describe_producers, handler=producers),
+        ApiKey.DESCRIBE_LOG_DIRS: partial(log_dirs.describe_log_dirs, handler=handlers.log_dirs),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: partial(log_dirs.alter_replica_log_dirs, handler=handlers.log_dirs),
+    }
+
+
+def _groups(groups: Groups, consumer_groups: ConsumerGroups) -> dict[ApiKey, ColdHandler]:
+    return {
+        ApiKey.JOIN_GROUP: groups.join_group,
+        ApiKey.SYNC_GROUP: groups.sync_group,
+        ApiKey.HEARTBEAT: groups.heartbeat,
+        ApiKey.LEAVE_GROUP: groups.leave_group,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.heartbeat,
+        ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.describe,
+        ApiKey.OFFSET_COMMIT: groups.offset_commit,
+        ApiKey.OFFSET_FETCH: groups.offset_fetch,
+        ApiKey.OFFSET_DELETE: groups.offset_delete,
+        ApiKey.LIST_GROUPS: groups.list_groups,
+        ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
+        ApiKey.DELETE_GROUPS: groups.delete_groups,
+    }
+
+
+def _transactions(transactions: Transactions) -> dict[ApiKey, ColdHandler]:
+    return {
+        ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
+        ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions_to_txn,
+        ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,
+        ApiKey.END_TXN: transactions.end_txn,
+        ApiKey.TXN_OFFSET_COMMIT: transactions.txn_offset_commit,
+        ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
+        ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
+    }
+
+
+def _topics(topics: Topics, cluster: ClusterView) -> dict[ApiKey, ColdHandler]:
+    return {
+        ApiKey.CREATE_TOPICS: topics.create_topics,
+        ApiKey.DELETE_TOPICS: topics.delete_topics,
+        ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions, cluster=cluster),
+    }
+
+
+def _configs(configs: Configs) -> dict[ApiKey, ColdHandler]:
+    return {
+        ApiKey.DESCRIBE_CONFIGS: configs.describe,
+        ApiKey.ALTER_CONFIGS: configs.alter,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_incrementally,
+        ApiKey.LIST_CONFIG_RESOURCES: configs.list_resources,
+    }
+
+
+def _replicas(replicas: Replicas) -> dict[ApiKey, ColdHandler]:
+    return {
+        ApiKey.ELECT_LEADERS: replicas.elect_leaders,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: replicas.alter_reassignments,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: replicas.list_reassignments,
+    }
+
+
+def _cluster(cluster: Cluster) -> dict[ApiKey, ColdHandler]:
+    return {
+        ApiKey.DESCRIBE_CLUSTER: cluster.describe,
+        ApiKey.DESCRIBE_QUORUM: cluster.describe_quorum,
+        ApiKey.UNREGISTER_BROKER: cluster.unregister_broker,
+        ApiKey.UPDATE_FEATURES: cluster.update_features,
+    }
