@@ -62,27 +62,35 @@ def _unzigzag(raw: int) -> int:
     return (raw >> 1) ^ -(raw & 1)
 
 
-def _length(raw: int) -> int:
-    length = _unzigzag(raw)
-    return length if length >= -1 else NO_LENGTH
+_KEPT: Final = range(-64, 1 << 13)
 
 
 class _Encoded(dict[int, bytes]):
-    """Small numbers are looked up, others encoded on demand (and not kept: there are too many)."""
+    """Small numbers are looked up once they have been met, others encoded anew (there are too many to keep)."""
 
     def __missing__(self, value: int) -> bytes:
-        return encode_varint(value)
+        encoded = encode_varint(value)
+        if value in _KEPT:
+            self[value] = encoded
+        return encoded
 
 
-_ENCODED: Final = _Encoded({value: encode_varint(value) for value in range(-64, 1 << 13)})
-
-varint_of: Final[Callable[[int], bytes]] = _ENCODED.__getitem__
+varint_of: Final[Callable[[int], bytes]] = _Encoded().__getitem__
 """`encode_varint`, fast for the numbers that are usual; made for `map`."""
 
-NUMBER_1: Final = tuple(_unzigzag(byte) for byte in range(128))
-NUMBER_2: Final = tuple(tuple(_unzigzag(high << 7 | low & 0x7F) for low in range(256)) for high in range(128))
+_NUMBERS: Final = [_unzigzag(raw) for raw in range(1 << 14)]
+_LENGTHS: Final = [number if number >= -1 else NO_LENGTH for number in _NUMBERS]
+
+
+def _by_second_byte(numbers: list[int]) -> tuple[tuple[int, ...], ...]:
+    """With and without its continuation bit a first byte means the same, and so is the same object."""
+    return tuple(tuple(numbers[begin : begin + 128]) * 2 for begin in range(0, len(numbers), 128))
+
+
+NUMBER_1: Final = tuple(_NUMBERS[:128])
+NUMBER_2: Final = _by_second_byte(_NUMBERS)
 """`NUMBER_2[second byte][first byte]`, the first one with its continuation bit still set."""
 
-LENGTH_1: Final = tuple(_length(byte) for byte in range(128))
-LENGTH_2: Final = tuple(tuple(_length(high << 7 | low & 0x7F) for low in range(256)) for high in range(128))
+LENGTH_1: Final = tuple(_LENGTHS[:128])
+LENGTH_2: Final = _by_second_byte(_LENGTHS)
 """The same two for lengths, as `decode_length` gives them."""
