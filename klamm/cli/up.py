@@ -38,18 +38,19 @@ def up(arguments: Sequence[str]) -> int:
         return _fail(str(error), ExitStatus.USAGE)
     try:
         from klamm_embedded.up import run
+
+        return run(
+            controllers=options.controllers,
+            brokers=options.brokers,
+            coordinators=options.coordinators,
+            data_dir=options.data_dir,
+            host=options.host,
+            port=options.port,
+            kafka_port=_kafka_port(options.port) if options.kafka_port is None else options.kafka_port,
+            settings=settings,
+        )
     except ModuleNotFoundError as error:
         return _fail(f"{error.name} is missing: pip install 'klamm[server]'", ExitStatus.FAILED)
-    return run(
-        controllers=options.controllers,
-        brokers=options.brokers,
-        coordinators=options.coordinators,
-        data_dir=options.data_dir,
-        host=options.host,
-        port=options.port,
-        kafka_port=_kafka_port(options.port) if options.kafka_port is None else options.kafka_port,
-        settings=settings,
-    )
 
 
 class _Parser(argparse.ArgumentParser):

@@ -5,13 +5,15 @@ election time-out loses its leadership, and all controllers of a quorum, whose o
 moment. So each object is looked at twice while it is young, 100,000 together at most, and never again once a
 collection has taken long: what is there by then is set aside (`gc.freeze`). Objects set aside go when nobody refers
 to them any more, as all do; only cycles among them would stay, and those of one moment in 100,000 objects are few.
+So it is with what a process loads when it starts.
 """
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 YOUNG_OBJECTS = 10_000
 """Made and still there, when a collection of the young ones begins."""
@@ -21,6 +23,17 @@ MIDDLE_COLLECTIONS = 1_000
 """Until everything is."""
 LONG_S = 0.02
 """A collection that took so long should not have to look at the same objects again."""
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """For the modules of a process that starts: they stay, and collections among them take a tenth of its time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def collect_seldom() -> None:

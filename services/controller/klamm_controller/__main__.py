@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from klamm_controller.config import ControllerConfig
-from klamm_controller.server import ControllerServer
-from klamm_server.main import main
+from klamm_server.garbage import loading
 
 
 def run() -> int:
     """Returns the exit status."""
+    with loading():
+        from klamm_controller.config import ControllerConfig
+        from klamm_controller.server import ControllerServer
+        from klamm_server.main import main
     return main("klamm-controller", ControllerConfig, ControllerServer)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from klamm_coordinator.config import CoordinatorConfig
-from klamm_coordinator.server import CoordinatorServer
-from klamm_server.main import main
+from klamm_server.garbage import loading
 
 
 def run() -> int:
     """Returns the exit status."""
+    with loading():
+        from klamm_coordinator.config import CoordinatorConfig
+        from klamm_coordinator.server import CoordinatorServer
+        from klamm_server.main import main
     return main("klamm-coordinator", CoordinatorConfig, CoordinatorServer)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from klamm_embedded.layout import ClusterSize
+from klamm_server.garbage import loading
 
 
 def run(
@@ -22,12 +22,13 @@ def run(
     """Runs a cluster until SIGTERM or SIGINT; returns the exit status.
 
     Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
-    size = ClusterSize(controllers=controllers, brokers=brokers, coordinators=coordinators)
     # Only the way that is taken is loaded: the servers are not, where each gets a process of its own.
-    if size == ClusterSize():
-        from klamm_embedded import cluster
-
+    if controllers == brokers == coordinators == 1:
+        with loading():
+            from klamm_embedded import cluster
         return cluster.run(data_dir=data_dir, host=host, port=port, kafka_port=kafka_port, settings=settings)
-    from klamm_embedded import processes
-
+    with loading():
+        from klamm_embedded import processes
+        from klamm_embedded.layout import ClusterSize
+    size = ClusterSize(controllers=controllers, brokers=brokers, coordinators=coordinators)
     return processes.run(size, data_dir=data_dir, host=host, port=port, kafka_port=kafka_port, settings=settings)
