@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, repeat
 from typing import Final, cast
 
-from crc32c import crc32c
-
+from klamm.checksum import crc32c
 from klamm.model import NO_LEADER_EPOCH, NO_PRODUCER_ID
 from klamm.records.compression import CompressionType, compress
 from klamm.records.header import (

@@ -25,8 +25,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from klamm.checksum import crc32c
 from klamm.records.compression import CompressionType
 from klamm.records.errors import (
     ChecksumMismatchError,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crc32c import crc32c
-
+from klamm.checksum import crc32c
 from klamm.records.compression import CompressionType, compress
 from klamm.records.header import (
     ATTRIBUTES_POSITION,

@@ -27,8 +27,7 @@ import os
 import struct
 from collections.abc import Collection, Iterable
 
-from crc32c import crc32c
-
+from klamm.checksum import crc32c
 from klamm.errors import KlammError
 from klamm.records.header import NO_SEQUENCE, SEQUENCE_MAX
 from klamm_broker.log.disk import Disk

@@ -16,8 +16,7 @@ import json
 import struct
 from typing import Any
 
-import crc32c
-
+from klamm.checksum import crc32c
 from klamm.errors import KlammError
 from klamm_controller.raft.messages import EntryKind, LogEntry, SnapshotId
 
@@ -68,13 +67,13 @@ def snapshot_position(key: bytes) -> int:
 
 def seal(key: bytes, payload: bytes) -> bytes:
     """The value to write under `key`."""
-    return _CRC.pack(crc32c.crc32c(payload, crc32c.crc32c(key))) + payload
+    return _CRC.pack(crc32c(payload, crc32c(key))) + payload
 
 
 def unseal(key: bytes, value: bytes) -> bytes:
     """What was sealed under `key`. Raises CorruptLogError unless it is what was written there."""
     payload = value[_CRC.size :]
-    if len(value) < _CRC.size or _CRC.unpack_from(value)[0] != crc32c.crc32c(payload, crc32c.crc32c(key)):
+    if len(value) < _CRC.size or _CRC.unpack_from(value)[0] != crc32c(payload, crc32c(key)):
         raise CorruptLogError(f"{describe_key(key)} fails its checksum")
     return payload
 
