@@ -4,64 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import Counter, Gauge
-
 from klamm.errors import ErrorCode
 from klamm_broker.log.log_cleaning import CleaningStats
-from klamm_server.metrics import REGISTRY, Tally
+from klamm_server.instruments import counter, counters, gauge, gauges
 
-BYTES_IN = Tally("klamm_broker_in_bytes", "Record batches appended for producers.")
-BYTES_OUT = Counter("klamm_broker_out_bytes", "Record batches sent to consumers.", registry=REGISTRY)
-REPLICATION_BYTES_IN = Counter(
-    "klamm_broker_replication_in_bytes", "Record batches fetched from leaders.", registry=REGISTRY
-)
-REPLICATION_BYTES_OUT = Counter(
-    "klamm_broker_replication_out_bytes", "Record batches sent to followers.", registry=REGISTRY
-)
-FAILED_ISR_UPDATES = Counter(
-    "klamm_broker_failed_isr_updates", "Changes of in-sync sets that the controller refused.", registry=REGISTRY
-)
-_ISR_SHRINKS = Counter("klamm_broker_isr_shrinks", "In-sync sets that lost members.", registry=REGISTRY)
-_ISR_EXPANDS = Counter("klamm_broker_isr_expands", "In-sync sets that gained members.", registry=REGISTRY)
-REQUESTS = Counter("klamm_broker_requests", "Calls received.", ["rpc"], registry=REGISTRY)
-_ERRORS = Counter(
-    "klamm_broker_errors", "Outcomes other than success, per partition.", ["rpc", "error"], registry=REGISTRY
-)
-KAFKA_REQUESTS = Tally("klamm_broker_kafka_requests", "Requests of Kafka clients.", ["api", "version"])
+BYTES_IN = counter("klamm_broker_in_bytes", "Record batches appended for producers.")
+BYTES_OUT = counter("klamm_broker_out_bytes", "Record batches sent to consumers.")
+REPLICATION_BYTES_IN = counter("klamm_broker_replication_in_bytes", "Record batches fetched from leaders.")
+REPLICATION_BYTES_OUT = counter("klamm_broker_replication_out_bytes", "Record batches sent to followers.")
+FAILED_ISR_UPDATES = counter("klamm_broker_failed_isr_updates", "Changes of in-sync sets that the controller refused.")
+_ISR_SHRINKS = counter("klamm_broker_isr_shrinks", "In-sync sets that lost members.")
+_ISR_EXPANDS = counter("klamm_broker_isr_expands", "In-sync sets that gained members.")
+REQUESTS = counters("klamm_broker_requests", "Calls received.", ["rpc"])
+_ERRORS = counters("klamm_broker_errors", "Outcomes other than success, per partition.", ["rpc", "error"])
+KAFKA_REQUESTS = counters("klamm_broker_kafka_requests", "Requests of Kafka clients.", ["api", "version"])
 
-_KAFKA_CONNECTIONS = Gauge("klamm_broker_kafka_connections", "Connections of Kafka clients.", registry=REGISTRY)
-_PARKED = Gauge("klamm_broker_parked_requests", "Calls that wait in a purgatory.", ["purgatory"], registry=REGISTRY)
-_REQUEST_MEMORY = Gauge("klamm_broker_request_memory_bytes", "Requests and answers under way.", registry=REGISTRY)
-_OFFLINE_LOG_DIRS = Gauge("klamm_broker_offline_log_dirs", "Log directories that failed.", registry=REGISTRY)
-_PARTITIONS = Gauge("klamm_broker_partitions", "Partition replicas that are online.", registry=REGISTRY)
-_PRODUCER_IDS = Gauge(
-    "klamm_broker_producer_ids", "Idempotent producers that partitions remember, summed over them.", registry=REGISTRY
-)
 
-_CLEANER_READ = Counter("klamm_broker_log_cleaner_read_bytes", "Log read to be compacted.", registry=REGISTRY)
-_CLEANER_WRITTEN = Counter("klamm_broker_log_cleaner_written_bytes", "Log written by compaction.", registry=REGISTRY)
-_CLEANER_RUNS = Counter("klamm_broker_log_cleaner_runs", "Logs compacted.", registry=REGISTRY)
-_CLEANER_SECONDS = Gauge("klamm_broker_log_cleaner_last_run_seconds", "Of the last compaction.", registry=REGISTRY)
-_CLEANER_RECOPY = Gauge(
-    "klamm_broker_log_cleaner_recopy_percent", "Part of the log that the last compaction kept.", registry=REGISTRY
+_KAFKA_CONNECTIONS = gauge("klamm_broker_kafka_connections", "Connections of Kafka clients.")
+_PARKED = gauges("klamm_broker_parked_requests", "Calls that wait in a purgatory.", ["purgatory"])
+_REQUEST_MEMORY = gauge("klamm_broker_request_memory_bytes", "Requests and answers under way.")
+_OFFLINE_LOG_DIRS = gauge("klamm_broker_offline_log_dirs", "Log directories that failed.")
+_PARTITIONS = gauge("klamm_broker_partitions", "Partition replicas that are online.")
+_PRODUCER_IDS = gauge("klamm_broker_producer_ids", "Idempotent producers that partitions remember, summed over them.")
+
+_CLEANER_READ = counter("klamm_broker_log_cleaner_read_bytes", "Log read to be compacted.")
+_CLEANER_WRITTEN = counter("klamm_broker_log_cleaner_written_bytes", "Log written by compaction.")
+_CLEANER_RUNS = counter("klamm_broker_log_cleaner_runs", "Logs compacted.")
+_CLEANER_SECONDS = gauge("klamm_broker_log_cleaner_last_run_seconds", "Of the last compaction.")
+_CLEANER_RECOPY = gauge("klamm_broker_log_cleaner_recopy_percent", "Part of the log that the last compaction kept.")
+_CLEANER_BUFFER = gauge(
+    "klamm_broker_log_cleaner_buffer_utilization_percent", "Part of the dedupe buffer that the last compaction used."
 )
-_CLEANER_BUFFER = Gauge(
-    "klamm_broker_log_cleaner_buffer_utilization_percent",
-    "Part of the dedupe buffer that the last compaction used.",
-    registry=REGISTRY,
-)
-_MAX_DIRTY = Gauge(
-    "klamm_broker_log_cleaner_max_dirty_percent", "Of the log with the most to clean.", registry=REGISTRY
-)
-_MAX_DELAY = Gauge(
-    "klamm_broker_log_cleaner_max_compaction_delay_seconds", "Past max.compaction.lag.ms.", registry=REGISTRY
-)
-_UNCLEANABLE = Gauge(
-    "klamm_broker_log_cleaner_uncleanable_partitions", "Logs with a batch that cannot be read.", registry=REGISTRY
-)
-_UNCLEANABLE_BYTES = Gauge(
-    "klamm_broker_log_cleaner_uncleanable_bytes", "Not compacted, of uncleanable partitions.", registry=REGISTRY
-)
+_MAX_DIRTY = gauge("klamm_broker_log_cleaner_max_dirty_percent", "Of the log with the most to clean.")
+_MAX_DELAY = gauge("klamm_broker_log_cleaner_max_compaction_delay_seconds", "Past max.compaction.lag.ms.")
+_UNCLEANABLE = gauge("klamm_broker_log_cleaner_uncleanable_partitions", "Logs with a batch that cannot be read.")
+_UNCLEANABLE_BYTES = gauge("klamm_broker_log_cleaner_uncleanable_bytes", "Not compacted, of uncleanable partitions.")
 
 
 def on_cleaner_check(
@@ -84,33 +61,21 @@ def on_cleaned(stats: CleaningStats, took_ms: int) -> None:
     _CLEANER_BUFFER.set(100 * stats.buffer_utilization)
 
 
-_LEADERS = Gauge("klamm_broker_leader_count", "Partitions that this broker leads.", registry=REGISTRY)
-_UNDER_REPLICATED = Gauge(
-    "klamm_broker_under_replicated_partitions", "Led here, with replicas out of sync.", registry=REGISTRY
+_LEADERS = gauge("klamm_broker_leader_count", "Partitions that this broker leads.")
+_UNDER_REPLICATED = gauge("klamm_broker_under_replicated_partitions", "Led here, with replicas out of sync.")
+_UNDER_MIN_ISR = gauge(
+    "klamm_broker_under_min_isr_partition_count", "Led here, with fewer than min.insync.replicas in sync."
 )
-_UNDER_MIN_ISR = Gauge(
-    "klamm_broker_under_min_isr_partition_count",
-    "Led here, with fewer than min.insync.replicas in sync.",
-    registry=REGISTRY,
-)
-_AT_MIN_ISR = Gauge(
-    "klamm_broker_at_min_isr_partition_count",
-    "Led here, with exactly min.insync.replicas in sync.",
-    registry=REGISTRY,
-)
-_OFFLINE_REPLICAS = Gauge("klamm_broker_offline_replica_count", "Replicas in log dirs that failed.", registry=REGISTRY)
-_REPLICA_MAX_LAG = Gauge(
-    "klamm_broker_replica_max_lag", "The most records that a follower here is behind its leader.", registry=REGISTRY
-)
-_THROTTLED_OUT = Gauge(
+_AT_MIN_ISR = gauge("klamm_broker_at_min_isr_partition_count", "Led here, with exactly min.insync.replicas in sync.")
+_OFFLINE_REPLICAS = gauge("klamm_broker_offline_replica_count", "Replicas in log dirs that failed.")
+_REPLICA_MAX_LAG = gauge("klamm_broker_replica_max_lag", "The most records that a follower here is behind its leader.")
+_THROTTLED_OUT = gauge(
     "klamm_broker_leader_replication_throttled_bytes",
     "Sent since the start of replicas that leader.replication.throttled.rate is for.",
-    registry=REGISTRY,
 )
-_THROTTLED_IN = Gauge(
+_THROTTLED_IN = gauge(
     "klamm_broker_follower_replication_throttled_bytes",
     "Fetched since the start of replicas that follower.replication.throttled.rate is for.",
-    registry=REGISTRY,
 )
 
 

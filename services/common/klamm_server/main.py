@@ -16,7 +16,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import uvloop
 
@@ -34,8 +34,10 @@ from klamm_server.environment import environment_properties
 from klamm_server.faults import fatal, require_assertions, watch
 from klamm_server.garbage import collect_seldom
 from klamm_server.logs import set_up_logging
-from klamm_server.metrics import MetricsServer
 from klamm_server.rpc_server import RpcServer
+
+if TYPE_CHECKING:
+    from klamm_server.prometheus import MetricsServer
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +131,7 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
         _die_with_stdin()
     server = make_server(config)
     rpc = RpcServer(max_message_bytes=config.socket_request_max_bytes, max_concurrent_rpcs=config.max_concurrent_rpcs)
-    metrics = MetricsServer(config.metrics_port) if config.metrics_port else None
+    metrics = _serve_metrics(config.metrics_port) if config.metrics_port else None
     reporting: asyncio.Task[None] | None = None
     try:
         await server.open()
@@ -150,6 +152,13 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
         if metrics is not None:
             metrics.close()
         log.info("stopped")
+
+
+def _serve_metrics(port: int) -> MetricsServer:
+    # Loaded by who is scraped (instruments.py says what it takes).
+    from klamm_server.prometheus import MetricsServer
+
+    return MetricsServer(port)
 
 
 async def _start_unless_stopped(server: Server, endpoint: tuple[str, int], stop_requested: asyncio.Event) -> bool:

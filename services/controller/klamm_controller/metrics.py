@@ -7,23 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import Gauge
-
 from klamm_controller.controller import Controller
+from klamm_server.instruments import gauge, gauges
 from klamm_server.metadata.image import NO_LEADER, MetadataImage
-from klamm_server.metrics import REGISTRY
 
-_ACTIVE = Gauge("klamm_controller_active", "1 while this node is the active controller.", registry=REGISTRY)
-_END_INDEX = Gauge("klamm_metadata_end_index", "One past the last committed metadata record.", registry=REGISTRY)
-_TOPICS = Gauge("klamm_topics", "Topics.", registry=REGISTRY)
-_PARTITIONS = Gauge("klamm_partitions", "Partitions.", registry=REGISTRY)
-_OFFLINE = Gauge("klamm_offline_partitions", "Partitions without a leader.", registry=REGISTRY)
-_LEADERS_AWAY = Gauge(
-    "klamm_preferred_replica_imbalance", "Partitions that their preferred leader does not lead.", registry=REGISTRY
-)
-_REASSIGNED = Gauge("klamm_reassigning_partitions", "Partitions that are being reassigned.", registry=REGISTRY)
-_BROKERS = Gauge("klamm_brokers", "Registered brokers.", ["state"], registry=REGISTRY)
-_COORDINATORS = Gauge("klamm_coordinators", "Registered coordinators.", ["state"], registry=REGISTRY)
+_ACTIVE = gauge("klamm_controller_active", "1 while this node is the active controller.")
+_END_INDEX = gauge("klamm_metadata_end_index", "One past the last committed metadata record.")
+_TOPICS = gauge("klamm_topics", "Topics.")
+_PARTITIONS = gauge("klamm_partitions", "Partitions.")
+_OFFLINE = gauge("klamm_offline_partitions", "Partitions without a leader.")
+_LEADERS_AWAY = gauge("klamm_preferred_replica_imbalance", "Partitions that their preferred leader does not lead.")
+_REASSIGNED = gauge("klamm_reassigning_partitions", "Partitions that are being reassigned.")
+_BROKERS = gauges("klamm_brokers", "Registered brokers.", ["state"])
+_COORDINATORS = gauges("klamm_coordinators", "Registered coordinators.", ["state"])
 
 
 def watch_controller(controller: Controller) -> None:

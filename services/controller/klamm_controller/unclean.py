@@ -6,20 +6,17 @@ import base64
 import logging
 from collections.abc import Sequence
 
-from prometheus_client import Counter
-
 from klamm.wire.v1.metadata_pb2 import MetadataRecord
 from klamm_controller.metadata.brokers import gone_log_dirs
 from klamm_controller.metadata.leader_election import unclean_elections
+from klamm_server.instruments import counter
 from klamm_server.metadata.image import MetadataImage
-from klamm_server.metrics import REGISTRY
 
 log = logging.getLogger(__name__)
 
-_UNCLEAN = Counter(
+_UNCLEAN = counter(
     "klamm_unclean_leader_elections",
     "Elections of leaders that may lack acknowledged records (Kafka's UncleanLeaderElectionsPerSec).",
-    registry=REGISTRY,
 )
 
 

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import Counter, Gauge, Histogram
+from klamm_server.instruments import counter, counters, gauge, histogram
 
-from klamm_server.metrics import REGISTRY
-
-REQUESTS = Counter("klamm_coordinator_requests", "Calls received.", ["rpc"], registry=REGISTRY)
-APPENDS_FAILED = Counter(
-    "klamm_coordinator_appends_failed", "Writes that the brokers refused for good.", registry=REGISTRY
-)
-LOAD_SECONDS = Histogram(
-    "klamm_coordinator_shard_load_seconds", "From a shard's claim to its first answer.", registry=REGISTRY
-)
+REQUESTS = counters("klamm_coordinator_requests", "Calls received.", ["rpc"])
+APPENDS_FAILED = counter("klamm_coordinator_appends_failed", "Writes that the brokers refused for good.")
+LOAD_SECONDS = histogram("klamm_coordinator_shard_load_seconds", "From a shard's claim to its first answer.")
 _GAUGES = {
-    "shards": Gauge("klamm_coordinator_shards", "Shards that are served.", registry=REGISTRY),
-    "groups": Gauge("klamm_coordinator_groups", "Groups of the shards that are served.", registry=REGISTRY),
-    "transactional_ids": Gauge(
-        "klamm_coordinator_transactional_ids", "Transactional ids of the shards that are served.", registry=REGISTRY
+    "shards": gauge("klamm_coordinator_shards", "Shards that are served."),
+    "groups": gauge("klamm_coordinator_groups", "Groups of the shards that are served."),
+    "transactional_ids": gauge(
+        "klamm_coordinator_transactional_ids", "Transactional ids of the shards that are served."
     ),
-    "open_transactions": Gauge("klamm_coordinator_open_transactions", "Transactions that are open.", registry=REGISTRY),
-    "prepared_transactions": Gauge(
+    "open_transactions": gauge("klamm_coordinator_open_transactions", "Transactions that are open."),
+    "prepared_transactions": gauge(
         "klamm_coordinator_prepared_transactions",
         "Open transactions that are prepared and wait for the decision about their batch.",
-        registry=REGISTRY,
     ),
-    "untold_transactions": Gauge(
-        "klamm_coordinator_untold_transactions",
-        "Ended transactions whose partitions have not all been told.",
-        registry=REGISTRY,
+    "untold_transactions": gauge(
+        "klamm_coordinator_untold_transactions", "Ended transactions whose partitions have not all been told."
     ),
-    "pending_writes": Gauge(
-        "klamm_coordinator_pending_writes", "Writes that wait for their append.", registry=REGISTRY
-    ),
+    "pending_writes": gauge("klamm_coordinator_pending_writes", "Writes that wait for their append."),
 }
 
 

@@ -24,7 +24,7 @@ from klamm_broker.log.log_manager import LogManager, LogManagerConfig
 from klamm_broker.log.partition_log import PartitionLog, PendingDeletion
 from klamm_broker.log_cleaner import CleanerSettings, CleaningStopped, LogCleaner, Throttle
 from klamm_server.clock import SystemClock
-from klamm_server.metrics import REGISTRY
+from klamm_server.prometheus import registry
 
 CONFIG = LogConfig(segment_bytes=2_000, cleanup_policy=frozenset({"compact"}), file_delete_delay_ms=0)
 SETTINGS = CleanerSettings(
@@ -113,7 +113,7 @@ def left(log: PartitionLog) -> int:
 
 
 def metric(name: str) -> float:
-    lines = generate_latest(REGISTRY).decode().splitlines()
+    lines = generate_latest(registry()).decode().splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith(f"klamm_broker_log_cleaner_{name} "))
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from klamm_controller.metadata.brokers import handle_broker_session_end
 from klamm_controller.metrics import watch_controller
-from klamm_server.metrics import REGISTRY
+from klamm_server.prometheus import registry
 
 
 def test_metrics_follow_the_image(three_brokers):
@@ -18,14 +18,14 @@ def test_metrics_follow_the_image(three_brokers):
     assert led_by_nobody
     controller.committed = three_brokers.image
 
-    assert REGISTRY.get_sample_value("klamm_controller_active") == 1
-    assert REGISTRY.get_sample_value("klamm_metadata_end_index") == three_brokers.image.end_index
-    assert REGISTRY.get_sample_value("klamm_topics") == 2
-    assert REGISTRY.get_sample_value("klamm_partitions") == 6
-    assert REGISTRY.get_sample_value("klamm_offline_partitions") == led_by_nobody
-    assert REGISTRY.get_sample_value("klamm_preferred_replica_imbalance") == led_by_nobody, "each has one replica"
-    assert REGISTRY.get_sample_value("klamm_reassigning_partitions") == 0
-    assert REGISTRY.get_sample_value("klamm_brokers", {"state": "live"}) == 2
-    assert REGISTRY.get_sample_value("klamm_brokers", {"state": "fenced"}) == 1
-    assert REGISTRY.get_sample_value("klamm_coordinators", {"state": "live"}) == 1
-    assert REGISTRY.get_sample_value("klamm_coordinators", {"state": "fenced"}) == 0
+    assert registry().get_sample_value("klamm_controller_active") == 1
+    assert registry().get_sample_value("klamm_metadata_end_index") == three_brokers.image.end_index
+    assert registry().get_sample_value("klamm_topics") == 2
+    assert registry().get_sample_value("klamm_partitions") == 6
+    assert registry().get_sample_value("klamm_offline_partitions") == led_by_nobody
+    assert registry().get_sample_value("klamm_preferred_replica_imbalance") == led_by_nobody, "each has one replica"
+    assert registry().get_sample_value("klamm_reassigning_partitions") == 0
+    assert registry().get_sample_value("klamm_brokers", {"state": "live"}) == 2
+    assert registry().get_sample_value("klamm_brokers", {"state": "fenced"}) == 1
+    assert registry().get_sample_value("klamm_coordinators", {"state": "live"}) == 1
+    assert registry().get_sample_value("klamm_coordinators", {"state": "fenced"}) == 0

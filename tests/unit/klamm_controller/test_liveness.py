@@ -16,7 +16,7 @@ from klamm_controller.log.port import MetadataLog
 from klamm_controller.metadata.brokers import handle_broker_session_end
 from klamm_controller.sweeper import Sweeper
 from klamm_server.event_queue import EventQueue
-from klamm_server.metrics import REGISTRY
+from klamm_server.prometheus import registry
 
 TIMEOUT_MS = 9_000
 LOSS_MS = 500
@@ -428,7 +428,7 @@ def test_an_unclean_election_is_counted_and_logged(three_brokers, caplog):
     three_brokers.create_by_hand("a", (1, 2), unclean_leader_election_enable="true")
     for broker_id in (2, 1):
         three_brokers.apply(handle_broker_session_end(broker_id, three_brokers.image))
-    counted = REGISTRY.get_sample_value("klamm_unclean_leader_elections_total")
+    counted = registry().get_sample_value("klamm_unclean_leader_elections_total")
 
     async def body(world):
         await world.settle()
@@ -436,5 +436,5 @@ def test_an_unclean_election_is_counted_and_logged(three_brokers, caplog):
         assert three_brokers.partition("a").leader == 2
 
     run(three_brokers, body)
-    assert REGISTRY.get_sample_value("klamm_unclean_leader_elections_total") == counted + 1
+    assert registry().get_sample_value("klamm_unclean_leader_elections_total") == counted + 1
     assert "topic=a partition=0 leader=2 elected uncleanly, records may be lost" in caplog.text

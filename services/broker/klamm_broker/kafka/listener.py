@@ -106,5 +106,5 @@ class KafkaListener:
         connection.last_request_ms = self._clock.monotonic_ms()
         # Of ApiVersions any version is answered: 65,536 counters, if a client liked.
         version = request.version if request.is_spoken else "unknown"
-        metrics.KAFKA_REQUESTS.add(1, request.api_key, version)
+        metrics.KAFKA_REQUESTS.labels(request.api_key, version).inc()
         return self._handle(request)

@@ -208,7 +208,7 @@ class ProduceRpc:
                 replica, appended = self._replicas.append(topic_partition, records, acks=acks, guard=guard)
         except BrokerError as error:
             return self._failed(topic_partition, error)
-        metrics.BYTES_IN.add(len(records))
+        metrics.BYTES_IN.inc(len(records))
         base_offset, last_offset, log_append_time_ms, log_start_offset, _ = appended
         if acks == ACKS_ALL and last_offset >= replica.high_watermark:
             pending[topic_partition] = PendingAppend(replica, last_offset + 1)

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
-from prometheus_client import Counter
 
 from klamm_broker.metrics import REQUESTS
 from klamm_broker.rpc.handlers import Handlers
+from klamm_server.instruments import Counter
 
 
 class BrokerServicer:

@@ -1,0 +1,72 @@
+"""This process's instruments in Prometheus' format, and the endpoint that serves them.
+
+The endpoint runs in a thread, so that a process whose event loop is stuck can still be asked what it is doing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from klamm.errors import KlammError
+from klamm_server.instruments import FAMILIES, Counter, Gauge, Histogram
+
+log = logging.getLogger(__name__)
+
+
+class _Instruments(Collector):
+    """FAMILIES, as prometheus_client wants them."""
+
+    def collect(self) -> Iterator[Metric]:
+        for family in list(FAMILIES):
+            counted = CounterMetricFamily(family.name, family.text, labels=family.label_names)
+            gauged = GaugeMetricFamily(family.name, family.text, labels=family.label_names)
+            spread = HistogramMetricFamily(family.name, family.text, labels=family.label_names)
+            for values, instrument in family.instruments():
+                if isinstance(instrument, Counter):
+                    counted.add_metric(values, instrument.value)
+                elif isinstance(instrument, Gauge):
+                    gauged.add_metric(values, instrument.value)
+                else:
+                    spread.add_metric(values, _buckets(instrument), instrument.sum)
+            yield from (metric for metric in (counted, gauged, spread) if metric.samples)
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    bounds = [*map(str, histogram.buckets), "+Inf"]
+    return list(zip(bounds, accumulate(histogram.counts), strict=True))
+
+
+def registry() -> CollectorRegistry:
+    """What `/metrics` shows: this process's instruments, and what prometheus_client knows of every process."""
+    registry = CollectorRegistry()
+    registry.register(_Instruments())
+    ProcessCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry
+
+
+class MetricsServer:
+    """Serves `/metrics` on every interface until closed; `port` 0 lets the system choose."""
+
+    def __init__(self, port: int) -> None:
+        """Raises KlammError when the port cannot be bound."""
+        try:
+            self._server, self._thread = start_http_server(port, registry=registry())
+        except OSError as error:
+            raise KlammError(f"metrics.port={port}: cannot listen there ({error.strerror})") from error
+        self.port: int = self._server.server_port
+        log.info("metrics on port=%d", self.port)
+
+    def close(self) -> None:
+        """Stops listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
