@@ -1,0 +1,60 @@
+"""What the start of a server loads: each of these would cost it tens of milliseconds and megabytes, used or not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+NEVER = {
+    "email.message",
+    "http.server",
+    "hypothesis",
+    "importlib.metadata",
+    "kio",
+    "numpy",
+    "pandas",
+    "prometheus_client",
+    "pyarrow",
+    "pyspark",
+    "rich",
+    "typer",
+    "urllib.request",
+    "zipfile",
+}
+
+
+def loaded_by(*modules: str) -> set[str]:
+    """What is there when a new process has imported these."""
+    script = f"import sys, {', '.join(modules)}; print('\\n'.join(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+    return set(ended.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        ("klamm.cli.main", "klamm.cli.up", "klamm_embedded.up", "klamm_embedded.cluster"),
+        ("klamm_controller.server", "klamm_server.main"),
+        ("klamm_broker.server", "klamm_server.main"),
+        ("klamm_coordinator.server", "klamm_server.main"),
+    ],
+    ids=["up", "controller", "broker", "coordinator"],
+)
+def test_a_server_that_starts_does_not_load_what_it_may_never_need(modules):
+    loaded = loaded_by(*modules)
+    assert set(modules) <= loaded
+    assert not loaded & NEVER
+
+
+def test_several_processes_are_started_by_one_that_loads_no_server():
+    loaded = loaded_by("klamm.cli.up", "klamm_embedded.up", "klamm_embedded.processes")
+    assert not loaded & {"klamm_broker.server", "klamm_controller.server", "klamm_coordinator.server", "rocksdict"}
+
+
+@pytest.mark.parametrize("module", sorted(NEVER))
+def test_what_is_not_to_be_loaded_exists(module):
+    """A name with a typing mistake would never be found."""
+    assert find_spec(module) is not None
