@@ -263,7 +263,9 @@ def test_an_owner_that_was_replaced_can_append_nothing_any_more(tmp_path: Path) 
             await running.ask(GROUP, "offset_commit", commit_request(1))
             server = running.coordinators[1].server
             # Other shards may still be loading.
-            host = next(host for host in server._group_shards if (shard := host.loaded_shard) and GROUP in shard.groups)
+            host = next(
+                host for host in server._work.group_shards if (shard := host.loaded_shard) and GROUP in shard.groups
+            )
             await claim_for_a_successor(server, host.number)
 
             response = await running.coordinator(1).offset_commit(commit_request(2))

@@ -191,7 +191,7 @@ def test_an_owner_that_was_replaced_decides_nothing_any_more(tmp_path: Path) -> 
             producer = await init(running)
             await add(running, producer, 0)
             server = running.coordinators[1].server
-            host = server._transaction_shards.of_key(ID)
+            host = server._work.transaction_shards.of_key(ID)
             current = server._link.image.shards[TRANSACTION_STATE_TOPIC, host.number]
             successor = LogLink(
                 TRANSACTIONS,

@@ -14,6 +14,8 @@ NEVER = {
     "hypothesis",
     "importlib.metadata",
     "kio",
+    "klamm_broker.kafka.cold_apis",
+    "klamm_coordinator.work",
     "numpy",
     "pandas",
     "prometheus_client",

@@ -1,19 +1,15 @@
-"""The Coordinator service: its families of calls as one servicer, each call counted."""
+"""The Coordinator service: each call is counted, and answered by who does the work, which the first call loads."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from klamm.wire.service import COORDINATOR, methods
+from klamm.wire.service import COORDINATOR, Method, methods
 from klamm_coordinator.metrics import REQUESTS
-from klamm_coordinator.rpc.admin import GroupAdminRpc
-from klamm_coordinator.rpc.consumer_groups import ConsumerGroupsRpc
-from klamm_coordinator.rpc.groups import GroupsRpc
-from klamm_coordinator.rpc.ledgers import LedgersRpc
-from klamm_coordinator.rpc.offsets import OffsetsRpc
-from klamm_coordinator.rpc.transactions import TransactionsRpc
-from klamm_coordinator.rpc.txn_offsets import TxnOffsetsRpc
+
+if TYPE_CHECKING:
+    from klamm_coordinator.work import Work
 
 Rpc = Callable[[Any, Any], Awaitable[Any]]
 
@@ -21,27 +17,17 @@ Rpc = Callable[[Any, Any], Awaitable[Any]]
 class CoordinatorServicer:
     """What `RpcServer.add_service(COORDINATOR, ...)` takes."""
 
-    def __init__(
-        self,
-        groups: GroupsRpc,
-        consumer_groups: ConsumerGroupsRpc,
-        offsets: OffsetsRpc,
-        admin: GroupAdminRpc,
-        txn_offsets: TxnOffsetsRpc,
-        transactions: TransactionsRpc,
-        ledgers: LedgersRpc,
-    ) -> None:
-        families = (groups, consumer_groups, offsets, admin, txn_offsets, transactions, ledgers)
+    def __init__(self, work: Callable[[], Awaitable[Work]]) -> None:
         for method in methods(COORDINATOR):
-            (family,) = (one for one in families if hasattr(one, method.name))
-            setattr(self, method.name, _counted(method.path.rpartition("/")[2], getattr(family, method.name)))
+            setattr(self, method.name, _counted(method, work))
 
 
-def _counted(name: str, function: Rpc) -> Rpc:
-    requests = REQUESTS.labels(name)
+def _counted(method: Method, work: Callable[[], Awaitable[Work]]) -> Rpc:
+    requests = REQUESTS.labels(method.path.rpartition("/")[2])
 
     async def call(request: Any, context: Any) -> Any:
         requests.inc()
-        return await function(request, context)
+        answer: Rpc = getattr((await work()).calls, method.name)
+        return await answer(request, context)
 
     return call
