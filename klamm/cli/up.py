@@ -17,16 +17,16 @@ from klamm.cli.exit_status import ExitStatus
 from klamm.config import DEFAULT_PORT
 from klamm.errors import ConfigError
 
-SUMMARY: Final = (
-    "Runs a cluster until Ctrl-C or SIGTERM: controller, broker and coordinator in this process, or several of each."
-)
+SUMMARY: Final = "Runs a cluster on this machine until Ctrl-C or SIGTERM."
 DEFAULT_KAFKA_PORT: Final = 9092
 MAX_PROCESSES: Final = 32
 """Brokers or coordinators, on one machine."""
 _DESCRIPTION: Final = f"""{SUMMARY}
 
-Prints one line with the address when it is ready. With several of a kind each is a process of its own, ports
-are consecutive (brokers first), and with three brokers topics get three replicas, of which two must be in sync."""
+Controller, broker and coordinator are in this process, and one line with the
+address is printed when they are ready. With several of a kind each is a process
+of its own, ports are consecutive (brokers first), and with three brokers topics
+get three replicas, of which two must be in sync."""
 
 
 def up(arguments: Sequence[str]) -> int:

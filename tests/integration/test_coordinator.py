@@ -280,7 +280,7 @@ def test_an_owner_that_was_replaced_can_append_nothing_any_more(tmp_path: Path) 
             OFFSETS,
             shard,
             writer,
-            server._channels,
+            server._work._channels,
             clock=server._clock,
             rng=server._rng,
             append_max_bytes=1_000_000,

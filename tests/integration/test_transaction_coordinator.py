@@ -167,7 +167,7 @@ def test_what_was_decided_is_told_to_the_partitions_by_the_next_owner(tmp_path: 
         async with cluster(tmp_path) as running:
             producer = await init(running)
             await add(running, producer, 0, 3)
-            running.coordinators[1].server._markers.send = lambda *args, **kwargs: None
+            running.coordinators[1].server._work._markers.send = lambda *args, **kwargs: None
             assert (await end(running, producer, committed=committed)).error_code == 0
             assert (await describe(running)).state == ("PrepareCommit" if committed else "PrepareAbort")
             assert await epoch_in(running, 0, producer[0]) == -1
@@ -197,7 +197,7 @@ def test_an_owner_that_was_replaced_decides_nothing_any_more(tmp_path: Path) -> 
                 TRANSACTIONS,
                 host.number,
                 ShardImage(coordinator_id=1, producer_id=current.producer_id, writer_epoch=current.writer_epoch + 1),
-                server._channels,
+                server._work._channels,
                 clock=server._clock,
                 rng=server._rng,
                 append_max_bytes=1_000_000,
