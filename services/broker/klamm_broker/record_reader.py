@@ -24,6 +24,8 @@ from klamm_broker.record_file import RecordFile, close_files
 from klamm_broker.replica.fetch_reader import LocatedSlice
 
 Buffer = bytes | memoryview
+Copy = bytes | bytearray
+"""Records that may be kept."""
 
 SCRATCH_BYTES = 2 * 1024**2
 """Fetches up to this size are read into memory that is there already: fresh pages cost more than the copy."""
@@ -59,14 +61,21 @@ class RecordReader:
         resident = self._read_resident(slices)
         return await self._read_cold(slices) if resident is None else resident
 
-    def copy_resident(self, slices: Sequence[LocatedSlice]) -> list[bytes] | None:
+    def copy_resident(self, slices: Sequence[LocatedSlice]) -> Sequence[Copy] | None:
         """Copies of the slices, if all are in memory and none is one to `lend`. Raises LogDirFailure."""
         if self._can_lend and _has_files(slices):
             return None
-        resident = self._read_resident(slices)
-        return None if resident is None else [bytes(part) for part in resident]
+        if not self._can_probe:
+            return [self._read_here(one) for one in slices]
+        copies = []
+        for one in slices:
+            copy = self._copy(one)
+            if copy is None:
+                return None
+            copies.append(copy)
+        return copies
 
-    async def lend(self, slices: Sequence[LocatedSlice]) -> list[bytes | RecordFile]:
+    async def lend(self, slices: Sequence[LocatedSlice]) -> list[Copy | RecordFile]:
         """The slices, to be kept as long as it takes to send them; the files among them are the caller's to close.
 
         Raises LogDirFailure."""
@@ -78,9 +87,9 @@ class RecordReader:
         # What is in the scratch memory is overwritten by the next fetch.
         return [bytes(part) for part in await self.read(slices)]
 
-    def _lend_resident(self, slices: Sequence[LocatedSlice]) -> list[bytes | RecordFile] | None:
+    def _lend_resident(self, slices: Sequence[LocatedSlice]) -> list[Copy | RecordFile] | None:
         """None as soon as one of them is not all in memory."""
-        lent: list[bytes | RecordFile] = []
+        lent: list[Copy | RecordFile] = []
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(close_files, lent)
             for one in slices:
@@ -108,9 +117,9 @@ class RecordReader:
     def _on_closed(self) -> None:
         self._lent_files -= 1
 
-    def _copy(self, one: LocatedSlice) -> bytes | None:
-        into = self._scratch[: one.size_bytes]
-        return bytes(into) if self._probe(one, into) else None
+    def _copy(self, one: LocatedSlice) -> bytearray | None:
+        copy = bytearray(one.size_bytes)
+        return copy if self._probe(one, memoryview(copy)) else None
 
     def _read_resident(self, slices: Sequence[LocatedSlice]) -> list[Buffer] | None:
         """None as soon as one of them is not all in memory."""

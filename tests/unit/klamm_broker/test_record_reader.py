@@ -74,7 +74,7 @@ def log(tmp_path: pathlib.Path) -> Log:
 
 def test_long_slices_are_files_and_short_ones_copies(log: Log) -> None:
     lent = log.lend(100, 5 * FILE_BYTES_MIN, 200)
-    assert [type(part) for part in lent] == [bytes, RecordFile, bytes]
+    assert [type(part) for part in lent] == [bytearray, RecordFile, bytearray]
     assert [len(part) for part in lent] == [100, 5 * FILE_BYTES_MIN, 200]
     assert lent[2] == CONTENT[100 + 5 * FILE_BYTES_MIN :][:200]
     assert len(log.disk.opened) == 1

@@ -20,6 +20,7 @@ from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import Part, Writer
 from klamm_broker.record_file import RecordFile, close_files
+from klamm_broker.record_reader import Copy
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
 from klamm_broker.rpc.fetch import FetchQuery, FetchRpc, reader_terms
 from klamm_server.clock import Clock
@@ -30,9 +31,12 @@ _DIVERGING_EPOCH: Final = struct.Struct(">iqB")
 """Epoch, its end offset, and no tagged fields."""
 _BY_TOPIC_ID: Final = 13
 """From this version on topics are named by id."""
-_LIMITS: Final = struct.Struct(">iiib")
-"""max_wait_ms, min_bytes, max_bytes, isolation level."""
-_SESSION: Final = struct.Struct(">ii")
+_HEAD: Final = struct.Struct(">iiibii")
+"""max_wait_ms, min_bytes, max_bytes, isolation level, session id and epoch."""
+_HEAD_BEFORE_15: Final = struct.Struct(">iiiibii")
+"""The replica's id comes first."""
+_HEAD_BEFORE_7: Final = struct.Struct(">iiiib")
+"""There are no sessions."""
 _TO_SESSION: Final = struct.Struct(">ihi")
 """Throttle time, error code, session id."""
 _FETCHED: Final = struct.Struct(">ihqqq")
@@ -73,7 +77,7 @@ class Fetch:
             raise
 
     def _answer(
-        self, request: Request, turn: FetchTurn, found: LocatedFetch, records: Sequence[bytes | RecordFile]
+        self, request: Request, turn: FetchTurn, found: LocatedFetch, records: Sequence[Copy | RecordFile]
     ) -> list[Part]:
         return _written(request, turn.session_id, turn.select(found.answers), records, self._topic_ids)
 
@@ -84,9 +88,15 @@ def _read(request: Request, topic_ids: TopicIds) -> tuple[FetchQuery, SessionReq
     A topic id that nobody has becomes a topic that does not exist."""
     version = request.version
     reader = request.body()
-    replica_id = reader.int32() if version < 15 else -1
-    max_wait_ms, min_bytes, max_bytes, isolation_level = reader.fields(_LIMITS)
-    session_id, epoch = reader.fields(_SESSION) if version >= 7 else (NO_SESSION, FINAL_EPOCH)
+    replica_id, session_id, epoch = -1, NO_SESSION, FINAL_EPOCH
+    if version >= 15:
+        max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, epoch = reader.fields(_HEAD)
+    elif version >= 7:
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, epoch = reader.fields(
+            _HEAD_BEFORE_15
+        )
+    else:
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = reader.fields(_HEAD_BEFORE_7)
     by_topic_id = version >= _BY_TOPIC_ID
     layout, read_epochs = _partition_layout(version)
     changed: list[tuple[Topic, FetchCursor]] = []
@@ -141,7 +151,7 @@ def _written(
     request: Request,
     session_id: int,
     answers: Sequence[PartitionAnswer],
-    records: Sequence[bytes | RecordFile],
+    records: Sequence[Copy | RecordFile],
     topic_ids: TopicIds,
 ) -> list[Part]:
     version = request.version

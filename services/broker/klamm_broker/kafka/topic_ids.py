@@ -19,11 +19,22 @@ class TopicIds:
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
+        self._named: MetadataImage | None = None
+        self._names: dict[bytes, str] = {}
+        """Of the topics of `_named` that were asked for."""
 
     def name_of(self, topic_id: bytes) -> str:
         """The topic's name; a name that no topic has when there is none."""
-        topic = self._image().topics_by_id.get(uuid.UUID(bytes=topic_id))
-        return f"?{topic_id.hex()}" if topic is None else topic.name
+        image = self._image()
+        if image is not self._named:
+            self._named, self._names = image, {}
+        name = self._names.get(topic_id)
+        if name is None:
+            topic = image.topics_by_id.get(uuid.UUID(bytes=topic_id))
+            if topic is None:
+                return f"?{topic_id.hex()}"
+            name = self._names[topic_id] = topic.name
+        return name
 
     def id_of(self, name: str) -> bytes:
         """16 bytes: what `name_of` made the name from, or zeros for a topic that does not exist (any more)."""

@@ -480,8 +480,7 @@ class PartitionLog:
 
     def _in_segment(self, slot: int, look: Callable[[Segment], T]) -> T:
         """Looks something up in a segment, rebuilding its indexes once if they turn out not to fit the log."""
-
-        def attempt() -> T:
+        try:
             segment = self._opened(self._segments[slot])
             try:
                 return look(segment)
@@ -489,8 +488,8 @@ class PartitionLog:
                 logger.warning("segment=%s index=rebuilt reason=%s", segment.path(), error)
                 segment.rebuild_indexes()
                 return look(segment)
-
-        return self._reading(attempt)
+        except OSError as error:
+            raise self._failed_read(error) from error
 
     def _opened(self, segment: Segment) -> Segment:
         return segment if segment is self._active else self._pool.use(segment)
@@ -499,7 +498,10 @@ class PartitionLog:
         try:
             return action()
         except OSError as error:
-            raise self.log_dir.failed(error, f"read of {self.topic_partition}") from error
+            raise self._failed_read(error) from error
+
+    def _failed_read(self, error: OSError) -> Exception:
+        return self.log_dir.failed(error, f"read of {self.topic_partition}")
 
     # Transactions
 

@@ -26,7 +26,7 @@ from klamm_broker import metrics
 from klamm_broker.log.storage_failure import LogDirFailure
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.record_file import RecordFile
-from klamm_broker.record_reader import Buffer, RecordReader
+from klamm_broker.record_reader import Buffer, Copy, RecordReader
 from klamm_broker.replica.delayed_fetch import DelayedFetch
 from klamm_broker.replica.fetch_reader import (
     FetchCursor,
@@ -94,7 +94,7 @@ class FetchRpc:
         context.add_done_callback(lambda _: self._memory.give_back(found.size_bytes))
         return encode_framed(self._header(found, found.answers), records)
 
-    def begin(self, query: FetchQuery) -> tuple[LocatedFetch, Sequence[bytes] | None]:
+    def begin(self, query: FetchQuery) -> tuple[LocatedFetch, Sequence[Copy] | None]:
         """What there is now, with its records if that is the answer; None: `finish` has it."""
         found = self._locate(query)
         if self._must_wait(query, found):
@@ -107,7 +107,7 @@ class FetchRpc:
             _count(found)
         return found, records
 
-    async def finish(self, query: FetchQuery, begun: LocatedFetch) -> tuple[LocatedFetch, Sequence[bytes | RecordFile]]:
+    async def finish(self, query: FetchQuery, begun: LocatedFetch) -> tuple[LocatedFetch, Sequence[Copy | RecordFile]]:
         """What there is once it is enough or the time is over; the files among the records are the caller's to
         close."""
         found = await self._awaited(query, begun)
