@@ -78,7 +78,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport: Any = None
         self._peer = ""
         self._task: asyncio.Task[None] | None = None
-        self._awaited: AnswerInTime | None = None
         self._next_turn: asyncio.Handle | None = None
         self._files: FileSender | None = None
         self._frame_bytes = self._unsent_bytes = 0
@@ -134,7 +133,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._task is None:
             self._let_go()
         else:
-            self._task.cancel()
+            # Behind its first step, which may be still to come: what it awaits wants to be begun.
+            asyncio.get_running_loop().call_soon(self._task.cancel)
         self._owner.on_closed(self)
 
     # What the listener says
@@ -194,7 +194,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     answers_bytes += size
                 elif answer is not None:
                     self._hold_frame(len(frame))
-                    self._awaited = answer
                     self._begin(self._answer_in_time(request, answer))
                     return False
                 self._drop_frame(len(frame))
@@ -250,10 +249,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._hold_frame(size)
             if needed_bytes != len(self._buffer):
                 self._resize(needed_bytes)
-        elif len(self._buffer) > BUSY_BUFFER_BYTES or (
-            (was_full or needed_bytes > len(self._buffer)) and len(self._buffer) < BUSY_BUFFER_BYTES
-        ):
-            # A large frame took more than is needed, or there is not enough.
+        elif len(self._buffer) != BUSY_BUFFER_BYTES and (was_full or needed_bytes > len(self._buffer)):
+            # Also gives back what a large frame took, which it filled.
             self._resize(BUSY_BUFFER_BYTES)
 
     def _resize(self, size: int) -> None:
@@ -288,10 +285,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._task = None
-        if self._awaited is not None:
-            # Cancelled before its first step it was never awaited.
-            self._awaited.close()
-            self._awaited = None
         error = None if task.cancelled() else task.exception()
         if error is not None or task.cancelled():
             self._end(error)

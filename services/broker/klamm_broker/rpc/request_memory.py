@@ -78,4 +78,4 @@ class RequestMemory:
 
     def _admits(self, size_bytes: int) -> bool:
         # An idle pool lets anything in, or a request larger than the pool would wait for ever.
-        return size_bytes <= self.free_bytes or not self._held_bytes
+        return self._held_bytes + size_bytes <= self._max_bytes or not self._held_bytes

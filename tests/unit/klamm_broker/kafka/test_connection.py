@@ -134,7 +134,17 @@ def test_a_mistake_of_a_handler_ends_that_connection_only(handle: Callable[[Requ
 
 
 async def forwarded(request: Request) -> Answer:
-    raise AssertionError("nobody waits for it")
+    await asyncio.Event().wait()
+    return []
+
+
+def forwarded_further(request: Request) -> AnswerInTime:
+    """Of one that is not awaited yet, as a produce's is that waits for replicas."""
+
+    async def answer(further: AnswerInTime) -> Answer:
+        return await further
+
+    return answer(forwarded(request))
 
 
 def run_on(loop_of: str, scenario: Coroutine[Any, Any, None]) -> None:
@@ -267,9 +277,12 @@ def test_a_request_waits_while_others_take_all_the_memory() -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_that_leaves_in_the_turn_of_its_request_leaves_nothing_behind() -> None:
+@pytest.mark.parametrize("handle", [forwarded, forwarded_further])
+def test_a_client_that_leaves_in_the_turn_of_its_request_leaves_nothing_behind(
+    handle: Callable[[Request], AnswerInTime],
+) -> None:
     async def scenario() -> None:
-        async with Door(forwarded) as door:
+        async with Door(handle) as door:
             async with connected(door) as (connection, _):
                 feed(connection, frame(1, b"abc"))
             assert door.memory.held_bytes == 0
