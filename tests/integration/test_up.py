@@ -174,4 +174,4 @@ def test_it_starts_fast_and_idles_on_next_to_nothing(tmp_path):
         resident_mb = process.memory_info().rss / 1e6
     print(f"ready after {ready_s:.2f} s ({start_cpu_s:.2f} s of CPU); idle: {busy:.1%} of a core, {resident_mb:.0f} MB")
     assert busy < 0.02
-    assert resident_mb < 150
+    assert resident_mb < 100
