@@ -293,10 +293,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._serve()
 
     def _end(self, error: BaseException | None) -> None:
-        """Nothing more can be done for the client; None: it has gone."""
+        """Nothing more can be done for the client; None, or a ConnectionError: it has gone."""
         if isinstance(error, KlammError):
             log.warning("client=%s connection closed: %s", self._peer, error)
-        elif error is not None:
+        elif error is not None and not isinstance(error, ConnectionError):
             # Our mistake, which must not cost anybody else's connection.
             log.error("client=%s connection closed", self._peer, exc_info=error)
         self.close()

@@ -109,6 +109,28 @@ def test_a_reader_that_stops_stops_nobody_else_and_leaves_nothing_open(files: Fi
     asyncio.run(scenario())
 
 
+def test_a_reader_that_goes_while_it_is_sent_to_is_no_error(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    async def handle(request: Request) -> list[Part] | None:
+        return [files.make(0, FILE_BYTES)] if request.correlation_id == 1 else await echo(request)
+
+    async def scenario() -> None:
+        async with Door(handle) as door:
+            with socket.create_connection(("127.0.0.1", door.port)) as slow:
+                slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                slow.sendall(frame(1))
+                await files.until(1)
+                # What was not received turns the end into a reset.
+                slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await files.until(0)
+            reader, writer = await door.connect()
+            writer.write(frame(2, b"next"))
+            assert await answer_to(reader) == (2, b"next")
+            writer.close()
+
+    asyncio.run(scenario())
+    assert not caplog.records
+
+
 def test_a_listener_that_closes_takes_back_what_it_was_sending(files: Files) -> None:
     async def handle(request: Request) -> Answer:
         return [files.make(0, FILE_BYTES)]
