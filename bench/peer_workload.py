@@ -108,7 +108,8 @@ def consume(bootstrap: str, load: Load) -> float:
     seen = len(consumer.consume(1, TIMEOUT_S))
     started = time.perf_counter()
     while seen < wanted:
-        seen += len(consumer.consume(POLLED, 0.1))
+        # More than there is would be waited for.
+        seen += len(consumer.consume(min(POLLED, wanted - seen), 0.1))
         assert time.perf_counter() < deadline_s, f"{seen} of {wanted} records after {TIMEOUT_S} s"
     took_s = time.perf_counter() - started
     assert seen == wanted, (seen, wanted)
