@@ -111,7 +111,7 @@ def test_a_reader_that_stops_stops_nobody_else_and_leaves_nothing_open(files: Fi
 
 def test_a_reader_that_goes_while_it_is_sent_to_is_no_error(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     async def handle(request: Request) -> list[Part] | None:
-        return [files.make(0, FILE_BYTES)] if request.correlation_id == 1 else await echo(request)
+        return [files.make(0, FILE_BYTES)] if request.correlation_id == 1 else echo(request)
 
     async def scenario() -> None:
         async with Door(handle) as door:
@@ -126,6 +126,7 @@ def test_a_reader_that_goes_while_it_is_sent_to_is_no_error(files: Files, caplog
             writer.write(frame(2, b"next"))
             assert await answer_to(reader) == (2, b"next")
             writer.close()
+            await writer.wait_closed()
 
     asyncio.run(scenario())
     assert not caplog.records
