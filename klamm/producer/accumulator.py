@@ -28,7 +28,7 @@ from klamm.partitioner import Partitioner
 from klamm.producer.batch import Batch, DeliveryCallback
 from klamm.producer.config import ProducerConfig
 from klamm.producer.result import BatchResult
-from klamm.records import HEADER_SIZE_BYTES, RawRecord
+from klamm.records import HEADER_SIZE_BYTES, PackedRecords, RawRecord
 
 NEVER_MS = math.inf
 
@@ -151,7 +151,7 @@ class Accumulator:
             return None
         batch.size_bytes = total_bytes
         index = len(batch.records)
-        batch.records.append(record)
+        batch.records.append(record)  # type: ignore[union-attr]  # an open batch has a list
         if on_delivery is not None:
             batch.callbacks.append((index, on_delivery))
         if total_bytes + size_bytes > batch.reserved_bytes:
@@ -169,17 +169,29 @@ class Accumulator:
             raise IllegalStateError("the producer is closed")
         self._close_batch(queue)
         needed_bytes = max(self._batch_bytes, HEADER_SIZE_BYTES + size_bytes)
-        if needed_bytes > self.available_bytes:
-            self._due_at(0)
+        queue.open = self._add_batch(queue, needed_bytes, now_ms)
+        if queue.open is None:
             return False
-        self.available_bytes -= needed_bytes
-        queue.open = Batch(queue.tp, now_ms, needed_bytes)
-        queue.batches.append(queue.open)
-        self._active[queue] = None
-        self._next_expiry_ms = min(self._next_expiry_ms, now_ms + self._delivery_timeout_ms)
         if not queue.in_flight:
             self._due_at(0 if len(queue.batches) > 1 else now_ms + self._linger_ms)
         return True
+
+    def append_packed(self, queue: PartitionQueue, records: PackedRecords, now_ms: int) -> BatchResult | None:
+        """A batch of its own, which is due at once; None when there is no memory for it.
+
+        Raises IllegalStateError when the producer is closed."""
+        if self._closed:
+            raise IllegalStateError("the producer is closed")
+        self._close_batch(queue)
+        size_bytes = HEADER_SIZE_BYTES + len(records.data)
+        batch = self._add_batch(queue, size_bytes, now_ms)
+        if batch is None:
+            return None
+        batch.records, batch.size_bytes = records, size_bytes
+        batch.result = BatchResult(queue.tp, records)
+        if not queue.in_flight:
+            self._due_at(0)
+        return batch.result
 
     def flush(self) -> list[BatchResult]:
         """Makes everything due; returns the outcomes of what is not settled yet."""
@@ -339,6 +351,18 @@ class Accumulator:
             assert queue.open is None or queue.open is queue.batches[-1], queue.tp
             held_bytes += sum(batch.reserved_bytes for batch in (*queue.in_flight, *queue.batches))
         assert self.available_bytes + held_bytes == self.buffer_bytes, (self.available_bytes, held_bytes)
+
+    def _add_batch(self, queue: PartitionQueue, needed_bytes: int, now_ms: int) -> Batch | None:
+        """The queue's last one; None: there is no memory for it, and what waits is due."""
+        if needed_bytes > self.available_bytes:
+            self._due_at(0)
+            return None
+        self.available_bytes -= needed_bytes
+        batch = Batch(queue.tp, now_ms, needed_bytes)
+        queue.batches.append(batch)
+        self._active[queue] = None
+        self._next_expiry_ms = min(self._next_expiry_ms, now_ms + self._delivery_timeout_ms)
+        return batch
 
     def _due_ms(self, queue: PartitionQueue) -> int:
         first = queue.batches[0]

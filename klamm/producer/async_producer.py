@@ -86,13 +86,14 @@ class AsyncProducer:
         """Sends what is buffered, waits for at most `timeout` seconds, fails the rest and ends."""
         await self._engine.close(timeout)
 
-    async def init_transactions(self) -> None:
+    async def init_transactions(self, transactional_id: str | None = None) -> None:
         """Once, before all transactions: fences earlier producers of this `transactional.id` and ends what they left.
 
         Like the other methods of transactions this waits for at most `max.block.ms`; a RequestTimedOutError says that
-        nobody knows what became of the call: make it again. Raises IllegalStateError out of turn, and
-        FatalProducerError when the producer is of no use any more."""
-        await self._engine.transactions.initialize()
+        nobody knows what became of the call: make it again. With an id the producer goes on as that one, which is for
+        after `prepare_transaction`. Raises IllegalStateError out of turn, and FatalProducerError when the producer is
+        of no use any more."""
+        await self._engine.transactions.initialize(transactional_id)
 
     async def begin_transaction(self) -> None:
         """All that is sent from now on is part of the transaction. Raises as `init_transactions`."""

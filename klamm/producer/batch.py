@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from klamm.model import TopicPartition
 from klamm.producer.record import RecordMetadata
 from klamm.producer.result import BatchResult, Outcome
-from klamm.records import HEADER_SIZE_BYTES, RawRecord, estimate_size_bytes, increment_sequence
+from klamm.records import HEADER_SIZE_BYTES, PackedRecords, RawRecord, estimate_size_bytes, increment_sequence
 
 DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], object]
 """Called with the record's metadata or with what went wrong."""
@@ -54,7 +54,8 @@ class Batch:
         self.reserved_bytes = reserved_bytes
         """What it holds of buffer.memory."""
         self.size_bytes = HEADER_SIZE_BYTES
-        self.records: list[RawRecord] = []
+        self.records: list[RawRecord] | PackedRecords = []
+        """A list as long as the batch is open."""
         self.callbacks: list[tuple[int, DeliveryCallback]] = []
         """By index into the result."""
         self.result = BatchResult(tp, self.records)

@@ -38,7 +38,7 @@ from klamm.producer.result import BatchResult
 from klamm.producer.sender import Sender, monotonic_ms
 from klamm.producer.transaction_state import TransactionState
 from klamm.producer.transactions import Transactions
-from klamm.records import HEADER_SIZE_BYTES, RawRecord
+from klamm.records import HEADER_SIZE_BYTES, PackedRecords, RawRecord
 
 
 class ProducerEngine:
@@ -96,6 +96,12 @@ class ProducerEngine:
         if entry is None and self.accumulator.open_batch(queue, size_bytes, monotonic_ms()):
             entry = self.append(queue, record, size_bytes, on_delivery)
         return entry
+
+    def place_packed(self, queue: PartitionQueue, records: PackedRecords) -> BatchResult | None:
+        """Likewise, as a batch of their own."""
+        if self._transaction is not None:
+            self._transaction.require_open("send_packed")
+        return self.accumulator.append_packed(queue, records, monotonic_ms())
 
     @property
     def transactions(self) -> Transactions:

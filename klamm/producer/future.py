@@ -54,9 +54,27 @@ class RecordFuture:
         self._result.add_done_callback(lambda: _call(function, self))
 
     def _wait(self, timeout: float | None) -> None:
-        if LoopThread.shared().is_current():
-            raise IllegalStateError("result() was called inside a callback; it would never return")
+        _refuse_in_callback()
         wait_for(self._result, timeout)
+
+
+class BatchFuture:
+    """The outcome of one `Producer.send_packed`. May be used from any thread."""
+
+    __slots__ = ("_result",)
+
+    def __init__(self, result: BatchResult) -> None:
+        self._result = result
+
+    def result(self, timeout: float | None = None) -> None:
+        """Waits for all records to be acknowledged; raises what went wrong with the first of them.
+
+        Raises TimeoutError when the outcome is not known after `timeout` seconds."""
+        if not self._result.done:
+            _refuse_in_callback()
+            wait_for(self._result, timeout)
+        if self._result.error is not None:
+            raise self._result.error
 
 
 def wait_for(result: BatchResult, timeout: float | None) -> None:
@@ -113,6 +131,11 @@ def until_done(result: BatchResult) -> asyncio.Future[None]:
 
     result.add_done_callback(resolve)
     return waiter
+
+
+def _refuse_in_callback() -> None:
+    if LoopThread.shared().is_current():
+        raise IllegalStateError("result() was called inside a callback; it would never return")
 
 
 def _call(function: Callable[[FutureT], object], future: FutureT) -> None:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from klamm.errors import EXCEPTIONS, ErrorCode, KlammError
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, KlammError
 from klamm.model import topic_name_problem
 from klamm.producer.batch import RECORD_OVERHEAD_BYTES
 from klamm.producer.config import ProducerConfig
-from klamm.records import RawRecord, estimate_size_bytes
+from klamm.records import PackedRecords, RawRecord, estimate_size_bytes
 from klamm.serializers import Serializer
 
 INT64_MAX = (1 << 63) - 1
@@ -29,6 +29,14 @@ class Intake:
         self._value_serializer = config.value_serializer
         self._size_bytes_max = min(config.max_request_size, config.buffer_memory)
         self._size_setting = "max.request.size" if config.max_request_size <= config.buffer_memory else "buffer.memory"
+
+    def check_packed(self, topic: str, records: PackedRecords) -> int:
+        """How many bytes they take up at most. Raises InvalidTopicError or MessageTooLargeError."""
+        check_topic_name(topic)
+        size_bytes = len(records.data)
+        if size_bytes > self._size_bytes_max:
+            raise self._too_large(f"{len(records)} record(s) for topic {topic!r} take up {size_bytes} bytes")
+        return size_bytes
 
     def prepare(
         self,
@@ -64,11 +72,11 @@ class Intake:
             if value is not None:
                 size_bytes += len(value)
         if size_bytes > self._size_bytes_max:
-            raise EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE](
-                f"a record for topic {topic!r} takes up {size_bytes} bytes; {self._size_setting} allows"
-                f" {self._size_bytes_max}"
-            )
+            raise self._too_large(f"a record for topic {topic!r} takes up {size_bytes} bytes")
         return (timestamp_ms, key, value, headers), size_bytes
+
+    def _too_large(self, what: str) -> BrokerError:
+        return EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE](f"{what}; {self._size_setting} allows {self._size_bytes_max}")
 
 
 def check_topic_name(topic: Any) -> None:

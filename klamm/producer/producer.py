@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from klamm.batches import PreparedPart
 from klamm.errors import IllegalStateError
@@ -23,11 +24,13 @@ from klamm.producer.accumulator import PartitionQueue
 from klamm.producer.batch import DeliveryCallback
 from klamm.producer.config import ProducerConfig
 from klamm.producer.engine import ProducerEngine
-from klamm.producer.future import RecordFuture, wait_for
+from klamm.producer.future import BatchFuture, RecordFuture, wait_for
 from klamm.producer.intake import Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord
 from klamm.producer.sender import monotonic_ms
-from klamm.records import RawRecord
+from klamm.records import PackedRecords, RawRecord
+
+T = TypeVar("T")
 
 _producers: weakref.WeakSet[Producer] = weakref.WeakSet()
 
@@ -101,6 +104,27 @@ class Producer:
                         return RecordFuture(*entry)
         return self._send_slowly(topic, partition, queue, record, size_bytes, on_delivery)
 
+    def send_packed(self, topic: str, records: PackedRecords, *, partition: int | None = None) -> BatchFuture:
+        """Buffers records that are encoded already, as a batch of their own that waits for no others.
+
+        partition: without one the partitioner chooses as for a record without a key. Serializers and interceptors see
+        nothing of them. Raises as `send`, IllegalStateError also with interceptors."""
+        self._require_own_process()
+        if self._interceptors:
+            raise IllegalStateError("send_packed: interceptor.classes would not see these records")
+        if partition is not None:
+            check_partition(partition)
+        size_bytes = self._intake.check_packed(topic, records)
+        queues = self._topics.get(topic)
+        queue = None
+        if queues is not None:
+            with self._lock:
+                queue = queues.queue_for(partition, None, size_bytes)
+        deadline_ms = monotonic_ms() + self._config.max_block_ms
+        found = queue or self._loop.run(self._engine.queue, topic, partition, None, size_bytes)
+        place = functools.partial(self._engine.place_packed, found, records)
+        return BatchFuture(self._with_room(place, size_bytes, deadline_ms))
+
     def flush(self, timeout: float | None = None) -> None:
         """Sends what is buffered now and waits until all of it is acknowledged or has failed.
 
@@ -122,13 +146,14 @@ class Producer:
         self._refuse_in_callback("close")
         self._loop.run(self._engine.close, timeout)
 
-    def init_transactions(self) -> None:
+    def init_transactions(self, transactional_id: str | None = None) -> None:
         """Once, before all transactions: fences earlier producers of this `transactional.id` and ends what they left.
 
         Like the other methods of transactions this waits for at most `max.block.ms`; a RequestTimedOutError says that
-        nobody knows what became of the call: make it again. Raises IllegalStateError out of turn, and
-        FatalProducerError when the producer is of no use any more."""
-        self._loop.run(self._engine.transactions.initialize)
+        nobody knows what became of the call: make it again. With an id the producer goes on as that one, which is for
+        after `prepare_transaction`. Raises IllegalStateError out of turn, and FatalProducerError when the producer is
+        of no use any more."""
+        self._loop.run(self._engine.transactions.initialize, transactional_id)
 
     def begin_transaction(self) -> None:
         """All that is sent from now on is part of the transaction. Raises as `init_transactions`."""
@@ -214,13 +239,17 @@ class Producer:
         """The rest of `send` when the topic is not known, a batch must be opened, or memory waited for."""
         self._require_own_process()
         deadline_ms = monotonic_ms() + self._config.max_block_ms
-        if queue is None:
-            queue = self._loop.run(self._engine.queue, topic, partition, record[1], size_bytes)
+        found = queue or self._loop.run(self._engine.queue, topic, partition, record[1], size_bytes)
+        place = functools.partial(self._engine.place, found, record, size_bytes, on_delivery)
+        return RecordFuture(*self._with_room(place, size_bytes, deadline_ms))
+
+    def _with_room(self, place: Callable[[], T | None], size_bytes: int, deadline_ms: int) -> T:
+        """What `place`, called with the lock held, gives once there is memory. Raises BufferExhaustedError."""
         with self._lock:
             while True:
-                entry = self._engine.place(queue, record, size_bytes, on_delivery)
-                if entry is not None:
-                    return RecordFuture(*entry)
+                placed = place()
+                if placed is not None:
+                    return placed
                 remaining_ms = deadline_ms - monotonic_ms()
                 if remaining_ms <= 0 or self._loop.is_current():
                     raise self._engine.no_room(size_bytes)

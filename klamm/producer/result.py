@@ -80,6 +80,11 @@ class BatchResult:
             -1 if value is None else len(value),
         )
 
+    @property
+    def error(self) -> Exception | None:
+        """What went wrong with the first record that something went wrong with; only when done."""
+        return next((each.error for each in self._outcomes if each.error is not None), None)
+
     def outcome_of(self, index: int) -> Outcome:
         """The outcome that covers the record; only when done."""
         return next(each for each in reversed(self._outcomes) if each.start <= index)

@@ -301,7 +301,7 @@ class Sender:
             acks=self._config.acks,
             timeout_ms=self._config.request_timeout_ms,
             client_id=self._config.client_id,
-            transactional_id=self._config.transactional_id or "",
+            transactional_id="" if self._transaction is None else self._transaction.transactional_id,
         )
         chunks: list[bytes] = []
         record_count = 0

@@ -69,7 +69,7 @@ class TransactionState:
         self.phase = TransactionPhase.UNINITIALIZED
         self.has_begun = False
         """The open transaction has records or offsets, so that its coordinator must hear how it ends."""
-        self._transactional_id = transactional_id
+        self.transactional_id = transactional_id
         self._error: Exception | None = None
 
     @property
@@ -86,10 +86,11 @@ class TransactionState:
             TransactionPhase.FATAL_ERROR,
         )
 
-    def begin_initializing(self) -> None:
-        """init_transactions. Raises IllegalStateError."""
+    def begin_initializing(self, transactional_id: str | None = None) -> None:
+        """init_transactions; of that id from now on, if one is given. Raises IllegalStateError."""
         self._require("init_transactions", TransactionPhase.INITIALIZING)
         self._enter(TransactionPhase.INITIALIZING)
+        self.transactional_id = transactional_id or self.transactional_id
 
     def begin(self) -> None:
         """begin_transaction. Raises IllegalStateError."""
@@ -147,7 +148,7 @@ class TransactionState:
 
     def failure(self) -> Exception:
         """What whoever uses the transaction is told, and its records that were not sent; when `is_lost`."""
-        name = f"transactional.id={self._transactional_id!r}"
+        name = f"transactional.id={self.transactional_id!r}"
         if self.phase is TransactionPhase.FATAL_ERROR:
             error: Exception = FatalProducerError(f"{name} cannot go on: {self._error}")
         elif self._error is not None:
@@ -164,7 +165,7 @@ class TransactionState:
     def _refuse(self, call: str) -> None:
         if self._error is not None and self.is_lost:
             raise self.failure()
-        raise IllegalStateError(f"{call}: transactional.id={self._transactional_id!r} {self.phase.value}")
+        raise IllegalStateError(f"{call}: transactional.id={self.transactional_id!r} {self.phase.value}")
 
     def _enter(self, phase: TransactionPhase) -> None:
         assert self.phase in _BEFORE[phase], (self.phase, phase)

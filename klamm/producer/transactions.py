@@ -17,6 +17,7 @@ them until they are called again, which waits for the same outcome.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -84,7 +85,6 @@ class Transactions:
     ) -> None:
         assert config.transactional_id is not None, "transactions without transactional.id"
         self._config = config
-        self._transactional_id = config.transactional_id
         self._client = client
         self._accumulator = accumulator
         self._sender = sender
@@ -103,8 +103,9 @@ class Transactions:
 
     # What the producer's methods of the same names promise
 
-    async def initialize(self) -> None:
-        await self._operate("init_transactions", self._state.begin_initializing, self._initialize)
+    async def initialize(self, transactional_id: str | None) -> None:
+        enter = functools.partial(self._state.begin_initializing, transactional_id)
+        await self._operate("init_transactions", enter, self._initialize)
 
     def begin(self) -> None:
         with self._lock:
@@ -152,7 +153,7 @@ class Transactions:
                     self._pending = None
                     await self.abort()
         except (TimeoutError, KlammError) as error:
-            log.info("transactional_id=%s close=unclean reason=%r", self._transactional_id, error)
+            log.info("transactional_id=%s close=unclean reason=%r", self._state.transactional_id, error)
         finally:
             if self._pending is not None:
                 self._pending.task.cancel()
@@ -184,7 +185,7 @@ class Transactions:
         except KlammError:
             raise
         except Exception as error:
-            log.exception("transactional_id=%s failed in the client", self._transactional_id)
+            log.exception("transactional_id=%s failed in the client", self._state.transactional_id)
             self._fail_fatally(error)
         else:
             return
@@ -203,7 +204,7 @@ class Transactions:
 
     async def _initialize(self) -> None:
         request = coordinator_pb2.InitTransactionalIdRequest(
-            transactional_id=self._transactional_id,
+            transactional_id=self._state.transactional_id,
             transaction_timeout_ms=self._config.transaction_timeout_ms,
             producer_id=self._producer.producer_id,
             producer_epoch=self._producer.epoch,
@@ -220,7 +221,7 @@ class Transactions:
         self._part = None
         if self._state.has_begun:
             request = coordinator_pb2.PrepareTxnRequest(
-                transactional_id=self._transactional_id,
+                transactional_id=self._state.transactional_id,
                 producer_id=self._producer.producer_id,
                 producer_epoch=self._producer.epoch,
                 run_id=run_id,
@@ -231,7 +232,7 @@ class Transactions:
                 error = verdict_error(response.verdict, run_id, batch_id)
                 self._sender.fail_transaction(error or BatchAbortedError(f"batch {batch_id} counts without this part"))
                 raise error or self._state.failure()
-            self._part = PreparedPart(self._transactional_id, *self._producer)
+            self._part = PreparedPart(self._state.transactional_id, *self._producer)
         with self._lock:
             # How the transaction ends its producer is not told: it begins anew, as another one.
             self._producer = ProducerId(-1, -1)
@@ -257,7 +258,7 @@ class Transactions:
             self._begin_epoch(self._producer)
             return
         request = coordinator_pb2.EndTxnRequest(
-            transactional_id=self._transactional_id,
+            transactional_id=self._state.transactional_id,
             producer_id=self._producer.producer_id,
             producer_epoch=self._producer.epoch,
             committed=committed,
@@ -267,7 +268,7 @@ class Transactions:
         self._begin_epoch(ProducerId(response.producer_id, response.producer_epoch))
 
     def _begin_epoch(self, producer: ProducerId) -> None:
-        log.debug("transactional_id=%s producer_id=%d epoch=%d", self._transactional_id, *producer)
+        log.debug("transactional_id=%s producer_id=%d epoch=%d", self._state.transactional_id, *producer)
         with self._lock:
             self._producer = producer
             self._sender.begin_epoch(producer)
@@ -280,7 +281,7 @@ class Transactions:
         failures = 0
         while True:
             try:
-                response = await self._ask(TRANSACTION, self._transactional_id, method, request)
+                response = await self._ask(TRANSACTION, self._state.transactional_id, method, request)
                 raise_for(response.error_code, response.error_message)
                 return response
             except KlammError as error:
@@ -327,7 +328,7 @@ class Transactions:
 
     def _offsets_request(self, offsets: Offsets, group: ConsumerGroupMetadata) -> Any:
         return coordinator_pb2.TxnOffsetCommitRequest(
-            transactional_id=self._transactional_id,
+            transactional_id=self._state.transactional_id,
             producer_id=self._producer.producer_id,
             producer_epoch=self._producer.epoch,
             group_id=group.group_id,
@@ -360,7 +361,7 @@ class Transactions:
 
     async def _back_off(self, method: str, error: KlammError, failures: int) -> None:
         level = logging.WARNING if failures % 10 == 5 else logging.INFO
-        log.log(level, "transactional_id=%s %s=retried reason=%s", self._transactional_id, method, error)
+        log.log(level, "transactional_id=%s %s=retried reason=%s", self._state.transactional_id, method, error)
         pause_ms = self._client.pause_ms(error, failures)
         if _code_of(error) is ErrorCode.CONCURRENT_TRANSACTIONS:
             pause_ms = min(pause_ms, QUICK_RETRY_MS)
@@ -379,7 +380,7 @@ class Transactions:
     def _fail_fatally(self, error: Exception) -> None:
         if _code_of(error) in _FENCED:
             error = EXCEPTIONS[ErrorCode.PRODUCER_FENCED](
-                f"a newer producer has transactional.id={self._transactional_id!r}, or its coordinator ended the"
+                f"a newer producer has transactional.id={self._state.transactional_id!r}, or its coordinator ended the"
                 f" transaction after transaction.timeout.ms={self._config.transaction_timeout_ms} ({error})"
             )
         self._sender.fail_producer(error)

@@ -15,8 +15,8 @@ from klamm.records.control import (
     encode_control_record,
     end_transaction_marker,
 )
-from klamm.records.decoder import decode_batch, record_spans, validate_records
-from klamm.records.encoder import encode_batch, estimate_size_bytes
+from klamm.records.decoder import RecordSection, decode_batch, read_section, record_spans, validate_records
+from klamm.records.encoder import encode_batch, encode_headers, estimate_size_bytes
 from klamm.records.errors import (
     ChecksumMismatchError,
     CorruptBatchError,
@@ -44,6 +44,8 @@ from klamm.records.header import (
     validate_batch,
 )
 from klamm.records.keys import RecordKeys, read_keys
+from klamm.records.packed import PackedRecords
+from klamm.records.parser import parse_headers
 from klamm.records.record import Headers, RawRecord, Record, RecordSpans
 from klamm.records.rewrite import retain_header, retain_records
 
@@ -63,9 +65,11 @@ __all__ = [
     "InvalidCompressionError",
     "InvalidHeaderError",
     "InvalidRecordError",
+    "PackedRecords",
     "RawRecord",
     "Record",
     "RecordKeys",
+    "RecordSection",
     "RecordSpans",
     "TimestampType",
     "TruncatedBatchError",
@@ -77,14 +81,17 @@ __all__ = [
     "decode_control_record",
     "encode_batch",
     "encode_control_record",
+    "encode_headers",
     "end_transaction_marker",
     "estimate_size_bytes",
     "increment_sequence",
     "iter_headers",
     "last_header",
     "offset_prefix",
+    "parse_headers",
     "read_header",
     "read_keys",
+    "read_section",
     "record_spans",
     "retain_header",
     "retain_records",

@@ -10,12 +10,13 @@ from array import array
 from collections.abc import Iterable
 from functools import partial
 from itertools import repeat
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.records.compression import decompress
 from klamm.records.contents import MAX_DECOMPRESSED_BYTES, slices
-from klamm.records.errors import InvalidRecordError
+from klamm.records.errors import DecompressedTooLargeError, InvalidRecordError
 from klamm.records.header import (
+    COMPRESSION_MASK,
     HEADER_SIZE_BYTES,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
@@ -78,6 +79,42 @@ def record_spans(
     )
 
 
+class RecordSection(NamedTuple):
+    """What follows a batch's header, decompressed: `data[start:end]`."""
+
+    header: BatchHeader
+    data: Buffer
+    """The batch's own buffer unless it is compressed."""
+    start: int
+    end: int
+
+
+def read_section(
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    check_crc: bool = True,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> RecordSection:
+    """Where the records of the batch at `position` are, for who reads many batches at once. At most as many are stated
+    as there is room for. Raises a CorruptBatchError."""
+    assert max_decompressed_bytes <= _INT32_MAX, f"max_decompressed_bytes {max_decompressed_bytes} is not an int32"
+    header = read_whole(buffer, position)
+    if check_crc:
+        verify_crc(buffer, position, header)
+    data, start, end = buffer, position + HEADER_SIZE_BYTES, position + header.size_bytes
+    if header.attributes & COMPRESSION_MASK and start < end:
+        data = decompress(header.compression, memoryview(buffer)[start:end], max_bytes=max_decompressed_bytes)
+        start, end = 0, len(data)
+    elif end - start > max_decompressed_bytes:
+        raise DecompressedTooLargeError(f"the batch at offset {header.base_offset} has {end - start} bytes of records")
+    if not 0 <= header.record_count * RECORD_SIZE_BYTES_MIN <= end - start:
+        raise InvalidRecordError(
+            f"the batch at offset {header.base_offset} states {header.record_count} records in {end - start} bytes"
+        )
+    return RecordSection(header, data, start, end)
+
+
 def validate_records(
     buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> BatchHeader:
@@ -96,17 +133,10 @@ def _parse(
     buffer: Buffer, position: int, check_crc: bool, max_decompressed_bytes: int
 ) -> tuple[BatchHeader, bytes, Columns]:
     """Header, decompressed records, and where they lie in those."""
-    assert max_decompressed_bytes <= _INT32_MAX, f"max_decompressed_bytes {max_decompressed_bytes} is not an int32"
-    header = read_whole(buffer, position)
-    if check_crc:
-        verify_crc(buffer, position, header)
-    section = memoryview(buffer)[position + HEADER_SIZE_BYTES : position + header.size_bytes]
-    data = decompress(header.compression, section, max_bytes=max_decompressed_bytes) if section else b""
-    if not 0 <= header.record_count * RECORD_SIZE_BYTES_MIN <= len(data):
-        raise InvalidRecordError(
-            f"the batch at offset {header.base_offset} states {header.record_count} records in {len(data)} bytes"
-        )
-    return header, data, parse_records(data, header.record_count)
+    section = read_section(buffer, position, check_crc=check_crc, max_decompressed_bytes=max_decompressed_bytes)
+    data = section.data if section.data is not buffer else bytes(memoryview(buffer)[section.start : section.end])
+    assert isinstance(data, bytes)
+    return section.header, data, parse_records(data, section.header.record_count)
 
 
 def _offsets(header: BatchHeader, columns: Columns) -> list[int]:

@@ -28,6 +28,7 @@ from klamm.records.header import (
     TRANSACTIONAL_MASK,
     TimestampType,
 )
+from klamm.records.packed import PackedRecords
 from klamm.records.record import RawRecord
 from klamm.records.varint import varint_of
 
@@ -71,7 +72,7 @@ def encode_batch(
         if not records:
             raise ValueError("a batch without records needs a last_offset_delta")
         last_offset_delta = offset_deltas[-1]
-    timestamps_ms, section = _encode_records(records, offset_deltas) if records else ((NO_TIMESTAMP,), b"")
+    base_timestamp_ms, max_timestamp_ms, section = _section(records, offset_deltas)
     section = compress(compression, section, compression_level) if section else b""
     attributes = (
         (compression if section else CompressionType.NONE)
@@ -88,8 +89,8 @@ def encode_batch(
             0,
             attributes,
             last_offset_delta,
-            timestamps_ms[0],
-            max(timestamps_ms),
+            base_timestamp_ms,
+            max_timestamp_ms,
             producer_id,
             producer_epoch,
             base_sequence,
@@ -98,6 +99,16 @@ def encode_batch(
     )
     CRC.pack_into(header, CRC_POSITION, crc32c(section, crc32c(header[ATTRIBUTES_POSITION:])))
     return b"".join((header, section))
+
+
+def _section(records: Sequence[RawRecord], offset_deltas: Sequence[int]) -> tuple[int, int, bytes]:
+    """The base timestamp, the largest one, and all records encoded."""
+    if isinstance(records, PackedRecords):
+        return records.base_timestamp_ms, records.max_timestamp_ms, records.data
+    if not records:
+        return NO_TIMESTAMP, NO_TIMESTAMP, b""
+    timestamps_ms, section = _encode_records(records, offset_deltas)
+    return timestamps_ms[0], max(timestamps_ms), section
 
 
 def estimate_size_bytes(
@@ -124,7 +135,7 @@ def _encode_records(records: Sequence[RawRecord], offset_deltas: Sequence[int]) 
         map(varint_of, offset_deltas),
         *_encode_nullable(keys),
         *_encode_nullable(values),
-        map(_encode_headers, headers) if any(headers) else _NO_HEADERS,
+        map(encode_headers, headers) if any(headers) else _NO_HEADERS,
     ]
     bodies = list(map(b"".join, zip(*_merge_constants(columns), strict=False)))
     lengths = map(varint_of, map(len, bodies))
@@ -161,7 +172,8 @@ def _encode_nullable_content(content: bytes | None) -> bytes:
     return _NULL if content is None else varint_of(len(content)) + content
 
 
-def _encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    """As they stand in a record, with their count."""
     pieces = [varint_of(len(headers))]
     for name, content in headers:
         encoded_name = name.encode()

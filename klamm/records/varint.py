@@ -15,6 +15,8 @@ from typing import Final
 
 from klamm.records.errors import InvalidRecordError
 
+Bytes = bytes | bytearray | memoryview
+
 VARINT_BYTES_MAX: Final = 5
 VARLONG_BYTES_MAX: Final = 10
 _BITS: Final = {VARINT_BYTES_MAX: 32, VARLONG_BYTES_MAX: 64}
@@ -34,7 +36,9 @@ def encode_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def decode_varint(data: bytes, position: int, bytes_max: int = VARINT_BYTES_MAX) -> tuple[int, int]:
+def decode_varint(
+    data: bytes | bytearray | memoryview, position: int, bytes_max: int = VARINT_BYTES_MAX
+) -> tuple[int, int]:
     """The number at `position`, and the position after it.
 
     Raises InvalidRecordError when it is wider than what `bytes_max` stands for (32 bits for five bytes, 64
@@ -52,7 +56,7 @@ def decode_varint(data: bytes, position: int, bytes_max: int = VARINT_BYTES_MAX)
     raise InvalidRecordError(f"the number at byte {position} of the records has more than {_BITS[bytes_max]} bits")
 
 
-def decode_length(data: bytes, position: int) -> tuple[int, int]:
+def decode_length(data: Bytes, position: int) -> tuple[int, int]:
     """Like `decode_varint`; a length below -1 becomes NO_LENGTH."""
     length, position = decode_varint(data, position)
     return (length if length >= -1 else NO_LENGTH), position

@@ -95,6 +95,21 @@ def test_batches_count_once_and_as_a_whole(query: Query) -> None:
         query.admin.register_run(query.ledger, "restored", 1)
 
 
+def test_one_producer_writes_the_parts_of_many_tasks(query: Query) -> None:
+    for batch in range(2):
+        parts = []
+        with query.producer(0) as producer:
+            for task in range(PARTITIONS):
+                query.admin.register_run(query.ledger, "run", batch)
+                producer.init_transactions(query.ledger.part(task, 0))
+                producer.begin_transaction()
+                producer.send(query.topic, b"%d of batch %d" % (task, batch), partition=task)
+                parts.append(producer.prepare_transaction("run", batch))
+        assert [part.transactional_id for part in parts if part] == [query.ledger.part(task, 0) for task in (0, 1)]
+        query.admin.commit_batch(query.ledger, "run", batch, [part for part in parts if part])
+    assert query.read() == batch_values(0, 1)
+
+
 def test_a_losing_attempt_is_aborted_by_the_decision(query: Query) -> None:
     parts = query.parts("run", 0)
     query.task("run", 0, 1, b"the loser's", attempt=1)

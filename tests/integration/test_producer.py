@@ -23,7 +23,7 @@ from klamm.errors import (
 from klamm.model import TopicPartition
 from klamm.partitioner import key_partition
 from klamm.producer import Producer, ProducerInterceptor, ProducerRecord, RecordMetadata
-from klamm.records import read_header
+from klamm.records import HEADER_SIZE_BYTES, PackedRecords, encode_batch, read_header
 from klamm_broker.log.producer_state import ProducerRow, ProducerStates, Run
 
 UnknownTopicError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -422,6 +422,44 @@ def test_too_large_batches_are_split_until_they_fit() -> None:
         assert [future.result(PATIENCE_S).offset for future in futures] == list(range(1_000))
         assert cluster.values("t") == numbered(1_000)
         assert producer.metrics()["batch-split-total"] > 1
+
+
+def packed(values: list[bytes]) -> PackedRecords:
+    """Encoded as whoever has columns does it."""
+    batch = encode_batch([(77, None, value, ()) for value in values])
+    return PackedRecords(
+        data=batch[HEADER_SIZE_BYTES:], record_count=len(values), base_timestamp_ms=77, max_timestamp_ms=77
+    )
+
+
+def test_records_that_are_encoded_already_are_written_in_order_with_the_others() -> None:
+    with producing(2, linger_ms=60_000) as (producer, cluster):
+        producer.send("t", b"before", partition=1)
+        future = producer.send_packed("t", packed(numbered(100)), partition=1)
+        future.result(PATIENCE_S)
+        assert cluster.values("t", 1) == [b"before", *numbered(100)]
+        producer.send_packed("t", packed([b"anywhere"])).result(PATIENCE_S)
+        assert len([*cluster.values("t", 0), *cluster.values("t", 1)]) == 102
+
+
+def test_encoded_records_that_are_too_many_for_the_broker_are_split() -> None:
+    cluster = ScriptedCluster()
+    cluster.max_message_bytes = 1_000
+    with producing(cluster=cluster) as (producer, _):
+        producer.send_packed("t", packed(numbered(1_000))).result(PATIENCE_S)
+        assert cluster.values("t") == numbered(1_000)
+        with pytest.raises(MessageTooLargeError):
+            producer.send_packed("t", packed([b"a", b"b" * 2_000, b"c"])).result(PATIENCE_S)
+
+
+def test_encoded_records_wait_for_memory_and_have_to_fit_into_a_request() -> None:
+    with producing(buffer_memory=20_000, batch_size=1_000, max_request_size=10_000) as (producer, cluster):
+        futures = [producer.send_packed("t", packed([b"x" * 9_000])) for _ in range(10)]
+        for future in futures:
+            future.result(PATIENCE_S)
+        assert cluster.values("t") == [b"x" * 9_000] * 10
+        with pytest.raises(MessageTooLargeError, match=r"2 record\(s\) .*max\.request\.size allows 10000"):
+            producer.send_packed("t", packed([b"x" * 9_000] * 2))
 
 
 def test_record_that_is_too_large_by_itself_fails_alone() -> None:

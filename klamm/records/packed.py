@@ -1,0 +1,55 @@
+"""Records that are encoded before a producer gets them: whoever has columns encodes them in bulk.
+
+What a batch holds behind its header, uncompressed; offset and timestamp deltas count from the first record. Sequence
+numbers, transaction and compression are the producer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import overload
+
+from klamm.records.contents import slices
+from klamm.records.parser import parse_records
+from klamm.records.record import RawRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedRecords(Sequence[RawRecord]):
+    """A sequence of records that are decoded when somebody looks: when a batch has to be split."""
+
+    data: bytes
+    record_count: int
+    """At least one."""
+    base_timestamp_ms: int
+    """The first record's."""
+    max_timestamp_ms: int
+
+    def __len__(self) -> int:
+        return self.record_count
+
+    @overload
+    def __getitem__(self, index: int) -> RawRecord: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[RawRecord]: ...
+
+    def __getitem__(self, index: int | slice) -> RawRecord | list[RawRecord]:
+        return self._records[index]
+
+    @cached_property
+    def _records(self) -> list[RawRecord]:
+        columns = parse_records(self.data, self.record_count)
+        return [
+            (self.base_timestamp_ms + delta, key, value, columns.headers.get(index, ()))
+            for index, (delta, key, value) in enumerate(
+                zip(
+                    columns.timestamp_deltas,
+                    slices(self.data, columns.key_starts, columns.key_lengths),
+                    slices(self.data, columns.value_starts, columns.value_lengths),
+                    strict=True,
+                )
+            )
+        ]
