@@ -1,13 +1,11 @@
 """Record batches of the log as Arrow record batches for Spark, a column at a time: no Python object per value.
 
-A fetched batch is small (16 KiB by default) where Spark wants thousands of rows: the columns of several are put
-together up to `ROWS_MAX` rows or `BYTES_MAX` bytes.
+A fetched batch is small (16 KiB by default) where Spark wants thousands of rows: all batches of a fetch are read
+together (`record_columns`), and what is still few is put together with the next: `ROWS_MAX` rows or `BYTES_MAX` bytes.
 """
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -16,13 +14,14 @@ import pyarrow as pa
 
 from klamm.isolation import VisibleBatches
 from klamm.model import TopicPartition
-from klamm.records import BatchHeader, RecordSpans, iter_headers, record_spans
+from klamm.records import InvalidRecordError, RecordSection, iter_headers, parse_headers, read_section
 from pyspark_klamm.cluster_access import FetchedBatches
 from pyspark_klamm.offsets import OffsetRange
+from pyspark_klamm.record_columns import Int64s, RecordColumns, columns_of
 from pyspark_klamm.schema import arrow_schema
 
 ROWS_MAX: Final = 20_000
-BYTES_MAX: Final = 8 * 1024 * 1024
+BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 class ArrowBuilder:
@@ -38,21 +37,23 @@ class ArrowBuilder:
     def rows(
         self, wanted: OffsetRange, fetches: Iterable[FetchedBatches], *, check_crcs: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Record batches of `wanted`; what is left over stays until `finish`."""
+        """Record batches of `wanted`; what is left over stays until `finish`. Raises a CorruptBatchError."""
         for fetched in fetches:
-            visible = VisibleBatches(fetched.aborted_transactions)
-            for position, header in iter_headers(fetched.records):
-                if visible.hides(header, fetched.records, position):
-                    continue
-                spans = record_spans(fetched.records, position, check_crc=check_crcs)
-                self._add(_Rows(wanted, header, spans))
+            for sections in _portions(_visible_sections(wanted, fetched, check_crcs)):
+                if self._rows + sum(section.header.record_count for section in sections) > ROWS_MAX:
+                    yield from self.finish()
+                self._add(_Rows(wanted, columns_of(sections)))
+                self._bytes += sum(section.end - section.start for section in sections)
                 if self._rows >= ROWS_MAX or self._bytes >= BYTES_MAX:
                     yield from self.finish()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """The rows that were not given out yet, as one batch if there are any."""
         if self._rows:
-            columns = [pa.concat_arrays(chunks) for chunks in zip(*self._chunks, strict=True)]
+            columns = [
+                chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+                for chunks in zip(*self._chunks, strict=True)
+            ]
             yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
         self._chunks, self._rows, self._bytes = [], 0, 0
 
@@ -60,60 +61,94 @@ class ArrowBuilder:
         if rows.count:
             self._chunks.append([make(rows) for make in self._makers])
             self._rows += rows.count
-            self._bytes += len(rows.spans.data)
+
+
+def _visible_sections(wanted: OffsetRange, fetched: FetchedBatches, check_crcs: bool) -> Iterator[RecordSection]:
+    """Of the batches that a reader may see, and that have something of the range."""
+    visible = VisibleBatches(fetched.aborted_transactions)
+    for position, header in iter_headers(fetched.records):
+        is_hidden = visible.hides(header, fetched.records, position)
+        if not is_hidden and wanted.start_offset <= header.last_offset and header.base_offset < wanted.end_offset:
+            yield read_section(fetched.records, position, check_crc=check_crcs)
+
+
+def _portions(sections: Iterable[RecordSection]) -> Iterator[list[RecordSection]]:
+    """As many at a time as make an Arrow record batch, at least one."""
+    portion: list[RecordSection] = []
+    rows = size_bytes = 0
+    for section in sections:
+        rows += section.header.record_count
+        size_bytes += section.end - section.start
+        if portion and (rows > ROWS_MAX or size_bytes > BYTES_MAX):
+            yield portion
+            portion, rows, size_bytes = [], section.header.record_count, section.end - section.start
+        portion.append(section)
+    if portion:
+        yield portion
 
 
 class _Rows:
-    """The records of one batch that lie in the wanted range: `spans[low:high]`."""
+    """The records that lie in the wanted range: `columns[low:high]`."""
 
-    def __init__(self, wanted: OffsetRange, header: BatchHeader, spans: RecordSpans) -> None:
+    def __init__(self, wanted: OffsetRange, columns: RecordColumns) -> None:
         self.tp: TopicPartition = wanted.tp
-        self.header = header
-        self.spans = spans
-        self.low = bisect_left(spans.offsets, wanted.start_offset)
-        self.high = bisect_left(spans.offsets, wanted.end_offset)
-        self.count = max(0, self.high - self.low)
+        self.columns = columns
+        low, high = np.searchsorted(columns.offsets, (wanted.start_offset, wanted.end_offset))
+        self.span = slice(int(low), int(high))
+        self.count = max(0, int(high - low))
 
-    def binary(self, starts: array[int], lengths: array[int]) -> pa.Array:
-        """Keys or values: every second element of a binary array over the batch's own bytes."""
-        start = np.frombuffer(starts, np.int32)[self.low : self.high]
-        length = np.frombuffer(lengths, np.int32)[self.low : self.high]
+    def binary(self, starts: Int64s, lengths: Int64s) -> pa.Array:
+        """Keys or values: every second element of a binary array over the batches' own bytes."""
+        start, length = starts[self.span], lengths[self.span]
         bounds = np.empty(2 * self.count, np.int32)
         bounds[0::2] = start
         bounds[1::2] = start + np.maximum(length, 0)
         spans = pa.Array.from_buffers(
-            pa.binary(), 2 * self.count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(self.spans.data)]
+            pa.binary(), 2 * self.count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(self.columns.data)]
         )
+        nulls = length < 0
         # A null index gives a null element.
-        indices = pa.array(np.arange(0, 2 * self.count, 2, dtype=np.int64), mask=length < 0)
+        indices = pa.array(np.arange(0, 2 * self.count, 2, dtype=np.int64), mask=nulls if nulls.any() else None)
         return spans.take(indices)
 
-    def int64(self, values: array[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
-        return np.frombuffer(values, np.int64)[self.low : self.high]
+    def headers(self) -> pa.Array:
+        """Null for a record without headers, as Spark's Kafka source has it."""
+        data, columns = memoryview(self.columns.data), self.columns
+        lists = [
+            _headers(bytes(data[start:end])) if has_headers else None
+            for start, end, has_headers in zip(
+                columns.headers_at[self.span].tolist(),
+                columns.ends[self.span].tolist(),
+                columns.has_headers[self.span].tolist(),
+                strict=True,
+            )
+        ]
+        return pa.array(lists, type=arrow_schema(("headers",)).field(0).type)
+
+
+def _headers(data: bytes) -> list[dict[str, Any]]:
+    """Of one record, which ends with them."""
+    try:
+        headers, end = parse_headers(data, 0)
+    except IndexError:
+        end = -1
+    if end != len(data):
+        raise InvalidRecordError(f"the headers of a record do not take up its last {len(data)} bytes")
+    return [{"key": key, "value": value} for key, value in headers]
 
 
 def _timestamp(rows: _Rows) -> pa.Array:
-    microseconds = rows.int64(rows.spans.timestamps_ms) * 1000
+    microseconds = rows.columns.timestamps_ms[rows.span] * 1000
     return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), rows.count, [None, pa.py_buffer(microseconds)])
 
 
-def _headers(rows: _Rows) -> pa.Array:
-    """Null for a record without headers, as Spark's Kafka source has it."""
-    headers = rows.spans.headers
-    lists = [
-        [{"key": key, "value": value} for key, value in headers[index]] if index in headers else None
-        for index in range(rows.low, rows.high)
-    ]
-    return pa.array(lists, type=arrow_schema(("headers",)).field(0).type)
-
-
 _MAKERS: Final[dict[str, Callable[[_Rows], pa.Array]]] = {
-    "key": lambda rows: rows.binary(rows.spans.key_starts, rows.spans.key_lengths),
-    "value": lambda rows: rows.binary(rows.spans.value_starts, rows.spans.value_lengths),
+    "key": lambda rows: rows.binary(rows.columns.key_starts, rows.columns.key_lengths),
+    "value": lambda rows: rows.binary(rows.columns.value_starts, rows.columns.value_lengths),
     "topic": lambda rows: pa.repeat(pa.scalar(rows.tp.topic), rows.count),
     "partition": lambda rows: pa.repeat(pa.scalar(rows.tp.partition, pa.int32()), rows.count),
-    "offset": lambda rows: pa.array(rows.int64(rows.spans.offsets)),
+    "offset": lambda rows: pa.array(rows.columns.offsets[rows.span]),
     "timestamp": _timestamp,
-    "timestampType": lambda rows: pa.repeat(pa.scalar(int(rows.header.timestamp_type), pa.int32()), rows.count),
-    "headers": _headers,
+    "timestampType": lambda rows: pa.array(rows.columns.timestamp_types[rows.span].astype(np.int32)),
+    "headers": _Rows.headers,
 }

@@ -6,11 +6,19 @@ import datetime
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from klamm.model import TopicPartition
-from klamm.records import CompressionType, decode_batch, encode_batch, end_transaction_marker, iter_headers
+from klamm.records import (
+    HEADER_SIZE_BYTES,
+    CompressionType,
+    CorruptBatchError,
+    decode_batch,
+    encode_batch,
+    end_transaction_marker,
+    iter_headers,
+)
 from klamm.records.control import ControlRecordType
 from pyspark_klamm.arrow import ROWS_MAX, ArrowBuilder
 from pyspark_klamm.cluster_access import FetchedBatches
@@ -53,7 +61,12 @@ def rows_of(log: memoryview, wanted: OffsetRange) -> list[dict]:
 
 
 def read(
-    log: memoryview, wanted: OffsetRange, columns: tuple[str, ...] = COLUMNS, aborted: tuple = ()
+    log: memoryview,
+    wanted: OffsetRange,
+    columns: tuple[str, ...] = COLUMNS,
+    aborted: tuple = (),
+    *,
+    check_crcs: bool = True,
 ) -> list[pa.RecordBatch]:
     builder = ArrowBuilder(columns)
     fetches = [
@@ -64,7 +77,7 @@ def read(
             aborted_transactions=aborted,
         )
     ]
-    return [*builder.rows(wanted, fetches, check_crcs=True), *builder.finish()]
+    return [*builder.rows(wanted, fetches, check_crcs=check_crcs), *builder.finish()]
 
 
 @settings(max_examples=60, deadline=None)
@@ -77,6 +90,25 @@ def test_rows_are_the_decoded_records_of_the_range(batches, compression, data):
     read_batches = read(log, wanted)
     assert [row for batch in read_batches for row in batch.to_pylist()] == rows_of(log, wanted)
     assert all(batch.schema == arrow_schema(COLUMNS) for batch in read_batches)
+
+
+@settings(max_examples=150, deadline=None)
+@given(records, st.data())
+def test_damaged_records_are_refused_or_are_what_the_decoder_says(batch, data):
+    log = bytearray(encode_batch(batch))
+    for _ in range(data.draw(st.integers(1, 3))):
+        log[data.draw(st.integers(HEADER_SIZE_BYTES, len(log) - 1))] = data.draw(st.integers(0, 255))
+    # Damaged offsets are anywhere.
+    everything, columns = OffsetRange(tp=TP, start_offset=-(2**40), end_offset=2**40), ("key", "value", "headers")
+    try:
+        decoded = decode_batch(log, check_crc=False)
+    except CorruptBatchError as error:
+        assume("timestamps" not in str(error))  # which are not read here
+        with pytest.raises(CorruptBatchError):
+            read(memoryview(log), everything, columns, check_crcs=False)
+        return
+    rows = [row for made in read(memoryview(log), everything, columns, check_crcs=False) for row in made.to_pylist()]
+    assert [(row["key"], row["value"]) for row in rows] == [(record.key, record.value) for record in decoded]
 
 
 def test_only_the_columns_asked_for_are_made():

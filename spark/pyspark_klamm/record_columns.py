@@ -1,0 +1,161 @@
+"""The records of many batches as numpy columns, for all of them at once: where their keys and values lie, their offsets
+and times. A batch alone is too small (16 KiB by default) to be worth a column.
+
+One loop in Python goes from record to record, by their lengths alone; every other field is then read of all records
+together. Whatever the bytes are, the outcome is columns that lie within them, or an InvalidRecordError. Pure.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from klamm.records import BatchHeader, Buffer, InvalidRecordError, RecordSection
+from klamm.records.varint import LENGTH_1, LENGTH_2, VARINT_BYTES_MAX, VARLONG_BYTES_MAX, decode_length
+
+Int64s = np.ndarray[Any, np.dtype[np.int64]]
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+_HALF_INT64_MAX: Final = 2**62
+_ONE: Final = np.uint64(1)
+_SEVEN_BITS: Final = np.uint64(0x7F)
+_LAST_BYTE_MAX: Final = {VARINT_BYTES_MAX: 0x0F, VARLONG_BYTES_MAX: 0x01}
+"""Of the longest numbers: 32 and 64 bits are no multiple of seven."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordColumns:
+    """All arrays are int64, with one element per record; positions are into `data` and never decrease."""
+
+    data: Buffer
+    offsets: Int64s
+    timestamps_ms: Int64s
+    timestamp_types: Int64s
+    key_starts: Int64s
+    key_lengths: Int64s
+    """-1: null."""
+    value_starts: Int64s
+    value_lengths: Int64s
+    """-1: null."""
+    headers_at: Int64s
+    """Where the count of headers stands, and the headers behind it."""
+    has_headers: np.ndarray[Any, np.dtype[np.bool_]]
+    ends: Int64s
+
+
+def columns_of(sections: Sequence[RecordSection]) -> RecordColumns:
+    """The columns of at least one section. Raises InvalidRecordError."""
+    data, bounds = _together(sections)
+    starts = array("q")
+    try:
+        for section, (start, end) in zip(sections, bounds, strict=True):
+            _find_records(data, start, end, section.header.record_count, starts)
+        return _read_fields(data, sections, np.frombuffer(starts, np.int64))
+    except IndexError:
+        raise InvalidRecordError(f"{len(data)} bytes end before the last record does") from None
+
+
+def _together(sections: Sequence[RecordSection]) -> tuple[Buffer, list[tuple[int, int]]]:
+    """One buffer with all sections, and where each begins and ends."""
+    data = sections[0].data
+    if all(section.data is data for section in sections):
+        return data, [(section.start, section.end) for section in sections]
+    bounds, at = [], 0
+    for section in sections:
+        bounds.append((at, at + section.end - section.start))
+        at = bounds[-1][1]
+    return b"".join(memoryview(section.data)[section.start : section.end] for section in sections), bounds
+
+
+def _find_records(data: Buffer, start: int, end: int, count: int, starts: array[int]) -> None:
+    """Appends where each of the `count` records begins that lie from `start` to `end`."""
+    add, at = starts.append, start
+    for _ in range(count):
+        add(at)
+        low = data[at]
+        if low < 128:
+            at += 1 + LENGTH_1[low]
+        elif (high := data[at + 1]) < 128:
+            at += 2 + LENGTH_2[high][low]
+        else:
+            length, at = decode_length(data, at)
+            at += length
+    if at != end:
+        raise InvalidRecordError(f"{count} records end at byte {at - start} of {end - start}")
+
+
+def _read_fields(data: Buffer, sections: Sequence[RecordSection], starts: Int64s) -> RecordColumns:
+    view = np.frombuffer(data, np.uint8)
+    lengths, at = _varints(view, starts, VARINT_BYTES_MAX)
+    ends = at + lengths
+    timestamp_deltas, at = _varints(view, at + 1, VARLONG_BYTES_MAX)  # behind the attributes, which are unused
+    offset_deltas, at = _varints(view, at, VARINT_BYTES_MAX)
+    key_lengths, key_starts = _lengths(view, at)
+    value_lengths, value_starts = _lengths(view, key_starts + np.maximum(key_lengths, 0))
+    headers_at = value_starts + np.maximum(value_lengths, 0)
+    has_headers = view[headers_at] != 0
+    if not np.all(np.where(has_headers, headers_at + 1 < ends, headers_at + 1 == ends)):
+        raise InvalidRecordError("a record does not end where its length says")
+    return RecordColumns(
+        data=data,
+        offsets=_per_record(sections, lambda header: header.base_offset) + offset_deltas,
+        timestamps_ms=_timestamps_ms(sections, timestamp_deltas),
+        timestamp_types=_per_record(sections, lambda header: header.timestamp_type),
+        key_starts=key_starts,
+        key_lengths=key_lengths,
+        value_starts=value_starts,
+        value_lengths=value_lengths,
+        headers_at=headers_at,
+        has_headers=has_headers,
+        ends=ends,
+    )
+
+
+def _timestamps_ms(sections: Sequence[RecordSection], deltas: Int64s) -> Int64s:
+    """Those that producers gave, or the log when it appended the batch."""
+    if np.any(np.abs(deltas) > _HALF_INT64_MAX):
+        raise InvalidRecordError("a timestamp does not fit 64 bits")
+    given = _per_record(sections, lambda header: header.base_timestamp_ms) + deltas
+    if not any(section.header.timestamp_type for section in sections):
+        return given
+    is_logged = _per_record(sections, lambda header: header.timestamp_type) != 0
+    return np.where(is_logged, _per_record(sections, lambda header: header.max_timestamp_ms), given)
+
+
+def _per_record(sections: Sequence[RecordSection], field: Callable[[BatchHeader], int]) -> Int64s:
+    """A field of the batches' headers, for each of their records."""
+    values = np.array([field(section.header) for section in sections], np.int64)
+    if np.any(np.abs(values) > _HALF_INT64_MAX):
+        raise InvalidRecordError("an offset or a timestamp in a batch's header does not fit 63 bits")
+    return np.repeat(values, [section.header.record_count for section in sections])
+
+
+def _lengths(view: Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
+    """The lengths of keys or values that stand there, and where what they count begins."""
+    lengths, starts = _varints(view, at, VARINT_BYTES_MAX)
+    if lengths.size and lengths.min() < -1:
+        raise InvalidRecordError(f"a length of {lengths.min()}")
+    return lengths, starts
+
+
+def _varints(view: Bytes, at: Int64s, bytes_max: int) -> tuple[Int64s, Int64s]:
+    """The numbers that stand there, and where what follows them begins. Raises IndexError where the data ends."""
+    raw = view[at].astype(np.uint64)
+    following = at + 1
+    rows = np.flatnonzero(raw >= 128)
+    raw[rows] &= _SEVEN_BITS
+    for width in range(1, bytes_max + 1):
+        if not rows.size:
+            return (raw >> _ONE).view(np.int64) ^ -(raw & _ONE).view(np.int64), following
+        if width < bytes_max:
+            byte = view[following[rows]]
+            following[rows] += 1
+            raw[rows] |= (byte & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * width)
+            if width == bytes_max - 1 and byte.max() > _LAST_BYTE_MAX[bytes_max]:
+                break
+            rows = rows[byte >= 128]
+    raise InvalidRecordError(f"a number has more than {bytes_max} bytes, or bits that do not fit")
