@@ -9,7 +9,7 @@ admin.commit_batch(ledger, run_id, batch_id, parts)     the driver, once, with t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klamm.errors import KlammError
 from klamm.wire.v1.coordinator_pb2 import (
@@ -17,6 +17,9 @@ from klamm.wire.v1.coordinator_pb2 import (
     BATCH_VERDICT_FENCED,
     BATCH_VERDICT_REWOUND,
 )
+
+PARTS_MAX: Final = 1_000
+"""Of one batch: the decision is one append with a record for each."""
 
 
 class PreparedPart(NamedTuple):

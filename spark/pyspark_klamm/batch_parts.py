@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from klamm.batches import PreparedPart
-from klamm.errors import IllegalStateError
+from klamm.batches import PARTS_MAX, PreparedPart
+from klamm.errors import ConfigError, IllegalStateError
 from klamm.ledger_ids import LedgerId
 
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -68,7 +68,8 @@ def common_batch(messages: Sequence[WriterCommitMessage | None]) -> Batch | None
 def parts_to_commit(messages: Sequence[WriterCommitMessage | None]) -> list[PreparedPart] | None:
     """What has to count of the batch; None: it counts already.
 
-    Raises IllegalStateError if a task's answer is missing, or tasks disagree about whether it counts."""
+    Raises IllegalStateError if a task's answer is missing, or tasks disagree about whether it counts; ConfigError for
+    more than PARTS_MAX."""
     outputs = [message for message in messages if isinstance(message, TaskOutput)]
     if len(outputs) < len(messages):
         raise IllegalStateError(f"{len(messages) - len(outputs)} of {len(messages)} tasks gave no answer")
@@ -77,4 +78,10 @@ def parts_to_commit(messages: Sequence[WriterCommitMessage | None]) -> list[Prep
         raise IllegalStateError("some tasks found the batch written, and others wrote it")
     if answers == {True}:
         return None
-    return [output.part for output in outputs if output.part is not None]
+    parts = [output.part for output in outputs if output.part is not None]
+    if len(parts) > PARTS_MAX:
+        raise ConfigError(
+            f"{len(parts)} tasks wrote rows of the batch, and at most {PARTS_MAX:,} can count together: use"
+            f" coalesce({PARTS_MAX}) or less before the sink, or a smaller spark.sql.shuffle.partitions"
+        )
+    return parts

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from klamm import Admin, Producer
+from klamm import Admin
 from klamm.batches import BatchRewoundError, RunFencedError
 from klamm.config import ClientConfig, dotted
 from klamm.errors import EXCEPTIONS, ConfigError, ErrorCode
@@ -34,7 +34,7 @@ from pyspark_klamm.batch_parts import (
     micro_batch,
     parts_to_commit,
 )
-from pyspark_klamm.sink import RowSink
+from pyspark_klamm.sink import RowSink, producers
 from pyspark_klamm.sink_options import SinkOptions
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ TRANSACTION_TIMEOUT_MS: Final = 900_000
 """Unless kafka.transaction.timeout.ms says otherwise: tasks take longer than Kafka's minute, and this is the longest
 that a coordinator allows by default (transaction.max.timeout.ms)."""
 
+_UNNAMED: Final = "part of a batch"
+"""The transactional.id of producers between tasks, each of which brings its own."""
+
 _TransactionalIdNotFoundError = EXCEPTIONS[ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
 
 
@@ -53,7 +56,7 @@ class _ExactlyOnce(RowSink):
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         super().__init__(options, schema)
-        ProducerConfig.parse(self._producer_settings("checked-here"))
+        ProducerConfig.parse(self._producer_settings())
 
     def _write_part(self, batch: Batch, task: TaskContext, rows: Iterator[pa.RecordBatch]) -> TaskOutput:
         """Writes the rows of one attempt of a task, for the driver to decide about."""
@@ -61,8 +64,9 @@ class _ExactlyOnce(RowSink):
         if first is None:
             return TaskOutput(batch, None)
         part_id = batch.ledger.part(task.partitionId(), task.attemptNumber())
-        with Producer(self._producer_settings(part_id)) as producer:
-            producer.init_transactions()
+        with producers.using(self._producer_settings()) as producer:
+            # A producer that has prepared one task's part goes on with that of the next.
+            producer.init_transactions(part_id)
             producer.begin_transaction()
             self._send_all(producer, itertools.chain((first,), rows))
             return TaskOutput(batch, producer.prepare_transaction(batch.run_id, batch.batch_id))
@@ -75,11 +79,11 @@ class _ExactlyOnce(RowSink):
             with _explained(batch.ledger):
                 _admin(self._options.client).commit_batch(*batch, parts)
 
-    def _producer_settings(self, transactional_id: str) -> dict[str, Any]:
+    def _producer_settings(self) -> dict[str, Any]:
         return {
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             **self._options.client,
-            "transactional.id": transactional_id,
+            "transactional.id": _UNNAMED,
         }
 
 

@@ -2,10 +2,14 @@
 
 A task waits until everything it wrote is acknowledged; if anything was not, it fails and Spark runs it again. So
 nothing is lost, and a task that is run again writes its rows again.
+
+A record without a partition goes where Kafka's clients put its key; without a key, or with another partitioner than the
+default one, the rows that are written together (a batch) go to one partition together.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +21,8 @@ from pyspark.sql.datasource import (
 )
 
 from klamm.errors import ConfigError
+from klamm.producer.config import ProducerConfig
+from pyspark_klamm.kept_clients import KeptClients
 from pyspark_klamm.sink_options import SinkOptions
 
 if TYPE_CHECKING:
@@ -32,6 +38,11 @@ _COLUMNS: Final = {
     "partition": ("int",),
     "headers": ("array<struct<key:string,value:binary>>",),
 }
+BATCH_BYTES: Final = 256 * 1024
+"""Of records in a batch, unless kafka.batch.size says otherwise. Whole batches are made here: no record waits for
+others, however large they are."""
+_PACKED_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of rows that are encoded together."""
 
 
 @dataclass
@@ -47,35 +58,43 @@ class RowSink:
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._columns = _checked_columns(schema, options)
+        config = ProducerConfig.parse(options.client)
+        self._goes_by_key = config.partitioner_class == "default" and not config.partitioner_ignore_keys
+        wanted_bytes = config.batch_size if "batch.size" in options.client else BATCH_BYTES
+        # A batch may be twice as large.
+        self._batch_bytes = max(1, min(wanted_bytes, config.max_request_size // 2))
 
     def _send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
         """Produces all rows and waits for their acknowledgement; returns how many. Raises the first error of any."""
+        from pyspark_klamm.record_packing import pack
+
         record_count = 0
         pending: list[Any] = []
         for batch in batches:
-            sent = self._send(producer, batch)
-            # One Arrow batch is on its way while the next is made; no more is held.
-            _wait(pending)
-            record_count += len(pending)
-            pending = sent
-        producer.flush()
+            for some in _sliced(batch):
+                rows = self._rows(producer, some)
+                sent = [
+                    producer.send_packed(topic, records, partition=partition)
+                    for topic, partition, records in pack(rows, self._batch_bytes)
+                ]
+                # Some rows are on their way while the next are encoded; no more are held.
+                _wait(pending)
+                pending = sent
+                record_count += some.num_rows
         _wait(pending)
-        return record_count + len(pending)
+        return record_count
 
-    def _send(self, producer: Producer, batch: pa.RecordBatch) -> list[Any]:
-        rows = batch.num_rows
-        columns = [
-            batch.column(name).to_pylist() if name in self._columns else [None] * rows
-            for name in ("topic", "value", "key", "partition", "headers")
-        ]
-        if self._options.topic is not None:
-            columns[0] = [self._options.topic] * rows
-        return [
-            producer.send(
-                _require_topic(topic), _bytes(value), key=_bytes(key), partition=partition, headers=_headers(headers)
-            )
-            for topic, value, key, partition, headers in zip(*columns, strict=True)
-        ]
+    def _rows(self, producer: Producer, batch: pa.RecordBatch) -> Any:
+        from pyspark_klamm import sink_columns
+
+        columns = {name: batch.column(name) for name in self._columns}
+        topic = self._options.topic
+        return sink_columns.rows(
+            columns,
+            topic,
+            now_ms=time.time_ns() // 1_000_000,
+            partition_count=(lambda name: len(producer.partitions_for(name))) if self._goes_by_key else None,
+        )
 
 
 class _AtLeastOnce(RowSink):
@@ -83,7 +102,8 @@ class _AtLeastOnce(RowSink):
         """Produces the rows of one task and waits for their acknowledgement. Runs on an executor.
 
         Raises the first error of any record."""
-        return Written(self._send_all(_producer(self._options.client), iterator))
+        with producers.using(self._options.client) as producer:
+            return Written(self._send_all(producer, iterator))
 
 
 class KlammBatchWriter(_AtLeastOnce, DataSourceArrowWriter):
@@ -124,28 +144,18 @@ def _wait(pending: list[Any]) -> None:
         future.result()
 
 
-def _require_topic(topic: str | None) -> str:
-    if topic is None:
-        raise ConfigError("a row has a null topic; set the option topic or fill the column")
-    return topic
+def _sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Portions of about so many bytes that encoding them takes little memory."""
+    rows = max(1, batch.num_rows * _PACKED_BYTES_MAX // max(1, batch.nbytes))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
 
 
-def _bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
-
-
-def _headers(headers: list[Mapping[str, Any]] | None) -> list[tuple[str, bytes | None]] | None:
-    return None if headers is None else [(header["key"], header["value"]) for header in headers]
-
-
-_producers: dict[frozenset[tuple[str, str]], Producer] = {}
-
-
-def _producer(settings: Mapping[str, str]) -> Producer:
-    """The process's producer with these settings: workers outlive their tasks."""
+def _producer(settings: Mapping[str, Any]) -> Producer:
     from klamm import Producer
 
-    key = frozenset(settings.items())
-    if key not in _producers:
-        _producers[key] = Producer(settings)
-    return _producers[key]
+    return Producer(settings)
+
+
+producers: Final = KeptClients(_producer, time.monotonic)
+"""The process's."""

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from klamm import LedgerId, PreparedPart
-from klamm.errors import IllegalStateError
+from klamm.errors import ConfigError, IllegalStateError
 from pyspark_klamm.batch_parts import (
     Batch,
     TaskOutput,
@@ -42,6 +42,13 @@ def test_parts_of_all_tasks_that_wrote_something_are_committed():
     travelled = pickle.loads(pickle.dumps(outputs))
     assert common_batch(travelled) == BATCH
     assert parts_to_commit(travelled) == [part(0), part(2)]
+
+
+def test_more_tasks_than_a_ledger_decides_about_are_refused_with_what_to_do():
+    outputs = [TaskOutput(BATCH, part(task)) for task in range(1_001)]
+    assert len(parts_to_commit(outputs[:1_000]) or ()) == 1_000
+    with pytest.raises(ConfigError, match=r"1001 tasks wrote rows .* use coalesce\(1000\)"):
+        parts_to_commit(outputs)
 
 
 def test_a_batch_without_rows_is_committed_without_parts():

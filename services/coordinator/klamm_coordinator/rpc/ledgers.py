@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from klamm.batches import PARTS_MAX
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.ledger_ids import LedgerId, ledger_of, ledger_problem
 from klamm.wire.v1.coordinator_pb2 import (
@@ -41,8 +42,6 @@ from klamm_coordinator.transaction.messages import (
 from klamm_coordinator.transaction.shard import TransactionShard
 from klamm_coordinator.transaction_host import TransactionHost
 
-PARTS_MAX = 1_000
-"""Of one batch: the decision is one append with a record for each."""
 _RUN_ID_LENGTH_MAX = 249
 _VERDICTS = {
     Verdict.UNDECIDED: BATCH_VERDICT_UNDECIDED,

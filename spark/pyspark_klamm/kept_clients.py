@@ -1,0 +1,65 @@
+"""Clients that outlive the tasks that use them: Spark forks its Python workers once and gives them many tasks.
+
+A client is taken while it is used and given back only when all went well, so nobody meets one that another left in the
+middle of something. What was not used for a while is closed when somebody takes or gives the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+CAPACITY: Final = 4
+IDLE_S: Final = 300.0
+
+
+class Closable(Protocol):
+    """What can be kept."""
+
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=Closable)
+Settings = Mapping[str, Any]
+
+
+class KeptClients(Generic[T]):
+    """Idle clients by their settings, at most `capacity`. For one thread: a worker's tasks take turns."""
+
+    def __init__(
+        self,
+        make: Callable[[Settings], T],
+        clock_s: Callable[[], float],
+        *,
+        capacity: int = CAPACITY,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self._make = make
+        self._clock_s = clock_s
+        self._capacity = capacity
+        self._idle_s = idle_s
+        self._idle: dict[frozenset[tuple[str, Any]], tuple[T, float]] = {}
+        """With the time since when, the longest first."""
+
+    @contextlib.contextmanager
+    def using(self, settings: Settings) -> Iterator[T]:
+        """One with these settings, made if none is idle; an exception closes it for good."""
+        key = frozenset(settings.items())
+        kept = self._idle.pop(key, None)
+        self._close_idle(self._capacity)
+        client = self._make(settings) if kept is None else kept[0]
+        try:
+            yield client
+        except BaseException:
+            client.close()
+            raise
+        self._close_idle(self._capacity - 1)
+        self._idle[key] = client, self._clock_s()
+
+    def _close_idle(self, room: int) -> None:
+        now_s = self._clock_s()
+        for key, (client, since_s) in list(self._idle.items()):
+            if len(self._idle) > room or now_s - since_s > self._idle_s:
+                del self._idle[key]
+                client.close()

@@ -1,0 +1,175 @@
+"""Rows of an Arrow batch as record batches of the log, a column at a time: no Python object per value.
+
+Rows are put in order of their topic and partition, cut into batches of a given size, and encoded all together: what
+lies between keys and values is written with numpy, and Arrow joins the pieces of each record. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from klamm.records import PackedRecords
+
+Int64s = np.ndarray[Any, np.dtype[np.int64]]
+
+NO_PARTITION: Final = -1
+"""The producer chooses one, for a batch at a time."""
+_RECORD_OVERHEAD_BYTES: Final = 16
+"""About what a record takes up besides its key, value and headers."""
+_NO_HEADERS: Final = b"\0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The columns of as many rows; binary arrays may have nulls."""
+
+    topics: tuple[str, ...]
+    topic_numbers: Int64s
+    """Which of `topics`."""
+    partitions: Int64s
+    """Or NO_PARTITION."""
+    keys: pa.Array
+    values: pa.Array
+    headers: pa.Array | None
+    """As they stand in a record, with their count; None: no row has any."""
+    timestamps_ms: Int64s
+
+
+class PackedBatch(NamedTuple):
+    """Where it goes, and what."""
+
+    topic: str
+    partition: int | None
+    records: PackedRecords
+
+
+def pack(rows: Rows, batch_bytes: int) -> Iterator[PackedBatch]:
+    """Batches of all rows, those of one partition in the order of the rows. None is larger than twice `batch_bytes` but
+    for one of a single record."""
+    if not len(rows.partitions):
+        return
+    rows, batch_starts = _in_order(rows, batch_bytes)
+    counts = np.diff(np.append(batch_starts, len(rows.partitions)))
+    base_timestamps_ms = rows.timestamps_ms[batch_starts]
+    records = _encode(
+        rows,
+        offset_deltas=np.arange(len(rows.partitions)) - np.repeat(batch_starts, counts),
+        timestamp_deltas=rows.timestamps_ms - np.repeat(base_timestamps_ms, counts),
+    )
+    data, bounds = records.buffers()[2], np.append(np.frombuffer(records.buffers()[1], np.int32)[batch_starts], 0)
+    bounds[-1] = np.frombuffer(records.buffers()[1], np.int32)[len(rows.partitions)]
+    max_timestamps_ms = np.maximum.reduceat(rows.timestamps_ms, batch_starts)
+    for number, start in enumerate(batch_starts.tolist()):
+        partition = int(rows.partitions[start])
+        begin, end = int(bounds[number]), int(bounds[number + 1])
+        yield PackedBatch(
+            rows.topics[rows.topic_numbers[start]],
+            None if partition == NO_PARTITION else partition,
+            PackedRecords(
+                data=data.slice(begin, end - begin).to_pybytes(),
+                record_count=int(counts[number]),
+                base_timestamp_ms=int(base_timestamps_ms[number]),
+                max_timestamp_ms=int(max_timestamps_ms[number]),
+            ),
+        )
+
+
+def _in_order(rows: Rows, batch_bytes: int) -> tuple[Rows, Int64s]:
+    """The rows by topic and partition, and where a new batch begins."""
+    targets = (rows.topic_numbers << 32) + rows.partitions
+    if np.any(targets[1:] != targets[:-1]):
+        order = np.argsort(targets, kind="stable")
+        rows, targets = _taken(rows, order), targets[order]
+    sizes = _sizes(rows)
+    ends = np.cumsum(sizes)
+    is_first = np.append(True, targets[1:] != targets[:-1])
+    target_starts = np.flatnonzero(is_first)
+    before = np.repeat((ends - sizes)[target_starts], np.diff(np.append(target_starts, len(targets))))
+    # The end decides: who does not fit begins the next one.
+    portions = (ends - before - 1) // batch_bytes
+    is_alone = sizes > batch_bytes
+    is_first[1:] |= (portions[1:] != portions[:-1]) | is_alone[1:] | is_alone[:-1]
+    return rows, np.flatnonzero(is_first)
+
+
+def _taken(rows: Rows, order: Int64s) -> Rows:
+    indices = pa.array(order)
+    return Rows(
+        topics=rows.topics,
+        topic_numbers=rows.topic_numbers[order],
+        partitions=rows.partitions[order],
+        keys=rows.keys.take(indices),
+        values=rows.values.take(indices),
+        headers=None if rows.headers is None else rows.headers.take(indices),
+        timestamps_ms=rows.timestamps_ms[order],
+    )
+
+
+def _sizes(rows: Rows) -> Int64s:
+    sizes = _byte_lengths(rows.keys) + _byte_lengths(rows.values) + _RECORD_OVERHEAD_BYTES
+    return sizes if rows.headers is None else sizes + _byte_lengths(rows.headers)
+
+
+def _byte_lengths(contents: pa.Array) -> Int64s:
+    """0: null."""
+    return np.asarray(pc.binary_length(contents).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _encode(rows: Rows, offset_deltas: Int64s, timestamp_deltas: Int64s) -> pa.Array:
+    """Each record as an element."""
+    count = len(offset_deltas)
+    key_lengths, value_lengths = (
+        np.where(contents.is_null().to_numpy(zero_copy_only=False), -1, _byte_lengths(contents))
+        for contents in (rows.keys, rows.values)
+    )
+    fields = [_Varints(each) for each in (timestamp_deltas, offset_deltas, key_lengths, value_lengths)]
+    lengths = np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0)
+    lengths += len(_NO_HEADERS) if rows.headers is None else _byte_lengths(rows.headers)
+    attributes = _Varints(np.zeros(count, np.int64))
+    for each in (attributes, *fields):
+        lengths += each.widths
+    before_key = _joined([_Varints(lengths), attributes, *fields[:3]])
+    before_value = _joined(fields[3:])
+    pieces = [before_key, before_value, rows.values, pa.scalar(_NO_HEADERS) if rows.headers is None else rows.headers]
+    if rows.keys.null_count < count:
+        pieces.insert(1, rows.keys)
+    return pc.binary_join_element_wise(*pieces, b"", null_handling="replace", null_replacement="")
+
+
+class _Varints:
+    """Numbers as the record format has them: zigzag, base 128; up to 64 bits."""
+
+    def __init__(self, numbers: Int64s) -> None:
+        self._raw = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+        self.widths: Int64s = np.ones(len(numbers), np.int64)
+        rest = self._raw >> np.uint64(7)
+        while rest.any():
+            self.widths += rest != 0
+            rest >>= np.uint64(7)
+
+    def write(self, data: np.ndarray[Any, np.dtype[np.uint8]], at: Int64s) -> None:
+        """Into `data`, each where it is to stand."""
+        for number in range(int(self.widths.max())):
+            rows = slice(None) if number == 0 else np.flatnonzero(self.widths > number)
+            byte = (self._raw[rows] >> np.uint64(7 * number)).astype(np.uint8) & np.uint8(0x7F)
+            byte |= (self.widths[rows] > number + 1).astype(np.uint8) << np.uint8(7)
+            data[at[rows] + number] = byte
+
+
+def _joined(fields: list[_Varints]) -> pa.Array:
+    """Of each row all of these fields, one behind the other."""
+    ends = np.cumsum(sum((each.widths for each in fields), np.zeros_like(fields[0].widths)))
+    offsets = np.zeros(len(ends) + 1, np.int32)
+    offsets[1:] = ends
+    data = np.empty(int(ends[-1]), np.uint8)
+    at = offsets[:-1].astype(np.int64)
+    for each in fields:
+        each.write(data, at)
+        at += each.widths
+    return pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])

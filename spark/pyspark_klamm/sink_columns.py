@@ -1,0 +1,104 @@
+"""What a sink's columns say of each row: where it goes, and what its record is. Pure.
+
+Types are checked when a query starts; here are the values that no record can have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from klamm.errors import ConfigError
+from klamm.records import encode_headers
+from pyspark_klamm.key_partitions import key_partitions
+from pyspark_klamm.record_packing import NO_PARTITION, Int64s, Rows
+
+_NO_HEADERS: Final = encode_headers(())
+
+
+def rows(
+    columns: Mapping[str, pa.Array],
+    topic: str | None,
+    *,
+    now_ms: int,
+    partition_count: Callable[[str], int] | None,
+) -> Rows:
+    """The rows of the sink's columns; `value` is always there.
+
+    topic: of all rows, whatever the column says. partition_count: of a topic; None: keys do not decide. Raises
+    ConfigError for a null topic, a negative partition or a header without a name."""
+    count = len(columns["value"])
+    topics, topic_numbers = _topics(columns, topic)
+    keys = _binary(columns["key"]) if "key" in columns else pa.nulls(count, pa.binary())
+    partitions = _given_partitions(columns, count)
+    if partition_count is not None:
+        _place_by_key(partitions, keys, topics, topic_numbers, partition_count)
+    return Rows(
+        topics=topics,
+        topic_numbers=topic_numbers,
+        partitions=partitions,
+        keys=keys,
+        values=_binary(columns["value"]),
+        headers=_headers(columns["headers"]) if "headers" in columns else None,
+        timestamps_ms=np.full(count, now_ms, np.int64),
+    )
+
+
+def _topics(columns: Mapping[str, pa.Array], topic: str | None) -> tuple[tuple[str, ...], Int64s]:
+    """The names, and which of them each row has."""
+    if topic is not None:
+        return (topic,), np.zeros(len(columns["value"]), np.int64)
+    column = columns["topic"]
+    if column.null_count:
+        raise ConfigError("a row has a null topic; set the option topic or fill the column")
+    encoded = column.dictionary_encode()
+    return tuple(encoded.dictionary.to_pylist()), encoded.indices.to_numpy().astype(np.int64)
+
+
+def _given_partitions(columns: Mapping[str, pa.Array], count: int) -> Int64s:
+    if "partition" not in columns:
+        return np.full(count, NO_PARTITION, np.int64)
+    column = columns["partition"]
+    lowest = pc.min(column).as_py()
+    if lowest is not None and lowest < 0:
+        raise ConfigError(f"a row has partition {lowest}; expected 0 or more, or null")
+    return np.array(column.fill_null(NO_PARTITION).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _place_by_key(
+    partitions: Int64s,
+    keys: pa.Array,
+    topics: tuple[str, ...],
+    topic_numbers: Int64s,
+    partition_count: Callable[[str], int],
+) -> None:
+    """Sets the partitions of rows that have a key and no partition."""
+    has_key = keys.is_valid().to_numpy(zero_copy_only=False)
+    open_rows = np.flatnonzero(has_key & (partitions == NO_PARTITION))
+    for number in np.unique(topic_numbers[open_rows]).tolist():
+        rows = open_rows[topic_numbers[open_rows] == number]
+        of_topic = keys if len(rows) == len(keys) else keys.take(pa.array(rows))
+        partitions[rows] = key_partitions(of_topic, partition_count(topics[number]))
+
+
+def _headers(column: pa.Array) -> pa.Array | None:
+    """As they stand in records; None: no row has any."""
+    if column.null_count == len(column):
+        return None
+    return pa.array([_encoded(headers) for headers in column.to_pylist()], pa.binary())
+
+
+def _encoded(headers: list[Mapping[str, Any]] | None) -> bytes:
+    if not headers:
+        return _NO_HEADERS
+    if any(header is None or header["key"] is None for header in headers):
+        raise ConfigError(f"a row has the headers {headers}; every header needs a key")
+    return encode_headers([(header["key"], header["value"]) for header in headers])
+
+
+def _binary(column: pa.Array) -> pa.Array:
+    return column.cast(pa.binary())

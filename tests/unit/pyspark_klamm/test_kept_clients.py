@@ -1,0 +1,71 @@
+"""Clients kept between tasks: who gets which, and when one is closed."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_klamm.kept_clients import KeptClients
+
+
+class Client:
+    def __init__(self, settings) -> None:
+        self.settings = settings
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def clients(clock) -> KeptClients[Client]:
+    return KeptClients(Client, clock, capacity=2, idle_s=10.0)
+
+
+def use(clients: KeptClients[Client], name: str) -> Client:
+    with clients.using({"name": name}) as client:
+        assert not client.closed
+        return client
+
+
+def test_the_next_task_gets_the_client_of_its_settings(clients):
+    first = use(clients, "a")
+    assert first.settings == {"name": "a"}
+    assert use(clients, "b") is not first
+    assert use(clients, "a") is first
+
+
+def test_a_client_that_failed_is_closed_and_not_given_out_again(clients):
+    with pytest.raises(KeyError), clients.using({"name": "a"}) as failed:
+        raise KeyError
+    assert failed.closed == 1
+    assert use(clients, "a") is not failed
+
+
+def test_a_client_in_use_is_nobody_elses(clients):
+    with clients.using({"name": "a"}) as outer, clients.using({"name": "a"}) as inner:
+        assert inner is not outer
+
+
+def test_more_than_fit_are_closed_the_longest_idle_first(clients):
+    a, b, c = (use(clients, name) for name in "abc")
+    assert [a.closed, b.closed, c.closed] == [1, 0, 0]
+    assert use(clients, "c") is c
+
+
+def test_a_client_that_was_idle_for_long_is_closed_when_another_is_used(clients, clock):
+    old = use(clients, "a")
+    clock.now_s = 10.5
+    use(clients, "b")
+    assert old.closed == 1
