@@ -32,7 +32,7 @@ demo: setup  ## A year of real flights through the log, Spark and back, checked 
 	$(BIN)/python demo/flights.py
 
 test: setup lint  ## Lint and every test a laptop can run.
-	$(PYTEST) tests -m "not clients and not compose" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) tests -m "not clients and not compose and not chaos" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 clients: setup  ## Kafka's clients and programs against the Kafka listener, and a table of them; CLIENTS="--table README.md".
 	sh tools/install_programs.sh "make clients" java:default-jdk-headless mvn:maven kcat:kcat
@@ -69,7 +69,7 @@ sim: setup  ## 5,000 seeds of the simulated quorum, partition, transaction and g
 	$(BIN)/python tests/sim/batch_sim.py $(or $(SIM),--seeds 5000)
 	$(BIN)/python tests/sim/group_sim.py $(or $(SIM),--seeds 5000)
 
-chaos: setup  ## 35 minutes of faults against real processes; CHAOS="quorum --minutes 30 --seed 42" for others.
+chaos: setup  ## An hour of faults against real processes; CHAOS="quorum --minutes 30 --seed 42" for others.
 ifdef CHAOS
 	$(BIN)/python tests/chaos/run.py $(CHAOS)
 else
@@ -77,6 +77,8 @@ else
 	$(BIN)/python tests/chaos/run.py partitions --minutes 10
 	$(BIN)/python tests/chaos/run.py partitions --cluster up --minutes 10
 	$(BIN)/python tests/chaos/run.py transactions --minutes 10
+	$(PYTEST) tests/integration/test_spark_windows.py
+	$(BIN)/python tests/chaos/run.py spark --minutes 20 --kills 100
 endif
 
 bench: setup  ## Every benchmark; bench/RESULTS.md says how to read them.

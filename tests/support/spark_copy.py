@@ -1,6 +1,8 @@
 """A Spark query from topic to topic, exactly once: for a test's session, or as a program of its own to be killed.
 
-python spark_copy.py BOOTSTRAP SOURCE TARGET CHECKPOINT PAUSE_S
+python spark_copy.py BOOTSTRAP SOURCE TARGET CHECKPOINT PAUSE_S [NAME=VALUE ...]
+
+The options are the sink's; with `moment` it is the one of `dying_sink`.
 """
 
 from __future__ import annotations
@@ -8,15 +10,23 @@ from __future__ import annotations
 import pathlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 ROWS_PER_BATCH = 20
 
 
-def copy(spark: Any, bootstrap: str, source: str, target: str, checkpoint: pathlib.Path, pause_s: float = 0.0) -> Any:
-    """The writer of the query. Rows of partition 1 take `pause_s` each, so that its task prepares later than that of
-    partition 0."""
+def copy(
+    spark: Any,
+    bootstrap: str,
+    source: str,
+    target: str,
+    checkpoint: pathlib.Path,
+    pause_s: float = 0.0,
+    sink: Mapping[str, str] | None = None,
+) -> Any:
+    """The writer of the query, with more options of its `sink`, and two tasks then. Rows of partition 1 take
+    `pause_s` each, so that a task takes its time."""
 
     def unhurried(batches: Iterator[Any]) -> Iterator[Any]:
         # Not at the module's top: workers could not import it.
@@ -35,21 +45,34 @@ def copy(spark: Any, bootstrap: str, source: str, target: str, checkpoint: pathl
     )
     if pause_s:
         rows = rows.select("value", "partition").mapInArrow(unhurried, "value BINARY")
+    if sink:
+        rows = rows.repartition(2)  # so few rows are one task to the source
     return (
-        rows.select("value").writeStream.format("klamm")
+        rows.select("value").writeStream.format(_format(spark, sink or {}))
         .option("kafka.bootstrap.servers", bootstrap)
         .option("topic", target)
         .option("deliveryGuarantee", "exactly-once")
         .option("checkpointLocation", str(checkpoint))
+        .options(**(sink or {}))
     )  # fmt: skip
+
+
+def _format(spark: Any, sink: Mapping[str, str]) -> str:
+    if "moment" not in sink:
+        return "klamm"
+    from dying_sink import DyingSource
+
+    spark.dataSource.register(DyingSource)
+    return DyingSource.name()
 
 
 def main() -> None:
     from pyspark_klamm.local import local_session
 
-    bootstrap, source, target, checkpoint, pause_s = sys.argv[1:]
+    bootstrap, source, target, checkpoint, pause_s, *options = sys.argv[1:]
+    sink = dict(option.split("=", 1) for option in options)
     spark = local_session("killed")
-    copy(spark, bootstrap, source, target, pathlib.Path(checkpoint), float(pause_s)).start().awaitTermination()
+    copy(spark, bootstrap, source, target, pathlib.Path(checkpoint), float(pause_s), sink).start().awaitTermination()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,109 @@
+"""The Spark program of the workload "spark", as a process of its own to be killed: two queries, each exactly once.
+
+    python spark_driver.py BOOTSTRAP DIRECTORY
+
+`copies` passes the topic `numbers` through; `delays` is the pipeline flight_delays, with its state. Executors are
+processes of their own (local-cluster), so that they can die without the driver. A query that fails is started again,
+and so is the program by whoever runs it: both go on from their checkpoints under DIRECTORY.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NUMBERS: Final = "numbers"
+COPIES: Final = "copies"
+FLIGHTS: Final = "flights"
+DELAYS: Final = "delays"
+WATERMARK: Final = "7 days"
+"""A year of flights goes by in minutes: what arrives out of order in a second is hours apart."""
+EXECUTORS: Final = 2
+CORES: Final = 1
+"""Of each executor."""
+MEMORY_MB: Final = 512
+SETTINGS: Final = {
+    "spark.executor.memory": f"{MEMORY_MB}m",
+    "spark.driver.memory": "768m",
+    # Spark gives an application up whose executors die too often, and a query whose tasks do.
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.task.maxFailures": "20",
+    "spark.network.timeout": "300s",
+}
+REPOSITORY: Final = pathlib.Path(__file__).resolve().parents[3]
+
+
+def own_spark_home(directory: pathlib.Path) -> pathlib.Path:
+    """Spark's home by another path: a local cluster leaves its executors' logs under it."""
+    import pyspark
+
+    installed, home = pathlib.Path(pyspark.__file__).parent, directory / "spark-home"
+    home.mkdir(exist_ok=True)
+    for name in ("bin", "jars", "sbin", "python", "conf"):
+        if (installed / name).exists():
+            with contextlib.suppress(FileExistsError):
+                (home / name).symlink_to(installed / name)
+    return home
+
+
+def session(directory: pathlib.Path) -> SparkSession:
+    os.environ["SPARK_HOME"] = str(own_spark_home(directory))
+    from pyspark_klamm.local import local_session
+
+    master = f"local-cluster[{EXECUTORS},{CORES},{MEMORY_MB}]"
+    spark = local_session("chaos", settings={"spark.master": master, **SETTINGS})
+    spark.sparkContext.setLogLevel("WARN")
+    return spark
+
+
+def source(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
+    reader = spark.readStream.format("klamm").option("kafka.bootstrap.servers", bootstrap)
+    return reader.option("subscribe", topic).option("startingOffsets", "earliest").schema("value BINARY").load()
+
+
+def start(frame: DataFrame, bootstrap: str, topic: str, directory: pathlib.Path) -> Any:
+    return (
+        frame.writeStream.format("klamm")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", topic)
+        .option("deliveryGuarantee", "exactly-once")
+        .option("checkpointLocation", str(directory / f"checkpoint-{topic}"))
+        .queryName(topic)
+        .trigger(processingTime="1 second")
+        .start()
+    )
+
+
+def main() -> None:
+    bootstrap, directory = sys.argv[1], pathlib.Path(sys.argv[2])
+    sys.path.insert(0, str(REPOSITORY / "spark" / "pipelines"))
+    from flight_delays import hourly_delays
+    from pyspark.errors import StreamingQueryException
+
+    spark = session(directory)
+
+    def frame(topic: str) -> DataFrame:
+        if topic == DELAYS:
+            return hourly_delays(source(spark, bootstrap, FLIGHTS), WATERMARK)
+        # Two tasks: a batch whose parts are written in different places.
+        return source(spark, bootstrap, NUMBERS).repartition(2)
+
+    queries = {topic: start(frame(topic), bootstrap, topic, directory) for topic in (COPIES, DELAYS)}
+    while True:
+        with contextlib.suppress(StreamingQueryException):
+            spark.streams.awaitAnyTermination()
+        for topic, query in queries.items():
+            if not query.isActive:
+                print(f"query {topic} failed: {query.exception()}", file=sys.stderr, flush=True)
+                queries[topic] = start(frame(topic), bootstrap, topic, directory)
+        spark.streams.resetTerminated()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""The Spark program, whoever of it is alive: started again when it ends, and its processes by what they do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from typing import Final
+
+import psutil
+
+from klammchaos import spark_driver
+
+_END_S: Final = 60
+_LOG_END_BYTES: Final = 3_000
+
+
+class Part(enum.Enum):
+    """What a process of the program does; the value is in its command line."""
+
+    DRIVER = "org.apache.spark.deploy.SparkSubmit"
+    EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+    WORKER = "pyspark.worker"
+    """Runs a task's Python: reads the source, writes the sink."""
+    COMMITTER = "pyspark.sql.worker.python_streaming_sink_runner"
+    """Runs commit and abort of the sink, next to the driver."""
+    SOURCE = "pyspark.sql.streaming.python_streaming_source_runner"
+    """Plans one query's batches."""
+
+
+class SparkProgram:
+    """`supervise` runs it, again and again; the others are called meanwhile."""
+
+    def __init__(self, bootstrap: str, directory: pathlib.Path) -> None:
+        self.starts = 0
+        self._command = [sys.executable, spark_driver.__file__, bootstrap, str(directory)]
+        self._log_path = directory / "spark.log"
+        self._process: asyncio.subprocess.Process | None = None
+        self._groups: list[int] = []
+        self.ended = asyncio.Event()
+        """Set whenever the program has ended, and is about to be started again."""
+
+    async def supervise(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            self.starts += 1
+            process = await self.start_another()
+            self._process = process
+            await process.wait()
+            self.ended.set()
+
+    async def start_another(self) -> asyncio.subprocess.Process:
+        """One more, whatever the one that is supervised does; it ends with `close` at the latest."""
+        with self._log_path.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        self._groups.append(process.pid)
+        return process
+
+    def find(self, part: Part) -> list[psutil.Process]:
+        """The processes that are alive and do that, in order of their ids."""
+        if self._process is None:
+            return []
+        return find(self._process.pid, part)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def close(self) -> None:
+        """Whatever became of it, nothing is left."""
+        for group in self._groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        if self._process is not None:
+            await asyncio.wait_for(self._process.wait(), _END_S)
+
+    def log_end(self) -> str:
+        return self._log_path.read_text(errors="replace")[-_LOG_END_BYTES:] if self._log_path.exists() else ""
+
+
+def find(root: int, part: Part) -> list[psutil.Process]:
+    """Those below the process `root`."""
+    try:
+        below = psutil.Process(root).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return sorted((process for process in below if _is(process, part)), key=lambda process: process.pid)
+
+
+def _is(process: psutil.Process, part: Part) -> bool:
+    try:
+        if part.value not in process.cmdline() or process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        # A daemon forks those that work: they have its command line.
+        return part not in (Part.WORKER, Part.COMMITTER) or part.value in process.parent().cmdline()
+    except (psutil.NoSuchProcess, AttributeError):
+        return False
