@@ -167,6 +167,7 @@ def test_administration(bootstrap, admin, topic):
     while len((listed := admin.list_topics(topic, timeout=TIMEOUT_S)).topics[topic].partitions) != 5:
         assert time.monotonic() < deadline_s, listed.topics
     assert sorted(listed.brokers) == [1, 2, 3]
+    assert topic in admin.list_topics(timeout=TIMEOUT_S).topics
     resource = ConfigResource(ResourceType.TOPIC, topic)
     (described,) = admin.describe_configs([resource]).values()
     assert described.result(TIMEOUT_S)["min.insync.replicas"].value == "2"

@@ -519,6 +519,15 @@ def test_a_newer_version_of_api_versions_is_answered_in_version_0_with_the_range
     assert answer == struct.pack(">hihhh", 35, 1, 18, 0, 4)
 
 
+def test_librdkafka_s_way_of_asking_for_all_topics_is_understood() -> None:
+    """2.16.0 writes no topics as a null array and three bytes of a longer form of it; Kafka reads no further."""
+    frame = bytes.fromhex("0003000c00000003000772646b61666b610000000000010000")
+    handler = ScriptedMetadata()
+    request = parse_request(memoryview(frame), "")
+    written = metadata(request, handler, ClusterView(image, 2), TOPIC_IDS)  # type: ignore[arg-type]
+    assert b"flights" in bytes_of(written)
+
+
 @pytest.mark.parametrize("name", ["?", "?00", "?zz", "?" + "0" * 33, "no/topic"])
 @pytest.mark.parametrize("version", versions_of(ApiKey.METADATA))
 def test_a_name_that_resembles_what_stands_for_an_unknown_id_is_a_name_like_any_other(version: int, name: str) -> None:
