@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
 import pytest
 from kafka import (
@@ -21,6 +23,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore:unclosed <
 COUNT = 200
 TIMEOUT_S = 60
 METADATA_MAX_AGE_MS = 2_000
+POLL_MS = 2_000
 
 
 def behaviour(text):
@@ -146,10 +149,9 @@ def test_a_cooperative_group_takes_only_what_moves(bootstrap, admin, name, wait_
 def test_a_static_member_comes_back_to_its_partitions(bootstrap, admin, name, wait_until_known):
     admin.create_topics([NewTopic(name, 4, 1)])
     wait_until_known(name)
-    static, other = (
-        consumer_of(bootstrap, name, group_id=name, group_instance_id="one"),
-        consumer_of(bootstrap, name, group_id=name),
-    )
+    static = consumer_of(bootstrap, name, group_id=name, group_instance_id="one")
+    until(lambda: len(static.assignment()) == 4, static)
+    other = consumer_of(bootstrap, name, group_id=name)
     until(lambda: len(static.assignment()) == len(other.assignment()) == 2, static, other)
     had, others = static.assignment(), other.assignment()
     generation = other.group_metadata().generation_id
@@ -163,12 +165,27 @@ def test_a_static_member_comes_back_to_its_partitions(bootstrap, admin, name, wa
 
 
 def until(condition, *consumers):
-    """Polls them until it holds."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, [consumer.assignment() for consumer in consumers]
-        for consumer in consumers:
-            consumer.poll(100)
+    """Polls each in a thread of its own until it holds.
+
+    A join must not outlast its poll: kafka-python drops the answer to a SyncGroup that comes later, and from then on
+    neither heartbeats nor joins again until its session has ended."""
+    over = threading.Event()
+
+    def poll(consumer):
+        while not over.is_set():
+            consumer.poll(POLL_MS)
+
+    with ThreadPoolExecutor(len(consumers)) as threads:
+        polls = [threads.submit(poll, consumer) for consumer in consumers]
+        try:
+            deadline_s = time.monotonic() + TIMEOUT_S
+            while not condition():
+                assert time.monotonic() < deadline_s, [consumer.assignment() for consumer in consumers]
+                wait(polls, timeout=0.05, return_when=FIRST_EXCEPTION)
+        finally:
+            over.set()
+    for each in polls:
+        each.result()
 
 
 @behaviour("offsets by time, at both ends, records deleted")
