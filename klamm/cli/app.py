@@ -16,6 +16,7 @@ from klamm.cli.groups import app as groups
 from klamm.cli.ledgers import app as ledgers
 from klamm.cli.log_dirs import app as log_dirs
 from klamm.cli.output import say
+from klamm.cli.pipeline import app as pipeline
 from klamm.cli.produce import produce
 from klamm.cli.reassign import app as reassign
 from klamm.cli.topics import app as topics
@@ -51,6 +52,7 @@ app.add_typer(transactions, name="transactions")
 app.add_typer(ledgers, name="ledgers")
 app.command()(produce)
 app.command()(consume)
+app.add_typer(pipeline, name="pipeline")
 app.add_typer(reassign, name="reassign")
 app.add_typer(log_dirs, name="log-dirs")
 app.add_typer(cluster, name="cluster")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import pathlib
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -260,35 +258,3 @@ def test_a_sink_without_a_topic_says_so(spark, cluster):
     frame = spark.createDataFrame([("v",)], "value STRING")
     with pytest.raises(Exception, match="set the option topic or add a column named topic"):
         frame.write.format("klamm").option("kafka.bootstrap.servers", cluster.bootstrap).mode("append").save()
-
-
-def test_the_flights_pipeline_counts_what_it_is_given(spark, cluster, topic, tmp_path):
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "spark" / "pipelines"))
-    import flight_delays
-
-    out = f"{topic}-out"
-    create_topic(cluster, out)
-    flights = [
-        {"origin": "EWR", "scheduled": "2013-01-01T10:15:00Z", "dep_delay": 2},
-        {"origin": "EWR", "scheduled": "2013-01-01T10:45:00Z", "dep_delay": 40},
-        {"origin": "EWR", "scheduled": "2013-01-01T10:50:00Z", "dep_delay": None},
-        {"origin": "JFK", "scheduled": "2013-01-01T11:00:00Z", "dep_delay": -3},
-        {"origin": "EWR", "scheduled": "2013-01-01T11:59:00Z", "dep_delay": 15},
-        {"scheduled": "2013-01-03T00:00:00Z"},
-    ]
-    produce(cluster, topic, [*map(json.dumps, flights), "not a flight", '{"origin": "LGA"}'])
-    options = flight_delays.parse_arguments(
-        ["--bootstrap", cluster.bootstrap, "--input", topic, "--output", out, "--checkpoint", str(tmp_path / "c")]
-    )
-    query = flight_delays.start(spark, options)
-    query.awaitTermination()
-    assert flight_delays.totals(query) == {
-        "flights": 5, "malformed": 2, "cancelled": 1, "late": 2, "behind_watermark": 0, "batches": 1,
-    }  # fmt: skip
-    rows = reader(spark, cluster, out).load().collect()
-    hours = {bytes(row.key).decode(): json.loads(bytes(row.value)) for row in rows}
-    assert hours["EWR 2013-01-01T10:00:00Z"] == {
-        "origin": "EWR", "hour": "2013-01-01T10:00:00Z", "departures": 2, "cancelled": 1, "late": 1,
-        "mean_delay": 21.0, "worst_delay": 40,
-    }  # fmt: skip
-    assert set(hours) == {"EWR 2013-01-01T10:00:00Z", "JFK 2013-01-01T11:00:00Z", "EWR 2013-01-01T11:00:00Z"}

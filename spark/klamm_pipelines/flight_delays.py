@@ -1,0 +1,85 @@
+"""Delays of flights by airport and hour: departures in, figures of each hour out.
+
+In: one JSON object per flight, in order of departure, for example
+`{"carrier": "UA", "flight": 1545, "origin": "EWR", "dest": "IAH", "scheduled": "2013-01-01T10:15:00Z",
+"dep_delay": 2}`; `dep_delay` is in minutes and null for a cancelled flight. An object with `scheduled` alone is a tick:
+it is no flight, but says how late it is, so that the last hours of a stream that has ended can be closed.
+
+Out: key `EWR 2013-01-01T10:00:00Z`, value a JSON object of that airport and hour of scheduled departure, once the hour
+is closed: once, for consumers with `isolation.level=read_committed`.
+
+Event time is the scheduled departure. Flights leave up to a day late, and the partitions of a topic are not read in
+step, so the stream is out of order: an hour is closed when the watermark, `--watermark` behind the latest scheduled
+departure seen, has passed it. Flights that come later still are dropped by Spark and counted
+(`behind_watermark`); what is no flight at all is dropped here and counted (`malformed`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from klamm_pipelines.job import Pipeline, read_stream, run, started, write_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+LATE_MINUTES = 15
+"""The industry counts a departure as late from a quarter of an hour on."""
+FLIGHT_SCHEMA = "carrier STRING, flight INT, origin STRING, dest STRING, scheduled TIMESTAMP, dep_delay INT"
+OBSERVED = "flights"
+
+
+def hourly_delays(records: DataFrame, watermark: str) -> DataFrame:
+    """`key`, `value` of the output from the `value` of the input; counts what it saw as the metric `flights`."""
+    from pyspark.sql import functions as F
+
+    parsed = records.select(F.from_json(F.col("value").cast("string"), FLIGHT_SCHEMA).alias("flight"))
+    flights = parsed.select("flight.*").withWatermark("scheduled", watermark)
+    delay = F.col("dep_delay")
+    is_flight = F.col("origin").isNotNull() & F.col("scheduled").isNotNull()
+    # Spark moves a filter below the watermark, and ticks would be lost; it does not move one below these counts.
+    observed = flights.observe(
+        OBSERVED,
+        F.count_if(is_flight).alias("flights"),
+        F.count_if(F.col("scheduled").isNull()).alias("malformed"),
+        F.count_if(is_flight & delay.isNull()).alias("cancelled"),
+        F.count_if(is_flight & (delay >= LATE_MINUTES)).alias("late"),
+    )
+    hourly = (
+        observed.where(is_flight)
+        .groupBy("origin", F.window("scheduled", "1 hour").alias("hour"))
+        .agg(
+            F.count("dep_delay").alias("departures"),
+            F.count_if(delay.isNull()).alias("cancelled"),
+            F.count_if(delay >= LATE_MINUTES).alias("late"),
+            F.avg("dep_delay").alias("mean_delay"),
+            F.max("dep_delay").alias("worst_delay"),
+        )
+    )
+    hour = F.date_format("hour.start", "yyyy-MM-dd'T'HH:mm:ss'Z'")
+    figures = F.struct("origin", hour.alias("hour"), "departures", "cancelled", "late", "mean_delay", "worst_delay")
+    return hourly.select(F.concat_ws(" ", "origin", hour).alias("key"), F.to_json(figures).alias("value"))
+
+
+def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
+    """Starts the query: topic to topic."""
+    flights = read_stream(spark, options, options.input, "value BINARY")
+    writer = write_topic(hourly_delays(flights, options.watermark), options, options.output)
+    return started(writer, options, PIPELINE.name)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--input", default="flights", help="topic of departures (default: %(default)s)")
+    parser.add_argument("--output", default="flight-delays", help="topic of hourly figures (default: %(default)s)")
+    parser.add_argument(
+        "--watermark", default="26 hours", help="how long an hour waits for its last flights (%(default)s)"
+    )
+
+
+PIPELINE = Pipeline(name="flight_delays", doc=__doc__, add_arguments=add_arguments, start=start)
+
+if __name__ == "__main__":
+    sys.exit(run(PIPELINE, sys.argv[1:]))

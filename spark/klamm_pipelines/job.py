@@ -1,0 +1,266 @@
+"""What every pipeline has in common: its arguments, how it starts and ends, and what it says on the way.
+
+A stream runs to the end of what its topics hold, or for ever with --follow. SIGTERM and Ctrl-C end it between two
+micro-batches; one that takes longer than STOP_WAIT_S is left, and runs again at the next start. The exit status is
+0 then, too. What was counted comes out as one JSON object at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from klamm.config import DEFAULT_PORT
+from klamm.errors import ConfigError, KlammError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from klamm_pipelines.progress import Progress
+
+log = logging.getLogger(__name__)
+
+STOP_WAIT_S: Final = 30
+"""How long a micro-batch may go on after the pipeline was told to stop."""
+USAGE: Final = 2
+"""The exit status for wrong options, as argparse has it."""
+CHECK_S: Final = 5
+"""How often it is made sure that Spark is still there, which says by itself when a query ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """A pipeline: how it is called and what it does. Exactly one of `start` and `work` is given."""
+
+    name: str
+    doc: str
+    """Its module's docstring; the first line is for lists."""
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    start: Callable[[SparkSession, argparse.Namespace], StreamingQuery] | None = None
+    """Starts a streaming query."""
+    work: Callable[[SparkSession, argparse.Namespace], Mapping[str, Any]] | None = None
+    """Does a batch job; returns what it counted."""
+    beside: Callable[[argparse.Namespace], Mapping[str, Any]] | None = None
+    """What is done beside the query, every --beside-interval seconds and at its end; returns what it counted."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the Spark session."""
+
+    @property
+    def summary(self) -> str:
+        return self.doc.partition("\n")[0]
+
+    def parse(self, arguments: Sequence[str], *, program: str | None = None) -> argparse.Namespace:
+        """The options of a command line. Ends the process with status 2 and a usage line if they are wrong."""
+        parser = argparse.ArgumentParser(
+            prog=program, description=self.doc, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        _add_common_arguments(parser)
+        if self.start is not None:
+            _add_stream_arguments(parser, self.name)
+        if self.beside is not None:
+            parser.add_argument(
+                "--beside-interval", type=float, default=10.0, metavar="SECONDS", help="how often that is looked at"
+            )
+        self.add_arguments(parser)
+        return parser.parse_args(arguments)
+
+
+def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    spark = parser.add_argument_group("Spark")
+    spark.add_argument(
+        "--master", help="local[N], spark://..., yarn, k8s://...; without: this machine, or spark-submit's"
+    )
+    spark.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark's")
+    cluster = parser.add_argument_group("cluster")
+    cluster.add_argument(
+        "--bootstrap",
+        default=os.environ.get("KLAMM_BOOTSTRAP", f"localhost:{DEFAULT_PORT}"),
+        help="host:port of a broker; several with commas (default: $KLAMM_BOOTSTRAP or %(default)s)",
+    )
+    cluster.add_argument(
+        "--kafka", action="append", default=[], metavar="NAME=VALUE", help="a client setting by Kafka's name"
+    )
+
+
+def _add_stream_arguments(parser: argparse.ArgumentParser, name: str) -> None:
+    stream = parser.add_argument_group("stream")
+    stream.add_argument("--checkpoint", required=True, help="directory in which the query keeps its place and state")
+    stream.add_argument("--follow", action="store_true", help="go on for ever instead of stopping at the end")
+    stream.add_argument("--trigger-interval", default="1 second", help="between micro-batches (default: %(default)s)")
+    stream.add_argument(
+        "--max-offsets-per-trigger", type=int, default=100_000, metavar="N", help="bound of a micro-batch (%(default)s)"
+    )
+    stream.add_argument(
+        "--sink-id", default=name, help="another one for a copy of the checkpoint (default: %(default)s)"
+    )
+
+
+def assignments(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """`["a=1"]` as a mapping. Raises ConfigError for what is no NAME=VALUE."""
+    parsed = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"{option} {pair!r}: expected NAME=VALUE")
+        parsed[name] = value
+    return parsed
+
+
+def client_settings(options: argparse.Namespace) -> dict[str, str]:
+    """The settings of clients of the pipeline's cluster, by Kafka's names."""
+    return {"bootstrap.servers": options.bootstrap, **assignments(options.kafka, "--kafka")}
+
+
+def connector_options(settings: Mapping[str, str]) -> dict[str, str]:
+    """Clients' settings as options of `format("klamm")`."""
+    return {f"kafka.{name}": value for name, value in settings.items()}
+
+
+def read_stream(spark: SparkSession, options: argparse.Namespace, topics: str, columns: str) -> DataFrame:
+    """`columns` (DDL) of the topics' records, from the earliest or from where the checkpoint stands."""
+    return (
+        spark.readStream.format("klamm")
+        .options(**connector_options(client_settings(options)))
+        .option("subscribe", topics)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", options.max_offsets_per_trigger)
+        .schema(columns)  # the source sends only the columns that are asked for
+        .load()
+    )
+
+
+def write_topic(frame: DataFrame, options: argparse.Namespace, topic: str | None, **extra: str) -> DataStreamWriter:
+    """A writer to `topic` (None: the column `topic` says), exactly once for readers of what is committed."""
+    writer = (
+        frame.writeStream.format("klamm")
+        .options(**connector_options(client_settings(options)), **extra)
+        .option("deliveryGuarantee", "exactly-once")
+        .option("sinkId", options.sink_id)
+        .outputMode("append")
+    )
+    return writer if topic is None else writer.option("topic", topic)
+
+
+def started(writer: DataStreamWriter, options: argparse.Namespace, name: str) -> StreamingQuery:
+    """Starts a stream's query as its arguments say."""
+    writer = writer.option("checkpointLocation", options.checkpoint).queryName(name)
+    if options.follow:
+        return writer.trigger(processingTime=options.trigger_interval).start()
+    return writer.trigger(availableNow=True).start()
+
+
+def run(pipeline: Pipeline, arguments: Sequence[str], *, program: str | None = None) -> int:
+    """Runs it to its end; returns the exit status. What goes wrong is one line on stderr."""
+    options = pipeline.parse(arguments, program=program)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        with spark_session(pipeline, options) as spark, _told_to_stop() as stop:
+            counted = run_in(spark, pipeline, options, stop)
+    except ConfigError as error:
+        return _failed(str(error), USAGE)
+    except KlammError as error:
+        return _failed(str(error))
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        return _failed(f"{package} is missing: pip install 'klamm[spark]'")
+    except Exception as error:  # noqa: BLE001 - Spark's errors have no base of their own; the query's is one of them
+        return _failed(_innermost(error))
+    print(json.dumps(counted))
+    return 0
+
+
+def run_in(
+    spark: SparkSession, pipeline: Pipeline, options: argparse.Namespace, stop: threading.Event | None = None
+) -> dict[str, Any]:
+    """Runs it in a session to its end, or until `stop` is set; returns what it counted.
+
+    Raises what the cluster or the query ended with."""
+    if pipeline.work is not None:
+        return dict(pipeline.work(spark, options))
+    from klamm_pipelines.progress import Progress
+
+    assert pipeline.start is not None
+    stop = threading.Event() if stop is None else stop
+    progress = Progress(pipeline.name, stop)
+    spark.streams.addListener(progress)
+    try:
+        query = pipeline.start(spark, options)
+        beside = _await_end(query, progress, pipeline, options)
+    finally:
+        spark.streams.removeListener(progress)
+    return {**progress.totals(), **beside}
+
+
+def _await_end(
+    query: StreamingQuery, progress: Progress, pipeline: Pipeline, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Returns when the query has ended, with what was counted beside it. Raises what it failed with."""
+    interval_s = CHECK_S if pipeline.beside is None else min(CHECK_S, options.beside_interval)
+    while not progress.told.wait(interval_s) and query.isActive:
+        if pipeline.beside is not None:
+            pipeline.beside(options)
+    if query.isActive and not progress.ended.is_set():
+        log.info("%s stops after this micro-batch", pipeline.name)
+        if query.status["isDataAvailable"]:
+            progress.batch_ended.wait(STOP_WAIT_S)
+        query.stop()
+    query.awaitTermination()
+    progress.ended.wait(STOP_WAIT_S)
+    return {} if pipeline.beside is None else dict(pipeline.beside(options))
+
+
+@contextmanager
+def spark_session(pipeline: Pipeline, options: argparse.Namespace) -> Iterator[SparkSession]:
+    """The session the options ask for: on this machine, on a cluster, or the one spark-submit has prepared."""
+    from klamm_pipelines.session import open_session
+
+    settings = {**pipeline.settings, **assignments(options.conf, "--conf")}
+    spark = open_session(pipeline.name, options.master, settings)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[threading.Event]:
+    """An event that SIGTERM and Ctrl-C set, once the session is there; a second signal ends the process."""
+    told = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def tell(number: int, frame: object) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_DFL)
+        told.set()
+
+    for number in before:
+        signal.signal(number, tell)
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _failed(text: str, status: int = 1) -> int:
+    print(f"klamm: {text}", file=sys.stderr)
+    return status
+
+
+def _innermost(error: Exception) -> str:
+    """The line that says what happened: Spark wraps a Python error in several of Java's."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if line.startswith("klamm.errors.")]
+    return named[-1] if named else lines[0] if lines else type(error).__name__

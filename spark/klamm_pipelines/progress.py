@@ -1,0 +1,80 @@
+"""What a query says of its micro-batches: a log line each, and the sum of what was counted."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from typing import Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+log = logging.getLogger(__name__)
+
+
+class Progress(StreamingQueryListener):
+    """Listens to the queries of one name. Spark calls it on a thread of its own."""
+
+    def __init__(self, query_name: str, told: threading.Event) -> None:
+        self._name = query_name
+        self._run_ids: set[str] = set()
+        self._counts: Counter[str] = Counter()
+        self.told = told
+        """Set when there is something to do: the query has ended, or is to be stopped."""
+        self.ended = threading.Event()
+        self.batch_ended = threading.Event()
+        """Set when a micro-batch ended after `told`."""
+
+    def totals(self) -> dict[str, int]:
+        """`batches` and `rows` of what had rows, `behind_watermark`, and all that the query observes, summed up."""
+        return {"batches": 0, "rows": 0, "behind_watermark": 0, **self._counts}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        if event.name == self._name:
+            self._run_ids.add(str(event.runId))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        if str(progress.runId) not in self._run_ids:
+            return
+        observed = {
+            name: value
+            for row in progress.observedMetrics.values()
+            for name, value in row.asDict().items()
+            if isinstance(value, int)
+        }
+        behind = sum(state.numRowsDroppedByWatermark for state in progress.stateOperators)
+        self._counts["behind_watermark"] += behind
+        if progress.numInputRows:
+            self._counts.update({"batches": 1, "rows": progress.numInputRows, **observed})
+            log.info("%s", _line(self._name, progress, observed, behind))
+        if self.told.is_set():
+            self.batch_ended.set()
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing new: nothing to say."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        if str(event.runId) in self._run_ids:
+            self.ended.set()
+            self.batch_ended.set()
+            self.told.set()
+
+
+def _line(name: str, progress: Any, observed: dict[str, int], behind: int) -> str:
+    parts = [
+        f"{name} batch {progress.batchId}: {progress.numInputRows} rows in {progress.batchDuration / 1000:.1f} s",
+        *(f"{metric} {value}" for metric, value in observed.items()),
+    ]
+    if progress.stateOperators:
+        parts.append(f"rows in state {sum(state.numRowsTotal for state in progress.stateOperators)}")
+        parts.append(f"behind watermark {behind}")
+    if watermark := progress.eventTime.get("watermark"):
+        parts.append(f"watermark {watermark}")
+    return ", ".join(parts)
