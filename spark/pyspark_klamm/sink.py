@@ -38,6 +38,8 @@ _COLUMNS: Final = {
     "partition": ("int",),
     "headers": ("array<struct<key:string,value:binary>>",),
 }
+_TIMESTAMP: Final = {"timestamp": ("timestamp",)}
+"""With includeTimestamp only: what Spark's Kafka sink makes nothing of must not change a copy of a topic."""
 BATCH_BYTES: Final = 256 * 1024
 """Of records in a batch, unless kafka.batch.size says otherwise. Whole batches are made here: no record waits for
 others, however large they are."""
@@ -129,14 +131,17 @@ class KlammStreamWriter(_AtLeastOnce, DataSourceStreamArrowWriter):
 def _checked_columns(schema: StructType, options: SinkOptions) -> frozenset[str]:
     """The columns the sink uses; others are left alone, as Spark's Kafka sink leaves them."""
     present = {field.name: field.dataType.simpleString() for field in schema.fields}
-    for name, types in _COLUMNS.items():
+    known = {**_COLUMNS, **_TIMESTAMP} if options.include_timestamp else _COLUMNS
+    for name, types in known.items():
         if name in present and present[name] not in types:
             raise ConfigError(f"column {name} must be {' or '.join(types)}, not {present[name]}")
     if "value" not in present:
         raise ConfigError(f"a klamm sink needs a column named value; there are {', '.join(present)}")
     if "topic" not in present and options.topic is None:
         raise ConfigError("where to write is not said: set the option topic or add a column named topic")
-    return frozenset(present) & frozenset(_COLUMNS)
+    if options.include_timestamp and "timestamp" not in present:
+        raise ConfigError(f"includeTimestamp needs a column named timestamp; there are {', '.join(present)}")
+    return frozenset(present) & frozenset(known)
 
 
 def _wait(pending: list[Any]) -> None:

@@ -44,7 +44,9 @@ def rows(
         keys=keys,
         values=_binary(columns["value"]),
         headers=_headers(columns["headers"]) if "headers" in columns else None,
-        timestamps_ms=np.full(count, now_ms, np.int64),
+        timestamps_ms=_timestamps_ms(columns["timestamp"], now_ms)
+        if "timestamp" in columns
+        else np.full(count, now_ms),
     )
 
 
@@ -83,6 +85,12 @@ def _place_by_key(
         rows = open_rows[topic_numbers[open_rows] == number]
         of_topic = keys if len(rows) == len(keys) else keys.take(pa.array(rows))
         partitions[rows] = key_partitions(of_topic, partition_count(topics[number]))
+
+
+def _timestamps_ms(column: pa.Array, now_ms: int) -> Int64s:
+    """Of Spark's microseconds; null is now."""
+    microseconds = column.cast(pa.int64()).fill_null(now_ms * 1000)
+    return np.array(microseconds.to_numpy(zero_copy_only=False), np.int64) // 1000
 
 
 def _headers(column: pa.Array) -> pa.Array | None:

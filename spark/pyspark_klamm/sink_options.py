@@ -11,7 +11,7 @@ from klamm.ledger_ids import NAME_LENGTH_MAX, LedgerId, ledger_problem
 from pyspark_klamm.option_values import OptionValues
 
 DEFAULT_SINK_ID: Final = "spark"
-_KNOWN: Final = ("topic", "includeHeaders", "deliveryGuarantee", "sinkId")
+_KNOWN: Final = ("topic", "includeHeaders", "includeTimestamp", "deliveryGuarantee", "sinkId")
 _AT_LEAST_ONCE: Final = "at-least-once"
 _EXACTLY_ONCE: Final = "exactly-once"
 
@@ -24,6 +24,8 @@ class SinkOptions:
     """Settings of the producer, by Kafka's dotted names."""
     topic: str | None
     """Overrides the column `topic`."""
+    include_timestamp: bool = False
+    """Records have the time of the column `timestamp`, and not that of their writing."""
     exactly_once: bool = False
     sink_id: str = DEFAULT_SINK_ID
     """Tells outputs of one query apart, such as those of a copied checkpoint: the sink of its batch ledger."""
@@ -38,7 +40,11 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         raise ConfigError(f"kafka.transactional.id cannot be set: use deliveryGuarantee={_EXACTLY_ONCE}")
     exactly_once = given.choice("deliveryGuarantee", _AT_LEAST_ONCE, _EXACTLY_ONCE) == _EXACTLY_ONCE
     return SinkOptions(
-        client=client, topic=given.topic("topic"), exactly_once=exactly_once, sink_id=_sink_id(given, exactly_once)
+        client=client,
+        topic=given.topic("topic"),
+        include_timestamp=given.boolean("includeTimestamp", default=False),
+        exactly_once=exactly_once,
+        sink_id=_sink_id(given, exactly_once),
     )
 
 

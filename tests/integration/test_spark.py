@@ -145,6 +145,18 @@ def test_rows_become_records_where_the_columns_say(spark, cluster, topic):
     ]
 
 
+def test_a_record_has_the_time_of_its_row_if_that_is_asked_for(spark, cluster, topic):
+    at = datetime.datetime(2013, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC)
+    frame = spark.createDataFrame([("v", at), ("now", None)], "value STRING, timestamp TIMESTAMP").coalesce(1)
+    writer = frame.write.format("klamm").option("kafka.bootstrap.servers", cluster.bootstrap).option("topic", topic)
+    writer.mode("append").save()
+    writer.option("includeTimestamp", "true").mode("append").save()
+    rows = reader(spark, cluster, topic).schema("value BINARY, timestamp TIMESTAMP").load().collect()
+    times = sorted(row.timestamp.astimezone(UTC) for row in rows)
+    assert times[0] == at.replace(microsecond=123_000)
+    assert len([time for time in times if time.year > 2013]) == 3
+
+
 def test_a_stream_goes_on_where_its_checkpoint_ended(spark, cluster, topic, tmp_path):
     out = f"{topic}-out"
     create_topic(cluster, out)
