@@ -1,0 +1,143 @@
+"""Flights with the weather of their hour and the aircraft they are flown with: two streams and a table in, one out.
+
+In: `--flights` as in flight_delays, with `tailnum`; `--weather`, one JSON object a report, for example
+`{"origin": "EWR", "hour": "2013-01-01T10:00:00Z", "temp": 39.02, "wind_speed": 12.66, "precip": 0, "visib": 10}`;
+`--planes`, a compacted topic of JSON objects by tail number with `year`, `manufacturer`, `model` and `seats`.
+
+Out: key `2013-01-01T10:15:00Z UA 1545 EWR`, value the flight as one JSON object with `weather` and `plane`, each null
+where nothing is known. A flight goes out once: with its hour's report as soon as both are there, without one when the
+watermark says that none will come any more. Of several reports of an airport and hour the first counts.
+
+The streams wait for each other by event time, `--watermark` behind the latest of the slower of both: a topic that
+stands still holds the flights without a report back. A record with `scheduled` or `hour` alone is a tick, as in
+flight_delays. The table of planes is read anew for each micro-batch, so a new one is known from then on; it has to
+fit into the memory of a task.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from klamm_pipelines.job import (
+    Pipeline,
+    client_settings,
+    connector_options,
+    read_stream,
+    run,
+    started,
+    write_topic,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+FLIGHT_SCHEMA = (
+    "carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, scheduled TIMESTAMP, dep_delay INT"
+)
+WEATHER_SCHEMA = "origin STRING, hour TIMESTAMP, temp DOUBLE, wind_speed DOUBLE, precip DOUBLE, visib DOUBLE"
+PLANE_SCHEMA = "year INT, manufacturer STRING, model STRING, seats INT"
+
+
+def flights_of(records: DataFrame, watermark: str) -> DataFrame:
+    """`flight` (a struct), its `origin` and `hour`."""
+    from pyspark.sql import functions as F
+
+    parsed = records.select(F.from_json(F.col("value").cast("string"), FLIGHT_SCHEMA).alias("flight"))
+    timed = parsed.select("flight", F.date_trunc("hour", "flight.scheduled").alias("hour")).withWatermark(
+        "hour", watermark
+    )
+    is_flight = F.col("flight.origin").isNotNull() & F.col("hour").isNotNull()
+    # The counts also keep Spark from moving the filter below the watermark, where ticks would be lost.
+    observed = timed.observe(
+        "flights",
+        F.count_if(is_flight).alias("flights"),
+        F.count_if(F.col("hour").isNull()).alias("malformed_flights"),
+    )
+    return observed.where(is_flight).select("flight", F.col("flight.origin").alias("origin"), "hour")
+
+
+def weather_of(records: DataFrame, watermark: str) -> DataFrame:
+    """`weather` (a struct), one of each `origin` and `hour`."""
+    from pyspark.sql import functions as F
+
+    parsed = records.select(F.from_json(F.col("value").cast("string"), WEATHER_SCHEMA).alias("weather"))
+    timed = parsed.select("weather", F.date_trunc("hour", "weather.hour").alias("hour")).withWatermark(
+        "hour", watermark
+    )
+    is_report = F.col("weather.origin").isNotNull() & F.col("hour").isNotNull()
+    observed = timed.observe(
+        "weather",
+        F.count_if(is_report).alias("reports"),
+        F.count_if(F.col("hour").isNull()).alias("malformed_reports"),
+    )
+    reports = observed.where(is_report).select("weather", F.col("weather.origin").alias("origin"), "hour")
+    return reports.dropDuplicates(["origin", "hour"])
+
+
+def planes_of(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    """`tailnum` and `plane` (a struct): the last record of each key that is no tombstone."""
+    from pyspark.sql import functions as F
+
+    records = (
+        spark.read.format("klamm")
+        .options(**connector_options(client_settings(options)))
+        .option("subscribe", options.planes)
+        .schema("key BINARY, value BINARY, offset LONG")
+        .load()
+    )
+    # A key is always in the same partition, where offsets say what came last.
+    last = records.groupBy(F.col("key").cast("string").alias("tailnum")).agg(F.max_by("value", "offset").alias("value"))
+    plane = F.from_json(F.col("value").cast("string"), PLANE_SCHEMA).alias("plane")
+    return last.where("value IS NOT NULL").select("tailnum", plane)
+
+
+def enriched(flights: DataFrame, weather: DataFrame, planes: DataFrame) -> DataFrame:
+    """`key` and `value` of the output."""
+    from pyspark.sql import functions as F
+
+    joined = flights.join(weather, ["origin", "hour"], "left_outer").join(
+        F.broadcast(planes), F.col("flight.tailnum") == planes["tailnum"], "left_outer"
+    )
+    scheduled = F.date_format("flight.scheduled", "yyyy-MM-dd'T'HH:mm:ss'Z'")
+    key = F.concat_ws(" ", scheduled, "flight.carrier", F.col("flight.flight").cast("string"), "flight.origin")
+    fields: list[Any] = [
+        *(F.col(f"flight.{name}") for name in ("carrier", "flight", "tailnum", "origin", "dest")),
+        scheduled.alias("scheduled"),
+        F.col("flight.dep_delay"),
+        _without(F.col("weather"), "origin", "hour").alias("weather"),
+        F.col("plane"),
+    ]
+    value = F.to_json(F.struct(*fields), {"ignoreNullFields": "false"})
+    return joined.select(key.alias("key"), value.alias("value"))
+
+
+def _without(struct: Column, *names: str) -> Column:
+    """The struct without these fields; null stays null."""
+    from pyspark.sql import functions as F
+
+    return F.when(struct.isNotNull(), struct.dropFields(*names))
+
+
+def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
+    """Starts the query."""
+    flights = flights_of(read_stream(spark, options, options.flights, "value BINARY"), options.watermark)
+    weather = weather_of(read_stream(spark, options, options.weather, "value BINARY"), options.watermark)
+    output = enriched(flights, weather, planes_of(spark, options))
+    return started(write_topic(output, options, options.output), options, PIPELINE.name)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--flights", default="flights", help="topic of departures (default: %(default)s)")
+    parser.add_argument("--weather", default="weather", help="topic of hourly reports (default: %(default)s)")
+    parser.add_argument("--planes", default="planes", help="compacted topic of aircraft (default: %(default)s)")
+    parser.add_argument("--output", default="flights-enriched", help="topic of what comes out (default: %(default)s)")
+    parser.add_argument("--watermark", default="26 hours", help="how late either stream may be (default: %(default)s)")
+
+
+PIPELINE = Pipeline(name="enrich", doc=__doc__, add_arguments=add_arguments, start=start)
+
+if __name__ == "__main__":
+    sys.exit(run(PIPELINE, sys.argv[1:]))
