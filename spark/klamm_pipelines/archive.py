@@ -1,0 +1,120 @@
+"""Topics to Parquet files by topic, date and hour, each record once.
+
+Files are `topic=T/date=D/hour=H/*.parquet` below --archive, by the records' timestamps in UTC, with everything a
+record has (key, value, partition, offset, timestamp, timestampType, headers), sorted by partition and offset. What
+counts is said by a log beside them (`archive_log.py`): read it with `archive_store.read_archive(spark, root)`, and
+give records back to a topic with the pipeline `replay`.
+
+Exactly once: the log knows up to which offset it holds each partition, and takes a batch's files and its new offsets
+in one step. A batch that runs again, or a query with a new checkpoint, goes on from there; a second archiver that
+runs beside is refused. A topic that was deleted and created anew is another one.
+
+Many batches make many small files: --compact-every N has each N-th batch merge them (the pipeline `compact` does it
+by itself). Readers see a compaction as one step, too: they read one version of the log, which names either all of the
+small files or the large one, and the small ones are deleted only after --retain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from klamm_pipelines.archive_log import Advance, Change, Contents, SourcePartition
+from klamm_pipelines.archive_store import IN_FILES, ArchiveStore
+from klamm_pipelines.compact import add_compaction_arguments, compact
+from klamm_pipelines.job import Pipeline, client_settings, read_stream, run, started
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+
+def not_archived(batch: DataFrame, contents: Contents, topic_ids: Mapping[str, str]) -> DataFrame:
+    """The batch's records that the archive does not hold, with their `date` and `hour`."""
+    from pyspark.sql import functions as F
+
+    held = [(*key, end) for key, end in ends_of(contents, topic_ids).items()]
+    ends = batch.sparkSession.createDataFrame(held, "topic STRING, partition INT, archived LONG")
+    joined = batch.join(F.broadcast(ends), ["topic", "partition"], "left")
+    new = joined.where(F.col("offset") >= F.coalesce("archived", F.lit(0))).drop("archived")
+    dated = new.withColumn("date", F.date_format("timestamp", "yyyy-MM-dd"))
+    return dated.withColumn("hour", F.date_format("timestamp", "HH"))
+
+
+def ends_of(contents: Contents, topic_ids: Mapping[str, str]) -> dict[tuple[str, int], int]:
+    """Up to where the topics, in their present lives, are archived; by topic and partition."""
+    return {
+        (each.topic, each.partition): end
+        for each, end in contents.ends.items()
+        if topic_ids.get(each.topic) == each.topic_id
+    }
+
+
+def archive_batch(store: ArchiveStore, batch: DataFrame, topic_ids: Mapping[str, str]) -> Contents:
+    """Adds a batch to the archive, as far as it is not there. Raises ArchiveConflictError."""
+    before = store.contents()
+    new = not_archived(batch, before, topic_ids)
+    place = ("topic", "date", "hour", "partition")
+    published = store.publish(new.repartition(*place).sortWithinPartitions(*place, "offset"), topic_ids)
+    if not published.files:
+        return before
+    starts = ends_of(before, topic_ids)
+    advance = tuple(
+        Advance(
+            source=SourcePartition(topic, topic_ids[topic], partition),
+            start_offset=starts.get((topic, partition), 0),
+            end_offset=end,
+        )
+        for (topic, partition), end in sorted(published.ends.items())
+    )
+    return store.commit(Change(time_ms=_now_ms(), add=published.files, advance=advance))
+
+
+def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
+    """Starts the query."""
+    from pyspark.sql import functions as F
+
+    store = ArchiveStore(spark, options.archive)
+    topic_ids = ids_of(options)
+
+    def on_batch(batch: DataFrame, batch_id: int) -> None:
+        contents = archive_batch(store, batch, topic_ids)
+        if options.compact_every and contents.version % options.compact_every == 0:
+            counted = compact(store, options, _now_ms())
+            log.info("archive compacted: %s", counted)
+
+    records = read_stream(spark, options, options.topics, f"topic STRING, {IN_FILES}")
+    observed = records.observe("archive", F.count("offset").alias("records"))
+    return started(observed.writeStream.foreachBatch(on_batch), options, PIPELINE.name)
+
+
+def ids_of(options: argparse.Namespace) -> dict[str, str]:
+    """The topics' ids by name. Raises UnknownTopicOrPartitionError."""
+    from klamm import Admin
+
+    topics = [name.strip() for name in options.topics.split(",")]
+    with Admin(client_settings(options)) as admin:
+        return {name: topic.topic_id.hex for name, topic in admin.describe_topics(topics).items()}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--topics", required=True, help="topics to read, with commas")
+    parser.add_argument("--archive", required=True, metavar="DIRECTORY", help="any that Spark can write to")
+    parser.add_argument("--compact-every", type=int, default=0, metavar="N", help="batches (default: never)")
+    add_compaction_arguments(parser)
+
+
+PIPELINE = Pipeline(name="archive", doc=__doc__, add_arguments=add_arguments, start=start)
+
+if __name__ == "__main__":
+    sys.exit(run(PIPELINE, sys.argv[1:]))

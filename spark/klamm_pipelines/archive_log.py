@@ -1,0 +1,166 @@
+"""What an archive holds, as a log of changes: which files, and up to where each partition. Pure.
+
+Readers go by one version of it, so a change of many files is one step for them. A change names the offsets that it
+goes on from: a batch that is run again, by whatever checkpoint, adds nothing twice, and two archivers do not go past
+each other.
+
+A version is one JSON file, `_log/00000000000000000012.json`; every CHECKPOINT_INTERVAL versions there is another with
+all that holds at that version, `00000000000000000020.checkpoint.json`, so that a reader needs no more than those
+after it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from klamm.errors import IllegalStateError
+
+CHECKPOINT_INTERVAL: Final = 20
+
+
+class ArchiveConflictError(IllegalStateError):
+    """Another archiver or compactor was faster."""
+
+
+class SourcePartition(NamedTuple):
+    """A partition of one life of a topic: one that is created anew begins at offset 0 again."""
+
+    topic: str
+    topic_id: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedFile:
+    """A Parquet file of one topic and hour."""
+
+    path: str
+    """Below the archive's root."""
+    topic: str
+    topic_id: str
+    date: str
+    """Of the records' timestamps, in UTC, as are the hours."""
+    hour: str
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advance:
+    """How far a change brings a partition."""
+
+    source: SourcePartition
+    start_offset: int
+    """Where the archive has to stand before."""
+    end_offset: int
+    """Exclusive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One version's difference to the one before."""
+
+    time_ms: int
+    add: tuple[ArchivedFile, ...] = ()
+    remove: tuple[str, ...] = ()
+    """Paths that are no part of the archive any more; readers of older versions may still be at them."""
+    forget: tuple[str, ...] = ()
+    """Removed paths of which the files are deleted."""
+    advance: tuple[Advance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """The archive at one version."""
+
+    version: int = 0
+    """0: empty."""
+    files: Mapping[str, ArchivedFile] = field(default_factory=dict)
+    """By path."""
+    ends: Mapping[SourcePartition, int] = field(default_factory=dict)
+    """The first offset of each partition that is not archived."""
+    removed: Mapping[str, int] = field(default_factory=dict)
+    """When what is not deleted yet was removed, by path; milliseconds."""
+
+    def after(self, change: Change) -> Contents:
+        """The next version. Raises ArchiveConflictError if the change was made for another one."""
+        for each in change.advance:
+            if self.ends.get(each.source, 0) != each.start_offset:
+                raise ArchiveConflictError(
+                    f"{each.source.topic}-{each.source.partition} is archived up to offset"
+                    f" {self.ends.get(each.source, 0)}, not {each.start_offset}: another archiver writes here"
+                )
+        for path in change.remove:
+            if path not in self.files:
+                raise ArchiveConflictError(f"{path} is not in the archive any more: another compaction was faster")
+        files = {path: each for path, each in self.files.items() if path not in set(change.remove)}
+        forgotten = set(change.forget)
+        removed = {path: when for path, when in self.removed.items() if path not in forgotten}
+        return Contents(
+            version=self.version + 1,
+            files=files | {each.path: each for each in change.add},
+            ends={**self.ends, **{each.source: each.end_offset for each in change.advance}},
+            removed=removed | dict.fromkeys(change.remove, change.time_ms),
+        )
+
+
+def encode_change(change: Change) -> str:
+    return json.dumps(dataclasses.asdict(change))
+
+
+def decode_change(text: str) -> Change:
+    stored = json.loads(text)
+    return Change(
+        time_ms=stored["time_ms"],
+        add=tuple(ArchivedFile(**each) for each in stored["add"]),
+        remove=tuple(stored["remove"]),
+        forget=tuple(stored["forget"]),
+        advance=tuple(Advance(**{**each, "source": SourcePartition(*each["source"])}) for each in stored["advance"]),
+    )
+
+
+def encode_contents(contents: Contents) -> str:
+    stored: dict[str, Any] = {
+        "version": contents.version,
+        "files": [dataclasses.asdict(each) for each in contents.files.values()],
+        "ends": [[*source, end] for source, end in contents.ends.items()],
+        "removed": dict(contents.removed),
+    }
+    return json.dumps(stored)
+
+
+def decode_contents(text: str) -> Contents:
+    stored = json.loads(text)
+    files = [ArchivedFile(**each) for each in stored["files"]]
+    return Contents(
+        version=stored["version"],
+        files={each.path: each for each in files},
+        ends={SourcePartition(*source): end for *source, end in stored["ends"]},
+        removed=stored["removed"],
+    )
+
+
+class Compaction(NamedTuple):
+    """Small files of one topic and hour that become larger ones."""
+
+    files: tuple[ArchivedFile, ...]
+    file_count: int
+    """How many come out."""
+
+
+def plan_compactions(files: Iterable[ArchivedFile], *, target_bytes: int, files_min: int) -> list[Compaction]:
+    """Where an hour has at least `files_min` files smaller than `target_bytes`, all those of it."""
+    small: dict[tuple[str, str, str, str], list[ArchivedFile]] = {}
+    for each in sorted(files, key=lambda file: file.path):
+        if each.size_bytes < target_bytes:
+            small.setdefault((each.topic, each.topic_id, each.date, each.hour), []).append(each)
+    plans = []
+    for of_hour in small.values():
+        file_count = max(1, sum(each.size_bytes for each in of_hour) // target_bytes)
+        if len(of_hour) >= max(files_min, file_count + 1):
+            plans.append(Compaction(tuple(of_hour), file_count))
+    return plans

@@ -1,0 +1,69 @@
+"""Small files of an archive to larger ones, while it is written and read.
+
+An hour's small files become one (or several of --target-mb) with the same rows, in one step for readers; see
+`archive`. What was replaced longer than --retain ago is deleted, and so are files that failed batches left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from klamm.errors import IllegalStateError
+from klamm_pipelines.archive_log import Change, Compaction, plan_compactions
+from klamm_pipelines.archive_store import ArchiveStore
+from klamm_pipelines.durations import duration_ms
+from klamm_pipelines.job import Pipeline, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def compact(store: ArchiveStore, options: argparse.Namespace, now_ms: int) -> dict[str, int]:
+    """Merges what is small and deletes what is old; returns how many files went in and out.
+
+    Raises ArchiveConflictError if another compaction runs beside, IllegalStateError if rows would be lost."""
+    plans = plan_compactions(
+        store.contents().files.values(), target_bytes=options.target_mb << 20, files_min=options.min_files
+    )
+    written = sum(_merge(store, plan, now_ms) for plan in plans)
+    deleted = store.sweep(now_ms, duration_ms(options.retain))
+    return {"files_merged": sum(len(plan.files) for plan in plans), "files_written": written, "files_deleted": deleted}
+
+
+def _merge(store: ArchiveStore, plan: Compaction, now_ms: int) -> int:
+    rows = store.read(plan.files)
+    order = ("partition", "offset")
+    parts = rows.coalesce(1) if plan.file_count == 1 else rows.repartitionByRange(plan.file_count, *order)
+    topic = plan.files[0]
+    published = store.publish(parts.sortWithinPartitions(*order), {topic.topic: topic.topic_id})
+    before, after = (sum(each.rows for each in files) for files in (plan.files, published.files))
+    if before != after:
+        raise IllegalStateError(f"compaction of {topic.topic} {topic.date} {topic.hour}: {before} rows became {after}")
+    removed = tuple(each.path for each in plan.files)
+    store.commit(Change(time_ms=now_ms, add=published.files, remove=removed))
+    return len(published.files)
+
+
+def work(spark: SparkSession, options: argparse.Namespace) -> dict[str, int]:
+    return compact(ArchiveStore(spark, options.archive), options, time.time_ns() // 1_000_000)
+
+
+def add_compaction_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("compaction")
+    group.add_argument("--target-mb", type=int, default=128, metavar="MB", help="size of a file (default: %(default)s)")
+    group.add_argument("--min-files", type=int, default=4, metavar="N", help="of an hour, to merge them (%(default)s)")
+    group.add_argument("--retain", default="1 hour", help="keep replaced files for readers (default: %(default)s)")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--archive", required=True, metavar="DIRECTORY", help="of the pipeline archive")
+    add_compaction_arguments(parser)
+
+
+PIPELINE = Pipeline(name="compact", doc=__doc__, add_arguments=add_arguments, work=work)
+
+if __name__ == "__main__":
+    sys.exit(run(PIPELINE, sys.argv[1:]))

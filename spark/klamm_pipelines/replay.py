@@ -1,0 +1,101 @@
+"""An archived range back into a topic, with keys, headers, timestamps and partitions as they were.
+
+--topic says which of the archive, --from and --until which timestamps; the records go to --to, which is created with
+as many partitions if it is not there. They come in the order of each partition, all of them or none (consumers with
+`isolation.level=read_committed` see nothing before), and each replay once more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from klamm.errors import ConfigError
+from klamm_pipelines.archive_log import ArchivedFile, Contents
+from klamm_pipelines.archive_store import ArchiveStore
+from klamm_pipelines.durations import utc_time
+from klamm_pipelines.job import Pipeline, client_settings, connector_options, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def wanted_files(contents: Contents, options: argparse.Namespace) -> list[ArchivedFile]:
+    """The files of the hours asked for. Raises ConfigError when that is nothing, or of a topic with several lives."""
+    files = [each for each in contents.files.values() if each.topic == options.topic]
+    ids = sorted({each.topic_id for each in files})
+    if options.topic_id is not None:
+        files = [each for each in files if each.topic_id == options.topic_id]
+    elif len(ids) > 1:
+        raise ConfigError(f"{options.topic} was created {len(ids)} times: name one with --topic-id: {', '.join(ids)}")
+    hours = (_hour(options.start), _hour(options.until))
+    files = [each for each in files if _is_between(f"{each.date} {each.hour}", *hours)]
+    if not files:
+        topics = ", ".join(sorted({each.topic for each in contents.files.values()})) or "nothing"
+        raise ConfigError(f"the archive has nothing of {options.topic} in that range; it has {topics}")
+    return files
+
+
+def _hour(time: str | None) -> str | None:
+    return None if time is None else utc_time(time).strftime("%Y-%m-%d %H")
+
+
+def _is_between(hour: str, start: str | None, until: str | None) -> bool:
+    return (start is None or hour >= start) and (until is None or hour <= until)
+
+
+def in_range(rows: DataFrame, options: argparse.Namespace) -> DataFrame:
+    """The rows from --from on and before --until."""
+    from pyspark.sql import functions as F
+
+    if options.start is not None:
+        rows = rows.where(F.col("timestamp") >= F.lit(utc_time(options.start)))
+    return rows if options.until is None else rows.where(F.col("timestamp") < F.lit(utc_time(options.until)))
+
+
+def work(spark: SparkSession, options: argparse.Namespace) -> dict[str, int]:
+    """Writes the range; returns how many records it had."""
+    store = ArchiveStore(spark, options.archive)
+    contents = store.contents()
+    rows = in_range(store.read(wanted_files(contents, options)), options)
+    partitions = {each.partition for each in contents.ends if each.topic == options.topic}
+    _require_partitions(options, max(partitions) + 1)
+    count = rows.count()
+    ordered = rows.repartition(len(partitions), "partition").sortWithinPartitions("partition", "offset")
+    (
+        ordered.select("key", "value", "partition", "timestamp", "headers")
+        .write.format("klamm").mode("append")
+        .options(**connector_options(client_settings(options)))
+        .option("topic", options.to)
+        .option("includeTimestamp", "true")
+        .option("deliveryGuarantee", "exactly-once")
+        .save()
+    )  # fmt: skip
+    return {"records": count}
+
+
+def _require_partitions(options: argparse.Namespace, count: int) -> None:
+    from klamm import Admin, NewTopic
+
+    with Admin(client_settings(options)) as admin:
+        topic = admin.list_topics().get(options.to)
+        if topic is None:
+            admin.create_topics([NewTopic(options.to, partition_count=count)])
+        elif len(topic.partitions) < count:
+            raise ConfigError(f"{options.to} has {len(topic.partitions)} partitions, and {options.topic} {count}")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--archive", required=True, metavar="DIRECTORY", help="of the pipeline archive")
+    parser.add_argument("--topic", required=True, help="that was archived")
+    parser.add_argument("--topic-id", help="which, if it was deleted and created anew")
+    parser.add_argument("--to", required=True, metavar="TOPIC", help="to write to")
+    parser.add_argument("--from", dest="start", metavar="TIME", help="such as 2013-01-31 or 2013-01-31T09:30:00Z")
+    parser.add_argument("--until", metavar="TIME", help="exclusive")
+
+
+PIPELINE = Pipeline(name="replay", doc=__doc__, add_arguments=add_arguments, work=work)
+
+if __name__ == "__main__":
+    sys.exit(run(PIPELINE, sys.argv[1:]))
