@@ -1,0 +1,25 @@
+"""The order of partitions, kept through Spark: the source's tasks may share a partition, and a shuffle mixes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+def in_partition_order(records: DataFrame) -> DataFrame:
+    """Each topic-partition's records in one task, by offset. For want of a sort of streams in Spark: a task's share of
+    the micro-batch is in memory, which maxOffsetsPerTrigger bounds."""
+    return records.repartition("topic", "partition").mapInArrow(_sorted, records.schema)
+
+
+def _sorted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    found = list(batches)
+    if found:
+        table = pa.Table.from_batches(found)
+        yield from table.sort_by([(name, "ascending") for name in ("topic", "partition", "offset")]).to_batches()

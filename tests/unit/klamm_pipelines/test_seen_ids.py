@@ -1,0 +1,51 @@
+"""Duplicates by event time, against all that was ever seen."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm_pipelines.seen_ids import SeenIds, Verdict
+
+WINDOW_MS = 10
+
+
+def test_a_record_is_first_duplicate_or_late():
+    seen = SeenIds(WINDOW_MS)
+    assert seen.judge("a", 100) is Verdict.FIRST
+    assert seen.judge("a", 110) is Verdict.DUPLICATE
+    assert seen.judge("a", 100) is Verdict.DUPLICATE, "still in time"
+    assert seen.judge("b", 111) is Verdict.FIRST
+    assert seen.judge("b", 100) is Verdict.LATE
+    assert seen.judge("a", 111) is Verdict.FIRST, "a window and more after the first of its id"
+
+
+@given(
+    records=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 60)), max_size=60),
+    packs=st.sets(st.integers(0, 60)),
+)
+def test_what_is_forgotten_does_not_matter(records, packs):
+    """Packing, at any time, changes no verdict; one that forgets nothing is the judge."""
+    seen = SeenIds(WINDOW_MS)
+    firsts: dict[str, int] = {}
+    clock_ms = -(10**9)
+    for index, (record_id, time_ms) in enumerate(records):
+        if index in packs:
+            seen = SeenIds(WINDOW_MS, seen.packed())
+        if time_ms < clock_ms - WINDOW_MS:
+            expected = Verdict.LATE
+        elif record_id in firsts and abs(time_ms - firsts[record_id]) <= WINDOW_MS:
+            expected = Verdict.DUPLICATE
+        else:
+            expected = Verdict.FIRST
+            firsts[record_id] = time_ms
+        if expected is not Verdict.LATE:
+            clock_ms = max(clock_ms, time_ms)
+        assert seen.judge(record_id, time_ms) is expected
+
+
+def test_memory_is_of_two_windows():
+    seen = SeenIds(WINDOW_MS)
+    for time_ms in range(1000):
+        seen.judge(str(time_ms), time_ms)
+    assert len(SeenIds(WINDOW_MS, seen.packed())) == 2 * WINDOW_MS + 1
