@@ -1,0 +1,89 @@
+"""Topics of one cluster to another, with keys, headers, timestamps and partitions; and the offsets of consumer groups.
+
+Records come in the order of their partitions, each once, to the topic of the same name after --prefix, which is
+created with the source's partitions and settings (but those that are about its own brokers and clocks). Where they
+went is written in the same transactions to the compacted topic `ALIAS.offset-syncs` of the target.
+
+--groups PATTERN has the offsets of groups translated, every --beside-interval seconds and at the end: a group goes on
+at the target where it stands at the source, and never behind a record it has not read. Groups with members at the
+target are left alone, and no group is set back.
+
+As with MirrorMaker 2, a topic that is deleted and created anew at either side needs another mirror: another
+checkpoint, and another --alias for groups. The mirror takes new partitions of the source when it starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from klamm_pipelines.job import (
+    Pipeline,
+    assignments,
+    client_settings,
+    connector_options,
+    read_stream,
+    run,
+    started,
+)
+from klamm_pipelines.mirror_cluster import create_targets, mirrored_topics, sync_topic, translate_groups
+from klamm_pipelines.ordering import in_partition_order
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_RECORD = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, timestamp TIMESTAMP,"
+    " headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+
+
+def target_settings(options: argparse.Namespace) -> dict[str, str]:
+    """The settings of the target's clients."""
+    return {"bootstrap.servers": options.target_bootstrap, **assignments(options.target_kafka, "--target-kafka")}
+
+
+def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
+    """Creates what is missing at the target, and starts the query."""
+    from klamm_pipelines.mirror_sink import MirrorSink
+
+    topics = mirrored_topics(client_settings(options), options.topics)
+    create_targets(client_settings(options), target_settings(options), topics, options.prefix, options.alias)
+    spark.dataSource.register(MirrorSink)
+    records = in_partition_order(read_stream(spark, options, ",".join(topics), _RECORD))
+    writer = (
+        records.writeStream.format(MirrorSink.name())
+        .options(**connector_options(target_settings(options)))
+        .option("mirror.prefix", options.prefix)
+        .option("mirror.syncs", sync_topic(options.alias))
+        .option("includeTimestamp", "true")
+        .option("deliveryGuarantee", "exactly-once")
+        .option("sinkId", options.sink_id)
+        .outputMode("append")
+    )
+    return started(writer, options, PIPELINE.name)
+
+
+def beside(options: argparse.Namespace) -> dict[str, int]:
+    """Translates the offsets of groups; counts them."""
+    if options.groups is None:
+        return {}
+    source, target = client_settings(options), target_settings(options)
+    return translate_groups(source, target, options.groups, options.prefix, options.alias)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--topics", required=True, metavar="PATTERNS", help="regular expressions, with commas")
+    parser.add_argument("--target-bootstrap", required=True, metavar="HOST:PORT", help="of the other cluster")
+    parser.add_argument("--target-kafka", action="append", default=[], metavar="NAME=VALUE", help="as --kafka")
+    parser.add_argument("--prefix", default="", help="of the topics' names at the target (default: none)")
+    parser.add_argument("--alias", default="source", help="the source's name at the target (default: %(default)s)")
+    parser.add_argument("--groups", metavar="PATTERN", help="translate the offsets of these groups")
+
+
+PIPELINE = Pipeline(name="mirror", doc=__doc__, add_arguments=add_arguments, start=start, beside=beside)
+
+if __name__ == "__main__":
+    sys.exit(run(PIPELINE, sys.argv[1:]))

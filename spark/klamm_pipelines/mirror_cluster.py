@@ -1,0 +1,159 @@
+"""What a mirror does at its clusters beside copying: topics, and the offsets of groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from klamm import Admin, Consumer, NewTopic, TopicPartition
+from klamm.admin import ConfigResource, ConfigResourceType, ConfigSource
+from klamm.errors import EXCEPTIONS, ConfigError, ErrorCode
+from klamm.model import EARLIEST_TIMESTAMP
+from klamm_pipelines.offset_syncs import Segment, decode, translate
+
+if TYPE_CHECKING:
+    from klamm.admin import TopicDescription
+
+Settings = Mapping[str, str]
+
+NOT_COPIED: Final = frozenset(
+    {
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "min.insync.replicas",
+        "unclean.leader.election.enable",
+    }
+)
+"""Topic settings about a cluster's own brokers, or about clocks: copies have the times of their originals."""
+INACTIVE: Final = ("Empty", "Dead")
+_NonEmptyGroupError = EXCEPTIONS[ErrorCode.NON_EMPTY_GROUP]
+
+
+def sync_topic(alias: str) -> str:
+    """The topic of the target that says where the source's records are."""
+    return f"{alias}.offset-syncs"
+
+
+def mirrored_topics(source: Settings, patterns: str) -> list[str]:
+    """The source's topics that one of the patterns (with commas) matches as a whole. Raises ConfigError if none is."""
+    wanted = [_pattern(each.strip(), "--topics") for each in patterns.split(",")]
+    with Admin(source) as admin:
+        names = sorted(admin.list_topics())
+    found = [name for name in names if any(each.fullmatch(name) for each in wanted)]
+    if not found:
+        raise ConfigError(
+            f"--topics {patterns!r} matches no topic of {', '.join(names) or 'the source, which has none'}"
+        )
+    return found
+
+
+def create_targets(source: Settings, target: Settings, topics: Iterable[str], prefix: str, alias: str) -> None:
+    """Gives the target the topics and partitions it lacks."""
+    with Admin(source) as origin, Admin(target) as admin:
+        described = origin.describe_topics(topics)
+        configs = _configs(origin, described)
+        there = admin.list_topics()
+        new = [
+            NewTopic(prefix + name, partition_count=len(each.partitions), configs=configs[name])
+            for name, each in described.items()
+            if prefix + name not in there
+        ]
+        if sync_topic(alias) not in there:
+            new.append(NewTopic(sync_topic(alias), partition_count=1, configs={"cleanup.policy": "compact"}))
+        admin.create_topics(new)
+        admin.create_partitions(
+            {
+                prefix + name: len(each.partitions)
+                for name, each in described.items()
+                if prefix + name in there and len(there[prefix + name].partitions) < len(each.partitions)
+            }
+        )
+
+
+def _configs(admin: Admin, topics: Mapping[str, TopicDescription]) -> dict[str, dict[str, str]]:
+    """What is set for each topic itself, and is to be copied."""
+    described = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in topics])
+    return {
+        resource.name: {
+            name: entry.value
+            for name, entry in entries.items()
+            if entry.source is ConfigSource.DYNAMIC_TOPIC and name not in NOT_COPIED and entry.value is not None
+        }
+        for resource, entries in described.items()
+    }
+
+
+def translate_groups(source: Settings, target: Settings, pattern: str, prefix: str, alias: str) -> dict[str, int]:
+    """Commits at the target where groups stand at the source; returns how many groups and offsets that were."""
+    wanted = _pattern(pattern, "--groups")
+    syncs = read_syncs(target, alias)
+    counted = {"groups_translated": 0, "offsets_translated": 0}
+    with Admin(source) as origin, Admin(target) as admin:
+        active = {name for name, each in admin.list_groups().items() if each.state not in INACTIVE}
+        for group in sorted(origin.list_groups()):
+            if group in active or not wanted.fullmatch(group):
+                continue
+            committed = {tp: each.offset for tp, each in origin.list_group_offsets(group).items() if tp in syncs}
+            offsets = _ahead(admin, group, _translated(admin, committed, syncs, prefix))
+            if offsets and _commit(admin, group, offsets):
+                counted["groups_translated"] += 1
+                counted["offsets_translated"] += len(offsets)
+    return counted
+
+
+def _translated(
+    admin: Admin,
+    committed: Mapping[TopicPartition, int],
+    syncs: Mapping[TopicPartition, list[Segment]],
+    prefix: str,
+) -> dict[TopicPartition, int]:
+    found = {TopicPartition(prefix + tp.topic, tp.partition): translate(syncs[tp], at) for tp, at in committed.items()}
+    # Before all that is known: from the first record there is, for nobody knows which of them were read.
+    unknown = [tp for tp, offset in found.items() if offset is None]
+    earliest = admin.list_offsets(dict.fromkeys(unknown, EARLIEST_TIMESTAMP))
+    return {tp: earliest[tp].offset if offset is None else offset for tp, offset in found.items()}
+
+
+def _ahead(admin: Admin, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Without those that the group has at the target already, or has gone past."""
+    there = admin.list_group_offsets(group)
+    return {tp: offset for tp, offset in offsets.items() if tp not in there or there[tp].offset < offset}
+
+
+def _commit(admin: Admin, group: str, offsets: Mapping[TopicPartition, int]) -> bool:
+    """Whether it could: members may have come meanwhile."""
+    try:
+        admin.alter_group_offsets(group, offsets)
+    except _NonEmptyGroupError:
+        return False
+    return True
+
+
+def read_syncs(target: Settings, alias: str) -> dict[TopicPartition, list[Segment]]:
+    """All that the target knows of where the source's records are, by source offset."""
+    topic = TopicPartition(sync_topic(alias), 0)
+    latest: dict[bytes, bytes] = {}
+    settings = {**target, "enable.auto.commit": False, "isolation.level": "read_committed"}
+    with Consumer(settings) as consumer:
+        consumer.assign([topic])
+        consumer.seek_to_beginning()
+        end = consumer.end_offsets([topic])[topic]
+        while consumer.position(topic) < end:
+            for records in consumer.poll(timeout_ms=1_000).values():
+                latest.update((record.key, record.value) for record in records)
+    found: dict[TopicPartition, list[Segment]] = {}
+    for key, value in latest.items():
+        name, partition, segments = decode(key, value)
+        found.setdefault(TopicPartition(name, partition), []).extend(segments)
+    return {tp: sorted(segments) for tp, segments in found.items()}
+
+
+def _pattern(text: str, option: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"{option} {text!r}: expected a regular expression ({error})") from error

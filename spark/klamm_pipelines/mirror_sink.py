@@ -1,0 +1,92 @@
+"""The sink of the mirror: Klamm's, exactly once, which also writes where each record went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource
+
+from klamm_pipelines.offset_syncs import SegmentBuilder, encode_key, encode_value
+from pyspark_klamm.batch_parts import micro_batch
+from pyspark_klamm.exactly_once import ExactlyOnceStreamWriter
+from pyspark_klamm.options import sink_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from klamm import Producer
+
+_OWN = "mirror."
+
+
+class MirrorSink(DataSource):
+    """Of rows with the columns of a Klamm source, in the order of their partitions."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "klamm_mirror"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> MirrorWriter:
+        options = dict(self.options)
+        own = {name.removeprefix(_OWN): options.pop(name) for name in list(options) if name.startswith(_OWN)}
+        return MirrorWriter(options, schema, own)
+
+
+class MirrorWriter(ExactlyOnceStreamWriter):
+    """Writes a task's records, and the sync of each of its partitions, in one transaction."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, own: Mapping[str, str]) -> None:
+        super().__init__(sink_options(options), schema)
+        self._prefix, self._syncs = own.get("prefix", ""), own["syncs"]
+
+    def _send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
+        builders: dict[tuple[str, int], SegmentBuilder] = {}
+        sent: list[tuple[str, int, int, Any]] = []
+        record_count = 0
+        for batch in batches:
+            sending = self._send_rows(producer, batch)
+            _settle(sent, builders)
+            sent = sending
+            record_count += len(sent)
+        producer.flush()
+        _settle(sent, builders)
+        self._send_syncs(producer, builders)
+        return record_count
+
+    def _send_rows(self, producer: Producer, batch: pa.RecordBatch) -> list[tuple[str, int, int, Any]]:
+        sent = []
+        times_ms = [each // 1000 for each in batch.column("timestamp").cast("int64").to_pylist()]
+        names = ("topic", "partition", "offset", "key", "value", "headers")
+        for *row, time_ms in zip(*(batch.column(name).to_pylist() for name in names), times_ms, strict=True):
+            topic, partition, offset, key, value, headers = row
+            future = producer.send(
+                self._prefix + topic,
+                value,
+                key=key,
+                partition=partition,
+                timestamp_ms=time_ms,
+                headers=None if headers is None else [(each["key"], each["value"]) for each in headers],
+            )
+            sent.append((topic, partition, offset, future))
+        return sent
+
+    def _send_syncs(self, producer: Producer, builders: Mapping[tuple[str, int], SegmentBuilder]) -> None:
+        task = TaskContext.get()
+        assert task is not None
+        batch_id = micro_batch(self._options.sink_id, task.getLocalProperty).batch_id
+        futures = [
+            producer.send(self._syncs, encode_value(each.segments), key=encode_key(topic, partition, batch_id))
+            for (topic, partition), each in builders.items()
+        ]
+        producer.flush()
+        for future in futures:
+            future.result()
+
+
+def _settle(sent: list[tuple[str, int, int, Any]], builders: dict[tuple[str, int], SegmentBuilder]) -> None:
+    """Waits for the records' acknowledgement, which says where they are. Raises the first error of any."""
+    for topic, partition, offset, future in sent:
+        builders.setdefault((topic, partition), SegmentBuilder()).add(offset, future.result().offset)

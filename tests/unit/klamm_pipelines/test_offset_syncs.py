@@ -1,0 +1,84 @@
+"""Translated offsets against the records themselves."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm_pipelines import offset_syncs
+from klamm_pipelines.offset_syncs import Segment, SegmentBuilder, decode, encode_key, encode_value, slot_of, translate
+
+gaps = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=60)
+
+
+def mirrored(steps):
+    """Source and target offset of records, each so far after the one before."""
+    source, target, records = 0, 0, []
+    for source_step, target_step in steps:
+        source, target = source + source_step, target + target_step
+        records.append((source, target))
+    return records
+
+
+def segments_of(records):
+    builder = SegmentBuilder()
+    for record in records:
+        builder.add(*record)
+    return builder.segments
+
+
+def test_a_run_of_records_is_one_segment():
+    assert segments_of([(5, 0), (6, 1), (7, 2), (9, 3), (10, 5)]) == (
+        Segment(5, 0, 3), Segment(9, 3, 1), Segment(10, 5, 1),
+    )  # fmt: skip
+
+
+@given(steps=gaps, offset=st.integers(0, 200))
+def test_a_consumer_goes_on_with_the_record_it_would_have_read_next(steps, offset):
+    records = mirrored(steps)
+    translated = translate(segments_of(records), offset)
+    if offset < records[0][0]:
+        assert translated is None
+        return
+    assert translated is not None
+    left = [target for source, target in records if source >= offset]
+    assert [target for _, target in records if target >= translated] == left
+
+
+@given(steps=gaps, offset=st.integers(0, 200), known=st.sets(st.integers(0, 60)))
+def test_with_fewer_segments_known_it_reads_again_but_misses_nothing(steps, offset, known):
+    records = mirrored(steps)
+    segments = [each for index, each in enumerate(segments_of(records)) if index in known]
+    translated = translate(segments, offset)
+    for source, target in records:
+        assert source < offset or translated is None or target >= translated
+
+
+def test_segments_of_one_sync_are_bounded(monkeypatch):
+    monkeypatch.setattr(offset_syncs, "SEGMENTS_MAX", 8)
+    records = mirrored([(2, 1)] * 100)
+    segments = segments_of(records)
+    assert len(segments) <= 8
+    assert segments[0].source_offset == 2, "from the first"
+    assert translate(segments, 200) == 100, "to the last"
+    for offset in range(2, 202):
+        translated = translate(segments, offset)
+        assert translated is not None
+        assert all(target >= translated for source, target in records if source >= offset)
+
+
+def test_of_many_batches_few_are_kept_and_the_last_ones_all():
+    kept: dict[str, int] = {}
+    for batch_id in range(100_000):
+        kept[slot_of(batch_id)] = batch_id
+    assert len(kept) < 20 * offset_syncs.SLOTS
+    assert set(range(99_900, 100_000)) <= set(kept.values())
+    ages = sorted(100_000 - batch_id for batch_id in kept.values())
+    assert all(older <= 2 * younger + 2 for younger, older in itertools.pairwise(ages)), "thinner with age"
+
+
+def test_a_sync_is_read_back():
+    segments = [Segment(5, 0, 3), Segment(9, 3, 1)]
+    assert decode(encode_key("orders", 2, 7), encode_value(segments)) == ("orders", 2, segments)
