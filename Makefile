@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test clients compose-test wheels lint format unit integration bench bench-peers sim chaos fuzz proto lock clean
+.PHONY: help setup demo test clients pipelines-test compose-test wheels lint format unit integration bench bench-peers sim chaos fuzz proto lock clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -32,11 +32,14 @@ demo: setup  ## A year of real flights through the log, Spark and back, checked 
 	$(BIN)/python demo/flights.py
 
 test: setup lint  ## Lint and every test a laptop can run.
-	$(PYTEST) tests -m "not clients and not compose and not chaos" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) tests -m "not clients and not compose and not chaos and not pipelines" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 clients: setup  ## Kafka's clients and programs against the Kafka listener, and a table of them; CLIENTS="--table README.md".
 	sh tools/install_programs.sh "make clients" java:default-jdk-headless mvn:maven kcat:kcat
 	$(PYTEST) tests/clients $(CLIENTS)
+
+pipelines-test: setup  ## The data pipelines at length: a year of flights, killed drivers, a Spark standalone cluster.
+	$(PYTEST) tests/integration/test_pipelines_at_length.py
 
 compose-test: setup  ## The image and compose.yaml: builds it, strikes its containers; starts a Docker engine if it must. As root.
 	sh tools/install_programs.sh "make compose-test" dockerd:docker.io docker-compose:docker-compose \

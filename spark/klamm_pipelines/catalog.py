@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from klamm_pipelines import flight_delays
+from klamm_pipelines import archive, compact, dedup_and_dead_letter, enrich, flight_delays, mirror, replay
 from klamm_pipelines.job import Pipeline
 
-PIPELINES: dict[str, Pipeline] = {each.name: each for each in (flight_delays.PIPELINE,)}
+_MODULES = (flight_delays, enrich, archive, compact, replay, dedup_and_dead_letter, mirror)
+
+PIPELINES: dict[str, Pipeline] = {each.PIPELINE.name: each.PIPELINE for each in _MODULES}

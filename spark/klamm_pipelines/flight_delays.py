@@ -1,12 +1,12 @@
 """Delays of flights by airport and hour: departures in, figures of each hour out.
 
-In: one JSON object per flight, in order of departure, for example
-`{"carrier": "UA", "flight": 1545, "origin": "EWR", "dest": "IAH", "scheduled": "2013-01-01T10:15:00Z",
-"dep_delay": 2}`; `dep_delay` is in minutes and null for a cancelled flight. An object with `scheduled` alone is a tick:
-it is no flight, but says how late it is, so that the last hours of a stream that has ended can be closed.
+In: one JSON object per flight, in order of departure, for example `{"carrier": "UA", "flight": 1545, "origin": "EWR",
+"dest": "IAH", "scheduled": "2013-01-01T10:15:00Z", "dep_delay": 2}`; `dep_delay` is in minutes and null for a
+cancelled flight. An object with `scheduled` alone is a tick: it is no flight, but says how late it is, so that the
+last hours of a stream that has ended can be closed.
 
-Out: key `EWR 2013-01-01T10:00:00Z`, value a JSON object of that airport and hour of scheduled departure, once the hour
-is closed: once, for consumers with `isolation.level=read_committed`.
+Out: key `EWR 2013-01-01T10:00:00Z`, value a JSON object of that airport and hour of scheduled departure, once the
+hour is closed: once, for consumers with `isolation.level=read_committed`.
 
 Event time is the scheduled departure. Flights leave up to a day late, and the partitions of a topic are not read in
 step, so the stream is out of order: an hour is closed when the watermark, `--watermark` behind the latest scheduled

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource
 from klamm_pipelines.offset_syncs import SegmentBuilder, encode_key, encode_value
 from pyspark_klamm.batch_parts import micro_batch
 from pyspark_klamm.exactly_once import ExactlyOnceStreamWriter
-from pyspark_klamm.options import sink_options
+from pyspark_klamm.sink_options import sink_options
 
 if TYPE_CHECKING:
     import pyarrow as pa

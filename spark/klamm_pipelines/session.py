@@ -1,7 +1,7 @@
 """A Spark session for a pipeline, by spark-submit's rules: where it runs is a setting, the code goes along.
 
-On a cluster the workers' Python is $PYSPARK_PYTHON (by default this one, for clusters on one machine), and has to have
-Klamm's and the connector's dependencies; Klamm itself is shipped as one zip file.
+On a cluster the workers' Python is $PYSPARK_PYTHON (by default this one, for clusters on one machine), and has to
+have Klamm's and the connector's dependencies; Klamm itself is shipped as one zip file.
 """
 
 from __future__ import annotations

@@ -75,5 +75,4 @@ def test_a_value_that_no_record_can_have_is_named(columns, named):
 
 def test_a_row_has_its_own_time_in_whole_milliseconds_or_now():
     times = pa.array([1_359_633_600_123_456, None, -1], pa.timestamp("us", tz="UTC"))
-    found = sink_columns.rows({"value": pa.array([b"v"] * 3), "timestamp": times}, "t", now_ms=5, partition_count=None)
-    assert found.timestamps_ms.tolist() == [1_359_633_600_123, 5, -1]
+    assert rows_of(timestamp=times).timestamps_ms.tolist() == [1_359_633_600_123, NOW_MS, -1]

@@ -1,0 +1,176 @@
+"""The pipelines at length (`make pipelines-test`): a whole year, killed drivers, signals, and a Spark cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import nycflights
+import pandas as pd
+import pytest
+from klamm_process import KlammProcess, running_cluster
+from spark_standalone import standalone_cluster
+
+from klamm import Admin, Consumer, Producer, TopicPartition
+
+pytestmark = [pytest.mark.pipelines, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+DEADLINE_S = 300
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[KlammProcess]:
+    with running_cluster(tmp_path / "cluster", {"transaction.state.log.num.partitions": "5"}) as running:
+        yield running
+
+
+class Running:
+    """`klamm pipeline run` as a process of its own."""
+
+    def __init__(self, cluster: KlammProcess, directory: pathlib.Path, name: str, *arguments: str) -> None:
+        command = [sys.executable, "-m", "klamm", "pipeline", "run", name, "--bootstrap", cluster.bootstrap]
+        command += ["--checkpoint", str(directory / "checkpoint"), *arguments]
+        self.log_path = directory / f"{name}.log"
+        with self.log_path.open("a") as log:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            )
+
+    def counted(self) -> dict[str, Any]:
+        """What it printed at its end, which has to be a good one."""
+        output, _ = self.process.communicate(timeout=DEADLINE_S)
+        assert self.process.returncode == 0, self.log_path.read_text()
+        found: dict[str, Any] = json.loads(output)
+        return found
+
+    def wait_for(self, text: str) -> None:
+        """Until its log has it."""
+        deadline_s = time.monotonic() + DEADLINE_S
+        while text not in self.log_path.read_text():
+            assert self.process.poll() is None, self.log_path.read_text()
+            assert time.monotonic() < deadline_s, self.log_path.read_text()
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
+
+
+def fill(cluster: KlammProcess, days: int | None, *topics: str) -> pd.DataFrame:
+    """Produces that many days of the topics; returns the flights."""
+    flights = nycflights.read_flights(days)
+    nycflights.create_topics(cluster.bootstrap, (*topics, "flight-delays", "flights-enriched"))
+    with Producer(bootstrap_servers=cluster.bootstrap, compression_type="lz4") as producer:
+        nycflights.fill_flights(producer, flights)
+        if "weather" in topics:
+            nycflights.fill_weather(producer, nycflights.read_weather(days))
+        if "planes" in topics:
+            nycflights.fill_planes(producer, nycflights.read_planes())
+    return flights
+
+
+def consume(cluster: KlammProcess, topic: str) -> list[Any]:
+    """The committed records of a topic."""
+    settings = {
+        "bootstrap.servers": cluster.bootstrap,
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+    }
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        count = len(admin.describe_topics([topic])[topic].partitions)
+    tps = [TopicPartition(topic, partition) for partition in range(count)]
+    found: list[Any] = []
+    with Consumer(settings) as consumer:
+        consumer.assign(tps)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(tps)
+        while any(consumer.position(tp) < ends[tp] for tp in tps):
+            for records in consumer.poll(timeout_ms=1_000, max_records=5_000).values():
+                found.extend(records)
+    return found
+
+
+def test_a_year_of_flights_is_enriched_as_by_pandas(cluster, tmp_path):
+    flights = fill(cluster, None, "flights", "weather", "planes")
+    arguments = ("--watermark", "30 days", "--max-offsets-per-trigger", "60000")
+    running = Running(cluster, tmp_path, "enrich", *arguments)
+    running.wait_for("enrich batch 1:")
+    running.kill()
+    counted = Running(cluster, tmp_path, "enrich", *arguments).counted()
+    assert counted["behind_watermark"] == 0
+    documents = [json.loads(record.value) for record in consume(cluster, "flights-enriched")]
+    assert len(documents) == len(flights) == 336_776
+    weather, planes = nycflights.read_weather(), nycflights.read_planes()
+    expected = flights.merge(weather, left_on=["origin", "hour_start"], right_on=["origin", "hour"], how="left")
+    expected = expected.merge(planes, on="tailnum", how="left", suffixes=("", "_plane"))
+    identity = ["scheduled", "carrier", "flight", "origin"]
+    got = pd.json_normalize(documents)
+    got["scheduled"] = pd.to_datetime(got["scheduled"], utc=True)
+    got = got.set_index(identity).sort_index()
+    expected = expected.set_index(identity).sort_index()
+    assert got.index.equals(expected.index)
+    pairs = {"weather.temp": "temp", "weather.visib": "visib", "plane.seats": "seats", "plane.year": "year_plane"}
+    for ours, theirs in pairs.items():
+        pd.testing.assert_series_equal(got[ours].astype(float), expected[theirs].astype(float), check_names=False)
+
+
+def test_an_archiver_that_is_killed_and_goes_on_doubles_and_loses_nothing(cluster, tmp_path):
+    flights = fill(cluster, 30, "flights")
+    arguments = ("--topics", "flights", "--archive", str(tmp_path / "archive"), "--max-offsets-per-trigger", "2000")
+    for batch in (1, 3, 5):
+        running = Running(cluster, tmp_path, "archive", *arguments, "--compact-every", "3")
+        running.wait_for(f"archive batch {batch}:")
+        running.kill()
+    Running(cluster, tmp_path, "archive", *arguments).counted()
+    from klamm_pipelines.archive_store import read_archive
+    from pyspark_klamm.local import local_session
+
+    spark = local_session("archive")
+    try:
+        rows = read_archive(spark, str(tmp_path / "archive")).select("partition", "offset", "value").collect()
+    finally:
+        spark.stop()
+    expected = {(each.partition, each.offset): each.value for each in consume(cluster, "flights")}
+    assert len(rows) == len(expected) == len(flights) + 1
+    assert {(row.partition, row.offset): bytes(row.value) for row in rows} == expected
+
+
+def test_a_stream_that_is_told_to_stop_ends_well(cluster, tmp_path):
+    fill(cluster, 2, "flights")
+    running = Running(cluster, tmp_path, "flight_delays", "--follow")
+    running.wait_for("flight_delays batch 0:")
+    running.process.send_signal(signal.SIGTERM)
+    assert running.counted()["flights"] > 0
+    assert "Traceback" not in running.log_path.read_text()
+
+
+def test_a_pipeline_runs_on_a_cluster_with_what_is_shipped(cluster, tmp_path):
+    flights = fill(cluster, 2, "flights")
+    with standalone_cluster(tmp_path) as master:
+        counted = Running(cluster, tmp_path, "flight_delays", "--master", master, "--watermark", "7 days").counted()
+        assert counted["flights"] == len(flights)
+        assert len(consume(cluster, "flight-delays")) == flights.groupby(["origin", "hour_start"]).ngroups
+        from klamm_pipelines.session import open_session
+
+        spark = open_session("where", master, {})
+        try:
+            found = spark.range(4, numPartitions=2).mapInPandas(where_it_is_from, "path STRING").distinct().collect()
+        finally:
+            spark.stop()
+    assert all("klamm-spark.zip" in row.path for row in found), found
+
+
+def where_it_is_from(frames: Any) -> Any:
+    import klamm
+    import klamm_pipelines
+    import pyspark_klamm
+
+    for _ in frames:
+        yield pd.DataFrame({"path": [each.__file__ for each in (klamm, klamm_pipelines, pyspark_klamm)]})

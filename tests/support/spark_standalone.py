@@ -1,0 +1,67 @@
+"""A Spark standalone cluster on loopback: a master and workers, started from pyspark's own classes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+
+import pyspark
+from klamm_process import free_port
+
+from pyspark_klamm.java import java_home
+
+START_TIMEOUT_S = 120
+_DEPLOY = "org.apache.spark.deploy"
+
+
+@contextlib.contextmanager
+def standalone_cluster(directory: pathlib.Path, *, workers: int = 2) -> Iterator[str]:
+    """Gives the master's address once all workers have registered.
+
+    What runs there finds nothing of this project but what is shipped: PYTHONPATH is not passed on."""
+    home = pathlib.Path(pyspark.__file__).parent
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        "JAVA_HOME": str(java_home()),
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    port, web_port = free_port(), free_port()
+    url = f"spark://127.0.0.1:{port}"
+    address = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web_port))
+    commands = [(f"{_DEPLOY}.master.Master", *address)]
+    for number in range(workers):
+        where = ("--host", "127.0.0.1", "--webui-port", "0", "--work-dir", str(directory / f"worker-{number}"))
+        commands.append((f"{_DEPLOY}.worker.Worker", *where, "--cores", "1", "--memory", "1g", url))
+    with contextlib.ExitStack() as running:
+        for number, (name, *arguments) in enumerate(commands):
+            log = running.enter_context((directory / f"{number}.log").open("w"))
+            command = [str(home / "bin" / "spark-class"), name, *arguments]
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            running.callback(_end, process)
+        _wait_for_workers(f"http://127.0.0.1:{web_port}/json/", workers)
+        yield url
+
+
+def _wait_for_workers(url: str, workers: int) -> None:
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    wanted = f'"aliveworkers" : {workers}'
+    while True:
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
+            if wanted in answer.read().decode():
+                return
+        assert time.monotonic() < deadline_s, f"no {workers} workers at {url}"
+        time.sleep(0.2)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    process.wait(30)
