@@ -34,7 +34,7 @@ demo: setup  ## A year of real flights through the log, Spark and back, checked 
 test: setup lint  ## Lint and every test a laptop can run.
 	$(PYTEST) tests -m "not clients and not compose and not chaos and not pipelines" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
-clients: setup  ## Kafka's clients and programs against the Kafka listener, and a table of them; CLIENTS="--table README.md".
+clients: setup  ## Kafka's clients and programs against the Kafka listener, and tables of them; CLIENTS="--table README.md".
 	sh tools/install_programs.sh "make clients" java:default-jdk-headless mvn:maven kcat:kcat
 	$(PYTEST) tests/clients $(CLIENTS)
 

@@ -17,20 +17,22 @@ import psutil
 import pytest
 from kafka_wire import KafkaWire
 from kio.schema.errors import ErrorCode
-from table import Outcomes, write_between_markers
+from table import Comparison, Outcomes, write_between_markers
 
 from klamm_broker.kafka.requests import ApiKey
 
 TIMEOUT_S = 60
 _outcomes = pytest.StashKey[Outcomes]()
+_comparison = pytest.StashKey[Comparison]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--table", metavar="FILE", help="write the table of clients into FILE, between its two comments")
+    parser.addoption("--table", metavar="FILE", help="write the tables into FILE, each between its two comments")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_outcomes] = Outcomes()
+    config.stash[_comparison] = Comparison()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -41,24 +43,31 @@ def pytest_runtest_makereport(
     if not report.skipped and (report.when == "call" or report.failed):
         for marker in item.iter_markers("behaviour"):
             item.config.stash[_outcomes].add(*marker.args, report.passed)
+        for marker in item.iter_markers("spark_case"):
+            item.config.stash[_comparison].add(*marker.args, report.passed)
     return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    lines = config.stash[_outcomes].lines()
-    if lines:
-        terminalreporter.section("clients")
+    tables = {"clients": config.stash[_outcomes].lines(), "spark": config.stash[_comparison].lines()}
+    for name, lines in tables.items():
+        if not lines:
+            continue
+        terminalreporter.section(name)
         terminalreporter.write("\n".join(["", *lines, ""]))
-    if path := config.getoption("--table"):
-        write_between_markers(Path(path), lines)
+        if path := config.getoption("--table"):
+            write_between_markers(Path(path), name, lines)
 
 
 class Cluster:
     """Processes as `klamm up` starts them, and starts them again."""
 
-    def __init__(self, process: subprocess.Popen[str], bootstrap: str) -> None:
+    def __init__(self, process: subprocess.Popen[str], klamm_bootstrap: str, bootstrap: str) -> None:
         self._process = process
+        self.klamm_bootstrap = klamm_bootstrap
+        """For Klamm's own client."""
         self.bootstrap = bootstrap
+        """The Kafka listeners."""
 
     def kill_broker(self, broker_id: int) -> None:
         """At once, with SIGKILL."""
@@ -80,9 +89,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
-        ready = re.search(r"Kafka clients at (\S+), data", line)
+        ready = re.search(r"ready at (\S+), Kafka clients at (\S+), data", line)
         assert ready, line + (directory / "up.log").read_text()
-        yield Cluster(process, ready[1])
+        yield Cluster(process, ready[1], ready[2])
     finally:
         process.terminate()
         process.wait(TIMEOUT_S)

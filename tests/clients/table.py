@@ -1,5 +1,7 @@
 """Which client does what, as a table: each test of a client names its behaviour, which holds when all its tests passed.
-`--table FILE` also writes it into FILE, between the two comments.
+
+And Spark's connector for Kafka beside Klamm's data source, a row for each case. `--table FILE` also writes both into
+FILE, each between its two comments, `<!-- clients: begin -->` and `<!-- clients: end -->`, or `spark`.
 """
 
 from __future__ import annotations
@@ -12,9 +14,8 @@ from typing import Final
 
 import java_programs
 import pytest
-
-BEGIN: Final = "<!-- clients: begin -->"
-END: Final = "<!-- clients: end -->"
+from spark_cases import CASES, Case
+from spark_doors import FAILS
 
 BEHAVIOURS: Final = (
     "produces and consumes with every codec",
@@ -99,14 +100,39 @@ class Outcomes:
         return "n/a" if (client, behaviour) in NOT_OFFERED else _SYMBOLS[self._passed.get((client, behaviour))]
 
 
-def write_between_markers(path: Path, lines: list[str]) -> None:
-    """Replaces what stands between the two comments. Raises UsageError unless the file has both."""
+class Comparison:
+    """What became of the cases of `spark_cases.py`."""
+
+    def __init__(self) -> None:
+        self._passed: dict[str, bool] = {}
+
+    def add(self, case: Case, passed: bool) -> None:
+        self._passed[case.name] = self._passed.get(case.name, True) and passed
+
+    def lines(self) -> list[str]:
+        """Markdown; empty when nothing was run."""
+        cases = [case for case in CASES if case.name in self._passed]
+        lines = _rows(["option", "asked", "same", "otherwise"]) if cases else []
+        for case in cases:
+            same = "**not as expected**" if not self._passed[case.name] else "no" if case.differs else "yes"
+            differing = f"Spark's: {_shown(case.result)}; Klamm: {_shown(case.klamm)}: {case.why}"
+            lines.append(_row([case.option, case.query, same, differing if case.differs else ""]))
+        return lines
+
+
+def _shown(result: object) -> str:
+    return result if result == FAILS else f"`{result}`"  # type: ignore[return-value]
+
+
+def write_between_markers(path: Path, name: str, lines: list[str]) -> None:
+    """Replaces what stands between the two comments of that name. Raises UsageError unless the file has both."""
+    first, last = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     text = path.read_text()
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise pytest.UsageError(f"{path} has no {BEGIN} ... {END}")
-    path.write_text("\n".join([before + BEGIN, *lines, END + after]))
+        raise pytest.UsageError(f"{path} has no {first} ... {last}")
+    path.write_text("\n".join([before + first, *lines, last + after]))
 
 
 def _rows(header: list[str]) -> list[str]:

@@ -1,0 +1,44 @@
+"""Spark's connector for Kafka and Klamm's data source, asked the same of one cluster: the cases of `spark_cases.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import java_programs
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from spark_cases import CASES, Case
+from spark_doors import Door
+
+pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    from pyspark_klamm.local import local_session
+
+    jars = ",".join(map(str, java_programs.spark_jars()))
+    # One attempt for each task: what fails is to fail soon.
+    session = local_session("clients", attempts=1, settings={"spark.jars": jars})
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["kafka", "klamm"])
+def door(request: pytest.FixtureRequest, spark: Any, cluster: Any, tmp_path: Path) -> Iterator[Door]:
+    client = {"bootstrap.servers": cluster.bootstrap}
+    bootstrap = cluster.bootstrap if request.param == "kafka" else cluster.klamm_bootstrap
+    door = Door(request.param, spark, bootstrap, cluster.bootstrap, AdminClient(client), Producer(client), tmp_path)
+    yield door
+    door.close()
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(each, id=each.name, marks=pytest.mark.spark_case(each)) for each in CASES]
+)
+def test_case(door: Door, case: Case) -> None:
+    assert case.ask(door) == case.expected(door.format)
