@@ -82,9 +82,9 @@ def start(frame: DataFrame, bootstrap: str, topic: str, directory: pathlib.Path)
 
 def main() -> None:
     bootstrap, directory = sys.argv[1], pathlib.Path(sys.argv[2])
-    sys.path.insert(0, str(REPOSITORY / "spark" / "pipelines"))
-    from flight_delays import hourly_delays
     from pyspark.errors import StreamingQueryException
+
+    from klamm_pipelines.flight_delays import hourly_delays
 
     spark = session(directory)
 

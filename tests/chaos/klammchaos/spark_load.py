@@ -24,34 +24,22 @@ from klammchaos.spark_driver import COPIES, FLIGHTS, NUMBERS, REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "demo"))
 import flights as demo
+import nycflights
 
 FLIGHTS_PER_S: Final = 250
 PAUSE_S: Final = 0.05
 MAX_BLOCK_MS: Final = 60_000
 POLL_MS: Final = 500
-_COLUMNS: Final = ["carrier", "flight", "tailnum", "origin", "dest", "scheduled", "dep_delay"]
 
 
 def flights_of(duration_s: float) -> pd.DataFrame:
     """As many as that time has room for, in order of departure; a year of them at most."""
-    return demo.read_flights().head(int(duration_s * FLIGHTS_PER_S))
+    return nycflights.read_flights().head(int(duration_s * FLIGHTS_PER_S))
 
 
 def expected_delays(flights: pd.DataFrame) -> pd.DataFrame:
     """What pandas computes, by airport and hour."""
     return demo.expected_hours(flights)
-
-
-def _encode(row: Any) -> bytes:
-    flight = {
-        "carrier": row.carrier,
-        "flight": int(row.flight),
-        "origin": row.origin,
-        "dest": row.dest,
-        "scheduled": row.scheduled.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "dep_delay": None if pd.isna(row.dep_delay) else int(row.dep_delay),
-    }
-    return json.dumps(flight).encode()
 
 
 class Feeder:
@@ -72,7 +60,7 @@ class Feeder:
             bootstrap_servers=self._bootstrap, delivery_timeout_ms=int(DEADLINE_S * 1000), max_block_ms=MAX_BLOCK_MS
         ) as producer:
             fed, sent = 0, []
-            rows = self._flights[_COLUMNS].itertuples(index=False)
+            rows = self._flights[nycflights.FLIGHT_COLUMNS].itertuples(index=False)
             while not stop.is_set():
                 sent.append(await producer.send(NUMBERS, b"%d" % self.count, partition=self.count % PARTITIONS))
                 self.count += 1
@@ -85,11 +73,12 @@ class Feeder:
                 sent.append(await self._send_flight(producer, row))
             for future in sent:
                 await future
-            await (await producer.send(FLIGHTS, json.dumps({"scheduled": demo.AFTER_THE_YEAR}).encode()))
+            tick = {"scheduled": nycflights.AFTER_THE_YEAR.isoformat()}
+            await (await producer.send(FLIGHTS, json.dumps(tick).encode()))
 
     async def _send_flight(self, producer: AsyncProducer, row: Any) -> Any:
         key = None if pd.isna(row.tailnum) else row.tailnum.encode()
-        return await producer.send(FLIGHTS, _encode(row), key=key)
+        return await producer.send(FLIGHTS, json.dumps(nycflights.flight_value(row)).encode(), key=key)
 
 
 class Observer:
