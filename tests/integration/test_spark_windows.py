@@ -46,16 +46,12 @@ def cluster(tmp_path_factory) -> Iterator[KlammProcess]:
 
 @pytest.fixture(scope="module")
 def spark():
-    """Workers find what the tests have beside them."""
     from pyspark_klamm.local import local_session
 
-    support = pathlib.Path(spark_copy.__file__).parent
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(support), os.environ.get("PYTHONPATH", "")]))
-        session = local_session("windows")
-        session.sparkContext.setLogLevel("OFF")
-        yield session
-        session.stop()
+    session = local_session("windows")
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
 
 
 @pytest.fixture
@@ -91,11 +87,9 @@ class Query:
         """A process of its own."""
         arguments = [self.cluster.bootstrap, self.source, self.target, str(self.checkpoint), str(pause_s)]
         arguments += [f"{name}={value}" for name, value in (sink or {}).items()]
-        support = str(pathlib.Path(spark_copy.__file__).parent)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([support, os.environ.get("PYTHONPATH", "")])}
         with self.log_path.open("a") as log:
             command = [sys.executable, spark_copy.__file__, *arguments]
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:
             yield process
         finally:

@@ -60,10 +60,12 @@ def copy(
 def _format(spark: Any, sink: Mapping[str, str]) -> str:
     if "moment" not in sink:
         return "klamm"
-    from dying_sink import DyingSource
+    import dying_sink
 
-    spark.dataSource.register(DyingSource)
-    return DyingSource.name()
+    # Shipped, for the environment of Spark's JVM, and so of its workers, may be that of an earlier session.
+    spark.sparkContext.addPyFile(dying_sink.__file__)
+    spark.dataSource.register(dying_sink.DyingSource)
+    return dying_sink.DyingSource.name()
 
 
 def main() -> None:
