@@ -58,7 +58,8 @@ def consume(address: str, log: str, count: int) -> float:
     seen, wanted = len(consumer.consume(1, TIMEOUT_S)), count + 1
     started = time.perf_counter()
     while seen < wanted:
-        seen += len(consumer.consume(POLLED, 0.1))
+        # More than there is would be waited for.
+        seen += len(consumer.consume(min(POLLED, wanted - seen), 0.1))
         assert time.perf_counter() - started < TIMEOUT_S, f"{seen} of {wanted} records after {TIMEOUT_S} s"
     took_s = time.perf_counter() - started
     consumer.close()
