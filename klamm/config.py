@@ -169,6 +169,8 @@ class ClientConfig:
     """Metadata is refreshed after this time even without a reason."""
     receive_message_max_bytes: int = integer(100_000_000, at_least=1_000)
     """An answer larger than this is refused (librdkafka's receive.message.max.bytes)."""
+    tracing_enable: bool = boolean(False)
+    """Calls are OpenTelemetry's spans; see klamm/tracing.py."""
     security_protocol: str = text("PLAINTEXT", one_of=("PLAINTEXT",))
     """Connections are neither encrypted nor authenticated; asking for that is refused rather than ignored."""
 

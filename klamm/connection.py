@@ -24,6 +24,7 @@ from grpc import aio
 
 from klamm.config import ClientConfig
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, IllegalStateError
+from klamm.tracing import client_interceptors
 from klamm.wire.service import methods
 
 _KEEPALIVE_TIME_MS: Final = 30_000
@@ -72,7 +73,11 @@ class Connection:
         _Process.has_used_grpc = True
         self.address = address
         self._request_timeout_ms = config.request_timeout_ms
-        self._channel = aio.insecure_channel(address, options=_channel_options(config))
+        self._channel = aio.insecure_channel(
+            address,
+            options=_channel_options(config),
+            interceptors=client_interceptors() if config.tracing_enable else None,
+        )
         self._stubs: dict[str, RemoteStub] = {}
 
     def stub(self, service: ServiceDescriptor) -> RemoteStub:

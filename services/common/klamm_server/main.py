@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import uvloop
 
 from klamm.errors import KlammError
+from klamm_server import tracing
 from klamm_server.config import (
     ServiceConfig,
     describe,
@@ -99,17 +100,19 @@ def main(name: str, config_class: type[C], make_server: MakeServer[C], arguments
     if options.show_config:
         print(*describe(config), sep="\n")  # noqa: T201 - what was asked for
         return EXIT_GRACEFUL
-    return run_service(make_server, config, die_with_parent=options.die_with_parent)
+    return run_service(name, make_server, config, die_with_parent=options.die_with_parent)
 
 
-def run_service(make_server: MakeServer[C], config: C, *, die_with_parent: bool = False) -> int:
-    """Runs a server until SIGTERM or SIGINT; returns the exit status."""
+def run_service(name: str, make_server: MakeServer[C], config: C, *, die_with_parent: bool = False) -> int:
+    """Runs a server until SIGTERM or SIGINT; returns the exit status. `name` is what traces call it."""
     require_assertions()
     set_up_logging(config.log_level)
     log_effective(config)
     _raise_open_files_limit()
     collect_seldom()
     try:
+        if config.tracing_enable:
+            tracing.start(name, config.node_id)
         uvloop.run(_serve(make_server, config, die_with_parent=die_with_parent))
     except (KlammError, OSError) as error:
         return _cannot_start(error)

@@ -22,6 +22,7 @@ from grpc_reflection.v1alpha import reflection
 from klamm.errors import KlammError
 from klamm.health import LIVENESS
 from klamm.wire.service import Method, methods
+from klamm_server import tracing
 from klamm_server.event_queue import QueueFullError
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class RpcServer:
 
     def __init__(self, *, max_message_bytes: int, max_concurrent_rpcs: int) -> None:
         self._server = aio.server(
+            interceptors=tracing.server_interceptors(),
             maximum_concurrent_rpcs=max_concurrent_rpcs,
             options=[
                 # Two processes on one port would silently share its connections.

@@ -133,4 +133,4 @@ def run(*, data_dir: Path, host: str, port: int, kafka_port: int, settings: Mapp
     except KlammError as error:
         print(f"klamm: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_CANNOT_START
-    return run_service(lambda _: EmbeddedCluster(config, on_ready), config.broker)
+    return run_service("klamm", lambda _: EmbeddedCluster(config, on_ready), config.broker)

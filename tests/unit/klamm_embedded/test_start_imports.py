@@ -17,6 +17,7 @@ NEVER = {
     "klamm_broker.kafka.cold_apis",
     "klamm_coordinator.work",
     "numpy",
+    "opentelemetry",
     "pandas",
     "prometheus_client",
     "pyarrow",

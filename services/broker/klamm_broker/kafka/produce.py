@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
+from klamm import tracing
 from klamm.model import TopicPartition
 from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.leader_hints import leader_hint
@@ -26,12 +27,20 @@ _EMPTY = memoryview(b"")
 def produce(request: Request, handler: ProduceRpc) -> Answer | AnswerInTime:
     """At once, if nothing has to be waited for; no answer with acks=0. Raises MalformedRequestError."""
     wanted = _read(request)
+    if tracing.is_on():
+        return _traced(request, wanted, handler)
     answers = handler.serve(wanted)
     return _answer(request, wanted, answers) if isinstance(answers, list) else _answer_in_time(request, wanted, answers)
 
 
 async def _answer_in_time(request: Request, wanted: Produce, answers: AnswersInTime) -> Answer:
     return _answer(request, wanted, await answers)
+
+
+async def _traced(request: Request, wanted: Produce, handler: ProduceRpc) -> Answer:
+    with tracing.request_span("Produce", request.client_id):
+        answers = handler.serve(wanted)
+        return _answer(request, wanted, answers if isinstance(answers, list) else await answers)
 
 
 def _read(request: Request) -> Produce:

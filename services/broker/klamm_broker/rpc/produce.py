@@ -15,6 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, NamedTuple
 
+from klamm import tracing
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.wire.framed import decode_framed, split_records
@@ -175,13 +176,15 @@ class ProduceRpc:
         self, produce: Produce, guards: Guards, unheard_of: frozenset[TopicPartition]
     ) -> list[Produced] | AnswersInTime:
         pending: _Pending = {}
-        answers = [self._append(one, produce.acks, guards, unheard_of, pending) for one in produce.partitions]
+        with tracing.span("append"):
+            answers = [self._append(one, produce.acks, guards, unheard_of, pending) for one in produce.partitions]
         if produce.acks == ACKS_NONE:
             return []
         return self._settle_in_time(answers, pending, produce.timeout_ms) if pending else answers
 
     async def _settle_in_time(self, answers: Sequence[Produced], pending: _Pending, timeout_ms: int) -> list[Produced]:
-        await wait_for_appends(self._produces, list(pending.values()), timeout_ms)
+        with tracing.span("replicate"):
+            await wait_for_appends(self._produces, list(pending.values()), timeout_ms)
         return [self._settled(answer, pending.get(answer.topic_partition)) for answer in answers]
 
     def _append(

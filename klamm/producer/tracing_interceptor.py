@@ -1,0 +1,23 @@
+"""The way of a trace through the log: into the headers of records."""
+
+from __future__ import annotations
+
+from klamm import tracing
+from klamm.producer.interceptors import ProducerInterceptor
+from klamm.producer.record import ProducerRecord
+
+
+class TracingInterceptor(ProducerInterceptor):
+    """Gives each record the context of the span that it is sent in, as header `traceparent` (W3C Trace Context), from
+    which a consumer's span can go on.
+
+    Raises ConfigError without OpenTelemetry, as soon as it is made."""
+
+    def __init__(self) -> None:
+        tracing.inject({})
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        carrier: dict[str, str] = {}
+        tracing.inject(carrier)
+        headers = [(name, value.encode()) for name, value in carrier.items()]
+        return record._replace(headers=[*(record.headers or ()), *headers])
