@@ -14,6 +14,7 @@ from klamm.cli.consume import consume
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.groups import app as groups
 from klamm.cli.ledgers import app as ledgers
+from klamm.cli.log import app as log
 from klamm.cli.log_dirs import app as log_dirs
 from klamm.cli.output import say
 from klamm.cli.pipeline import app as pipeline
@@ -56,6 +57,7 @@ app.add_typer(pipeline, name="pipeline")
 app.add_typer(reassign, name="reassign")
 app.add_typer(log_dirs, name="log-dirs")
 app.add_typer(cluster, name="cluster")
+app.add_typer(log, name="log")
 
 
 def _print_version(wanted: bool) -> None:

@@ -16,6 +16,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from klamm_broker.log.offset_index import RELATIVE_OFFSET_MAX, CorruptIndexError, strictly_growing
@@ -97,6 +98,10 @@ class TimeIndex:
         if slot < 0:
             return TimestampOffset(NO_TIMESTAMP_MS, self.base_offset)
         return TimestampOffset(self._timestamps[slot], self.base_offset + self._offsets[slot])
+
+    def entries(self) -> Iterator[TimestampOffset]:
+        """All entries, in order."""
+        return (self._entry(slot) for slot in range(len(self._offsets)))
 
     def append_if_later(self, timestamp_ms: int, offset: int) -> None:
         """Adds an entry if `timestamp_ms` is larger than the last one's; otherwise it says nothing new."""

@@ -129,15 +129,19 @@ class RaftStore:
             bootstrap_voters = self.bootstrap_voters()
             assert bootstrap_voters is not None, f"the log in {self._path} has not begun"
             self._check_snapshot()
-            snapshot = self._snapshot
             return StoredState(
-                hard_state=self._read_hard_state(),
-                snapshot=snapshot.id if snapshot else START,
-                snapshot_voters=snapshot.voters if snapshot else bootstrap_voters,
-                entries=self._read_entries(snapshot.id.end_index if snapshot else 0),
+                hard_state=self.read_hard_state(),
+                snapshot=self.snapshot_id,
+                snapshot_voters=self._snapshot.voters if self._snapshot else bootstrap_voters,
+                entries=tuple(self.read_entries()),
             )
         except CorruptLogError as error:
             raise self._corrupt(str(error)) from error
+
+    @property
+    def snapshot_id(self) -> SnapshotId:
+        """The newest whole snapshot, or START."""
+        return self._snapshot.id if self._snapshot else START
 
     @property
     def snapshot_size_bytes(self) -> int:
@@ -263,7 +267,8 @@ class RaftStore:
         self._write(batch)
         return directory_id
 
-    def _read_hard_state(self) -> HardState:
+    def read_hard_state(self) -> HardState:
+        """Raises CorruptLogError."""
         value = self._db.get(_HARD_STATE_KEY)
         if value is None:
             return HardState(term=0, voted_for=None)
@@ -301,18 +306,20 @@ class RaftStore:
                 f" of {self._snapshot.size_bytes} bytes"
             )
 
-    def _read_entries(self, snapshot_end_index: int) -> tuple[LogEntry, ...]:
-        """They begin at or below the snapshot's end, reach it, and have no gap."""
-        entries: list[LogEntry] = []
+    def read_entries(self) -> Iterator[LogEntry]:
+        """They begin at or below the snapshot's end, reach it, and have no gap. Raises CorruptLogError at the
+        first that does not fit."""
+        expected_index = None
         for key, value in self._scan(ENTRY, ENTRY_END):
             entry = decode_entry(key, value)
-            expected_index = entries[-1].index + 1 if entries else min(entry.index, snapshot_end_index)
+            if expected_index is None:
+                expected_index = min(entry.index, self.snapshot_id.end_index)
             if entry.index != expected_index:
                 raise CorruptLogError(f"the entry at index {expected_index} is missing, the next one is {entry.index}")
-            entries.append(entry)
-        if entries and entries[-1].index + 1 < snapshot_end_index:
-            raise CorruptLogError(f"the entry at index {entries[-1].index + 1} is missing, it is the last one")
-        return tuple(entries)
+            yield entry
+            expected_index += 1
+        if expected_index is not None and expected_index < self.snapshot_id.end_index:
+            raise CorruptLogError(f"the entry at index {expected_index} is missing, it is the last one")
 
     def _scan(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         for key, value in self._db.items(from_key=begin):

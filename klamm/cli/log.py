@@ -1,0 +1,51 @@
+"""`klamm log dump`: what the files of a data directory hold (Kafka's `kafka-dump-log`)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from klamm.cli.exit_status import ExitStatus
+from klamm.cli.output import fail
+
+app = typer.Typer(help="Read the files of a data directory.", no_args_is_help=True)
+
+
+@app.callback()
+def _log() -> None:
+    """Read the files of a data directory."""
+
+
+@app.command("dump")
+def dump(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, or directories with such files.")],
+    records: Annotated[bool, typer.Option("--records", help="Also the records of each batch.")] = False,
+    offsets: Annotated[
+        bool, typer.Option("--offsets-decoder", help="The records, as those of __consumer_offsets.")
+    ] = False,
+    transactions: Annotated[
+        bool, typer.Option("--transaction-log-decoder", help="The records, as those of __transaction_state.")
+    ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare indexes with their logs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+) -> None:
+    """Shows what is in segments, indexes, producer snapshots, checkpoints and the controllers' metadata.db.
+
+    Writes nothing there, and may run beside the server whose files they are. A batch that was not all written at the
+    end of a log is a note. Anything else that was never written so is called damage, with where and why; the dump
+    goes on behind it. Exit status: 0, or 1 when something is damaged or cannot be read."""
+    if offsets and transactions:
+        fail("expected one of --offsets-decoder and --transaction-log-decoder", ExitStatus.USAGE)
+    for path in paths:
+        if not os.path.exists(path):
+            fail(f"{path}: no such file or directory", ExitStatus.USAGE)
+    try:
+        from klamm_embedded.log_dump.dump import DumpOptions, run
+    except ModuleNotFoundError as error:
+        fail(f"{error.name} is missing: pip install 'klamm[server]'")
+    options = DumpOptions(records=records, offsets=offsets, transactions=transactions, verify=verify)
+    if not run(paths, options, as_json=as_json, write=sys.stdout.write):
+        raise typer.Exit(int(ExitStatus.FAILED))

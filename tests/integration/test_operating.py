@@ -1,0 +1,59 @@
+"""What an operator asks of a cluster that runs: `klamm log dump`."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from cli_runner import KlammCommand
+from klamm_process import running_cluster
+
+FAILED, USAGE = 1, 2
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with running_cluster(tmp_path_factory.mktemp("operating")) as running:
+        klamm = KlammCommand(running.bootstrap)
+        klamm.ok("topics", "create", "orders", "--partitions", 1)
+        klamm.ok("produce", "orders", "--key-separator", ":", stdin="a:1\nb:2\nc:3\n")
+        klamm.ok("consume", "orders", "--group", "shop", "--from", "beginning", "--exit")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def klamm(cluster):
+    return KlammCommand(cluster.bootstrap)
+
+
+# --- klamm log dump
+
+
+def test_the_whole_data_directory_of_a_running_cluster_is_sound(klamm, cluster):
+    ended = klamm.ok("log", "dump", "--verify", cluster.data_dir)
+    assert "orders-0/00000000000000000000.log" in ended.out
+    assert "type: topic payload: " in ended.out
+    assert "damage: " not in ended.out
+
+
+def test_records_of_the_offsets_topic(klamm, cluster):
+    ended = klamm.ok(
+        "log", "dump", "--json", "--offsets-decoder", *cluster.data_dir.glob("broker/__consumer_offsets-*")
+    )
+    commits = [line for line in ended.documents if line.get("key", {}).get("type") == "OffsetCommit"]
+    assert [(commit["key"]["topic"], commit["payload"]["offset"]) for commit in commits][-1:] == [("orders", 3)]
+
+
+def test_damage_is_told_and_is_a_failure(klamm, cluster, tmp_path):
+    (log,) = cluster.data_dir.glob("broker/orders-0/*.log")
+    copy = tmp_path / log.name
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    copy.write_bytes(data)
+    ended = klamm("log", "dump", "--records", copy)
+    assert ended.status == FAILED
+    assert f"damage: {copy}, position " in ended.out
+
+
+def test_a_file_that_is_not_there_is_a_mistake_of_the_command_line(klamm, tmp_path):
+    assert "no such file" in klamm.refused(USAGE, "log", "dump", os.path.join(tmp_path, "gone"))
