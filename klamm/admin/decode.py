@@ -207,6 +207,9 @@ def _servers(nodes: Iterable[common_pb2.Node]) -> tuple[ServerDescription, ...]:
             port=each.endpoint.port,
             rack=each.rack,
             fenced=each.fenced,
+            in_controlled_shutdown=each.in_controlled_shutdown,
+            kafka_host=each.kafka_endpoint.host,
+            kafka_port=each.kafka_endpoint.port,
         )
         for each in nodes
     )

@@ -161,6 +161,11 @@ class ServerDescription:
     port: int
     rack: str
     fenced: bool
+    in_controlled_shutdown: bool = False
+    """Of a broker: it is about to stop, and hands its leaders over."""
+    kafka_host: str = ""
+    kafka_port: int = 0
+    """Of a broker: where Kafka clients reach it; port 0: nowhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""`klamm cluster`: its id, its servers, their disks; `klamm cluster quorum`: the controllers' log, and
-`add-controller` and `remove-controller`: who of them votes (Kafka's `kafka-metadata-quorum`, KIP-853);
-`decommission` and `unregister`: brokers that go."""
+"""`klamm cluster`: its id, its servers, their disks; `klamm cluster status`: how it does; `klamm cluster quorum`: the
+controllers' log, and `add-controller` and `remove-controller`: who of them votes (Kafka's `kafka-metadata-quorum`,
+KIP-853); `decommission` and `unregister`: brokers that go."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klamm.cli.connect import connected
+from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Json, Timeout, print_json, print_rows, say
 from klamm.errors import KlammError
 
@@ -75,6 +76,34 @@ def cluster(
         return
     say(f"cluster {description.cluster_id}")
     print_rows(columns, rows, as_json=False)
+
+
+@app.command("status")
+def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
+    """Shows on one screen how the cluster does, and what is wrong with it.
+
+    Exit status: 0 healthy, 1 degraded, 3 no server answered. Degraded is: no active controller; a partition without a
+    leader, below min.insync.replicas or under-replicated; a server that is fenced, shutting down or silent; a log
+    directory that is offline or on a disk that is 90 % full; a hanging transaction; a part that does not answer within
+    --timeout."""
+    from klamm.cli.status.gather import gather
+    from klamm.cli.status.problems import problems
+    from klamm.cli.status.screen import document, headline, summary, tables
+
+    with connected(bootstrap, timeout) as admin:
+        facts = gather(admin, round(timeout * 1000))
+    found = problems(facts)
+    if as_json:
+        print_json(document(facts, found))
+    else:
+        for line in (headline(facts, found), *(f"  - {problem}" for problem in found)):
+            typer.echo(line)
+        for title, columns, rows in tables(facts):
+            typer.echo(f"\n{title.replace('_', ' ')}")
+            print_rows(columns, rows, as_json=False)
+        typer.echo("\n" + "\n".join(summary(facts)))
+    if found:
+        raise typer.Exit(int(ExitStatus.FAILED))
 
 
 @app.command("quorum")

@@ -1,4 +1,4 @@
-"""What an operator asks of a cluster that runs: `klamm log dump`."""
+"""What an operator asks of a cluster that runs: `klamm cluster status`, `klamm log dump`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,30 @@ def cluster(tmp_path_factory):
 @pytest.fixture(scope="module")
 def klamm(cluster):
     return KlammCommand(cluster.bootstrap)
+
+
+# --- klamm cluster status
+
+
+def test_a_healthy_cluster(klamm):
+    ended = klamm.ok("cluster", "status")
+    assert ended.out.startswith("cluster ")
+    assert ended.out.splitlines()[0].endswith(": healthy")
+    document = klamm.ok("cluster", "status", "--json").document
+    assert document["healthy"] is True
+    assert [each["role"] for each in document["controllers"]] == ["leader"]
+    assert document["groups"] == [{"group": "shop", "type": "classic", "state": "Empty", "partitions": 1, "lag": 0}]
+    assert document["log_dirs"][0]["state"] == "online"
+
+
+def test_a_partition_that_refuses_records_degrades_the_cluster(klamm):
+    klamm.ok("topics", "create", "strict", "--partitions", 1, "--config", "min.insync.replicas=2")
+    try:
+        ended = klamm("cluster", "status", "--json")
+        assert ended.status == FAILED
+        assert ended.document["partitions"]["under_min_isr"] == ["strict-0"]
+    finally:
+        klamm.ok("topics", "delete", "strict")
 
 
 # --- klamm log dump

@@ -49,6 +49,8 @@ def _broker_node(broker: BrokerImage) -> Node:
         endpoint=Endpoint(host=broker.host, port=broker.port),
         rack=broker.rack,
         fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        kafka_endpoint=Endpoint(host=broker.kafka_host, port=broker.kafka_port) if broker.kafka_port else None,
     )
 
 

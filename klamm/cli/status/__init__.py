@@ -1,0 +1,1 @@
+"""How a cluster does: what is asked of it (`gather`), what is wrong with it (`problems`), the screen (`screen`)."""

@@ -1,0 +1,64 @@
+"""A healthy cluster of three, to be made ill."""
+
+from __future__ import annotations
+
+import uuid
+
+from klamm.admin.types import (
+    ClusterDescription,
+    LogDirDescription,
+    PartitionDescription,
+    QuorumDescription,
+    QuorumReplicaKind,
+    ReplicaOfQuorum,
+    ServerDescription,
+    TopicDescription,
+)
+from klamm.cli.status.facts import ClusterFacts
+
+
+def server(node_id, **changes):
+    values = {"node_id": node_id, "host": "h", "port": 9000 + node_id, "rack": "", "fenced": False, **changes}
+    return ServerDescription(**values)
+
+
+def partition(number, leader=1, replicas=(1, 2, 3), isr=(1, 2, 3)):
+    return PartitionDescription(
+        partition=number, leader=leader, leader_epoch=0, partition_epoch=0, replicas=replicas, isr=isr
+    )
+
+
+def topic(name, *partitions, internal=False):
+    return TopicDescription(name=name, topic_id=uuid.UUID(int=1), internal=internal, partitions=partitions)
+
+
+def controller(node_id, **changes):
+    values = {"lag": 0, "silent_ms": 10, "is_voter": True, "kind": QuorumReplicaKind.CONTROLLER, **changes}
+    return ReplicaOfQuorum(node_id=node_id, host="h", port=9000 + node_id, end_index=50, **values)
+
+
+def quorum(*replicas):
+    return QuorumDescription(leader_id=1, term=3, high_watermark=50, replicas=replicas)
+
+
+def log_dir(path="/data", *, online=True, total=1_000, usable=500):
+    return LogDirDescription(path=path, online=online, total_bytes=total, usable_bytes=usable, replicas=())
+
+
+HEALTHY = ClusterFacts(
+    cluster=ClusterDescription(
+        cluster_id="the-id",
+        controller_id=1,
+        controllers=(server(1), server(2)),
+        brokers=(server(1), server(2), server(3)),
+        coordinators=(server(1),),
+        metadata_end_index=9,
+    ),
+    quorum=quorum(controller(1), controller(2)),
+    topics={"orders": topic("orders", partition(0), partition(1, leader=2))},
+    min_isr={"orders": 2},
+    log_dirs={1: (log_dir(),)},
+    groups=(),
+    open_transactions=(),
+    hanging=(),
+)
