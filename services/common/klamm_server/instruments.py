@@ -8,9 +8,10 @@ with the HTTP server in it, that takes 20 ms and 3 MB.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import partial
+from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 DEFAULT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
@@ -80,6 +81,10 @@ class Family(Generic[InstrumentT]):
             instrument = self._instruments[values] = self._make()
         return instrument
 
+    def forget(self, *values: object) -> None:
+        """What they were about is gone: nothing more is shown of it."""
+        self._instruments.pop(values, None)
+
     def instruments(self) -> list[tuple[list[str], InstrumentT]]:
         """All of them with their labels' values, an enumeration's member by its name.
 
@@ -87,11 +92,40 @@ class Family(Generic[InstrumentT]):
         return [(list(map(_text, values)), instrument) for values, instrument in list(self._instruments.items())]
 
 
+SERIES_MAX: Final = 10_000
+"""Of one `Readings`: a scrape takes 10 µs for each, and Prometheus keeps every one of them."""
+
+Reading = tuple[Sequence[object], float]
+"""Labels' values, in the order of the names, and the value."""
+
+
+class Readings:
+    """Gauges of one name that are looked up whenever the metrics are read: those of partitions and groups, of which
+    nobody wants to keep account. The first SERIES_MAX are shown."""
+
+    def __init__(self, name: str, text: str, label_names: Sequence[str]) -> None:
+        self.name = name
+        self.text = text
+        self.label_names = tuple(label_names)
+        self._read: Callable[[], Iterable[Reading]] = tuple
+        FAMILIES.append(self)
+
+    def set_function(self, read: Callable[[], Iterable[Reading]]) -> None:
+        """As that of a gauge; each combination of values comes once."""
+        self._read = read
+
+    def read(self) -> tuple[list[tuple[list[str], float]], bool]:
+        """What is shown now, and whether there is more."""
+        found = iter(self._read())
+        shown = [(list(map(_text, values)), value) for values, value in islice(found, SERIES_MAX)]
+        return shown, next(found, None) is not None
+
+
 def _text(label: object) -> str:
     return label.name if isinstance(label, Enum) else str(label)
 
 
-FAMILIES: Final[list[Family[Any]]] = []
+FAMILIES: Final[list[Family[Any] | Readings]] = []
 """All of this process."""
 
 

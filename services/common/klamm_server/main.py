@@ -35,6 +35,7 @@ from klamm_server.environment import environment_properties
 from klamm_server.faults import fatal, require_assertions, watch
 from klamm_server.garbage import collect_seldom
 from klamm_server.logs import set_up_logging
+from klamm_server.metrics import measure_event_loop
 from klamm_server.rpc_server import RpcServer
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
     server = make_server(config)
     rpc = RpcServer(max_message_bytes=config.socket_request_max_bytes, max_concurrent_rpcs=config.max_concurrent_rpcs)
     metrics = _serve_metrics(config.metrics_port) if config.metrics_port else None
+    measuring = watch(asyncio.create_task(measure_event_loop(), name="event-loop-lag")) if metrics else None
     reporting: asyncio.Task[None] | None = None
     try:
         await server.open()
@@ -152,6 +154,8 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
         await rpc.become_unhealthy()
         await server.stop()
         await rpc.stop(config.shutdown_grace_ms / 1000)
+        if measuring is not None:
+            measuring.cancel()
         if metrics is not None:
             metrics.close()
         log.info("stopped")

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
+import math
 import socket
+import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
 from klamm.errors import KlammError
-from klamm_server.instruments import counter, counters, histogram
-from klamm_server.metrics import event_queue_observer, watch_event_queue_length
+from klamm_server import instruments
+from klamm_server.instruments import Readings, counter, counters, histogram
+from klamm_server.metrics import (
+    LOOP_CHECK_S,
+    event_queue_observer,
+    measure_event_loop,
+    watch_disk,
+    watch_event_queue_length,
+)
 from klamm_server.prometheus import MetricsServer, registry
 
 
@@ -72,3 +83,61 @@ def test_a_port_in_use_is_refused_by_name() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(KlammError, match=rf"^metrics\.port={port}: cannot listen there"):
             MetricsServer(port)
+
+
+def test_readings_are_looked_up_when_they_are_read_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instruments, "SERIES_MAX", 2)
+    offsets = {"a": 1.0}
+    readings = Readings("test_readings", "Of this test.", ("topic",))
+    readings.set_function(lambda: [((name,), value) for name, value in offsets.items()])
+    found = registry().get_sample_value
+    assert found("test_readings", {"topic": "a"}) == 1
+    assert found("klamm_metrics_truncated", {"metric": "test_readings"}) == 0
+    offsets |= {"b": 2, "c": 3}
+    assert [found("test_readings", {"topic": name}) for name in "abc"] == [1, 2, None]
+    assert found("klamm_metrics_truncated", {"metric": "test_readings"}) == 1
+
+
+def test_what_is_forgotten_is_not_shown() -> None:
+    family = counters("test_forgotten", "Of this test.", ["topic"])
+    family.labels("a").inc()
+    family.labels("b").inc()
+    family.forget("a")
+    family.forget("never seen")
+    assert registry().get_sample_value("test_forgotten_total", {"topic": "a"}) is None
+    assert registry().get_sample_value("test_forgotten_total", {"topic": "b"}) == 1
+
+
+def test_a_loop_that_stands_still_shows_it_is_late() -> None:
+    """Also while it does, to whoever asks from another thread."""
+
+    async def scenario() -> tuple[float | None, float]:
+        measuring = asyncio.create_task(measure_event_loop())
+        await asyncio.sleep(0)
+        time.sleep(LOOP_CHECK_S + 0.06)  # noqa: ASYNC251 - what is measured
+        stalled = registry().get_sample_value("klamm_event_loop_stalled_seconds")
+        late = registry().get_sample_value("klamm_event_loop_lag_seconds_sum")
+        assert late is not None
+        while registry().get_sample_value("klamm_event_loop_lag_seconds_sum") == late:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        measuring.cancel()
+        after = registry().get_sample_value("klamm_event_loop_lag_seconds_sum")
+        assert after is not None
+        return stalled, after - late
+
+    stalled, observed = asyncio.run(scenario())
+    assert stalled is not None
+    assert 0.05 < stalled < observed
+
+
+def test_disks_are_watched_also_when_they_are_gone(tmp_path: Path) -> None:
+    for directory in (tmp_path, tmp_path / "gone"):
+        watch_disk(str(directory))
+    found = registry().get_sample_value
+    free, size = (found(f"klamm_disk_{one}_bytes", {"directory": str(tmp_path)}) for one in ("free", "size"))
+    assert free is not None
+    assert size is not None
+    assert 0 < free <= size
+    gone = found("klamm_disk_free_bytes", {"directory": str(tmp_path / "gone")})
+    assert gone is not None
+    assert math.isnan(gone)
