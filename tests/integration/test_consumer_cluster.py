@@ -130,7 +130,7 @@ def test_a_consumer_reads_from_its_own_rack_and_from_the_leader_when_nobody_is_t
     partition = Partition(cluster, admin, "near")
 
     def bytes_out(broker: int) -> float:
-        return cluster.metric(broker, "klamm_broker_out_bytes_total")
+        return cluster.metric_total(broker, "klamm_broker_out_bytes_total")
 
     first, more = [b"first %d" % number for number in range(50)], [b"more"] * 20
     partition.send(*first)
@@ -165,10 +165,10 @@ def test_spark_s_source_reads_from_its_own_rack_and_from_the_leader_when_nobody_
 
     def bytes_read() -> tuple[float, float]:
         """From the leader, and from the follower in the rack."""
-        before = [cluster.metric(broker, "klamm_broker_out_bytes_total") for broker in (1, 3)]
+        before = [cluster.metric_total(broker, "klamm_broker_out_bytes_total") for broker in (1, 3)]
         whole = OffsetRange(tp=partition.tp, start_offset=0, end_offset=20)
         assert sum(len(fetched.records) for fetched in source.fetch(whole, 60_000)) > 0
-        leader, follower = (cluster.metric(broker, "klamm_broker_out_bytes_total") for broker in (1, 3))
+        leader, follower = (cluster.metric_total(broker, "klamm_broker_out_bytes_total") for broker in (1, 3))
         return leader - before[0], follower - before[1]
 
     leader, follower = bytes_read()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from controller_quorum import HOST, ServerProcess
 from klamm_process import free_port
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from klamm import Admin
 from klamm.admin import TopicDescription
@@ -100,6 +101,11 @@ class BrokerCluster:
         """A counter or gauge of a broker."""
         return read_metric(int(self.brokers[broker_id].settings["metrics.port"]), name, **labels)
 
+    def metric_total(self, broker_id: int, name: str) -> float:
+        """A counter of a broker, over all its labels."""
+        samples = read_samples(int(self.brokers[broker_id].settings["metrics.port"]))
+        return sum(sample.value for sample in samples if sample.name == name)
+
     def logs(self) -> str:
         """The last words of everybody."""
         processes = [self.controller, *self.brokers.values()]
@@ -114,11 +120,15 @@ class BrokerCluster:
 
 def read_metric(port: int, name: str, **labels: str) -> float:
     """What a process counts now."""
+    (value,) = [sample.value for sample in read_samples(port) if (sample.name, sample.labels) == (name, labels)]
+    return value
+
+
+def read_samples(port: int) -> list[Sample]:
+    """All that a process shows now."""
     with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=DEADLINE_S) as answer:
         families = text_string_to_metric_families(answer.read().decode())
-    samples = [sample for family in families for sample in family.samples]
-    (value,) = [sample.value for sample in samples if (sample.name, sample.labels) == (name, labels)]
-    return value
+    return [sample for family in families for sample in family.samples]
 
 
 def live_brokers(admin: Admin) -> list[int]:

@@ -26,6 +26,7 @@ from typing import NamedTuple, TypeVar
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC
+from klamm_broker import metrics
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_creation import NewLog
 from klamm_broker.log.log_manager import LogManager
@@ -121,6 +122,8 @@ class MetadataPublisher:
             self._replicas.image = new  # before those who wait for a partition that goes look why it went
         for topic_partition in gone:
             self._replicas.drop(topic_partition)
+        for topic in delta.deleted:
+            metrics.forget_topic(topic.name)
         for replica, state in here:
             self._replicas.apply(replica, state)
         self._on_applied()

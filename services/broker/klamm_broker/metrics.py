@@ -8,8 +8,9 @@ from klamm.errors import ErrorCode
 from klamm_broker.log.log_cleaning import CleaningStats
 from klamm_server.instruments import counter, counters, gauge, gauges
 
-BYTES_IN = counter("klamm_broker_in_bytes", "Record batches appended for producers.")
-BYTES_OUT = counter("klamm_broker_out_bytes", "Record batches sent to consumers.")
+_BYTES_IN = counters("klamm_broker_in_bytes", "Record batches appended for producers.", ["topic"])
+_MESSAGES_IN = counters("klamm_broker_in_messages", "Records appended for producers.", ["topic"])
+_BYTES_OUT = counters("klamm_broker_out_bytes", "Record batches sent to consumers.", ["topic"])
 REPLICATION_BYTES_IN = counter("klamm_broker_replication_in_bytes", "Record batches fetched from leaders.")
 REPLICATION_BYTES_OUT = counter("klamm_broker_replication_out_bytes", "Record batches sent to followers.")
 FAILED_ISR_UPDATES = counter("klamm_broker_failed_isr_updates", "Changes of in-sync sets that the controller refused.")
@@ -69,6 +70,9 @@ _UNDER_MIN_ISR = gauge(
 _AT_MIN_ISR = gauge("klamm_broker_at_min_isr_partition_count", "Led here, with exactly min.insync.replicas in sync.")
 _OFFLINE_REPLICAS = gauge("klamm_broker_offline_replica_count", "Replicas in log dirs that failed.")
 _REPLICA_MAX_LAG = gauge("klamm_broker_replica_max_lag", "The most records that a follower here is behind its leader.")
+_METADATA_END_INDEX = gauge(
+    "klamm_broker_metadata_end_index", "One past the last metadata record that this broker's replicas are in line with."
+)
 _THROTTLED_OUT = gauge(
     "klamm_broker_leader_replication_throttled_bytes",
     "Sent since the start of replicas that leader.replication.throttled.rate is for.",
@@ -77,6 +81,23 @@ _THROTTLED_IN = gauge(
     "klamm_broker_follower_replication_throttled_bytes",
     "Fetched since the start of replicas that follower.replication.throttled.rate is for.",
 )
+
+
+def on_append(topic: str, size_bytes: int, record_count: int) -> None:
+    """A producer's batches are in the log of a partition."""
+    _BYTES_IN.labels(topic).inc(size_bytes)
+    _MESSAGES_IN.labels(topic).inc(record_count)
+
+
+def on_fetched(topic: str, size_bytes: int) -> None:
+    """A consumer is sent batches of a partition."""
+    _BYTES_OUT.labels(topic).inc(size_bytes)
+
+
+def forget_topic(topic: str) -> None:
+    """It was deleted: a cluster whose topics come and go would gather counters of all that ever were."""
+    for family in (_BYTES_IN, _MESSAGES_IN, _BYTES_OUT):
+        family.forget(topic)
 
 
 def on_error(rpc: str, code: ErrorCode) -> None:
@@ -102,6 +123,7 @@ def watch_replication(
     replica_max_lag: Callable[[], int],
     throttled_bytes_out: Callable[[], int],
     throttled_bytes_in: Callable[[], int],
+    metadata_end_index: Callable[[], int],
 ) -> None:
     """As `watch_gauges`."""
     _LEADERS.set_function(leaders)
@@ -112,12 +134,14 @@ def watch_replication(
     _REPLICA_MAX_LAG.set_function(replica_max_lag)
     _THROTTLED_OUT.set_function(throttled_bytes_out)
     _THROTTLED_IN.set_function(throttled_bytes_in)
+    _METADATA_END_INDEX.set_function(metadata_end_index)
 
 
 def watch_gauges(
     *,
     parked_fetches: Callable[[], int],
     parked_produces: Callable[[], int],
+    parked_deletions: Callable[[], int],
     request_memory_bytes: Callable[[], int],
     offline_log_dirs: Callable[[], int],
     partitions: Callable[[], int],
@@ -127,6 +151,7 @@ def watch_gauges(
     """Reports these when the metrics are read; they run in the endpoint's thread, so they may only look."""
     _PARKED.labels("fetch").set_function(parked_fetches)
     _PARKED.labels("produce").set_function(parked_produces)
+    _PARKED.labels("delete_records").set_function(parked_deletions)
     _REQUEST_MEMORY.set_function(request_memory_bytes)
     _OFFLINE_LOG_DIRS.set_function(offline_log_dirs)
     _PARTITIONS.set_function(partitions)

@@ -19,6 +19,7 @@ from klamm_broker.config import BrokerConfig
 from klamm_broker.controller_calls import ControllerCalls
 from klamm_broker.log.log_manager import LogManager
 from klamm_broker.offline_replica_reporter import OfflineReplicaReporter
+from klamm_broker.partition_metrics import watch_partitions
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.record_reader import RecordReader
 from klamm_broker.replica.follower_partition import FollowerUpdate
@@ -221,7 +222,9 @@ class Replication:
             replica_max_lag=lambda: max_lag(self.replicas),
             throttled_bytes_out=lambda: self.replicas.quotas.leader.copied_bytes,
             throttled_bytes_in=lambda: self.replicas.quotas.follower.copied_bytes,
+            metadata_end_index=lambda: self.replicas.image.end_index,
         )
+        watch_partitions(lambda: list(self.replicas), self._clock.wall_ms)
 
 
 def max_lag(partitions: Iterable[Partition]) -> int:

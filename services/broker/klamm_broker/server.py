@@ -59,6 +59,7 @@ from klamm_server.controllers import Controllers
 from klamm_server.faults import watch
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata_link import MetadataLink
+from klamm_server.metrics import watch_disk
 from klamm_server.producer_ids import ProducerIds
 from klamm_server.registration import NOT_REGISTERED, REQUESTS_PER_SESSION, BrokerMember, Registration
 from klamm_server.rpc_server import RpcServer
@@ -230,6 +231,7 @@ class BrokerServer:
         watch_gauges(
             parked_fetches=lambda: len(self._fetches),
             parked_produces=lambda: len(self._produces),
+            parked_deletions=lambda: len(self._replication.deletions),
             request_memory_bytes=lambda: self._memory.held_bytes,
             offline_log_dirs=lambda: len(self._logs.offline_log_dirs()) if self._logs is not None else 0,
             partitions=lambda: len(self._replicas),
@@ -255,6 +257,8 @@ class BrokerServer:
         )
         logs = LogManager(manager_config, self._disk, self._rng)
         defaults = LogConfig.from_configs(effective_topic_configs({}, config.originals))
+        for log_dir in config.data_dirs:
+            watch_disk(log_dir)
         deletions = await asyncio.to_thread(logs.load, lambda _: defaults, now_ms=self._clock.wall_ms())
         # Not before: closing logs that were not loaded would mark them as cleanly shut down.
         self._logs = logs

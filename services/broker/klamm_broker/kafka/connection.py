@@ -16,6 +16,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Coroutine
+from time import perf_counter
 from typing import Any, Protocol
 
 from klamm.errors import KlammError
@@ -62,6 +63,9 @@ class ConnectionOwner(Protocol):
     def handle(self, connection: KafkaConnection, request: Request) -> Answer | AnswerInTime:
         """Raises a KlammError to end the connection. Only an answer in time may have files."""
 
+    def on_sent(self, connection: KafkaConnection, request: Request, send_s: float) -> None:
+        """A request that had to wait is answered; its client took so long to take the answer."""
+
 
 class KafkaConnection(asyncio.BufferedProtocol):
     """See the module's docstring.
@@ -89,6 +93,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._gone = asyncio.Event()
         self.last_request_ms = 0
         """When it was last heard of; the listener closes those that are silent for too long."""
+        self.queued_s = self.began_s = 0.0
+        """Of the request under way, if it has to wait: how long it did for memory, and since when it is served."""
 
     @property
     def is_busy(self) -> bool:
@@ -314,7 +320,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     async def _handle_in_time(self, request: Request) -> None:
         """When there is memory for it."""
+        began_s = perf_counter()
         await self._take_in_time(len(request.frame))
+        self.queued_s = perf_counter() - began_s
         answer = self._owner.handle(self, request)
         if answer is not None and not isinstance(answer, list):
             answer = await answer
@@ -325,6 +333,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     async def _answer(self, request: Request, body: Answer) -> None:
         """Until the client has taken nearly all of it; what is not in files is held in memory meanwhile."""
+        began_s = perf_counter()
         if body is not None:
             size = sum(map(len, body))
             file_bytes = sum(len(part) for part in body if isinstance(part, RecordFile))
@@ -339,6 +348,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             finally:
                 self._memory.give_back(size - file_bytes)
                 close_files(body)
+        self._owner.on_sent(self, request, perf_counter() - began_s)
         self._drop_frame(len(request.frame))
 
     async def _send_files(self, parts: Parts) -> None:

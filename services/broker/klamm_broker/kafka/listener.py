@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from time import perf_counter
 
 from klamm.errors import KlammError
 from klamm_broker import metrics
 from klamm_broker.kafka.connection import Answer, AnswerInTime, KafkaConnection
-from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.request_times import RequestTimes, waiting
 from klamm_broker.rpc.request_memory import RequestMemory
 from klamm_server.clock import Clock
 
@@ -17,6 +19,11 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 1024
 """Connections that wait to be accepted."""
+
+
+def _camel_case(api_key: ApiKey) -> str:
+    """`LIST_OFFSETS` is ListOffsets."""
+    return api_key.name.title().replace("_", "")
 
 
 class KafkaListener:
@@ -42,6 +49,7 @@ class KafkaListener:
         self._clock = clock
         self._connections: set[KafkaConnection] = set()
         self._server: asyncio.Server | None = None
+        self._times: dict[ApiKey, RequestTimes] = {}
 
     def __len__(self) -> int:
         """Connections."""
@@ -107,4 +115,28 @@ class KafkaListener:
         # Of ApiVersions any version is answered: 65,536 counters, if a client liked.
         version = request.version if request.is_spoken else "unknown"
         metrics.KAFKA_REQUESTS.labels(request.api_key, version).inc()
-        return self._handle(request)
+        times = self._times_of(request.api_key)
+        began_s = perf_counter()
+        answer = self._handle(request)
+        took_s = perf_counter() - began_s
+        times.local.observe(took_s)
+        if connection.is_busy:
+            times.queue.observe(connection.queued_s)
+            began_s -= connection.queued_s
+        connection.began_s = began_s
+        if answer is not None and not isinstance(answer, list):
+            return waiting(answer, times)
+        if not connection.is_busy:
+            times.total.observe(took_s)
+        return answer
+
+    def on_sent(self, connection: KafkaConnection, request: Request, send_s: float) -> None:
+        times = self._times_of(request.api_key)
+        times.send.observe(send_s)
+        times.total.observe(perf_counter() - connection.began_s)
+
+    def _times_of(self, api_key: ApiKey) -> RequestTimes:
+        found = self._times.get(api_key)
+        if found is None:
+            found = self._times[api_key] = RequestTimes("KAFKA", _camel_case(api_key))
+        return found

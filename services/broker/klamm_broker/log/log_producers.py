@@ -133,6 +133,10 @@ class LogProducers:
 
     # How far the log is stable
 
+    def open_transaction_last_ms(self) -> int | None:
+        """As `ProducerStates.open_transaction_last_ms`."""
+        return self._states.open_transaction_last_ms()
+
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the first transaction begins that is undecided, or decided by a marker that is not committed."""

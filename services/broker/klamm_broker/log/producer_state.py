@@ -358,6 +358,13 @@ class ProducerStates:
                 self._open_since(number),
             )
 
+    def open_transaction_last_ms(self) -> int | None:
+        """When the producer of the earliest open transaction wrote last, which is how Kafka tells that one hangs
+        (KIP-664); None if none is open. Safe to call from another thread."""
+        producer_id = self.transactions.earliest_producer_id()
+        producer = None if producer_id is None else self._producers.get(producer_id)
+        return None if producer is None else producer.last_ms
+
     def check_invariants(self, log_end_offset: int) -> None:
         """Asserts that runs are in order, and of records that are in the log."""
         assert len(self._producers) <= self._ids_max + len(self.transactions), len(self._producers)

@@ -44,6 +44,10 @@ class Transactions:
         """Of the producer's open transaction."""
         return self._open.get(producer_id)
 
+    def earliest_producer_id(self) -> int | None:
+        """Whose open transaction begins first; None if none is open. Safe to call from another thread."""
+        return next(iter(list(self._open)), None)
+
     def write(self, producer_id: int, offset: int) -> None:
         """A transactional batch of the producer is at `offset`, the end of the log until now."""
         if producer_id not in self._open:

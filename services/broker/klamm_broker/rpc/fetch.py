@@ -192,7 +192,9 @@ class FetchRpc:
 
 def _count(found: LocatedFetch) -> None:
     if found.size_bytes:
-        metrics.BYTES_OUT.inc(found.size_bytes)
+        for answer in found.answers:
+            if answer.records_bytes:
+                metrics.on_fetched(answer.topic_partition.topic, answer.records_bytes)
     for error in found.errors:
         metrics.on_error("fetch", error.code)
 

@@ -211,8 +211,9 @@ class ProduceRpc:
                 replica, appended = self._replicas.append(topic_partition, records, acks=acks, guard=guard)
         except BrokerError as error:
             return self._failed(topic_partition, error)
-        metrics.BYTES_IN.inc(len(records))
-        base_offset, last_offset, log_append_time_ms, log_start_offset, _ = appended
+        base_offset, last_offset, log_append_time_ms, log_start_offset, is_duplicate = appended
+        if not is_duplicate:
+            metrics.on_append(topic_partition.topic, len(records), last_offset + 1 - base_offset)
         if acks == ACKS_ALL and last_offset >= replica.high_watermark:
             pending[topic_partition] = PendingAppend(replica, last_offset + 1)
         return Produced(topic_partition, ErrorCode.NONE, "", base_offset, log_append_time_ms, log_start_offset)

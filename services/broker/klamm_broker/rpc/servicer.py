@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import grpc
 
 from klamm_broker.metrics import REQUESTS
+from klamm_broker.request_times import RequestTimes, timed
 from klamm_broker.rpc.handlers import Handlers
 from klamm_server.instruments import Counter
 
@@ -34,12 +35,15 @@ class BrokerServicer:
         self.write_txn_markers = self._unary("WriteTxnMarkers", handlers.write_txn_markers.write_txn_markers)
         self.describe_producers = self._unary("DescribeProducers", handlers.describe_producers.describe_producers)
 
-    def _unary(self, name: str, function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    def _unary(
+        self, name: str, function: Callable[..., Coroutine[Any, Any, Any]]
+    ) -> Callable[..., Coroutine[Any, Any, Any]]:
         requests = REQUESTS.labels(name)
+        times = RequestTimes("GRPC", name)
 
         async def call(request: Any, context: Any) -> Any:
             await self._admit(requests, context)
-            return await function(request, context)
+            return await timed(function(request, context), times)
 
         return call
 

@@ -187,3 +187,14 @@ def test_what_is_written_is_gapless_within_each_epoch_whatever_is_sent(sent: lis
             assert next_sequence == sequence + 1
         else:
             assert (next_epoch > epoch, next_sequence) == (True, 0)
+
+
+def test_a_transaction_that_hangs_is_told_by_when_its_producer_wrote_last() -> None:
+    states = ProducerStates()
+    write(states, header(0), base_offset=0, now_ms=5)
+    assert states.open_transaction_last_ms() is None, "none is open"
+    for number, producer_id in enumerate((7, 8)):
+        transactional = header(0, producer_id=producer_id, is_transactional=True)
+        assert states.check([transactional], is_verified=True) is None
+        states.note(transactional, base_offset=10 + number, now_ms=100 + number)
+    assert states.open_transaction_last_ms() == 100, "of the earliest one"

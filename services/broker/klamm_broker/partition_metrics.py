@@ -1,0 +1,56 @@
+"""What the broker shows of single partitions. Looked up when the metrics are read, in the endpoint's thread, which may
+only look: what changes meanwhile shows or not.
+
+The lag of a group is `klamm_broker_partition_high_watermark` less the group's offset, which its coordinator shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from klamm_broker.replica.partition import Partition
+from klamm_server.instruments import Reading, Readings
+
+_LABELS: Final = ("topic", "partition")
+_HIGH_WATERMARK = Readings(
+    "klamm_broker_partition_high_watermark", "Of a partition led here: one past the last record to be read.", _LABELS
+)
+_LOG_START = Readings(
+    "klamm_broker_partition_log_start_offset", "Of a partition led here: its first record that is kept.", _LABELS
+)
+_LOG_SIZE = Readings("klamm_broker_log_size_bytes", "Of a replica's .log files here.", _LABELS)
+_OUT_OF_SYNC = Readings(
+    "klamm_broker_partition_out_of_sync_replicas", "Of a partition led here, if it has any.", _LABELS
+)
+_OPEN_TRANSACTION = Readings(
+    "klamm_broker_partition_open_transaction_idle_seconds",
+    "Of a partition led here: since the producer of its earliest open transaction wrote last.",
+    _LABELS,
+)
+
+
+def watch_partitions(partitions: Callable[[], Sequence[Partition]], wall_ms: Callable[[], int]) -> None:
+    """Reports on `partitions()`, all replicas here, whenever the metrics are read."""
+
+    def of_led(value: Callable[[Partition], float]) -> Callable[[], Iterable[Reading]]:
+        return lambda: [(one.topic_partition, value(one)) for one in partitions() if one.is_leader]
+
+    _HIGH_WATERMARK.set_function(of_led(lambda one: one.high_watermark))
+    _LOG_START.set_function(of_led(lambda one: one.log.log_start_offset))
+    _LOG_SIZE.set_function(lambda: [(one.topic_partition, one.log.size_bytes) for one in partitions()])
+    _OUT_OF_SYNC.set_function(lambda: _out_of_sync(partitions()))
+    _OPEN_TRANSACTION.set_function(lambda: _open_transactions(partitions(), wall_ms()))
+
+
+def _out_of_sync(partitions: Iterable[Partition]) -> Iterator[Reading]:
+    for partition in partitions:
+        leadership = partition.leadership
+        if leadership is not None and len(leadership.isr) < leadership.replica_count:
+            yield partition.topic_partition, leadership.replica_count - len(leadership.isr)
+
+
+def _open_transactions(partitions: Iterable[Partition], now_ms: int) -> Iterator[Reading]:
+    for partition in partitions:
+        if partition.is_leader and (last_ms := partition.log.producers.open_transaction_last_ms()) is not None:
+            yield partition.topic_partition, max(0, now_ms - last_ms) / 1000
