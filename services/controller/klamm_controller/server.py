@@ -44,7 +44,7 @@ from klamm_controller.sweeper import Sweeper
 from klamm_server.clock import Clock, SystemClock
 from klamm_server.event_queue import EventQueue
 from klamm_server.faults import fatal, watch
-from klamm_server.metrics import event_queue_observer, watch_event_queue_length
+from klamm_server.metrics import event_queue_observer, watch_disk, watch_event_queue_length
 from klamm_server.rpc_server import RpcServer
 from klamm_server.switch import Switch
 
@@ -145,6 +145,7 @@ class _Node:
         tail = CommittedTail(config.tail_max_bytes, recovered.image.end_index)
         self._controller = Controller(log=self._log, queue=self._queue, image=recovered.image, tail=tail)
         watch_controller(self._controller)
+        watch_disk(config.metadata_log_dir)
         self._sweeper = Sweeper(self._controller, self._queue, clock)
         self._leader_balance = LeaderBalance(
             self._controller,

@@ -48,6 +48,7 @@ from klamm_controller.raft.node import RaftNode
 from klamm_controller.raft.raft_log import StoredState
 from klamm_controller.raft.settings import RaftSettings
 from klamm_controller.raft.state import RoleName
+from klamm_controller.raft_metrics import COMMIT_SECONDS, watch_quorum
 from klamm_server.clock import Clock
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.switch import Switch
@@ -98,6 +99,7 @@ class QuorumLog:
         self._address_of = address_of
         stored = stored or StoredState.empty(VoterSet())
         self._node = self._make_node(stored)
+        watch_quorum(lambda: self._node, clock.monotonic_ms)
         self._listener: LogListener | None = None
         self._stopped = False
         self._handing_over = False
@@ -107,8 +109,8 @@ class QuorumLog:
         self._applied_index = stored.snapshot.end_index
         """The end of Raft's entries that the listener has been told."""
         self._applied_term = stored.snapshot.term
-        self._own: deque[tuple[int, MetadataBatch]] = deque()
-        """What this node appended and was not told yet, with Raft's indexes: saves parsing it."""
+        self._own: deque[tuple[int, MetadataBatch, int]] = deque()
+        """What this node appended and was not told yet, with Raft's indexes and the time: saves parsing it."""
         self._receiving = SnapshotReceiving()
         self._bytes_since_snapshot = 0
         self._is_saving = False
@@ -178,7 +180,7 @@ class QuorumLog:
         if isinstance(reply, Rejected):
             raise reply.code.exception()
         assert isinstance(reply, Appended), reply
-        self._own.append((reply.base_index, batch))
+        self._own.append((reply.base_index, batch, self._clock.monotonic_ms()))
         self._end_index = batch.end_index
         return batch
 
@@ -365,8 +367,9 @@ class QuorumLog:
 
     def _batch_of(self, entry: LogEntry) -> MetadataBatch:
         if self._own and self._own[0][0] == entry.index:
-            batch = self._own.popleft()[1]
+            _, batch, appended_ms = self._own.popleft()
             assert batch.term == entry.term, (batch.term, entry.term)
+            COMMIT_SECONDS.observe((self._clock.monotonic_ms() - appended_ms) / 1000)
             return batch
         return MetadataBatch.FromString(entry.payload)
 

@@ -17,10 +17,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from klamm_controller.log.raft_store import DiskFullError, RaftStore
 from klamm_controller.raft.effects import Persist
+from klamm_controller.raft_metrics import WRITE_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +99,9 @@ class StoreWriter:
                     head.done(await self._on_thread(head.work))
                 else:
                     group = self._take_group()
+                    began_s = perf_counter()
                     await self._on_thread(partial(self._store.write, group))
+                    WRITE_SECONDS.observe(perf_counter() - began_s)
                     self._on_persisted(group[-1].persist_id)
         except DiskFullError:
             log.warning("stopped on a full disk: what was not written was promised to nobody")
