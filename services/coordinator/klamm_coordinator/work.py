@@ -30,6 +30,7 @@ from klamm_coordinator.rpc.offsets import OffsetsRpc
 from klamm_coordinator.rpc.transactions import TransactionsRpc
 from klamm_coordinator.rpc.txn_offsets import TxnOffsetsRpc
 from klamm_coordinator.shard.events import TopicsDeleted
+from klamm_coordinator.shard_metrics import watch_groups, watch_transactions
 from klamm_coordinator.shards import Shards, loaded
 from klamm_coordinator.transaction.producer_ids import ProducerIdStock
 from klamm_coordinator.transaction_host import TransactionHost
@@ -117,7 +118,6 @@ class Work:
     def _watch_gauges(self) -> None:
         watch_gauges(
             shards=lambda: len(loaded(self.group_shards)) + len(loaded(self.transaction_shards)),
-            groups=lambda: sum(shard.group_count for shard in loaded(self.group_shards)),
             transactional_ids=lambda: sum(len(shard.values) for shard in loaded(self.transaction_shards)),
             open_transactions=lambda: sum(shard.open_count for shard in loaded(self.transaction_shards)),
             prepared_transactions=lambda: sum(shard.prepared_count for shard in loaded(self.transaction_shards)),
@@ -127,6 +127,8 @@ class Work:
                 + sum(shard.pending_write_count for shard in loaded(self.transaction_shards))
             ),
         )
+        watch_groups(lambda: loaded(self.group_shards))
+        watch_transactions(lambda: loaded(self.transaction_shards), self._clock.wall_ms)
 
     def _open_group_shard(self, number: int, writer: ShardImage) -> GroupHost:
         link = self._open_log(OFFSETS, number, writer)

@@ -104,12 +104,12 @@ class ConsumerGroup:
 
     @property
     def state(self) -> str:
-        """Kafka's name, for people."""
+        """Kafka's name, for people. Safe to call from another thread."""
         if self.is_empty:
             return "Empty"
         if self.epoch > self.assignment_epoch:
             return "Assigning"
-        reconciled = all(self.is_reconciled(current) for current in self.currents.values())
+        reconciled = all(self.is_reconciled(current) for current in list(self.currents.values()))
         return "Stable" if reconciled else "Reconciling"
 
     def is_reconciled(self, current: Current) -> bool:

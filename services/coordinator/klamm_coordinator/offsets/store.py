@@ -72,6 +72,12 @@ class OffsetStore:
         """How many offsets are durable."""
         return sum(map(len, self._committed.values()))
 
+    def committed(self) -> Iterator[tuple[str, TopicPartition, int]]:
+        """Group, partition and offset of all that are durable. Safe to call from another thread."""
+        for group_id, encoded in list(self._committed.items()):
+            for partition, value in list(encoded.items()):
+                yield group_id, partition, decode_offset_value(value).offset
+
     def of_group(self, group_id: str) -> GroupOffsets:
         """The durable offsets of a group."""
         encoded = self._committed.get(group_id)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from klamm.wire.service import COORDINATOR, Method, methods
-from klamm_coordinator.metrics import REQUESTS
+from klamm_coordinator.metrics import REQUEST_SECONDS, REQUESTS
 
 if TYPE_CHECKING:
     from klamm_coordinator.work import Work
@@ -23,11 +24,16 @@ class CoordinatorServicer:
 
 
 def _counted(method: Method, work: Callable[[], Awaitable[Work]]) -> Rpc:
-    requests = REQUESTS.labels(method.path.rpartition("/")[2])
+    name = method.path.rpartition("/")[2]
+    requests = REQUESTS.labels(name)
 
     async def call(request: Any, context: Any) -> Any:
         requests.inc()
+        began_s = perf_counter()
         answer: Rpc = getattr((await work()).calls, method.name)
-        return await answer(request, context)
+        try:
+            return await answer(request, context)
+        finally:
+            REQUEST_SECONDS.labels(name).observe(perf_counter() - began_s)
 
     return call

@@ -149,14 +149,14 @@ class Shard:
         return self.consumers.describe(group_id)
 
     def list_groups(self) -> list[ListedGroup]:
-        """Every group."""
+        """Every group. Safe to call from another thread."""
         listed = [
             ListedGroup(group.group_id, CLASSIC, group.protocol_type or "", group.state.value)
-            for group in self.groups.values()
+            for group in list(self.groups.values())
         ]
         listed += [
             ListedGroup(group.group_id, CONSUMER, CONSUMER_PROTOCOL_TYPE, group.state)
-            for group in self.state.consumer_groups.values()
+            for group in list(self.state.consumer_groups.values())
         ]
         return listed
 

@@ -151,6 +151,12 @@ class TransactionShard:
         values = [self.values.get(one) for one in tuple(self._open)]
         return sum(value is not None and value.is_prepared for value in values)
 
+    @property
+    def oldest_start_ms(self) -> int | None:
+        """When the earliest open transaction began. Safe to call from another thread."""
+        values = [self.values.get(one) for one in tuple(self._open)]
+        return min((value.start_ms for value in values if value is not None), default=None)
+
     def next_deadline_ms(self) -> int | None:
         """When to step with `TimePassed` at the latest, on the monotonic clock."""
         return self._timers.next_deadline_ms()
