@@ -1,0 +1,168 @@
+"""deploy/monitoring: it watches every server of compose.yaml, asks for no metric that nobody shows, and each alert is
+tried by promtool."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from promql import metric_names
+
+from klamm_server.instruments import FAMILIES, Counter, Family, Gauge, Readings
+from klamm_server.prometheus import registry
+
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+PROMETHEUS = DEPLOY / "monitoring" / "prometheus"
+RULES = sorted((PROMETHEUS / "rules").glob("*.yml"))
+METRICS_PORT = 9404
+MEASURING = (
+    "klamm_broker.metrics",
+    "klamm_broker.partition_metrics",
+    "klamm_broker.request_times",
+    "klamm_controller.metrics",
+    "klamm_controller.raft_metrics",
+    "klamm_controller.unclean",
+    "klamm_coordinator.metrics",
+    "klamm_coordinator.shard_metrics",
+    "klamm_server.metrics",
+)
+"""All modules that make instruments."""
+OF_PROMETHEUS = {"up", "ALERTS", "scrape_duration_seconds", "scrape_samples_scraped"}
+
+
+class Rule(NamedTuple):
+    """Of a file of rules."""
+
+    file: str
+    fields: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.fields.get("alert") or self.fields["record"])
+
+
+def rules() -> Iterator[Rule]:
+    for path in RULES:
+        for group in yaml.safe_load(path.read_text())["groups"]:
+            for fields in group["rules"]:
+                yield Rule(path.stem, fields)
+
+
+ALERTS = [rule for rule in rules() if "alert" in rule.fields]
+RECORDED = {rule.name for rule in rules() if "record" in rule.fields}
+
+
+def shown_metrics() -> set[str]:
+    """What our servers and Prometheus itself show, whether there is a series of it now or not."""
+    for module in MEASURING:
+        importlib.import_module(module)
+    names = {sample.name for metric in registry().collect() for sample in metric.samples}
+    for family in FAMILIES:
+        names |= set(_samples(family))
+    return names | OF_PROMETHEUS
+
+
+def _samples(family: Family[Any] | Readings) -> Iterator[str]:
+    made = Gauge() if isinstance(family, Readings) else family._make()
+    if isinstance(made, Gauge):
+        yield family.name
+    elif isinstance(made, Counter):
+        yield f"{family.name}_total"
+    else:
+        yield from (f"{family.name}_{part}" for part in ("bucket", "count", "sum"))
+
+
+def test_every_module_that_measures_is_known() -> None:
+    services = DEPLOY.parent / "services"
+    makes = re.compile(
+        r"\b(?:counters?|gauges?|histograms?|Readings)\($|\b(?:counters?|gauges?|histograms?|Readings)\(\""
+    )
+    found = {
+        ".".join(path.relative_to(services).parts[1:]).removesuffix(".py")
+        for path in services.rglob("*.py")
+        if any(makes.search(line) for line in path.read_text().splitlines() if not line.lstrip().startswith("def "))
+    }
+    assert found - {"klamm_server.instruments"} == set(MEASURING)
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"),
+    [
+        ("up == 0 and on (cluster) count by (cluster) (up == 1)", {"up"}),
+        ('rate(a_total{error=~"X|by (y)", b="{c}"}[5m]) > 1e3', {"a_total"}),
+        ("max by (x) (a:b:c) - on (x) group_right (y) sum without (z) (d offset 5m)", {"a:b:c", "d"}),
+        ("histogram_quantile(0.99, sum by (le) (rate(h_bucket[$__rate_interval]))) or vector(0)", {"h_bucket"}),
+        ("predict_linear(f[6h], 24 * 3600) < 0 unless bool_metric", {"f", "bool_metric"}),
+    ],
+)
+def test_names_of_metrics_are_told_from_other_words(expression: str, names: set[str]) -> None:
+    assert metric_names(expression) == names
+
+
+@pytest.mark.parametrize("rule", list(rules()), ids=lambda rule: rule.name)
+def test_rules_ask_only_for_metrics_that_are_shown(rule: Rule) -> None:
+    names = metric_names(rule.fields["expr"])
+    assert names
+    assert names <= shown_metrics() | RECORDED
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule.name)
+def test_every_alert_says_what_to_do_and_is_tried_both_ways(rule: Rule) -> None:
+    fields = rule.fields
+    assert fields["labels"]["severity"] in {"info", "warning", "critical"}
+    assert len(fields["annotations"]["summary"]) < 120
+    assert len(fields["annotations"]["description"]) > 40
+    tests = yaml.safe_load((PROMETHEUS / "tests" / f"{rule.file}.yml").read_text())["tests"]
+    asked = f'ALERTS{{alertname="{rule.name}",alertstate="firing"}}'
+    found = [one["exp_samples"] for test in tests for one in test["promql_expr_test"] if one["expr"] == asked]
+    assert sorted(map(len, found)) == [0, 1], "once it fires, once it does not"
+    (fires,) = next(samples for samples in found if samples)
+    labels = set(re.findall(r"(\w+)=", fires["labels"]))
+    used = set(re.findall(r"\$labels\.(\w+)", json.dumps(fields["annotations"])))
+    assert used <= labels, "a label that the alert does not have would be left empty"
+
+
+def test_every_server_of_compose_is_scraped_and_nothing_else() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    servers = {name: one for name, one in services.items() if one.get("environment", {}).get("KLAMM_METRICS_PORT")}
+    assert {one["environment"]["KLAMM_METRICS_PORT"] for one in servers.values()} == {str(METRICS_PORT)}
+    jobs = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
+    always, small = set(), set()
+    for job in jobs:
+        for static in job["static_configs"]:
+            always |= {(job["job_name"], target) for target in static["targets"]}
+        for looked_up in job["dns_sd_configs"]:
+            assert looked_up["port"] == METRICS_PORT
+            small |= {(job["job_name"], f"{name}:{METRICS_PORT}") for name in looked_up["names"]}
+    expected = {
+        name: (one["command"].removeprefix("klamm-"), f"{name}:{METRICS_PORT}") for name, one in servers.items()
+    }
+    assert always == {target for name, target in expected.items() if "small" not in servers[name]["profiles"]}
+    assert small == {target for name, target in expected.items() if "small" in servers[name]["profiles"]}
+
+
+def promtool(*arguments: str | Path) -> str:
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("promtool is not there; it comes with Debian's package prometheus")
+    ended = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def test_promtool_takes_the_configuration_and_the_rules() -> None:
+    assert f"{len(RULES)} rule files found" in promtool("check", "config", PROMETHEUS / "prometheus.yml")
+    promtool("check", "rules", *RULES)
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_promtool_finds_that_each_alert_fires_when_it_should(path: Path) -> None:
+    promtool("test", "rules", PROMETHEUS / "tests" / path.name)
