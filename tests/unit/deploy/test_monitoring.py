@@ -3,7 +3,6 @@ tried by promtool."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import shutil
@@ -15,27 +14,12 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from promql import metric_names
-
-from klamm_server.instruments import FAMILIES, Counter, Family, Gauge, Readings
-from klamm_server.prometheus import registry
+from shown_metrics import MEASURING, RECORDED, shown_metrics
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 PROMETHEUS = DEPLOY / "monitoring" / "prometheus"
 RULES = sorted((PROMETHEUS / "rules").glob("*.yml"))
 METRICS_PORT = 9404
-MEASURING = (
-    "klamm_broker.metrics",
-    "klamm_broker.partition_metrics",
-    "klamm_broker.request_times",
-    "klamm_controller.metrics",
-    "klamm_controller.raft_metrics",
-    "klamm_controller.unclean",
-    "klamm_coordinator.metrics",
-    "klamm_coordinator.shard_metrics",
-    "klamm_server.metrics",
-)
-"""All modules that make instruments."""
-OF_PROMETHEUS = {"up", "ALERTS", "scrape_duration_seconds", "scrape_samples_scraped"}
 
 
 class Rule(NamedTuple):
@@ -57,27 +41,6 @@ def rules() -> Iterator[Rule]:
 
 
 ALERTS = [rule for rule in rules() if "alert" in rule.fields]
-RECORDED = {rule.name for rule in rules() if "record" in rule.fields}
-
-
-def shown_metrics() -> set[str]:
-    """What our servers and Prometheus itself show, whether there is a series of it now or not."""
-    for module in MEASURING:
-        importlib.import_module(module)
-    names = {sample.name for metric in registry().collect() for sample in metric.samples}
-    for family in FAMILIES:
-        names |= set(_samples(family))
-    return names | OF_PROMETHEUS
-
-
-def _samples(family: Family[Any] | Readings) -> Iterator[str]:
-    made = Gauge() if isinstance(family, Readings) else family._make()
-    if isinstance(made, Gauge):
-        yield family.name
-    elif isinstance(made, Counter):
-        yield f"{family.name}_total"
-    else:
-        yield from (f"{family.name}_{part}" for part in ("bucket", "count", "sum"))
 
 
 def test_every_module_that_measures_is_known() -> None:

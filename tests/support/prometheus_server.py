@@ -1,0 +1,132 @@
+"""A real Prometheus (Debian's package) on the rules of deploy/monitoring, for tests that ask what it makes of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from klamm_process import free_port
+
+DEPLOYED = Path(__file__).resolve().parents[2] / "deploy" / "monitoring" / "prometheus"
+SCRAPE_S = 1
+DEADLINE_S = 60
+
+
+class Sample(NamedTuple):
+    """Of an answer to an instant query."""
+
+    labels: dict[str, str]
+    value: float
+
+
+class PrometheusServer:
+    """Scrapes `targets` (addresses and instance names, by job) every second."""
+
+    def __init__(self, program: str, directory: Path, targets: Mapping[str, Mapping[str, str]]) -> None:
+        self._address = f"127.0.0.1:{free_port()}"
+        self._log_path = directory / "prometheus.log"
+        config_path = directory / "prometheus.yml"
+        config_path.write_text(yaml.safe_dump(_config(targets)))
+        self._command = [
+            program,
+            f"--config.file={config_path}",
+            f"--storage.tsdb.path={directory / 'tsdb'}",
+            f"--web.listen-address={self._address}",
+            "--log.level=warn",
+        ]
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        with self._log_path.open("w") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        until_s = time.monotonic() + DEADLINE_S
+        while True:
+            assert self._process.poll() is None, self._log_path.read_text()
+            assert time.monotonic() < until_s, self._log_path.read_text()
+            try:
+                urllib.request.urlopen(f"http://{self._address}/-/ready", timeout=DEADLINE_S).close()
+                return
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(DEADLINE_S)
+
+    def ask(self, expression: str) -> list[Sample]:
+        """The series of an instant query, or one without labels of a scalar. Fails with what it says of a bad one."""
+        answer = self._get("query", {"query": expression})
+        if answer["resultType"] == "scalar":
+            return [Sample({}, float(answer["result"][1]))]
+        return [Sample(one["metric"], float(one["value"][1])) for one in answer["result"]]
+
+    def one(self, expression: str) -> float | None:
+        """The value of the only series, None if there is none."""
+        samples = self.ask(expression)
+        assert len(samples) <= 1, samples
+        return samples[0].value if samples else None
+
+    def rules(self) -> list[dict[str, Any]]:
+        """With their health and state."""
+        return [rule for group in self._get("rules", {})["groups"] for rule in group["rules"]]
+
+    def wait_scraped(self) -> None:
+        """Until every target was asked after this call."""
+        self._wait(f"min(timestamp(up)) > {time.time()}")
+
+    def wait_evaluated(self) -> None:
+        """Until every rule has seen what is known by this call. Those that go by others' come after them."""
+        now_s = time.time()
+        until_s = time.monotonic() + DEADLINE_S
+        while not all(datetime.fromisoformat(rule["lastEvaluation"]).timestamp() > now_s for rule in self.rules()):
+            assert time.monotonic() < until_s, self.rules()
+            time.sleep(0.1)
+
+    def _wait(self, expression: str) -> None:
+        """Until it has a series."""
+        until_s = time.monotonic() + DEADLINE_S
+        while not self.ask(expression):
+            assert time.monotonic() < until_s, f"{expression} is never true: {self.ask('up')}"
+            time.sleep(0.1)
+
+    def _get(self, path: str, parameters: Mapping[str, str]) -> Any:
+        url = f"http://{self._address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        try:
+            with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+
+
+def _config(targets: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """The deployed one, in a hurry, with other addresses."""
+    deployed = yaml.safe_load((DEPLOYED / "prometheus.yml").read_text())
+    assert {job["job_name"] for job in deployed["scrape_configs"]} == set(targets)
+    every_second = f"{SCRAPE_S}s"
+    return {
+        "global": {
+            "scrape_interval": every_second,
+            "scrape_timeout": every_second,
+            "evaluation_interval": every_second,
+        },
+        "rule_files": [str(DEPLOYED / path) for path in deployed["rule_files"]],
+        "scrape_configs": [
+            {
+                "job_name": job,
+                "static_configs": [
+                    {"targets": [address], "labels": {"cluster": "cluster", "instance": instance}}
+                    for address, instance in named.items()
+                ],
+            }
+            for job, named in targets.items()
+        ],
+    }

@@ -1,0 +1,57 @@
+"""Which metrics there are to be asked for: of our servers, of Prometheus itself, and what its rules record."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from klamm_server.instruments import FAMILIES, Counter, Family, Gauge, Readings
+from klamm_server.prometheus import registry
+
+_RULES = Path(__file__).resolve().parents[2] / "deploy" / "monitoring" / "prometheus" / "rules"
+MEASURING = (
+    "klamm_broker.metrics",
+    "klamm_broker.partition_metrics",
+    "klamm_broker.request_times",
+    "klamm_controller.metrics",
+    "klamm_controller.raft_metrics",
+    "klamm_controller.unclean",
+    "klamm_coordinator.metrics",
+    "klamm_coordinator.shard_metrics",
+    "klamm_server.metrics",
+)
+"""All modules that make instruments."""
+OF_PROMETHEUS = {"up", "ALERTS", "scrape_duration_seconds", "scrape_samples_scraped"}
+RECORDED = {
+    rule["record"]
+    for path in _RULES.glob("*.yml")
+    for group in yaml.safe_load(path.read_text())["groups"]
+    for rule in group["rules"]
+    if "record" in rule
+}
+
+
+@cache
+def shown_metrics() -> set[str]:
+    """What our servers and Prometheus itself show, whether there is a series of it now or not."""
+    for module in MEASURING:
+        importlib.import_module(module)
+    names = {sample.name for metric in registry().collect() for sample in metric.samples}
+    for family in FAMILIES:
+        names |= set(_samples(family))
+    return names | OF_PROMETHEUS
+
+
+def _samples(family: Family[Any] | Readings) -> Iterator[str]:
+    made = Gauge() if isinstance(family, Readings) else family._make()
+    if isinstance(made, Gauge):
+        yield family.name
+    elif isinstance(made, Counter):
+        yield f"{family.name}_total"
+    else:
+        yield from (f"{family.name}_{part}" for part in ("bucket", "count", "sum"))
