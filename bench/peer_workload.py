@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 TIMEOUT_S = 120
@@ -65,7 +65,12 @@ def create_topic(bootstrap: str, name: str, partitions: int, replicas: int) -> N
 
 def delete_topic(bootstrap: str, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.delete_topics([name])[name].result(TIMEOUT_S)
+    try:
+        admin.delete_topics([name])[name].result(TIMEOUT_S)
+    except KafkaException as error:
+        # A broker asks again if the controller that did it could not say so any more.
+        if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise
 
 
 def make_producer(bootstrap: str, acks: str, settings: dict[str, Any]) -> Producer:
