@@ -11,6 +11,7 @@ import typer
 from klamm.cli.cluster import app as cluster
 from klamm.cli.configs import app as configs
 from klamm.cli.consume import consume
+from klamm.cli.doctor.command import doctor
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.groups import app as groups
 from klamm.cli.ledgers import app as ledgers
@@ -58,6 +59,7 @@ app.add_typer(reassign, name="reassign")
 app.add_typer(log_dirs, name="log-dirs")
 app.add_typer(cluster, name="cluster")
 app.add_typer(log, name="log")
+app.command()(doctor)
 
 
 def _print_version(wanted: bool) -> None:

@@ -96,7 +96,7 @@ def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
     if as_json:
         print_json(document(facts, found))
     else:
-        for line in (headline(facts, found), *(f"  - {problem}" for problem in found)):
+        for line in (headline(facts, found), *(f"  - {each.text}" for each in found)):
             typer.echo(line)
         for title, columns, rows in tables(facts):
             typer.echo(f"\n{title.replace('_', ' ')}")

@@ -14,13 +14,14 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from klamm.wire.v1 import broker_pb2, controller_pb2, coordinator_pb2, raft_pb2
+from klamm.wire.v1 import broker_pb2, common_pb2, controller_pb2, coordinator_pb2, raft_pb2
 
 BROKER: ServiceDescriptor = broker_pb2.DESCRIPTOR.services_by_name["Broker"]
 ADMIN: ServiceDescriptor = controller_pb2.DESCRIPTOR.services_by_name["Admin"]
 CONTROLLER: ServiceDescriptor = controller_pb2.DESCRIPTOR.services_by_name["Controller"]
 REPLICATION: ServiceDescriptor = broker_pb2.DESCRIPTOR.services_by_name["Replication"]
 COORDINATOR: ServiceDescriptor = coordinator_pb2.DESCRIPTOR.services_by_name["Coordinator"]
+SERVER: ServiceDescriptor = common_pb2.DESCRIPTOR.services_by_name["Server"]
 RAFT: ServiceDescriptor = raft_pb2.DESCRIPTOR.services_by_name["Raft"]
 
 _FRAMED = frozenset({"klamm.v1.ProduceRequest", "klamm.v1.FetchResponse", "klamm.v1.ReplicaFetchResponse"})

@@ -1,12 +1,15 @@
-"""What an operator asks of a cluster that runs: `klamm cluster status`, `klamm log dump`."""
+"""What an operator asks of a cluster that runs: `klamm cluster status`, `klamm doctor`, `klamm log dump`."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import socket
 
 import pytest
 from cli_runner import KlammCommand
-from klamm_process import running_cluster
+from klamm_process import free_port, running_cluster
 
 FAILED, USAGE = 1, 2
 
@@ -48,6 +51,45 @@ def test_a_partition_that_refuses_records_degrades_the_cluster(klamm):
         assert ended.document["partitions"]["under_min_isr"] == ["strict-0"]
     finally:
         klamm.ok("topics", "delete", "strict")
+
+
+# --- klamm doctor
+
+
+def test_nothing_is_wrong_with_a_new_cluster(klamm, cluster):
+    found = klamm.ok("doctor", "--json", "--data-dir", cluster.data_dir).document
+    by_check = {each["check"]: each["text"] for each in found if each["level"] == "ok"}
+    assert by_check["addresses"] == "4 of 4 advertised addresses resolve and connect"
+    assert by_check["clocks"].startswith("3 servers' clocks are within ")
+    assert by_check["versions"].startswith("3 servers, all ")
+    assert str(cluster.data_dir) in by_check["data directory"] or shutil.disk_usage(cluster.data_dir).free < 10 * 2**30
+
+
+def test_a_directory_of_another_cluster_is_found_out(klamm, tmp_path):
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=another\n")
+    ended = klamm("doctor", "--data-dir", tmp_path)
+    assert ended.status == FAILED
+    assert f"PROBLEM data directory: {tmp_path} is of cluster another" in ended.out
+
+
+def test_a_port_that_another_program_has_and_one_of_klamm(klamm, cluster, tmp_path):
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as other:
+        taken = other.getsockname()[1]
+        listeners = f"GRPC://127.0.0.1:{cluster.port},KAFKA://127.0.0.1:{cluster.kafka_port}"
+        for name, value in (("runs", listeners), ("taken", f"GRPC://127.0.0.1:{taken}")):
+            text = f"node.id=9\nlisteners={value}\nlog.dirs={tmp_path}\ncontroller.quorum.bootstrap.servers=h:1\n"
+            (tmp_path / name).write_text(text)
+        ended = klamm("doctor", "--config", tmp_path / "runs", "--config", tmp_path / "taken")
+    assert ended.status == FAILED
+    assert f"GRPC://127.0.0.1:{cluster.port}: the server runs" in ended.out
+    assert f"PROBLEM ports: GRPC://127.0.0.1:{taken}: cannot listen" in ended.out
+
+
+def test_without_a_cluster_the_machine_is_looked_at(klamm):
+    ended = klamm("doctor", "--bootstrap-servers", f"127.0.0.1:{free_port()}", "--timeout", 0.5)
+    assert ended.status == FAILED
+    assert "PROBLEM cluster: no server answers" in ended.out
+    assert "ok      python: " in ended.out
 
 
 # --- klamm log dump

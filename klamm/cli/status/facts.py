@@ -47,6 +47,8 @@ class ClusterFacts:
     topics: Mapping[str, TopicDescription] | None = None
     min_isr: Mapping[str, int] = field(default_factory=dict)
     """min.insync.replicas by topic."""
+    unclean: Sequence[str] = ()
+    """Topics with unclean.leader.election.enable."""
     log_dirs: Mapping[int, Sequence[LogDirDescription]] = field(default_factory=dict)
     """By broker."""
     groups: Sequence[GroupLag] | None = None

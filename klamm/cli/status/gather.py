@@ -25,6 +25,8 @@ OPEN_MAX: Final = 500
 HANGING_PARTITIONS_MAX: Final = 5_000
 """In more partitions, looking for hanging transactions is left to `klamm transactions find-hanging`."""
 _TOPICS_A_REQUEST: Final = 500
+_MIN_ISR: Final = "min.insync.replicas"
+_UNCLEAN: Final = "unclean.leader.election.enable"
 _OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
@@ -36,7 +38,12 @@ def gather(admin: Admin, timeout_ms: int) -> ClusterFacts:
     topics = asking.part("topics", lambda: admin.list_topics(include_internal=True, timeout_ms=timeout_ms))
     facts = replace(facts, topics=topics, log_dirs=asking.log_dirs(facts.cluster))
     if topics is not None:
-        facts = replace(facts, min_isr=asking.part("min.insync.replicas", lambda: asking.min_isr(topics)) or {})
+        configs = asking.part("configs of topics", lambda: asking.configs(topics)) or {}
+        facts = replace(
+            facts,
+            min_isr={name: int(values[_MIN_ISR]) for name, values in configs.items()},
+            unclean=tuple(name for name, values in configs.items() if values[_UNCLEAN] == "true"),
+        )
     listed = asking.part("groups", lambda: admin.list_groups(timeout_ms=timeout_ms))
     if listed is not None and topics is not None:
         groups = asking.part("lag", lambda: asking.lags(list(listed.values())[:GROUPS_MAX], topics))
@@ -77,14 +84,15 @@ class _Asking:
                 found.update(answer or {})
         return found
 
-    def min_isr(self, topics: Iterable[str]) -> dict[str, int]:
-        """By topic."""
+    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Of each topic, what decides who may write and lead."""
         found = {}
         resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
         for start in range(0, len(resources), _TOPICS_A_REQUEST):
             some = resources[start : start + _TOPICS_A_REQUEST]
-            described = self.admin.describe_configs(some, names=[_MIN_ISR], timeout_ms=self.timeout_ms)
-            found.update({resource.name: int(configs[_MIN_ISR].value) for resource, configs in described.items()})
+            described = self.admin.describe_configs(some, names=[_MIN_ISR, _UNCLEAN], timeout_ms=self.timeout_ms)
+            for resource, entries in described.items():
+                found[resource.name] = {name: entry.value for name, entry in entries.items()}
         return found
 
     def lags(self, groups: Iterable[GroupListing], topics: Mapping[str, TopicDescription]) -> list[GroupLag]:
@@ -111,9 +119,6 @@ class _Asking:
         now_ms = round(time.time() * 1000)
         found = [_open(one, now_ms) for one in described.values() if one.start_time_ms >= 0]
         return sorted(found, key=lambda each: -each.open_ms)
-
-
-_MIN_ISR: Final = "min.insync.replicas"
 
 
 def group_lag(

@@ -8,7 +8,7 @@ from typing import Any
 
 from klamm.admin.types import QuorumReplicaKind
 from klamm.cli.status.facts import ClusterFacts
-from klamm.cli.status.problems import used_percent
+from klamm.cli.status.problems import Problem, used_percent
 
 _MIB = 1024 * 1024
 GROUPS_SHOWN = 10
@@ -34,7 +34,7 @@ def tables(facts: ClusterFacts) -> list[Table]:
     return [table for table in found if table[2]]
 
 
-def headline(facts: ClusterFacts, found: Sequence[str]) -> str:
+def headline(facts: ClusterFacts, found: Sequence[Problem]) -> str:
     """`cluster kAFi…: healthy`."""
     state = "healthy" if not found else f"degraded, {len(found)} problem{'s' if len(found) > 1 else ''}"
     return f"cluster {facts.cluster.cluster_id}: {state}"
@@ -60,7 +60,7 @@ def summary(facts: ClusterFacts) -> list[str]:
     return lines
 
 
-def document(facts: ClusterFacts, found: Sequence[str]) -> dict[str, Any]:
+def document(facts: ClusterFacts, found: Sequence[Problem]) -> dict[str, Any]:
     """For `--json`: everything, partitions by name."""
     transactions = [
         {
@@ -75,7 +75,7 @@ def document(facts: ClusterFacts, found: Sequence[str]) -> dict[str, Any]:
     return {
         "cluster_id": facts.cluster.cluster_id,
         "healthy": not found,
-        "problems": list(found),
+        "problems": [each.text for each in found],
         "controller_id": facts.cluster.controller_id,
         "metadata_end_index": facts.cluster.metadata_end_index,
         **{title: [dict(zip(columns, row, strict=True)) for row in rows] for title, columns, rows in _all(facts)},

@@ -1,5 +1,7 @@
 """A gRPC server for servicers described by the contracts, with health and reflection.
 
+Every one of them tells its version and clock (`self_description.py`).
+
 A servicer is any object with one coroutine (or async generator, where the answer streams) per RPC, named in
 snake_case. What it raises unexpectedly is logged with the RPC's name and answered INTERNAL: expected outcomes
 are error codes in the body.
@@ -21,9 +23,10 @@ from grpc_reflection.v1alpha import reflection
 
 from klamm.errors import KlammError
 from klamm.health import LIVENESS
-from klamm.wire.service import Method, methods
+from klamm.wire.service import SERVER, Method, methods
 from klamm_server import tracing
 from klamm_server.event_queue import QueueFullError
+from klamm_server.self_description import ServerServicer
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +57,7 @@ class RpcServer:
         self._health = health_aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._service_names: list[str] = []
+        self.add_service(SERVER, ServerServicer())
 
     def add_service(self, service: ServiceDescriptor, servicer: object) -> None:
         """Registers every RPC of `service`; raises AttributeError when the servicer lacks one."""

@@ -6,8 +6,15 @@ import pytest
 from status_world import controller, log_dir, partition, quorum, server, topic
 
 from klamm.admin.types import HangingTransaction, ProducerState, QuorumReplicaKind
-from klamm.cli.status.problems import name_some, problems, used_percent
+from klamm.cli.status import problems as checked
+from klamm.cli.status.problems import name_some, used_percent
 from klamm.model import TopicPartition
+
+
+def problems(facts):
+    found = checked.problems(facts)
+    assert all(each.advice for each in found)
+    return [each.text for each in found]
 
 
 def test_a_healthy_cluster_has_none(facts):

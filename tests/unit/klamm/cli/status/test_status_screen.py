@@ -9,6 +9,7 @@ from status_world import partition, server, topic
 from klamm.admin.types import GroupListing
 from klamm.cli.status.facts import GroupLag, OpenTransaction
 from klamm.cli.status.gather import group_lag
+from klamm.cli.status.problems import Problem
 from klamm.cli.status.screen import document, headline, summary, tables
 from klamm.model import TopicPartition
 
@@ -56,7 +57,7 @@ def test_open_transactions_are_counted_with_the_age_of_the_oldest(facts):
 
 
 def test_the_document_is_json_and_has_every_part(facts):
-    found = json.loads(json.dumps(document(facts(groups=()), ["broken"])))
+    found = json.loads(json.dumps(document(facts(groups=()), [Problem("broken", "mend it")])))
     assert found["problems"] == ["broken"]
     assert found["healthy"] is False
     assert found["partitions"] == {"total": 2, "under_replicated": [], "under_min_isr": [], "offline": []}
@@ -66,8 +67,8 @@ def test_the_document_is_json_and_has_every_part(facts):
 
 def test_the_headline_counts(facts):
     assert headline(facts(), []) == "cluster the-id: healthy"
-    assert headline(facts(), ["a"]) == "cluster the-id: degraded, 1 problem"
-    assert headline(facts(), ["a", "b"]) == "cluster the-id: degraded, 2 problems"
+    assert headline(facts(), [Problem("a", "")]) == "cluster the-id: degraded, 1 problem"
+    assert headline(facts(), [Problem("a", "")] * 2) == "cluster the-id: degraded, 2 problems"
 
 
 def test_lag_counts_what_has_an_end_and_is_never_negative():

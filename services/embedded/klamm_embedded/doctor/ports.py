@@ -1,0 +1,78 @@
+"""The addresses of a configuration on this machine: free, in use by Klamm, in use by another; and names that do not
+resolve."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+from klamm import health
+from klamm.cli.doctor.finding import Finding, ok, problem, warning
+from klamm.errors import KlammError
+from klamm_embedded.ports import usable_ports
+from klamm_server.config import ServiceConfig
+
+_TIMEOUT_S: Final = 2.0
+_ANY: Final = "0.0.0.0"
+_LOCAL: Final = "127.0.0.1"
+"""Where a server that listens on every interface is found."""
+
+
+def check_ports(config: ServiceConfig) -> Iterator[Finding]:
+    """Of one server that runs here, or is to run here."""
+    host, port = config.listener.host, config.listener.port
+    runs = bool(port) and _is_klamm(host or _LOCAL, port)
+    yield from _check_port(host, port, runs, "GRPC")
+    if config.kafka_listener is not None:
+        yield from _check_port(config.kafka_listener.host, config.kafka_listener.port, runs, "KAFKA")
+    advertised = {config.advertised_endpoint(port)[0]}
+    if config.kafka_listener is not None:
+        advertised.add(config.advertised_kafka_endpoint(port)[0])
+    for name in sorted(advertised):
+        yield from _check_name(name)
+
+
+def _check_port(host: str, port: int, runs: bool, kind: str) -> Iterator[Finding]:
+    if not port:
+        return
+    where = f"{kind}://{host}:{port}"
+    if runs and _connects(host or _LOCAL, port):
+        yield ok("ports", f"{where}: the server runs")
+        return
+    try:
+        usable_ports(host or _ANY, [port])
+    except KlammError as error:
+        reason = str(error).partition(";")[0]
+        yield problem(
+            "ports", f"{where}: {reason}", f"`ss -ltnp 'sport = :{port}'` shows who has it, or change listeners"
+        )
+    else:
+        yield ok("ports", f"{where} is free")
+
+
+def _is_klamm(host: str, port: int) -> bool:
+    try:
+        health.check(host, port, service=health.LIVENESS, timeout_s=_TIMEOUT_S)
+    except (health.ProbeError, OSError):
+        return False
+    return True
+
+
+def _connects(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def _check_name(host: str) -> Iterator[Finding]:
+    try:
+        socket.getaddrinfo(host.strip("[]"), None)
+    except OSError as error:
+        yield warning(
+            "listeners",
+            f"{host}, which others are told to dial, does not resolve here: {error.strerror}",
+            "set advertised.listeners to a name or address that all clients and servers resolve",
+        )
