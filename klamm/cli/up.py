@@ -33,7 +33,8 @@ def up(arguments: Sequence[str]) -> int:
     """Runs until stopped; returns the exit status. Raises SystemExit after `--help` and for a wrong command line."""
     options = _parser().parse_args(arguments)
     try:
-        settings = {"log.level": options.log_level, **parse_assignments(options.set, "--set")}
+        chosen = {"log.level": options.log_level, "log.format": options.log_format}
+        settings = {**chosen, **parse_assignments(options.set, "--set")}
     except ConfigError as error:
         return _fail(str(error), ExitStatus.USAGE)
     try:
@@ -101,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
         help="A server setting by Kafka's name; may be repeated.",
     )
     add("--log-level", default="WARNING", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR [%(default)s].")
+    add("--log-format", default="auto", metavar="FORMAT", help="text, json, or auto: json unless to a terminal [auto].")
     return parser
 
 

@@ -41,6 +41,7 @@ class ControllerProcess:
             "node.id": "1",
             "listeners": "GRPC://127.0.0.1:0",
             "metadata.log.dir": str(self.directory),
+            "log.format": "text",
             **self._settings,
         }
         for name, text in wanted.items():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -44,11 +47,11 @@ sys.exit(main("service", ServiceConfig, Service))
 """
 
 
-def _start(mode: str, *arguments: str) -> subprocess.Popen[str]:
+def _start(mode: str, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", SERVICE, mode, *arguments],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
 
@@ -60,6 +63,51 @@ def _run(mode: str, *arguments: str) -> tuple[int, str, str]:
 
 
 OK = ("--set", "node.id=1", "--set", "listeners=GRPC://localhost:0")
+
+
+def test_logs_are_for_machines_unless_they_go_to_a_terminal() -> None:
+    """By `log.format` they are what it says, wherever they go."""
+    for setting, (piped, shown) in {"auto": (True, False), "json": (True, True), "text": (False, False)}.items():
+        arguments = ("serve", *OK, "--set", f"log.format={setting}")
+        assert _are_json(_said_to_a_pipe(*arguments)) == piped, setting
+        assert _are_json(_said_to_a_terminal(*arguments)) == shown, setting
+
+
+def _said_to_a_pipe(*arguments: str) -> str:
+    with _start(*arguments) as process:
+        return _said_until_started(process)
+
+
+def _said_to_a_terminal(*arguments: str) -> str:
+    ours, its = pty.openpty()
+    with _start(*arguments, stderr=its) as process, os.fdopen(ours, "rb") as terminal:
+        os.close(its)
+        _said_until_started(process)
+        said = b""
+        with contextlib.suppress(OSError):  # how Linux says that nobody has the terminal any more
+            while part := terminal.read1():
+                said += part
+    return said.decode()
+
+
+def _said_until_started(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    while process.stdout.readline() != "started\n":
+        pass
+    process.terminate()
+    _, stderr = process.communicate(timeout=30)
+    return stderr or ""
+
+
+def _are_json(text: str) -> bool:
+    """All lines, or none."""
+    lines = text.splitlines()
+    assert lines
+    starts = {line.startswith("{") for line in lines}
+    assert len(starts) == 1, lines
+    for line in lines if starts == {True} else ():
+        assert json.loads(line)["node"] == "service-1"
+    return starts == {True}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

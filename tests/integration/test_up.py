@@ -93,6 +93,7 @@ def test_a_data_directory_that_cannot_be_written_is_named(tmp_path):
         ("log.segment.bytes=many", "log.segment.bytes: 'many' is not valid, expected a whole number"),
         ("log.segment.bytes=1", "log.segment.bytes"),
         ("log.level=LOUD", "expected one of DEBUG, INFO, WARNING, ERROR"),
+        ("log.format=xml", "expected one of auto, text, json"),
     ],
 )
 def test_a_setting_that_is_unknown_or_invalid_is_named(tmp_path, setting, complaint):

@@ -513,6 +513,13 @@ _OWN = [
         one_of("DEBUG", "INFO", "WARNING", "ERROR"),
         "The least severe messages that are logged.",
     ),
+    _broker(
+        "log.format",
+        _STRING,
+        "auto",
+        one_of("auto", "text", "json"),
+        "How messages are logged: as text, as JSON (an object a line), or (auto) as text on a terminal, else as JSON.",
+    ),
 ]
 
 BROKER_CONFIGS: Mapping[str, ConfigDef] = {

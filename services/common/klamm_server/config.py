@@ -68,6 +68,7 @@ class ServiceConfig:
     shutdown_grace_ms: int = setting(BROKER_CONFIGS["shutdown.grace.ms"])
     metrics_port: int = setting(BROKER_CONFIGS["metrics.port"])
     log_level: str = setting(BROKER_CONFIGS["log.level"])
+    log_format: str = setting(BROKER_CONFIGS["log.format"])
     tracing_enable: bool = setting(BROKER_CONFIGS["tracing.enable"])
     originals: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Everything that was set, as text, by dotted name."""

@@ -105,9 +105,9 @@ def main(name: str, config_class: type[C], make_server: MakeServer[C], arguments
 
 
 def run_service(name: str, make_server: MakeServer[C], config: C, *, die_with_parent: bool = False) -> int:
-    """Runs a server until SIGTERM or SIGINT; returns the exit status. `name` is what traces call it."""
+    """Runs a server until SIGTERM or SIGINT; returns the exit status. `name` is what traces and logs call it."""
     require_assertions()
-    set_up_logging(config.log_level)
+    set_up_logging(config.log_level, config.log_format, node=f"{name}-{config.node_id}")
     log_effective(config)
     _raise_open_files_limit()
     collect_seldom()

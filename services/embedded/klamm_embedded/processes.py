@@ -29,6 +29,7 @@ from klamm_embedded.layout import ClusterSize, ProcessSpec, lay_out
 from klamm_embedded.ports import KAFKA_PORT_STEP, consecutive, usable_ports
 from klamm_embedded.ready import say_ready
 from klamm_embedded.restart_backoff import RestartBackoff
+from klamm_server.broker_configs import BROKER_CONFIGS
 from klamm_server.environment import without_settings
 from klamm_server.logs import set_up_logging
 from klamm_server.main import EXIT_CANNOT_START, EXIT_GRACEFUL
@@ -166,8 +167,9 @@ def run(
     """Runs the cluster until SIGTERM or SIGINT; returns the exit status.
 
     Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
-    set_up_logging(settings["log.level"])
     try:
+        level, log_format = (str(BROKER_CONFIGS[name].parse(settings[name])) for name in ("log.level", "log.format"))
+        set_up_logging(level, log_format, node="klamm-up")
         wanted = [*consecutive(port, size.total), *consecutive(kafka_port, size.brokers, KAFKA_PORT_STEP)]
         found = usable_ports(host, wanted)
         ports, kafka_ports = found[: size.total], found[size.total :]

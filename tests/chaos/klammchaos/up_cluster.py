@@ -96,7 +96,7 @@ class UpCluster(PartitionCluster):
         command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(self._data_dir)]
         command += ["--controllers", str(len(CONTROLLERS)), "--brokers", str(len(BROKERS))]
         command += ["--coordinators", str(len(COORDINATORS)), "--host", HOST, "--port", str(self.ports[BROKERS[0]])]
-        command += ["--kafka-port", str(self._kafka_port), "--log-level", "INFO"]
+        command += ["--kafka-port", str(self._kafka_port), "--log-level", "INFO", "--log-format", "text"]
         command += ["--set", f"log.segment.bytes={SEGMENT_BYTES}"]
         with self._log_path.open("a") as log:
             self._started_at = log.tell()
