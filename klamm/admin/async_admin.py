@@ -421,15 +421,21 @@ class AsyncAdmin(ReplicaOperations, TransactionOperations, LedgerOperations):
         return leader.node_id
 
     async def describe_log_dirs(
-        self, broker_ids: Iterable[int] | None = None, *, timeout_ms: int | None = None
+        self,
+        broker_ids: Iterable[int] | None = None,
+        *,
+        topics: Iterable[str] = (),
+        timeout_ms: int | None = None,
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        """Of each broker (None: of all live ones) its log directories with the replicas in them."""
+        """Of each broker (None: of all live ones) its log directories with the replicas in them; only those of
+        `topics`, if given."""
         given = None if broker_ids is None else list(broker_ids)
+        wanted = [common_pb2.TopicPartitions(topic=name) for name in topics]
 
         async def attempt() -> dict[int, tuple[LogDirDescription, ...]]:
             cluster = await self._client.refresh_metadata([])
             ids = sorted(cluster.brokers) if given is None else given
-            request = broker_pb2.DescribeLogDirsRequest()
+            request = broker_pb2.DescribeLogDirsRequest(topics=wanted)
             responses = await asyncio.gather(
                 *(self._client.broker(broker_id).describe_log_dirs(request) for broker_id in ids)
             )

@@ -291,9 +291,13 @@ class Admin:
         return self._run(self._async.delete_records, before_offsets, timeout_ms=timeout_ms)
 
     def describe_log_dirs(
-        self, broker_ids: Iterable[int] | None = None, *, timeout_ms: int | None = None
+        self,
+        broker_ids: Iterable[int] | None = None,
+        *,
+        topics: Iterable[str] = (),
+        timeout_ms: int | None = None,
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        return self._run(self._async.describe_log_dirs, broker_ids, timeout_ms=timeout_ms)
+        return self._run(self._async.describe_log_dirs, broker_ids, topics=topics, timeout_ms=timeout_ms)
 
     def alter_replica_log_dirs(
         self, log_dirs: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None

@@ -21,6 +21,7 @@ from klamm.cli.output import say
 from klamm.cli.pipeline import app as pipeline
 from klamm.cli.produce import produce
 from klamm.cli.reassign import app as reassign
+from klamm.cli.top.command import top
 from klamm.cli.topics import app as topics
 from klamm.cli.transactions import app as transactions
 from klamm.cli.up import SUMMARY, up
@@ -60,6 +61,7 @@ app.add_typer(log_dirs, name="log-dirs")
 app.add_typer(cluster, name="cluster")
 app.add_typer(log, name="log")
 app.command()(doctor)
+app.command()(top)
 
 
 def _print_version(wanted: bool) -> None:

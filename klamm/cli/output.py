@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from klamm.cli.exit_status import ExitStatus
 from klamm.config import DEFAULT_PORT
 from klamm.errors import EXCEPTIONS, ConfigError, DeliveryTimeoutError, ErrorCode, KlammError, NoBrokerError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Bootstrap = Annotated[
     str,
@@ -34,19 +37,27 @@ def print_rows(
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
         return
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     console = Console()
     if not console.is_terminal:
         # Nothing may be folded when the output goes to a file or a pipe.
         console = Console(width=_NO_FOLD_COLUMNS)
+    console.print(make_table(columns, rows, width=console.width, json_only=json_only))
+
+
+def make_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, width: int, json_only: Collection[str] = ()
+) -> Table:
+    """The table that `print_rows` prints on a terminal of that `width`."""
+    from rich.table import Table
+    from rich.text import Text
+
     shown = [index for index, column in enumerate(columns) if column not in json_only]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index in shown:
         numeric = bool(rows) and all(isinstance(row[index], int | float | None) for row in rows)
         # On a narrow terminal a name stays in one piece, as long as it leaves half of the width to the rest.
-        whole = index == shown[0] and all(len(_cell(row[index])) <= console.width // 2 for row in rows)
+        whole = index == shown[0] and all(len(_cell(row[index])) <= width // 2 for row in rows)
         table.add_column(
             columns[index].replace("_", " ").upper(),
             justify="right" if numeric else "left",
@@ -55,7 +66,7 @@ def print_rows(
         )
     for row in rows:
         table.add_row(*(Text(_cell(row[index])) for index in shown))
-    console.print(table)
+    return table
 
 
 _NO_FOLD_COLUMNS = 10_000

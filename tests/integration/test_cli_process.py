@@ -119,6 +119,18 @@ def test_ctrl_c_ends_produce_and_what_was_sent_is_there(klamm):
         assert process.stderr.read() == b""
 
 
+def test_top_repeats_itself_on_a_terminal_until_ctrl_c(klamm):
+    leader, follower = pty.openpty()
+    with start(klamm, "top", "--interval", "0.1", stdout=follower, stderr=follower) as process:
+        os.close(follower)
+        assert "numbers" in read_terminal(leader, b"numbers")
+        assert "records/s" in read_terminal(leader, b"numbers")  # another frame
+        process.send_signal(signal.SIGINT)
+        assert "Traceback" not in read_terminal(leader, b"\0")
+        assert process.wait(TIMEOUT_S) == INTERRUPTED
+    os.close(leader)
+
+
 def test_typing_records_on_a_terminal_says_how_to_end(klamm):
     leader, follower = pty.openpty()
     with start(klamm, "produce", "numbers", stdin=follower, stderr=follower) as process:
