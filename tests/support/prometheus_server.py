@@ -8,10 +8,10 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import yaml
 from klamm_process import free_port
@@ -19,6 +19,8 @@ from klamm_process import free_port
 DEPLOYED = Path(__file__).resolve().parents[2] / "deploy" / "monitoring" / "prometheus"
 SCRAPE_S = 1
 DEADLINE_S = 60
+
+T = TypeVar("T")
 
 
 class Sample(NamedTuple):
@@ -78,6 +80,13 @@ class PrometheusServer:
     def rules(self) -> list[dict[str, Any]]:
         """With their health and state."""
         return [rule for group in self._get("rules", {})["groups"] for rule in group["rules"]]
+
+    def until(self, ask: Callable[[], T], expected: T) -> T:
+        """What `ask()` gives when it is that; else, in the end, what it is: a busy machine may miss a scrape."""
+        until_s = time.monotonic() + DEADLINE_S / 2
+        while (found := ask()) != expected and time.monotonic() < until_s:
+            time.sleep(SCRAPE_S / 2)
+        return found
 
     def wait_scraped(self) -> None:
         """Until every target was asked after this call."""

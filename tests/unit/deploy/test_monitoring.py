@@ -126,6 +126,21 @@ def test_promtool_takes_the_configuration_and_the_rules() -> None:
     promtool("check", "rules", *RULES)
 
 
+def test_targets_are_called_by_their_names(tmp_path: Path) -> None:
+    """Those of the profile `small`, too, which DNS gives as addresses."""
+    config, *others = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
+    assert all(other["relabel_configs"] == config["relabel_configs"] for other in others)
+    (looked_up,) = config.pop("dns_sd_configs")
+    (name,) = looked_up["names"]
+    config["static_configs"].append({"targets": ["192.0.2.7:9404"], "labels": {"__meta_dns_name": name}})
+    path = tmp_path / "prometheus.yml"
+    path.write_text(yaml.safe_dump({"scrape_configs": [config]}))
+    found = json.loads(promtool("check", "service-discovery", "--timeout=1s", path, config["job_name"]))
+    named = {(one["labels"]["cluster"], one["labels"]["instance"], one["labels"]["__address__"]) for one in found}
+    static = {("cluster", target.partition(":")[0], target) for target in config["static_configs"][0]["targets"]}
+    assert named == static | {("small", name, "192.0.2.7:9404")}
+
+
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
 def test_promtool_finds_that_each_alert_fires_when_it_should(path: Path) -> None:
     promtool("test", "rules", PROMETHEUS / "tests" / path.name)
