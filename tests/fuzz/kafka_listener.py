@@ -46,6 +46,7 @@ from klamm.errors import ErrorCode
 from klamm.wire.service import ADMIN, CONTROLLER
 from klamm_broker.config import BrokerConfig
 from klamm_server.config import load
+from klamm_server.listeners import plain_listeners
 
 APIS = sorted(SPOKEN)
 TURNS = 12
@@ -278,12 +279,13 @@ async def started_listener(directory: pathlib.Path) -> AsyncIterator[KafkaListen
         server = BrokerServer(load(BrokerConfig, properties))
         server._kafka._controller.ask = refuse  # type: ignore[method-assign]
         await server.open()
-        await server.start("localhost", 1)
+        await server.start(plain_listeners("localhost", 1))
         for name in ("t", "__consumer_offsets", "__transaction_state"):
             await controller.create_topic(name, 2)
         await until(lambda: len(server._replicas) == 6)
         try:
-            yield server._kafka._listener
+            (listener,) = server._kafka._doors.values()
+            yield listener
         finally:
             await server.stop()
 

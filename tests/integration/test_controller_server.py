@@ -34,6 +34,7 @@ from klamm_controller.server import ControllerServer
 from klamm_server.clock import SystemClock
 from klamm_server.config import load
 from klamm_server.controllers import Controllers
+from klamm_server.listeners import plain_listeners
 from klamm_server.metadata.image import MetadataImage, replay
 from klamm_server.metadata_link import MetadataLink
 from klamm_server.rpc_server import RpcServer
@@ -99,7 +100,7 @@ async def controller(directory, *, port: int = 0, started: bool = True, **proper
         server.register(rpc)
         bound_port = await rpc.start("127.0.0.1", port)
         if started:
-            await server.start("127.0.0.1", bound_port)
+            await server.start(plain_listeners("127.0.0.1", bound_port))
         async with aio.insecure_channel(
             f"127.0.0.1:{bound_port}", options=[("grpc.use_local_subchannel_pool", 1)]
         ) as channel:

@@ -39,6 +39,7 @@ from klamm.wire.v1.metadata_pb2 import (
 )
 from klamm_server.clock import SystemClock
 from klamm_server.controllers import Controllers
+from klamm_server.listeners import encode, plain_listeners
 from klamm_server.metadata.image import MetadataImage, replay, snapshot_records
 from klamm_server.metadata_link import MetadataLink
 from klamm_server.registration import BrokerMember, CoordinatorMember, Member, Registration
@@ -441,14 +442,15 @@ class RegistrarController(ScriptedController):
 BROKER = BrokerMember(
     broker_id=1,
     incarnation_id=bytes(range(16)),
-    host="localhost",
-    port=9094,
+    listeners=plain_listeners("localhost", 9094),
     rack="r1",
     log_dir_ids=(b"d" * 16,),
     static_configs={"log.segment.bytes": "2000000"},
     offline_log_dir_ids=lambda: [b"o" * 16],
 )
-COORDINATOR = CoordinatorMember(coordinator_id=7, incarnation_id=bytes(16), host="localhost", port=9095)
+COORDINATOR = CoordinatorMember(
+    coordinator_id=7, incarnation_id=bytes(16), listeners=plain_listeners("localhost", 9095)
+)
 
 
 @asynccontextmanager
@@ -540,6 +542,7 @@ async def test_what_a_broker_says_about_itself() -> None:
             rack="r1",
             log_dir_ids=[b"d" * 16],
             static_configs={"log.segment.bytes": "2000000"},
+            listeners=encode(BROKER.listeners),
         )
     ]
     assert list(controller.heartbeats[0].offline_log_dir_ids) == [b"o" * 16]

@@ -31,8 +31,8 @@ class Service:
         assert MODE != "broken invariant", "end offset 5 < 7"
     def register(self, rpc):
         pass
-    async def start(self, host, port):
-        print("starting", host, port, flush=True)
+    async def start(self, endpoints):
+        print("starting", *endpoints[0].address, flush=True)
         if MODE == "no controller":
             await asyncio.Event().wait()
         print("started", flush=True)

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 
 from klamm_broker.kafka.connection import Answer, AnswerInTime
-from klamm_broker.kafka.listener import KafkaListener
+from klamm_broker.kafka.listener import ConnectionRoom, KafkaListener
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.rpc.request_memory import RequestMemory
 from klamm_server.clock import SystemClock
@@ -30,9 +30,9 @@ class Door:
         self.listener = KafkaListener(
             handle,
             self.memory,
+            ConnectionRoom(connections_max),
             request_max_bytes=REQUEST_MAX_BYTES,
             send_buffer_bytes=65_536,
-            connections_max=connections_max,
             idle_max_ms=60_000,
             clock=SystemClock(),
         )

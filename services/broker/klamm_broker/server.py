@@ -57,6 +57,7 @@ from klamm_server.clock import Clock, SystemClock
 from klamm_server.config_defs import effective_topic_configs
 from klamm_server.controllers import Controllers
 from klamm_server.faults import watch
+from klamm_server.listeners import Listener
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata_link import MetadataLink
 from klamm_server.metrics import watch_disk
@@ -139,15 +140,15 @@ class BrokerServer:
         rpc.add_service(BROKER, self._servicer)
         rpc.add_service(REPLICATION, self._replication.servicer)
 
-    async def start(self, host: str, port: int) -> None:
-        """Returns when clients are served. `host` and `port` are what they are told to dial.
+    async def start(self, endpoints: Sequence[Listener]) -> None:
+        """Returns when clients are served. `endpoints` are what those of the gRPC API are told to dial.
 
         Raises LogDirError, or the BrokerError of a refused registration."""
         link = MetadataLink(self._controllers, cluster_id="", on_image=self._on_image, clock=self._clock)
         self._spawn("metadata-link", link.run())
         await self._join_cluster(link)
-        kafka_endpoint = await self._kafka.bind()
-        registration = self._make_registration(link, host, port, kafka_endpoint)
+        listeners = [*endpoints, *await self._kafka.bind()]
+        registration = self._make_registration(link, listeners)
         await registration.register()
         await link.wait_for(lambda image: image.end_index > registration.epoch)
         self._replication.start(self._opened_logs, registration)
@@ -158,9 +159,8 @@ class BrokerServer:
         await registration.wait_unfenced()
         self._servicer.is_open = True
         await self._kafka.open()
-        log.info(
-            "broker=%d serving host=%s port=%d kafka=%s", self._config.node_id, host, port, kafka_endpoint or "nowhere"
-        )
+        served = " ".join(f"{one.name}://{one.host}:{one.port}" for one in listeners)
+        log.info("broker=%d serving %s", self._config.node_id, served)
 
     async def wait_serving(self, wanted: bool) -> None:
         assert self._registration is not None, "the broker has not started"
@@ -327,26 +327,23 @@ class BrokerServer:
                 f" the controller is of cluster {image.cluster_id}"
             )
 
-    def _controllers_active_first(self) -> Sequence[tuple[str, int]]:
-        """As far as this broker knows."""
+    def _controllers_active_first(self) -> list[tuple[Listener, ...]]:
+        """What clients of each dial, as far as this broker knows."""
         active = self._registration.controller if self._registration is not None else ""
-        return sorted(self._controllers.current, key=lambda address: "{}:{}".format(*address) != active)
+        addresses = sorted(self._controllers.current, key=lambda address: "{}:{}".format(*address) != active)
+        return [self._controllers.listeners(address) for address in addresses]
 
-    def _make_registration(
-        self, link: MetadataLink, host: str, port: int, kafka_endpoint: tuple[str, int] | None
-    ) -> Registration:
+    def _make_registration(self, link: MetadataLink, listeners: Sequence[Listener]) -> Registration:
         config = self._config
         member = BrokerMember(
             broker_id=config.node_id,
             incarnation_id=self._rng.randbytes(16),
-            host=host,
-            port=port,
+            listeners=listeners,
             rack=config.broker_rack or "",
             log_dir_ids=tuple(self._directory_ids.values()),
             static_configs=config.originals,
             offline_log_dir_ids=self._offline_log_dir_ids,
             previous_broker_epoch=self._opened_logs.clean_shutdown_epoch() or 0,
-            kafka_endpoint=kafka_endpoint,
         )
         return Registration(
             member,

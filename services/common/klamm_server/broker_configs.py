@@ -95,15 +95,25 @@ _OWN = [
         # Kafka listens on every interface; a server without authentication does not, unless it is told to.
         ("GRPC://localhost:9094",),
         None,
-        "Where the server listens, as NAME://host:port; an empty host is every interface. KAFKA is a broker's"
-        " listener for Kafka clients, any other name (GRPC) that of the gRPC API.",
+        "Where the server listens, as NAME://host:port; an empty host is every interface. GRPC is the gRPC API, KAFKA"
+        " (or PLAINTEXT) a broker's door for Kafka clients; other names need listener.security.protocol.map. Who came"
+        " in by a listener is told the addresses that the other servers have under its name. Servers use the first gRPC"
+        " listener of each other.",
     ),
     _broker(
         "advertised.listeners",
         _LIST,
         None,
         None,
-        "What clients and other servers dial, as NAME://host:port, when that is not what listeners says.",
+        "What clients and other servers dial, as NAME://host:port, for the listeners whose own address that is not.",
+    ),
+    _broker(
+        "listener.security.protocol.map",
+        _LIST,
+        (),
+        None,
+        "What is spoken at listeners of other names than these, as NAME:GRPC or NAME:KAFKA (or NAME:PLAINTEXT, which is"
+        " the same).",
     ),
     _broker("broker.rack", _STRING, None, None, "Where the broker stands; replicas are spread over racks."),
     _broker(

@@ -15,32 +15,20 @@ import dataclasses
 import difflib
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from klamm.errors import ConfigError
 from klamm_server.broker_configs import BROKER_CONFIGS
 from klamm_server.config_def import ConfigDef, Required, render
+from klamm_server.listeners import PORT_MAX, ListenerSet, listener_set
 
 log = logging.getLogger(__name__)
 
 HIDDEN = "[hidden]"
 """Shown instead of a sensitive value."""
-
-PORT_MAX = 65_535
-KAFKA = "KAFKA"
-"""The name of a broker's listener for Kafka clients; every other name is gRPC's."""
-_EVERY_INTERFACE = frozenset({"", "0.0.0.0", "[::]"})
-
-
-class Listener(NamedTuple):
-    """One entry of `listeners`: `GRPC://0.0.0.0:9094` is ("GRPC", "0.0.0.0", 9094)."""
-
-    name: str
-    host: str
-    port: int
 
 
 def setting(definition: ConfigDef) -> Any:
@@ -63,6 +51,7 @@ class ServiceConfig:
     node_id: int = setting(BROKER_CONFIGS["node.id"])
     listeners: tuple[str, ...] = setting(BROKER_CONFIGS["listeners"])
     advertised_listeners: tuple[str, ...] | None = setting(BROKER_CONFIGS["advertised.listeners"])
+    listener_security_protocol_map: tuple[str, ...] = setting(BROKER_CONFIGS["listener.security.protocol.map"])
     socket_request_max_bytes: int = setting(BROKER_CONFIGS["socket.request.max.bytes"])
     max_concurrent_rpcs: int = setting(BROKER_CONFIGS["max.concurrent.rpcs"])
     shutdown_grace_ms: int = setting(BROKER_CONFIGS["shutdown.grace.ms"])
@@ -77,55 +66,11 @@ class ServiceConfig:
 
     def validate(self) -> None:
         """Raises ConfigError when fields contradict each other; overriding methods call this one."""
-        if not self.listeners:
-            raise ConfigError("listeners: the list is empty, expected at least one NAME://host:port")
-        if _first_named("listeners", self.listeners, is_kafka=False) is None:
-            raise ConfigError(f"listeners: {self.listeners[0]!r} is not for gRPC, expected a GRPC://host:port too")
-        for listener in self._listeners():
-            self._check_can_be_dialled(listener)
-        for text in self.advertised_listeners or ():
-            if (host := parse_listener("advertised.listeners", text).host) in _EVERY_INTERFACE:
-                raise ConfigError(f"advertised.listeners: {host!r} is not an address that others can dial")
+        self.resolved_listeners()
 
-    @property
-    def listener(self) -> Listener:
-        """Where the gRPC API listens: the first of `listeners` that is not for Kafka clients."""
-        found = _first_named("listeners", self.listeners, is_kafka=False)
-        assert found is not None, self.listeners
-        return found
-
-    @property
-    def kafka_listener(self) -> Listener | None:
-        """Where a broker listens for Kafka clients; None: nowhere."""
-        return _first_named("listeners", self.listeners, is_kafka=True)
-
-    def advertised_endpoint(self, bound_port: int) -> tuple[str, int]:
-        """The host and port that others dial; a configured port of 0 stands for the one that was bound."""
-        listener = (
-            _first_named("advertised.listeners", self.advertised_listeners or (), is_kafka=False) or self.listener
-        )
-        return listener.host, listener.port or bound_port
-
-    def advertised_kafka_endpoint(self, bound_port: int) -> tuple[str, int]:
-        """The same for Kafka clients; there is a `kafka_listener`."""
-        advertised = _first_named("advertised.listeners", self.advertised_listeners or (), is_kafka=True)
-        listener = advertised or self.kafka_listener
-        assert listener is not None, self.listeners
-        return listener.host, listener.port or bound_port
-
-    def _listeners(self) -> list[Listener]:
-        return [self.listener, *([self.kafka_listener] if self.kafka_listener is not None else [])]
-
-    def _check_can_be_dialled(self, listener: Listener) -> None:
-        if listener.host not in _EVERY_INTERFACE:
-            return
-        is_kafka = listener.name == KAFKA
-        if _first_named("advertised.listeners", self.advertised_listeners or (), is_kafka=is_kafka) is None:
-            lacks = f"has no {listener.name}" if self.advertised_listeners else "is not set"
-            raise ConfigError(
-                f"advertised.listeners {lacks}: the server listens on every interface, so name the"
-                f" address that others dial, e.g. {listener.name}://broker1.example.com:{listener.port}"
-            )
+    def resolved_listeners(self) -> ListenerSet:
+        """Where the server listens, and what others dial. Raises ConfigError where nobody could listen or dial."""
+        return listener_set(self.listeners, self.advertised_listeners, self.listener_security_protocol_map)
 
 
 C = TypeVar("C", bound=ServiceConfig)
@@ -197,22 +142,7 @@ def parse_properties(lines: Iterable[str], origin: str) -> dict[str, str]:
     return properties
 
 
-_LISTENER = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.]+\]|[^:/\[\]]*):([0-9]{1,5})")
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:/\[\]]+):([0-9]{1,5})")
-
-
-def parse_listener(name: str, text: str) -> Listener:
-    """`NAME://host:port` of the config `name`; an empty host is every interface. Raises ConfigError."""
-    match = _LISTENER.fullmatch(text)
-    if match is None or int(match[3]) > PORT_MAX:
-        raise ConfigError(f"{name}: {text!r} is not valid, expected NAME://host:port")
-    return Listener(match[1], match[2], int(match[3]))
-
-
-def _first_named(name: str, texts: Sequence[str], *, is_kafka: bool) -> Listener | None:
-    """The first listener of the config `name` that is for Kafka clients, or that is not. Raises ConfigError."""
-    listeners = [parse_listener(name, text) for text in texts]
-    return next((listener for listener in listeners if (listener.name == KAFKA) is is_kafka), None)
 
 
 def parse_server(name: str, text: str) -> tuple[str, int]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from klamm.wire.v1.common_pb2 import Endpoint
+from klamm.wire.v1.controller_pb2 import ControllerListeners
+from klamm_server.listeners import Listener, decode, plain_listeners
 
 Address = tuple[str, int]
 
@@ -21,6 +23,7 @@ class Controllers:
         assert configured, "no controllers are configured"
         self._configured = tuple(configured)
         self._current: tuple[Address, ...] = ()
+        self._listeners: dict[Address, tuple[Listener, ...]] = {}
 
     @property
     def current(self) -> tuple[Address, ...]:
@@ -32,9 +35,15 @@ class Controllers:
         """Whom to ask, one after the other, each once."""
         return tuple(dict.fromkeys([*self._current, *self._configured]))
 
-    def learn(self, endpoints: Iterable[Endpoint]) -> None:
-        """A controller said where they are; nothing said changes nothing."""
+    def learn(self, endpoints: Iterable[Endpoint], listeners: Iterable[ControllerListeners] = ()) -> None:
+        """A controller said where they are, and what their clients dial; nothing said changes nothing."""
         self._current = tuple((each.host, each.port) for each in endpoints) or self._current
+        told = {(each.controller.host, each.controller.port): decode(each.listeners) for each in listeners}
+        self._listeners = told or self._listeners
+
+    def listeners(self, address: Address) -> tuple[Listener, ...]:
+        """What clients of that controller dial; where nothing was said, what servers do."""
+        return self._listeners.get(address) or plain_listeners(*address)
 
     def following(self, address: Address) -> Address:
         """Whom to try when that one has failed."""

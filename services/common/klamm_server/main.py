@@ -34,6 +34,7 @@ from klamm_server.config import (
 from klamm_server.environment import environment_properties
 from klamm_server.faults import fatal, require_assertions, watch
 from klamm_server.garbage import collect_seldom
+from klamm_server.listeners import Listener, SecurityProtocol
 from klamm_server.logs import set_up_logging
 from klamm_server.metrics import measure_event_loop
 from klamm_server.rpc_server import RpcServer
@@ -56,8 +57,8 @@ class Server(Protocol):
     def register(self, rpc: RpcServer) -> None:
         """Adds its gRPC services."""
 
-    async def start(self, host: str, port: int) -> None:
-        """Begins to serve at the endpoint others dial; returns when ready."""
+    async def start(self, endpoints: Sequence[Listener]) -> None:
+        """Begins to serve its gRPC services, at what others dial; other servers, the first. Returns when ready."""
 
     async def wait_serving(self, wanted: bool) -> None:
         """Once started: returns when it has its part in the cluster, or, if not `wanted`, when it has not."""
@@ -141,11 +142,15 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
     try:
         await server.open()
         server.register(rpc)
-        bound_port = await rpc.start(config.listener.host or "[::]", config.listener.port)
-        if not await _start_unless_stopped(server, config.advertised_endpoint(bound_port), stop_requested):
+        listeners = config.resolved_listeners()
+        ports = {
+            one.name: await rpc.start(one.host or "[::]", one.port, one.name)
+            for one in listeners.of(SecurityProtocol.GRPC)
+        }
+        if not await _start_unless_stopped(server, listeners.dialled(ports), stop_requested):
             return
         reporting = watch(asyncio.create_task(rpc.report_health(server.wait_serving), name="health"))
-        log.info("ready port=%d", bound_port)
+        log.info("ready %s", " ".join(f"port={port}" for port in ports.values()))
         await stop_requested.wait()
     finally:
         log.info("stopping")
@@ -168,9 +173,9 @@ def _serve_metrics(port: int) -> MetricsServer:
     return MetricsServer(port)
 
 
-async def _start_unless_stopped(server: Server, endpoint: tuple[str, int], stop_requested: asyncio.Event) -> bool:
+async def _start_unless_stopped(server: Server, endpoints: Sequence[Listener], stop_requested: asyncio.Event) -> bool:
     """Whether the server started; a signal need not wait for a controller that never answers."""
-    starting = asyncio.create_task(server.start(*endpoint), name="start")
+    starting = asyncio.create_task(server.start(endpoints), name="start")
     stopping = asyncio.create_task(stop_requested.wait(), name="stop-requested")
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()

@@ -21,7 +21,6 @@ import grpc
 from klamm.errors import ErrorCode
 from klamm.retry import Backoff
 from klamm.wire.service import CONTROLLER
-from klamm.wire.v1.common_pb2 import Endpoint
 from klamm.wire.v1.controller_pb2 import (
     BrokerHeartbeatRequest,
     CoordinatorHeartbeatRequest,
@@ -34,6 +33,7 @@ from klamm.wire.v1.controller_pb2 import (
 from klamm_server.clock import Clock
 from klamm_server.controller_channel import ControllerChannel
 from klamm_server.controllers import Controllers
+from klamm_server.listeners import Listener, SecurityProtocol, encode, endpoint, first
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata_link import MetadataLink
 from klamm_server.switch import Switch
@@ -76,10 +76,6 @@ class Member(Protocol):
     def is_unfenced(self, image: MetadataImage, epoch: int) -> bool: ...
 
 
-def _endpoint(address: tuple[str, int] | None) -> Endpoint | None:
-    return None if address is None else Endpoint(host=address[0], port=address[1])
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerMember:
     """A broker process. `incarnation_id` is 16 random bytes made at its start; `previous_broker_epoch` that of the
@@ -87,15 +83,13 @@ class BrokerMember:
 
     broker_id: int
     incarnation_id: bytes
-    host: str
-    port: int
+    listeners: Sequence[Listener]
+    """What others dial; other servers, the first for gRPC."""
     rack: str
     log_dir_ids: tuple[bytes, ...]
     static_configs: Mapping[str, str]
     offline_log_dir_ids: Callable[[], Sequence[bytes]]
     previous_broker_epoch: int = 0
-    kafka_endpoint: tuple[str, int] | None = None
-    """Where Kafka clients reach it; None: it has no Kafka listener."""
     register_rpc: str = "register_broker"
     heartbeat_rpc: str = "broker_heartbeat"
 
@@ -107,12 +101,13 @@ class BrokerMember:
             cluster_id=cluster_id,
             broker_id=self.broker_id,
             incarnation_id=self.incarnation_id,
-            endpoint=Endpoint(host=self.host, port=self.port),
+            endpoint=endpoint(first(self.listeners, SecurityProtocol.GRPC)),
             rack=self.rack,
             log_dir_ids=self.log_dir_ids,
             static_configs=dict(self.static_configs),
             previous_broker_epoch=self.previous_broker_epoch,
-            kafka_endpoint=_endpoint(self.kafka_endpoint),
+            kafka_endpoint=endpoint(first(self.listeners, SecurityProtocol.KAFKA)),
+            listeners=encode(self.listeners),
         )
 
     def heartbeat_request(self, epoch: int, metadata_end_index: int, want_shutdown: bool) -> BrokerHeartbeatRequest:
@@ -138,8 +133,8 @@ class CoordinatorMember:
 
     coordinator_id: int
     incarnation_id: bytes
-    host: str
-    port: int
+    listeners: Sequence[Listener]
+    """What others dial; other servers, the first."""
     register_rpc: str = "register_coordinator"
     heartbeat_rpc: str = "coordinator_heartbeat"
 
@@ -151,7 +146,8 @@ class CoordinatorMember:
             cluster_id=cluster_id,
             coordinator_id=self.coordinator_id,
             incarnation_id=self.incarnation_id,
-            endpoint=Endpoint(host=self.host, port=self.port),
+            endpoint=endpoint(first(self.listeners, SecurityProtocol.GRPC)),
+            listeners=encode(self.listeners),
         )
 
     def heartbeat_request(
@@ -305,7 +301,7 @@ class Registration:
         self._note_heard()
         self.epoch = response.epoch
         self.cluster_id = response.cluster_id
-        self._controllers.learn(response.controllers)
+        self._controllers.learn(response.controllers, response.controller_listeners)
         log.info(
             "%s registered epoch=%d cluster_id=%s controller=%s",
             self._member,
@@ -329,7 +325,7 @@ class Registration:
                 await self._turn_and_back_off(response)
                 continue
             self._note_heard()
-            self._controllers.learn(response.controllers)
+            self._controllers.learn(response.controllers, response.controller_listeners)
             if self._want_shutdown and response.should_shutdown:
                 self._may_stop.set()
                 return

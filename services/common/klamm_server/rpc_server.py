@@ -9,6 +9,7 @@ are error codes in the body.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,65 +27,72 @@ from klamm.health import LIVENESS
 from klamm.wire.service import SERVER, Method, methods
 from klamm_server import tracing
 from klamm_server.event_queue import QueueFullError
+from klamm_server.listeners import CAME_BY, DEFAULT_NAME
 from klamm_server.self_description import ServerServicer
 
 log = logging.getLogger(__name__)
 
 
 class RpcServer:
-    """One listening gRPC server.
+    """One gRPC server for each listener, with the same services.
 
     `max_message_bytes` bounds what it receives (`socket.request.max.bytes`), `max_concurrent_rpcs` how many
-    calls it works on; one more is answered RESOURCE_EXHAUSTED by gRPC itself."""
+    calls of a listener it works on; one more is answered RESOURCE_EXHAUSTED by gRPC itself."""
 
     def __init__(self, *, max_message_bytes: int, max_concurrent_rpcs: int) -> None:
-        self._server = aio.server(
-            interceptors=tracing.server_interceptors(),
-            maximum_concurrent_rpcs=max_concurrent_rpcs,
-            options=[
-                # Two processes on one port would silently share its connections.
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_receive_message_length", max_message_bytes),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.max_concurrent_streams", max_concurrent_rpcs),
-                # gRPC cancels calls that wait to be accepted from 1,000 on, at random; the bounds here are the above.
-                ("grpc.server.max_pending_requests", max_concurrent_rpcs),
-                ("grpc.server.max_pending_requests_hard_limit", max_concurrent_rpcs),
-                ("grpc.keepalive_permit_without_calls", 1),
-                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-            ],
-        )
+        self._max_concurrent_rpcs = max_concurrent_rpcs
+        self._options = [
+            # Two processes on one port would silently share its connections.
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", max_message_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_concurrent_streams", max_concurrent_rpcs),
+            # gRPC cancels calls that wait to be accepted from 1,000 on, at random; the bounds here are the above.
+            ("grpc.server.max_pending_requests", max_concurrent_rpcs),
+            ("grpc.server.max_pending_requests_hard_limit", max_concurrent_rpcs),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ]
         self._health = health_aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self._service_names: list[str] = []
+        self._services: dict[ServiceDescriptor, object] = {}
+        self._servers: list[aio.Server] = []
         self.add_service(SERVER, ServerServicer())
 
     def add_service(self, service: ServiceDescriptor, servicer: object) -> None:
-        """Registers every RPC of `service`; raises AttributeError when the servicer lacks one."""
-        handlers = {method.path.rpartition("/")[2]: _handler(method, servicer) for method in methods(service)}
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
-        self._service_names.append(service.full_name)
+        """Registers every RPC of `service`, before the start; raises AttributeError when the servicer lacks one."""
+        for method in methods(service):
+            getattr(servicer, method.name)
+        self._services[service] = servicer
 
-    async def start(self, bind: str, port: int) -> int:
-        """Listens and answers; returns the port (chosen by the system when `port` is 0).
+    async def start(self, bind: str, port: int, listener: str = DEFAULT_NAME) -> int:
+        """Listens and answers; returns the port (chosen by the system when `port` is 0). Once for each listener.
 
         Raises KlammError when the address cannot be bound."""
-        reflection.enable_server_reflection(
-            [
-                *self._service_names,
-                health_pb2.DESCRIPTOR.services_by_name["Health"].full_name,
-                reflection.SERVICE_NAME,
-            ],
-            self._server,
-        )
+        server = self._make_server(listener)
         try:
-            bound_port: int = self._server.add_insecure_port(f"{bind}:{port}")
+            bound_port: int = server.add_insecure_port(f"{bind}:{port}")
         except RuntimeError as error:
             raise KlammError(f"cannot listen on {bind}:{port}: is the port in use? ({error})") from error
         await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         await self.become_unhealthy()
-        await self._server.start()
+        self._servers.append(server)
+        await server.start()
         return bound_port
+
+    def _make_server(self, listener: str) -> aio.Server:
+        server = aio.server(
+            interceptors=tracing.server_interceptors(),
+            maximum_concurrent_rpcs=self._max_concurrent_rpcs,
+            options=self._options,
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        names = [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME]
+        for service, servicer in self._services.items():
+            handlers = {one.path.rpartition("/")[2]: _handler(one, servicer, listener) for one in methods(service)}
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
+            names.append(service.full_name)
+        reflection.enable_server_reflection(names, server)
+        return server
 
     async def report_health(self, wait_serving: Callable[[bool], Awaitable[None]]) -> None:
         """Health says SERVING from when `wait_serving(True)` returns until `wait_serving(False)` does, again and again
@@ -101,16 +109,16 @@ class RpcServer:
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
 
     async def _set_health(self, status: int) -> None:
-        for name in ["", *self._service_names]:
+        for name in ["", *(service.full_name for service in self._services)]:
             await self._health.set(name, status)
 
     async def stop(self, grace_s: float) -> None:
         """Takes no more calls; those under way have `grace_s` seconds."""
         await self._health.enter_graceful_shutdown()
-        await self._server.stop(grace_s)
+        await asyncio.gather(*(server.stop(grace_s) for server in self._servers))
 
 
-def _handler(method: Method, servicer: object) -> Any:
+def _handler(method: Method, servicer: object, listener: str) -> Any:
     function = getattr(servicer, method.name)
     make = {
         (False, False): grpc.unary_unary_rpc_method_handler,
@@ -120,15 +128,16 @@ def _handler(method: Method, servicer: object) -> Any:
     }[method.client_streaming, method.server_streaming]
     guard = _guard_stream if method.server_streaming else _guard_unary
     return make(
-        guard(method.path, function),
+        guard(method.path, listener, function),
         request_deserializer=method.request_deserializer,
         response_serializer=method.response_serializer,
     )
 
 
-def _guard_unary(path: str, function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _guard_unary(path: str, listener: str, function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     @functools.wraps(function)
     async def guarded(request: Any, context: Any) -> Any:
+        CAME_BY.set(listener)
         try:
             return await function(request, context)
         except aio.AbortError:
@@ -139,9 +148,12 @@ def _guard_unary(path: str, function: Callable[..., Awaitable[Any]]) -> Callable
     return guarded
 
 
-def _guard_stream(path: str, function: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
+def _guard_stream(
+    path: str, listener: str, function: Callable[..., AsyncIterator[Any]]
+) -> Callable[..., AsyncIterator[Any]]:
     @functools.wraps(function)
     async def guarded(request: Any, context: Any) -> AsyncIterator[Any]:
+        CAME_BY.set(listener)
         try:
             async for response in function(request, context):
                 yield response

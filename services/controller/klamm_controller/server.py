@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Sequence
 
 from klamm.wire.service import ADMIN, CONTROLLER, RAFT
 from klamm.wire.v1.metadata_pb2 import ClusterRecord, MetadataRecord
@@ -44,6 +45,7 @@ from klamm_controller.sweeper import Sweeper
 from klamm_server.clock import Clock, SystemClock
 from klamm_server.event_queue import EventQueue
 from klamm_server.faults import fatal, watch
+from klamm_server.listeners import Listener
 from klamm_server.metrics import event_queue_observer, watch_disk, watch_event_queue_length
 from klamm_server.rpc_server import RpcServer
 from klamm_server.switch import Switch
@@ -79,12 +81,12 @@ class ControllerServer:
         """Adds the Admin, Controller and Raft services."""
         self._opened.register(rpc)
 
-    async def start(self, host: str, port: int) -> None:
-        """Takes part in the quorum; `host` and `port` are where others reach it. Who is alone is active then.
+    async def start(self, endpoints: Sequence[Listener]) -> None:
+        """Takes part in the quorum; `endpoints` are what others dial. Who is alone is active then.
 
         With an empty directory and other controllers in the configuration, waits for them."""
-        await self._opened.start(self._config.own_address(host, port))
-        log.info("controller started node=%d endpoint=%s:%d", self._config.node_id, host, port)
+        await self._opened.start(self._config.own_address(*endpoints[0].address), endpoints)
+        log.info("controller started node=%d endpoint=%s:%d", self._config.node_id, *endpoints[0].address)
 
     async def wait_serving(self, wanted: bool) -> None:
         """By whether it leads the quorum, or follows its leader with all that is committed."""
@@ -171,7 +173,12 @@ class _Node:
             session_timeout_ms=config.coordinator_session_timeout_ms,
             connection_loss_timeout_ms=config.connection_loss_timeout_ms,
         )
-        self._gateway = Gateway(self._controller, node_id=config.node_id, request_timeout_ms=config.request_timeout_ms)
+        self._gateway = Gateway(
+            self._controller,
+            node_id=config.node_id,
+            request_timeout_ms=config.request_timeout_ms,
+            listeners=self._book.listeners,
+        )
         self._queue_task: asyncio.Task[None] | None = None
         self._introducing: asyncio.Task[None] | None = None
 
@@ -192,8 +199,8 @@ class _Node:
         rpc.add_service(CONTROLLER, servicer(nodes, ReplicasRpcs(gateway), WatchRpcs(self._controller)))
         rpc.add_service(RAFT, self._raft)
 
-    async def start(self, address: str) -> None:
-        self._book.learn(self._me, address)
+    async def start(self, address: str, listeners: Sequence[Listener]) -> None:
+        self._book.learn(self._me, address, listeners)
         introductions = Introductions(
             self._me,
             address,
@@ -244,8 +251,8 @@ class _Node:
         """Nobody is listed: this one is a quorum by itself, unless it is to join one."""
         return [] if self._config.controller_quorum_bootstrap_servers else [Voter(self._me, "")]
 
-    def _learn(self, key: ReplicaKey, address: str) -> None:
-        self._book.learn(key, address)
+    def _learn(self, key: ReplicaKey, address: str, listeners: Sequence[Listener] = ()) -> None:
+        self._book.learn(key, address, listeners)
         self._log.update_voters(self._book.moved_voters())
 
     def _begin_to_decide(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from klamm.wire.service import COORDINATOR
@@ -20,6 +20,7 @@ from klamm_coordinator.rpc.servicer import CoordinatorServicer
 from klamm_server.clock import Clock, SystemClock
 from klamm_server.controllers import Controllers
 from klamm_server.faults import watch
+from klamm_server.listeners import Listener
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata_link import MetadataLink
 from klamm_server.registration import NOT_REGISTERED, REQUESTS_PER_SESSION, CoordinatorMember, Registration
@@ -55,16 +56,16 @@ class CoordinatorServer:
         """Adds the Coordinator service; it answers NOT_COORDINATOR until shards are assigned."""
         rpc.add_service(COORDINATOR, self._servicer)
 
-    async def start(self, host: str, port: int) -> None:
-        """Returns when the cluster gives it work. `host` and `port` are what clients are told to dial.
+    async def start(self, endpoints: Sequence[Listener]) -> None:
+        """Returns when the cluster gives it work. `endpoints` are what others are told to dial.
 
         Raises the BrokerError of a refused registration."""
         self._spawn("metadata-link", self._link.run())
-        self._registration = registration = self._make_registration(host, port)
+        self._registration = registration = self._make_registration(endpoints)
         await registration.register()
         self._spawn("registration", registration.run())
         await registration.wait_unfenced()
-        log.info("coordinator=%d serving host=%s port=%d", self._config.node_id, host, port)
+        log.info("coordinator=%d serving host=%s port=%d", self._config.node_id, *endpoints[0].address)
 
     async def wait_serving(self, wanted: bool) -> None:
         assert self._registration is not None, "the coordinator has not started"
@@ -109,10 +110,10 @@ class CoordinatorServer:
     def _epoch(self) -> int:
         return NOT_REGISTERED if self._registration is None else self._registration.epoch
 
-    def _make_registration(self, host: str, port: int) -> Registration:
+    def _make_registration(self, endpoints: Sequence[Listener]) -> Registration:
         config = self._config
         member = CoordinatorMember(
-            coordinator_id=config.node_id, incarnation_id=self._rng.randbytes(16), host=host, port=port
+            coordinator_id=config.node_id, incarnation_id=self._rng.randbytes(16), listeners=endpoints
         )
         return Registration(
             member,

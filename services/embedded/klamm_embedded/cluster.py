@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ from klamm_embedded.layout import broker_listeners, check_settings, grpc_listene
 from klamm_embedded.ports import usable_ports
 from klamm_embedded.ready import say_ready
 from klamm_server.config import load
+from klamm_server.listeners import Listener
 from klamm_server.main import EXIT_CANNOT_START, Server, run_service
 from klamm_server.rpc_server import RpcServer
 
@@ -87,13 +88,13 @@ class EmbeddedCluster:
         for service in self._services:
             service.register(rpc)
 
-    async def start(self, host: str, port: int) -> None:
+    async def start(self, endpoints: Sequence[Listener]) -> None:
         """Returns when records can be produced and groups joined."""
-        await self._controller.start(host, port)
+        await self._controller.start(endpoints)
         try:
             async with asyncio.TaskGroup() as starting:
-                starting.create_task(self._broker.start(host, port))
-                starting.create_task(self._coordinator.start(host, port))
+                starting.create_task(self._broker.start(endpoints))
+                starting.create_task(self._coordinator.start(endpoints))
         except ExceptionGroup as failures:
             # The first failure ended the other start: it is the one to tell.
             raise failures.exceptions[0] from failures

@@ -15,6 +15,7 @@ from klamm_broker.config import BrokerConfig
 from klamm_broker.log.disk import Disk
 from klamm_broker.server import BrokerServer
 from klamm_server.config import load
+from klamm_server.listeners import plain_listeners
 from klamm_server.rpc_server import RpcServer
 
 
@@ -54,7 +55,7 @@ def start_broker(tmp_path: Path) -> StartBroker:
             port = await rpc.start("localhost", 0)
             broker = RunningBroker(server, rpc, port)
             try:
-                await server.start("localhost", port)
+                await server.start(plain_listeners("localhost", port))
                 yield broker, scripted
             finally:
                 await broker.stop()

@@ -15,7 +15,7 @@ def config(**properties: str) -> ControllerConfig:
 def test_defaults():
     made = config()
     assert (made.broker_session_timeout_ms, made.broker_heartbeat_interval_ms) == (9_000, 2_000)
-    assert made.listener.port == 9_093
+    assert [one.port for one in made.resolved_listeners().bound] == [9_093]
     policy = made.topic_policy()
     assert (policy.num_partitions, policy.default_replication_factor) == (1, 1)
     assert policy.internal_topics["__consumer_offsets"].partition_count == 50

@@ -12,7 +12,6 @@ import pytest
 
 from klamm.errors import ConfigError
 from klamm_server.config import (
-    Listener,
     ServiceConfig,
     effective,
     known_configs,
@@ -120,16 +119,8 @@ def test_listening_everywhere_needs_an_advertised_address(listeners: str) -> Non
     with pytest.raises(ConfigError, match=r"^advertised\.listeners is not set"):
         _load(listeners=listeners)
     config = _load(listeners=listeners, advertised_listeners="GRPC://broker1:19094")
-    assert config.advertised_endpoint(9094) == ("broker1", 19094)
-
-
-def test_listeners_and_what_others_dial() -> None:
-    config = _load(listeners="GRPC://localhost:0")
-    assert config.listener == Listener("GRPC", "localhost", 0)
-    assert config.advertised_endpoint(40_000) == ("localhost", 40_000)
-    config = _load(listeners="GRPC://[::1]:9094,KAFKA://[::1]:9092")
-    assert config.listener == Listener("GRPC", "[::1]", 9094)
-    assert config.advertised_endpoint(9094) == ("[::1]", 9094)
+    (dialled,) = config.resolved_listeners().dialled({"GRPC": 9094})
+    assert dialled.address == ("broker1", 19094)
 
 
 def test_servers_are_host_and_port() -> None:

@@ -10,12 +10,11 @@ from typing import Any, Final
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
-from klamm_broker.kafka.cluster_view import ClusterView
+from klamm_broker.kafka.cluster_view import ClusterView, SeenBroker
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_server.clock import Clock
-from klamm_server.metadata.image import BrokerImage
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 """What Kafka calls the controllers' log; it has one partition."""
@@ -45,14 +44,13 @@ class Cluster:
                 "cluster_id": image.cluster_id,
                 "brokers": [],
             }
-        brokers = self._view.brokers()
-        if getattr(wanted, "include_fenced_brokers", False):
-            brokers = [image.brokers[broker_id] for broker_id in sorted(image.brokers)]
+        with_fenced = getattr(wanted, "include_fenced_brokers", False)
+        brokers = self._view.registered() if with_fenced else self._view.brokers()
         return {
             "error_code": ErrorCode.NONE,
             "cluster_id": image.cluster_id,
             "controller_id": self._view.controller_id,
-            "brokers": [_broker(one) for one in brokers if one.kafka_port],
+            "brokers": [_broker(one) for one in brokers],
         }
 
     async def describe_quorum(self, request: Request, wanted: Any) -> Fields:
@@ -122,11 +120,11 @@ class Cluster:
         return results[0]
 
 
-def _broker(broker: BrokerImage) -> Fields:
+def _broker(broker: SeenBroker) -> Fields:
     return {
         "broker_id": broker.broker_id,
-        "host": broker.kafka_host,
-        "port": broker.kafka_port,
+        "host": broker.host,
+        "port": broker.port,
         "rack": broker.rack or None,
         "is_fenced": broker.fenced,
     }

@@ -1,36 +1,68 @@
 """The cluster as Kafka clients see it: brokers and nothing else.
 
-A broker without a Kafka listener is not shown. The controller is said to be the broker that answers: it passes on what
+A broker is shown with the address that it has under the name of the listener by which the client came in; one without
+is not shown. The controller is said to be the broker that answers: it passes on what
 is the controllers' business. A coordinator is some live broker, the same for a key as long as the live ones are the
 same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 from klamm.model import coordinator_shard
+from klamm_server.listeners import Listener, SecurityProtocol, find
 from klamm_server.metadata.image import BrokerImage, MetadataImage
 
 NOT_ASKED_FOR: Final = -(2**31)
 """Authorized operations, where nobody asked or nobody is authorized in any way."""
 
 
-class ClusterView:
-    """By the newest metadata."""
+class SeenBroker(NamedTuple):
+    """A broker, and what the client dials."""
 
-    def __init__(self, image: Callable[[], MetadataImage], broker_id: int) -> None:
+    broker_id: int
+    host: str
+    port: int
+    rack: str
+    fenced: bool
+
+
+class ClusterView:
+    """By the newest metadata, for clients that came in by the listener of that name."""
+
+    def __init__(self, image: Callable[[], MetadataImage], broker_id: int, listener: str) -> None:
         self._image = image
         self.broker_id = broker_id
+        self._listener = listener
 
     @property
     def image(self) -> MetadataImage:
         return self._image()
 
-    def brokers(self) -> list[BrokerImage]:
-        """Live ones with a Kafka listener, by id."""
-        return [broker for broker in self._image().live_brokers() if broker.kafka_port]
+    def brokers(self) -> list[SeenBroker]:
+        """Live ones with that listener, by id."""
+        return self._seen(self._image().live_brokers())
+
+    def registered(self) -> list[SeenBroker]:
+        """Fenced ones, too."""
+        brokers = self._image().brokers
+        return self._seen(brokers[broker_id] for broker_id in sorted(brokers))
+
+    def unreachable(self) -> frozenset[int]:
+        """The ids of live ones without that listener."""
+        return frozenset(one.broker_id for one in self._image().live_brokers() if self._dialled(one) is None)
+
+    def _seen(self, brokers: Iterable[BrokerImage]) -> list[SeenBroker]:
+        return [
+            SeenBroker(one.broker_id, *dialled.address, one.rack, one.fenced)
+            for one in brokers
+            if (dialled := self._dialled(one)) is not None
+        ]
+
+    def _dialled(self, broker: BrokerImage) -> Listener | None:
+        return find(broker.listeners, self._listener, SecurityProtocol.KAFKA)
 
     @property
     def controller_id(self) -> int:
@@ -38,7 +70,7 @@ class ClusterView:
         ids = [broker.broker_id for broker in self.brokers()]
         return self.broker_id if self.broker_id in ids else next(iter(ids), -1)
 
-    def coordinator_of(self, key: str) -> BrokerImage | None:
+    def coordinator_of(self, key: str) -> SeenBroker | None:
         """Whom clients take for the coordinator of a group or transactional id; None while no broker is live."""
         brokers = self.brokers()
         return brokers[coordinator_shard(key, len(brokers))] if brokers else None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.errors import ErrorCode
-from klamm.wire.v1 import broker_pb2 as pb
+from klamm.errors import BrokerError, ErrorCode
 from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
@@ -16,32 +15,31 @@ async def find_coordinator(request: Request, wanted: Any, handler: FindCoordinat
     """A coordinator is some live broker, once the key's real one is there to be asked."""
     keys = list(wanted.coordinator_keys) if request.version >= 4 else [wanted.key]
     # The numbers are Kafka's on both sides.
-    key_type: Any = getattr(wanted, "key_type", 0)
-    ask = pb.FindCoordinatorRequest(key_type=key_type, keys=keys)
-    answer = await handler.find_coordinator(ask, None)
-    found = [_found(one, cluster) for one in answer.coordinators]
+    key_type: int = getattr(wanted, "key_type", 0)
+    found = [_found(key_type, key, handler, cluster) for key in keys]
     return {"coordinators": found} if request.version >= 4 else found[0]
 
 
-def _found(coordinator: pb.FoundCoordinator, cluster: ClusterView) -> Fields:
-    broker = cluster.coordinator_of(coordinator.key)
-    code, message = coordinator.error_code, coordinator.error_message
-    if not code and broker is None:
-        code, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker is live"
-    if code or broker is None:
+def _found(key_type: int, key: str, handler: FindCoordinatorRpc, cluster: ClusterView) -> Fields:
+    try:
+        handler.owner(key_type, key)
+        broker = cluster.coordinator_of(key)
+        if broker is None:
+            raise ErrorCode.COORDINATOR_NOT_AVAILABLE.exception("no broker is live")
+    except BrokerError as error:
         return {
-            "key": coordinator.key,
+            "key": key,
             "node_id": -1,
             "host": "",
             "port": -1,
-            "error_code": code,
-            "error_message": message or None,
+            "error_code": error.code,
+            "error_message": error.message or None,
         }
     return {
-        "key": coordinator.key,
+        "key": key,
         "node_id": broker.broker_id,
-        "host": broker.kafka_host,
-        "port": broker.kafka_port,
-        "error_code": code,
+        "host": broker.host,
+        "port": broker.port,
+        "error_code": ErrorCode.NONE,
         "error_message": None,
     }

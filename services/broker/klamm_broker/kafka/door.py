@@ -1,28 +1,29 @@
-"""The Kafka side of a broker, put together: bound early, for its port is part of the registration, opened when the
-broker serves."""
+"""The Kafka side of a broker, put together: bound early, for its ports are part of the registration, opened when the
+broker serves. Each listener shows the cluster as its own clients reach it; all else they share."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from klamm_broker.config import BrokerConfig
 from klamm_broker.kafka.apis import KafkaApis
 from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
-from klamm_broker.kafka.listener import KafkaListener
+from klamm_broker.kafka.listener import ConnectionRoom, KafkaListener
 from klamm_broker.rpc.handlers import Handlers
 from klamm_broker.rpc.request_memory import RequestMemory
 from klamm_server.clock import Clock
 from klamm_server.controllers import Controllers
 from klamm_server.faults import watch
+from klamm_server.listeners import Listener, SecurityProtocol
 from klamm_server.metadata.image import MetadataImage
 
 
 class KafkaDoor:
-    """`bind`, then `open`, then `close`; does nothing where the config has no listener for Kafka clients."""
+    """`bind`, then `open`, then `close`; does nothing where the config has no listeners for Kafka clients."""
 
     def __init__(
         self,
@@ -34,49 +35,52 @@ class KafkaDoor:
         image: Callable[[], MetadataImage],
         clock: Clock,
     ) -> None:
-        self._config = config
+        self._listeners = config.resolved_listeners()
         self._coordinators = Coordinators(image)
         self._controller = ActiveController(controllers, clock)
-        view = ClusterView(image, config.node_id)
         sessions = FetchSessions(
             slots=config.max_incremental_fetch_session_cache_slots,
             eviction_ms=config.min_incremental_fetch_session_eviction_ms,
             rng=random.Random(),
         )
-        apis = KafkaApis(handlers, self._controller, self._coordinators, view, sessions, clock)
-        self._listener = KafkaListener(
-            apis.handle,
-            memory,
-            request_max_bytes=config.socket_request_max_bytes,
-            send_buffer_bytes=config.socket_send_buffer_bytes,
-            connections_max=config.max_connections,
-            idle_max_ms=config.connections_max_idle_ms,
-            clock=clock,
-        )
-        self._idle_task: asyncio.Task[None] | None = None
+        room = ConnectionRoom(config.max_connections)
+
+        def listener(name: str) -> KafkaListener:
+            view = ClusterView(image, config.node_id, name)
+            apis = KafkaApis(handlers, self._controller, self._coordinators, view, sessions, clock)
+            return KafkaListener(
+                apis.handle,
+                memory,
+                room,
+                request_max_bytes=config.socket_request_max_bytes,
+                send_buffer_bytes=config.socket_send_buffer_bytes,
+                idle_max_ms=config.connections_max_idle_ms,
+                clock=clock,
+            )
+
+        self._doors = {one: listener(one.name) for one in self._listeners.of(SecurityProtocol.KAFKA)}
+        self._idle_tasks: list[asyncio.Task[None]] = []
 
     def __len__(self) -> int:
         """Connections."""
-        return len(self._listener)
+        return sum(map(len, self._doors.values()))
 
-    async def bind(self) -> tuple[str, int] | None:
-        """What Kafka clients dial. Raises KlammError when the port is taken."""
-        listener = self._config.kafka_listener
-        if listener is None:
-            return None
-        bound_port = await self._listener.bind(listener.host, listener.port)
-        return self._config.advertised_kafka_endpoint(bound_port)
+    async def bind(self) -> Sequence[Listener]:
+        """What Kafka clients dial. Raises KlammError when a port is taken."""
+        ports = {one.name: await door.bind(one.host, one.port) for one, door in self._doors.items()}
+        return self._listeners.dialled(ports)
 
     async def open(self) -> None:
         """Accepts clients from now on."""
-        if self._config.kafka_listener is not None:
-            await self._listener.open()
-            self._idle_task = watch(asyncio.create_task(self._listener.run(), name="kafka-idle-connections"))
+        for one, door in self._doors.items():
+            await door.open()
+            task = asyncio.create_task(door.run(), name=f"kafka-idle-connections-{one.name}")
+            self._idle_tasks.append(watch(task))
 
     async def close(self) -> None:
         """Also after a start that failed."""
-        if self._idle_task is not None:
-            self._idle_task.cancel()
-        await self._listener.close()
+        for task in self._idle_tasks:
+            task.cancel()
+        await asyncio.gather(*(door.close() for door in self._doors.values()))
         await self._coordinators.close()
         await self._controller.close()

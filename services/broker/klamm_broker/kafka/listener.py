@@ -26,6 +26,24 @@ def _camel_case(api_key: ApiKey) -> str:
     return api_key.name.title().replace("_", "")
 
 
+class ConnectionRoom:
+    """How many connections there may be at all listeners together (`max.connections`)."""
+
+    def __init__(self, connections_max: int) -> None:
+        self.connections_max = connections_max
+        self._taken = 0
+
+    def take(self) -> bool:
+        """Whether there was room for one more."""
+        if self._taken >= self.connections_max:
+            return False
+        self._taken += 1
+        return True
+
+    def give_back(self) -> None:
+        self._taken -= 1
+
+
 class KafkaListener:
     """`bind`, `open`, `run`, `close`."""
 
@@ -33,10 +51,10 @@ class KafkaListener:
         self,
         handle: Callable[[Request], Answer | AnswerInTime],
         memory: RequestMemory,
+        room: ConnectionRoom,
         *,
         request_max_bytes: int,
         send_buffer_bytes: int,
-        connections_max: int,
         idle_max_ms: int,
         clock: Clock,
     ) -> None:
@@ -44,7 +62,7 @@ class KafkaListener:
         self.request_max_bytes = request_max_bytes
         self.send_buffer_bytes = send_buffer_bytes
         self._handle = handle
-        self._connections_max = connections_max
+        self._room = room
         self._idle_max_ms = idle_max_ms
         self._clock = clock
         self._connections: set[KafkaConnection] = set()
@@ -100,15 +118,18 @@ class KafkaListener:
     # What connections say (`ConnectionOwner`)
 
     def on_connected(self, connection: KafkaConnection) -> bool:
-        if len(self._connections) >= self._connections_max:
-            log.warning("a connection is refused: max.connections=%d are open", self._connections_max)
+        if not self._room.take():
+            log.warning("a connection is refused: max.connections=%d are open", self._room.connections_max)
             return False
         connection.last_request_ms = self._clock.monotonic_ms()
         self._connections.add(connection)
         return True
 
     def on_closed(self, connection: KafkaConnection) -> None:
-        self._connections.discard(connection)
+        # One that was refused is not among them.
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self._room.give_back()
 
     def handle(self, connection: KafkaConnection, request: Request) -> Answer | AnswerInTime:
         connection.last_request_ms = self._clock.monotonic_ms()

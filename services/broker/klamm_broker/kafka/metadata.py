@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from klamm.errors import ErrorCode
 from klamm.model import INTERNAL_TOPICS
-from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR, ClusterView
+from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR, ClusterView, SeenBroker
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import Writer
-from klamm_broker.rpc.metadata import MetadataRpc
-from klamm_server.metadata.image import BrokerImage, PartitionImage, TopicImage
+from klamm_broker.rpc.metadata import MetadataRpc, leader_error
+from klamm_server.metadata.image import NO_LEADER, PartitionImage, TopicImage
 
 _NO_ID = bytes(16)
 
@@ -65,6 +65,7 @@ class _Answer:
         self._cluster = cluster
         self._brokers = cluster.brokers()
         self._live = frozenset(broker.broker_id for broker in self._brokers)
+        self._unreachable = cluster.unreachable()
 
     def write(self, wanted: _Wanted) -> Writer:
         writer, image = self._writer, self._cluster.image
@@ -84,11 +85,11 @@ class _Answer:
         writer.tagged_fields()
         return writer
 
-    def _broker(self, broker: BrokerImage) -> None:
+    def _broker(self, broker: SeenBroker) -> None:
         writer = self._writer
         writer.int32(broker.broker_id)
-        writer.string(broker.kafka_host)
-        writer.int32(broker.kafka_port)
+        writer.string(broker.host)
+        writer.int32(broker.port)
         writer.nullable_string(broker.rack or None)
         writer.tagged_fields()
 
@@ -127,9 +128,12 @@ class _Answer:
 
     def _partition(self, partition: PartitionImage) -> None:
         writer, int32 = self._writer, self._writer.int32
-        writer.int16(ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE)
+        error = leader_error(partition.leader, self._unreachable)
+        if self._version < 6 and error is ErrorCode.LISTENER_NOT_FOUND:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+        writer.int16(error)
         int32(partition.partition)
-        int32(partition.leader)
+        int32(NO_LEADER if error else partition.leader)
         if self._version >= 7:
             int32(partition.leader_epoch)
         writer.array(partition.replicas, int32)

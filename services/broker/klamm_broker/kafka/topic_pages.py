@@ -10,7 +10,8 @@ from klamm.model import INTERNAL_TOPICS
 from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR, ClusterView
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
-from klamm_server.metadata.image import PartitionImage, TopicImage
+from klamm_broker.rpc.metadata import leader_error
+from klamm_server.metadata.image import NO_LEADER, PartitionImage, TopicImage
 
 PAGE_PARTITIONS_MAX: Final = 500
 """What one answer says at most, whatever was asked for: it is made in one turn of the event loop."""
@@ -24,6 +25,7 @@ async def describe_topic_partitions(request: Request, wanted: Any, cluster: Clus
         first_topic, first_partition = wanted.cursor.topic_name, wanted.cursor.partition_index
     names = {topic.name for topic in wanted.topics} or set(image.topics_by_name)
     live = frozenset(broker.broker_id for broker in cluster.brokers())
+    unreachable = cluster.unreachable()
     left = max(1, min(wanted.response_partition_limit, PAGE_PARTITIONS_MAX))
     topics: list[Fields] = []
     for name in sorted(name for name in names if name >= first_topic):
@@ -35,7 +37,7 @@ async def describe_topic_partitions(request: Request, wanted: Any, cluster: Clus
             topics.append(_missing(name))
             continue
         page = topic.partitions[start : start + left]
-        topics.append(_described(topic, page, live))
+        topics.append(_described(topic, page, live, unreachable))
         left -= len(page)
         if start + len(page) < len(topic.partitions):
             return _page(topics, {"topic_name": name, "partition_index": start + len(page)})
@@ -57,23 +59,28 @@ def _missing(name: str) -> Fields:
     }
 
 
-def _described(topic: TopicImage, partitions: tuple[PartitionImage, ...], live: frozenset[int]) -> Fields:
+def _described(
+    topic: TopicImage, partitions: tuple[PartitionImage, ...], live: frozenset[int], unreachable: frozenset[int]
+) -> Fields:
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
-        "partitions": list(_partitions(partitions, live)),
+        "partitions": list(_partitions(partitions, live, unreachable)),
         "topic_authorized_operations": NOT_ASKED_FOR,
     }
 
 
-def _partitions(partitions: tuple[PartitionImage, ...], live: frozenset[int]) -> Iterator[Fields]:
+def _partitions(
+    partitions: tuple[PartitionImage, ...], live: frozenset[int], unreachable: frozenset[int]
+) -> Iterator[Fields]:
     for one in partitions:
+        error = leader_error(one.leader, unreachable)
         yield {
-            "error_code": ErrorCode.NONE if one.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            "error_code": error,
             "partition_index": one.partition,
-            "leader_id": one.leader,
+            "leader_id": NO_LEADER if error else one.leader,
             "leader_epoch": one.leader_epoch,
             "replica_nodes": one.replicas,
             "isr_nodes": one.isr,

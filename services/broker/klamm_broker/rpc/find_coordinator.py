@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.errors import ErrorCode
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, coordinator_shard
 from klamm.wire.v1.broker_pb2 import (
     COORDINATOR_KEY_TYPE_GROUP,
@@ -22,6 +22,10 @@ from klamm.wire.v1.controller_pb2 import NewTopic
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.rpc.metadata import coordinator_node
 from klamm_broker.topic_creator import TopicCreator
+from klamm_server.listeners import CAME_BY
+from klamm_server.metadata.image import CoordinatorImage
+
+_NotAvailableError = EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 _INTERNAL_TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
@@ -53,27 +57,38 @@ class FindCoordinatorRpc:
         }
 
     async def find_coordinator(self, request: FindCoordinatorRequest, context: Any) -> FindCoordinatorResponse:
-        if request.key_type not in _TOPICS:
-            problem = f"key type {request.key_type} is not served; expected one of {sorted(_TOPICS)}"
-            found = [_failed(key, ErrorCode.UNSUPPORTED_VERSION, problem) for key in request.keys]
-        else:
-            found = [self._find(request.key_type, key) for key in request.keys]
-        return FindCoordinatorResponse(coordinators=found)
+        return FindCoordinatorResponse(coordinators=[self._find(request.key_type, key) for key in request.keys])
 
     def _find(self, key_type: int, key: str) -> FoundCoordinator:
+        try:
+            node = coordinator_node(self.owner(key_type, key))
+        except BrokerError as error:
+            return FoundCoordinator(key=key, error_code=error.code, error_message=error.message)
+        if not node.HasField("endpoint"):
+            message = f"coordinator {node.node_id} has no listener {CAME_BY.get()}"
+            return FoundCoordinator(key=key, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, error_message=message)
+        return FoundCoordinator(key=key, node=node)
+
+    def owner(self, key_type: int, key: str) -> CoordinatorImage:
+        """Raises BrokerError: a bad key, or COORDINATOR_NOT_AVAILABLE."""
+        if key_type not in _TOPICS:
+            raise ErrorCode.UNSUPPORTED_VERSION.exception(
+                f"key type {key_type} is not served; expected one of {sorted(_TOPICS)}"
+            )
         if not key:
-            return _failed(key, *_EMPTY_KEY[key_type])
+            code, message = _EMPTY_KEY[key_type]
+            raise code.exception(message)
         name = _TOPICS[key_type]
         image = self._replicas.image
         topic = image.topic(name)
         if topic is None:
             self._create_topic(name)
-            return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} is being created")
+            raise _NotAvailableError(f"{name} is being created")
         shard = coordinator_shard(key, len(topic.partitions))
         owner = image.shard_owner(name, shard)
         if owner is None:
-            return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name}-{shard} has no live coordinator")
-        return FoundCoordinator(key=key, node=coordinator_node(owner))
+            raise _NotAvailableError(f"{name}-{shard} has no live coordinator")
+        return owner
 
     def _create_topic(self, name: str) -> None:
         self._topic_creator.create(
@@ -84,7 +99,3 @@ class FindCoordinatorRpc:
                 configs=_INTERNAL_TOPIC_CONFIGS,
             )
         )
-
-
-def _failed(key: str, code: ErrorCode, message: str) -> FoundCoordinator:
-    return FoundCoordinator(key=key, error_code=code, error_message=message)

@@ -29,6 +29,7 @@ class AnsweredPartition(Protocol):
 
 
 def leader_nodes(brokers: BrokerDirectory, answers: Iterable[AnsweredPartition]) -> list[Node]:
-    """The leaders that `answers` name, each once, as far as they are registered."""
+    """The leaders that `answers` name, each once, as far as they are registered and the caller can dial them."""
     leaders = dict.fromkeys(answer.current_leader for answer in answers if answer.error_code in HINTED)
-    return [broker_node(brokers.images[leader]) for leader in leaders if leader in brokers.images]
+    known = (broker_node(brokers.images[leader]) for leader in leaders if leader in brokers.images)
+    return [node for node in known if node.HasField("endpoint")]

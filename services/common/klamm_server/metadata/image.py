@@ -47,6 +47,7 @@ from klamm.wire.v1.metadata_pb2 import (
     UnregisterBrokerRecord,
     UnregisterCoordinatorRecord,
 )
+from klamm_server.listeners import Listener, SecurityProtocol, decode, encode, endpoint, first, plain_listeners
 from klamm_server.metadata.partition_index import IndexDraft, PartitionIndex
 from klamm_server.metadata.persistent_map import MapDraft, PersistentMap
 
@@ -71,9 +72,8 @@ class BrokerImage:
     in_controlled_shutdown: bool
     log_dir_ids: tuple[bytes, ...]
     static_configs: Mapping[str, str]
-    kafka_host: str = ""
-    kafka_port: int = 0
-    """Where Kafka clients reach it; port 0: it has no Kafka listener."""
+    listeners: tuple[Listener, ...] = ()
+    """What clients dial; `host` and `port` are what other servers do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +86,8 @@ class CoordinatorImage:
     host: str
     port: int
     fenced: bool
+    listeners: tuple[Listener, ...] = ()
+    """What clients dial; `host` and `port` are what other servers do."""
 
 
 class PartitionImage(NamedTuple):
@@ -346,8 +348,8 @@ class ImageBuilder:
             in_controlled_shutdown=False,
             log_dir_ids=tuple(record.log_dir_ids),
             static_configs=dict(record.static_configs),
-            kafka_host=record.kafka_endpoint.host,
-            kafka_port=record.kafka_endpoint.port,
+            listeners=decode(record.listeners)
+            or plain_listeners(record.endpoint.host, record.endpoint.port, record.kafka_endpoint),
         )
 
     def broker_change(self, record: BrokerChangeRecord) -> None:
@@ -372,6 +374,7 @@ class ImageBuilder:
             host=record.endpoint.host,
             port=record.endpoint.port,
             fenced=record.fenced,
+            listeners=decode(record.listeners) or plain_listeners(record.endpoint.host, record.endpoint.port),
         )
 
     def coordinator_change(self, record: CoordinatorChangeRecord) -> None:
@@ -626,7 +629,8 @@ def _broker_records(broker: BrokerImage) -> Iterator[MetadataRecord]:
             fenced=broker.fenced,
             log_dir_ids=broker.log_dir_ids,
             static_configs=dict(broker.static_configs),
-            kafka_endpoint=Endpoint(host=broker.kafka_host, port=broker.kafka_port) if broker.kafka_port else None,
+            kafka_endpoint=endpoint(first(broker.listeners, SecurityProtocol.KAFKA)),
+            listeners=encode(broker.listeners),
         )
     )
     if broker.in_controlled_shutdown:
@@ -648,6 +652,7 @@ def _coordinator_record(coordinator: CoordinatorImage) -> MetadataRecord:
             coordinator_epoch=coordinator.coordinator_epoch,
             endpoint=Endpoint(host=coordinator.host, port=coordinator.port),
             fenced=coordinator.fenced,
+            listeners=encode(coordinator.listeners),
         )
     )
 

@@ -1,21 +1,27 @@
 """Where the other controllers are reached: as they said themselves last, or else as the voter set says.
 
-A controller says where it is with everything it sends, and names the leader's address with the leader; so one that has
-moved is found as soon as it reaches anybody, and an observer, which no voter set names, can be answered. Those that are
-configured by address alone have negative ids here, as Kafka's bootstrap servers have.
+A controller says where it is, and what its clients dial, with everything it sends, and names the same of the leader
+with the leader; so one that has moved is found as soon as it reaches anybody, and an observer, which no voter set
+names, can be answered. Those that are configured by address alone have negative ids here, as Kafka's bootstrap servers.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import ReplicaKey, Voter
+from klamm_server.config import parse_server
+from klamm_server.listeners import Listener, plain_listeners
 
 ADDRESSES_MAX = 2_000
 """More than a leader has observers (raft.settings.observers_max)."""
 _FIRST_CONTACT_ID = -2
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class AddressBook:
@@ -25,13 +31,17 @@ class AddressBook:
         self._contacts = dict(enumerate_contacts(contacts))
         self._voters = voters
         self._learnt: OrderedDict[ReplicaKey, str] = OrderedDict()
+        self._listeners: OrderedDict[str, tuple[Listener, ...]] = OrderedDict()
 
-    def learn(self, key: ReplicaKey, address: str) -> None:
-        """A replica was said to be there."""
-        self._learnt[key] = address
-        self._learnt.move_to_end(key)
-        if len(self._learnt) > ADDRESSES_MAX:
-            self._learnt.popitem(last=False)
+    def learn(self, key: ReplicaKey, address: str, listeners: Sequence[Listener] = ()) -> None:
+        """A replica was said to be there, and its clients to dial these, if anything was said of them."""
+        _put(self._learnt, key, address)
+        if listeners:
+            _put(self._listeners, address, tuple(listeners))
+
+    def listeners(self, address: str) -> tuple[Listener, ...]:
+        """What clients of the controller dial that is at this host:port; as long as nobody knows, just that."""
+        return self._listeners.get(address) or plain_listeners(*parse_server("the address of a controller", address))
 
     def address(self, key: ReplicaKey) -> str:
         """host:port, or empty when nobody knows."""
@@ -44,6 +54,13 @@ class AddressBook:
         voters = self._voters()
         found = (Voter(voter.key, self._learnt.get(voter.key, voter.endpoint)) for voter in voters)
         return [voter for voter in found if voter.endpoint != voters.endpoint(voter.key)]
+
+
+def _put(known: OrderedDict[K, V], key: K, value: V) -> None:
+    known[key] = value
+    known.move_to_end(key)
+    if len(known) > ADDRESSES_MAX:
+        known.popitem(last=False)
 
 
 def enumerate_contacts(contacts: Sequence[str]) -> list[tuple[int, str]]:

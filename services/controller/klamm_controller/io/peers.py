@@ -61,5 +61,5 @@ class Peers:
         return pb.RaftEnvelope(
             cluster_id=self._cluster_id,
             messages=[encode(message) for message in messages],
-            addresses=[encode_address(key, address) for key, address in known],
+            addresses=[encode_address(key, address, self._book.listeners(address)) for key, address in known],
         )

@@ -25,6 +25,9 @@ from klamm_controller.raft.messages import (
     VoteResponse,
 )
 from klamm_server.config import parse_server
+from klamm_server.listeners import Listener
+from klamm_server.listeners import decode as decode_listeners
+from klamm_server.listeners import encode as encode_listeners
 
 
 class MalformedMessageError(KlammError):
@@ -92,14 +95,14 @@ def decode(envelope: pb.RaftMessage) -> Message:
     return _DECODERS[kind](head, body)
 
 
-def encode_address(key: ReplicaKey, address: str) -> pb.ReplicaAddress:
-    """Where a replica is."""
-    return pb.ReplicaAddress(replica=encode_key(key), address=address)
+def encode_address(key: ReplicaKey, address: str, listeners: Sequence[Listener]) -> pb.ReplicaAddress:
+    """Where a replica is, and what its clients dial."""
+    return pb.ReplicaAddress(replica=encode_key(key), address=address, listeners=encode_listeners(listeners))
 
 
-def decode_address(where: pb.ReplicaAddress) -> tuple[ReplicaKey, str]:
-    """A replica, and the host:port where it is. Raises MalformedMessageError."""
-    return decode_key(where.replica), check_address(where.address)
+def decode_address(where: pb.ReplicaAddress) -> tuple[ReplicaKey, str, tuple[Listener, ...]]:
+    """A replica, the host:port where it is, and what its clients dial. Raises MalformedMessageError."""
+    return decode_key(where.replica), check_address(where.address), decode_listeners(where.listeners)
 
 
 def check_address(address: str) -> str:

@@ -38,6 +38,7 @@ from klamm_controller.metadata.leader_election import Stop, after_loss, after_re
 from klamm_controller.metadata.registered import (
     UUID_BYTES,
     check_cluster_id,
+    check_listeners,
     check_registration,
     registered_broker,
 )
@@ -67,6 +68,7 @@ class BrokerRegistration:
         try:
             check_cluster_id(image, request.cluster_id)
             check_registration("broker", request.broker_id, request.incarnation_id, request.endpoint)
+            check_listeners("broker", request.broker_id, request.listeners)
             _check_log_dirs(request)
             if known is not None and known.incarnation_id == request.incarnation_id:
                 return Decision(reply=RegisterResponse(epoch=known.broker_epoch, cluster_id=image.cluster_id))
@@ -116,6 +118,7 @@ class BrokerRegistration:
                 log_dir_ids=request.log_dir_ids,
                 static_configs=dict(request.static_configs),
                 kafka_endpoint=request.kafka_endpoint if request.HasField("kafka_endpoint") else None,
+                listeners=request.listeners,
             )
         )
 

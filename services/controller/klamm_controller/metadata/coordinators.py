@@ -19,6 +19,7 @@ from klamm.wire.v1.metadata_pb2 import CoordinatorChangeRecord, MetadataRecord, 
 from klamm_controller.metadata.decision import Decision, Refusal
 from klamm_controller.metadata.registered import (
     check_cluster_id,
+    check_listeners,
     check_registration,
     registered_coordinator,
 )
@@ -36,6 +37,7 @@ def handle_register_coordinator(
     try:
         check_cluster_id(image, request.cluster_id)
         check_registration("coordinator", request.coordinator_id, request.incarnation_id, request.endpoint)
+        check_listeners("coordinator", request.coordinator_id, request.listeners)
         if known is not None and known.incarnation_id == request.incarnation_id:
             return Decision(reply=RegisterResponse(epoch=known.coordinator_epoch, cluster_id=image.cluster_id))
         if known is not None and session_live:
@@ -48,6 +50,7 @@ def handle_register_coordinator(
         coordinator_epoch=image.end_index,
         endpoint=request.endpoint,
         fenced=True,
+        listeners=request.listeners,
     )
     return Decision(
         records=_with_shards(image, [MetadataRecord(register_coordinator=record)]),

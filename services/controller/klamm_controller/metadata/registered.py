@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from klamm.errors import ErrorCode
-from klamm.wire.v1.common_pb2 import Endpoint
+from klamm.wire.v1.common_pb2 import AdvertisedListener, Endpoint
 from klamm_controller.metadata.decision import Refusal
+from klamm_server.listeners import PORT_MAX
 from klamm_server.metadata.image import BrokerImage, CoordinatorImage, MetadataImage
 
 UUID_BYTES = 16
-PORT_MAX = 65_535
 
 
 def registered_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
@@ -52,6 +54,19 @@ def check_registration(kind: str, node_id: int, incarnation_id: bytes, endpoint:
             ErrorCode.INVALID_REGISTRATION,
             f"the incarnation id of {kind} {node_id} has {len(incarnation_id)} bytes, expected {UUID_BYTES}",
         )
+    _check_endpoint(kind, node_id, endpoint)
+
+
+def check_listeners(kind: str, node_id: int, listeners: Sequence[AdvertisedListener]) -> None:
+    """Raises Refusal(INVALID_REGISTRATION) for what a client could not tell apart or not dial."""
+    if len({one.name for one in listeners}) < len(listeners):
+        names = ", ".join(one.name for one in listeners)
+        raise Refusal(ErrorCode.INVALID_REGISTRATION, f"{kind} {node_id} names a listener twice: {names}")
+    for one in listeners:
+        _check_endpoint(kind, node_id, one.endpoint)
+
+
+def _check_endpoint(kind: str, node_id: int, endpoint: Endpoint) -> None:
     if not endpoint.host or not 0 < endpoint.port <= PORT_MAX:
         raise Refusal(
             ErrorCode.INVALID_REGISTRATION,

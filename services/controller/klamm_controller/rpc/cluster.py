@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.wire.v1.common_pb2 import Endpoint, Node
+from klamm.wire.v1.common_pb2 import Node
 from klamm.wire.v1.controller_pb2 import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -13,11 +13,12 @@ from klamm.wire.v1.controller_pb2 import (
 )
 from klamm_controller.metadata.brokers import handle_unregister_broker
 from klamm_controller.rpc.gateway import Gateway
+from klamm_server.listeners import SecurityProtocol, endpoint, first, seen_by_caller
 from klamm_server.metadata.image import BrokerImage, CoordinatorImage
 
 
 class ClusterRpcs:
-    """DescribeCluster, UnregisterBroker."""
+    """DescribeCluster, UnregisterBroker. Who cannot be dialled by the caller is described without an endpoint."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -28,7 +29,7 @@ class ClusterRpcs:
         return DescribeClusterResponse(
             cluster_id=image.cluster_id,
             controller_id=controller.leader_id,
-            controllers=self._gateway.quorum(),
+            controllers=self._gateway.quorum_for_caller(),
             brokers=[_broker_node(image.brokers[broker_id]) for broker_id in sorted(image.brokers)],
             coordinators=[
                 _coordinator_node(image.coordinators[coordinator_id]) for coordinator_id in sorted(image.coordinators)
@@ -46,17 +47,17 @@ class ClusterRpcs:
 def _broker_node(broker: BrokerImage) -> Node:
     return Node(
         node_id=broker.broker_id,
-        endpoint=Endpoint(host=broker.host, port=broker.port),
+        endpoint=endpoint(seen_by_caller(broker.listeners)),
         rack=broker.rack,
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
-        kafka_endpoint=Endpoint(host=broker.kafka_host, port=broker.kafka_port) if broker.kafka_port else None,
+        kafka_endpoint=endpoint(first(broker.listeners, SecurityProtocol.KAFKA)),
     )
 
 
 def _coordinator_node(coordinator: CoordinatorImage) -> Node:
     return Node(
         node_id=coordinator.coordinator_id,
-        endpoint=Endpoint(host=coordinator.host, port=coordinator.port),
+        endpoint=endpoint(seen_by_caller(coordinator.listeners)),
         fenced=coordinator.fenced,
     )

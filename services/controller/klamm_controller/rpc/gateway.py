@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import grpc
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.wire.v1.common_pb2 import Endpoint, Node
+from klamm.wire.v1.controller_pb2 import ControllerListeners
 from klamm_controller.controller import Controller
 from klamm_controller.metadata.decision import ReplyT
 from klamm_server.event_queue import QueueFullError
+from klamm_server.listeners import Listener, encode, endpoint, seen_by_caller
 from klamm_server.metadata.image import MetadataImage
 
 NotControllerError = EXCEPTIONS[ErrorCode.NOT_CONTROLLER]
@@ -23,11 +25,20 @@ ThrottlingQuotaExceededError = EXCEPTIONS[ErrorCode.THROTTLING_QUOTA_EXCEEDED]
 class Gateway:
     """Shared by all RPC families.
 
-    `request_timeout_ms` bounds the wait of requests that name no time-out of their own."""
+    `request_timeout_ms` bounds the wait of requests that name no time-out of their own; `listeners` tells what clients
+    of a controller dial, by its host:port."""
 
-    def __init__(self, controller: Controller, *, node_id: int, request_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        *,
+        node_id: int,
+        request_timeout_ms: int,
+        listeners: Callable[[str], Sequence[Listener]],
+    ) -> None:
         self.controller = controller
         self._node_id = node_id
+        self._listeners = listeners
         self._request_timeout_ms = request_timeout_ms
 
     async def answer(
@@ -61,17 +72,29 @@ class Gateway:
         return await self.answer(context, decided(), response)
 
     def active_endpoint(self) -> Endpoint | None:
-        """Where the active controller is, if that is known; None as well when it is this one, but not yet or not any
-        more."""
+        """What the caller dials to reach the active controller, if that is known; None as well when it is this one, but
+        not yet or not any more."""
         if self.controller.leader_id == self._node_id:
             return None
-        return endpoint_of(self.controller.leader_address)
+        return self._for_caller(self.controller.leader_address)
 
-    def quorum(self) -> list[Node]:
-        """The voters of the quorum, and where they are."""
+    def quorum_for_caller(self) -> list[Node]:
+        """The voters of the quorum, and what the caller dials to reach them."""
         return [
-            Node(node_id=each.node_id, endpoint=endpoint_of(each.address)) for each in self.controller.controllers()
+            Node(node_id=each.node_id, endpoint=self._for_caller(each.address))
+            for each in self.controller.controllers()
         ]
+
+    def quorum_for_servers(self) -> list[ControllerListeners]:
+        """The voters of the quorum: where servers reach them, and what clients are to be told."""
+        return [
+            ControllerListeners(controller=endpoint_of(each.address), listeners=encode(self._listeners(each.address)))
+            for each in self.controller.controllers()
+            if each.address
+        ]
+
+    def _for_caller(self, address: str) -> Endpoint | None:
+        return endpoint(seen_by_caller(self._listeners(address))) if address else None
 
 
 def endpoint_of(address: str) -> Endpoint | None:

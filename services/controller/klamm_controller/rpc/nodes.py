@@ -75,5 +75,7 @@ class NodesRpcs:
 
     def _with_controllers(self, response: ResponseT) -> ResponseT:
         """The answer, and where the controllers are now: those of the server's configuration may all be gone."""
-        response.controllers.extend(node.endpoint for node in self._gateway.quorum() if node.endpoint.host)
+        quorum = self._gateway.quorum_for_servers()
+        response.controllers.extend(each.controller for each in quorum)
+        response.controller_listeners.extend(quorum)
         return response

@@ -23,11 +23,11 @@ from klamm.wire.v1.controller_pb2 import (
 from klamm_controller.liveness import Liveness
 from klamm_controller.log.port import QuorumStatus, ReplicaStatus
 from klamm_controller.rpc.gateway import Gateway, endpoint_of
+from klamm_server.listeners import PORT_MAX
 from klamm_server.metadata.image import BrokerImage, CoordinatorImage
 
 ResponseT = TypeVar("ResponseT", AddRaftVoterResponse, RemoveRaftVoterResponse)
 
-PORT_MAX = 65_535
 REFUSALS = (
     ErrorCode.DUPLICATE_VOTER,
     ErrorCode.VOTER_NOT_FOUND,

@@ -12,6 +12,7 @@ from klamm.wire.v1.raft_pb2 import IntroduceRequest, IntroduceResponse, RaftEnve
 from klamm_controller.io.raft_codec import check_address, decode, decode_address, decode_key, encode_key
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import AttachRequest, Message, ReplicaKey
+from klamm_server.listeners import Listener
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ class RaftRpcs:
         *,
         voter_ids: Sequence[int],
         receive: Callable[[Message], None],
-        learn: Callable[[ReplicaKey, str], None],
+        learn: Callable[[ReplicaKey, str, Sequence[Listener]], None],
     ) -> None:
         self.bootstrap_voters: VoterSet | None = None
         """With which the log begins; None: it has not begun."""
@@ -69,7 +70,7 @@ class RaftRpcs:
             )
         key = decode_key(request.replica)
         if request.address and key != self._me:
-            self._learn(key, check_address(request.address))
+            self._learn(key, check_address(request.address), ())
         voters = b"" if self.bootstrap_voters is None else self.bootstrap_voters.to_bytes()
         return IntroduceResponse(replica=encode_key(self._me), voters=voters)
 
@@ -87,9 +88,9 @@ class RaftRpcs:
         if envelope.cluster_id != self._cluster_id:
             raise ErrorCode.INCONSISTENT_CLUSTER_ID.exception(self._other_cluster(envelope.cluster_id))
         for where in envelope.addresses:
-            key, address = decode_address(where)
+            key, address, listeners = decode_address(where)
             if key != self._me:
-                self._learn(key, address)
+                self._learn(key, address, listeners)
         for encoded in envelope.messages:
             message = decode(encoded)
             self._receive(message)

@@ -75,14 +75,16 @@ def _in_force(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_listeners(path: str, config: ServiceConfig) -> Iterator[Finding]:
-    pairs = [(config.listener, config.advertised_endpoint(config.listener.port))]
-    if config.kafka_listener is not None:
-        pairs.append((config.kafka_listener, config.advertised_kafka_endpoint(config.kafka_listener.port)))
-    for listener, (host, port) in pairs:
-        if is_loopback(host) and not is_loopback(listener.host):
+    listeners = config.resolved_listeners()
+    for listener, dialled in zip(listeners.bound, listeners.advertised, strict=True):
+        # Beside another one of its protocol, it may well be for who is on this machine.
+        has_another = any(
+            one.protocol is listener.protocol and not is_loopback(one.host) for one in listeners.advertised
+        )
+        if is_loopback(dialled.host) and not is_loopback(listener.host) and not has_another:
             yield warning(
                 "listeners",
-                f"{path}: it listens on {listener.host or 'every interface'}, and tells others to dial {host}:{port},"
-                " their own loopback",
-                f"set advertised.listeners={listener.name}://<an address others reach>:{port}",
+                f"{path}: it listens on {listener.host or 'every interface'}, and tells others to dial"
+                f" {dialled.host}:{dialled.port}, their own loopback",
+                f"set advertised.listeners={listener.name}://<an address others reach>:{dialled.port}",
             )

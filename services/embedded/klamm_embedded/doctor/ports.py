@@ -12,6 +12,7 @@ from klamm.cli.doctor.finding import Finding, ok, problem, warning
 from klamm.errors import KlammError
 from klamm_embedded.ports import usable_ports
 from klamm_server.config import ServiceConfig
+from klamm_server.listeners import SecurityProtocol
 
 _TIMEOUT_S: Final = 2.0
 _ANY: Final = "0.0.0.0"
@@ -21,15 +22,12 @@ _LOCAL: Final = "127.0.0.1"
 
 def check_ports(config: ServiceConfig) -> Iterator[Finding]:
     """Of one server that runs here, or is to run here."""
-    host, port = config.listener.host, config.listener.port
+    listeners = config.resolved_listeners()
+    host, port = listeners.of(SecurityProtocol.GRPC)[0].address
     runs = bool(port) and _is_klamm(host or _LOCAL, port)
-    yield from _check_port(host, port, runs, "GRPC")
-    if config.kafka_listener is not None:
-        yield from _check_port(config.kafka_listener.host, config.kafka_listener.port, runs, "KAFKA")
-    advertised = {config.advertised_endpoint(port)[0]}
-    if config.kafka_listener is not None:
-        advertised.add(config.advertised_kafka_endpoint(port)[0])
-    for name in sorted(advertised):
+    for one in listeners.bound:
+        yield from _check_port(*one.address, runs, one.name)
+    for name in sorted({one.host for one in listeners.advertised}):
         yield from _check_name(name)
 
 

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kio.index import load_request_schema
-from kio.serial import entity_writer
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
@@ -40,6 +40,7 @@ from klamm_broker.replica.fetch_reader import PartitionAnswer
 from klamm_broker.rpc.fetch import FetchQuery
 from klamm_broker.rpc.produce import AnswersInTime, Produce, Produced
 from klamm_server.clock import SystemClock
+from klamm_server.listeners import Listener, SecurityProtocol, encode
 from klamm_server.metadata.image import MetadataImage, replay
 
 FLIGHTS = uuid.UUID(int=7)
@@ -105,6 +106,13 @@ def image() -> MetadataImage:
 
 
 TOPIC_IDS = TopicIds(image)
+
+
+def decoded(request: Request, answer: bytes) -> Any:
+    schema = load_response_schema(request.api_key, request.version)
+    found, size = entity_reader(schema)(answer, 0)
+    assert size == len(answer)
+    return found
 
 
 class ScriptedProduce:
@@ -460,7 +468,7 @@ def test_metadata(version: int, everything: bool) -> None:
         },
     )
     handler = ScriptedMetadata()
-    written = metadata(request, handler, ClusterView(image, 2), TOPIC_IDS)  # type: ignore[arg-type]
+    written = metadata(request, handler, ClusterView(image, 2, "KAFKA"), TOPIC_IDS)  # type: ignore[arg-type]
     assert handler.asked == ([] if everything else [("nowhere", True)])
 
     def topic(code: int, name: str | None, topic_id: uuid.UUID, partitions: list[Any]) -> dict[str, Any]:
@@ -502,6 +510,29 @@ def test_metadata(version: int, everything: bool) -> None:
     assert bytes_of(written) == messages.encode(request, expected)
 
 
+@pytest.mark.parametrize("version", [4, 5, 6, 12])
+def test_what_a_broker_leads_that_the_client_cannot_dial_has_no_leader(version: int) -> None:
+    """Who came in by PUBLIC is told of brokers with a listener of that name; broker 1 has none."""
+    public = Listener("PUBLIC", SecurityProtocol.KAFKA, "example.com", 1092)
+    two = RegisterBrokerRecord(broker_id=2, broker_epoch=99, listeners=encode([public]))
+    seen = replay(image(), [MetadataRecord(register_broker=two)], image().end_index + 1)
+    view = ClusterView(lambda: seen, 1, "PUBLIC")
+    fields = {
+        "topics": [{"name": "flights", "topic_id": uuid.UUID(int=0)}],
+        "allow_auto_topic_creation": False,
+        "include_cluster_authorized_operations": False,
+        "include_topic_authorized_operations": False,
+    }
+    request = request_of(ApiKey.METADATA, version, fields)
+    answer = metadata(request, ScriptedMetadata(), view, TOPIC_IDS)  # type: ignore[arg-type]
+    response = decoded(request, bytes_of(answer))
+    assert [(one.node_id, one.host, one.port) for one in response.brokers] == [(2, "example.com", 1092)]
+    assert response.controller_id == 2
+    error = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+    leaders = [(int(one.error_code), one.leader_id) for one in response.topics[0].partitions]
+    assert leaders == [(error, -1), (ErrorCode.LEADER_NOT_AVAILABLE, -1)]
+
+
 @pytest.mark.parametrize("version", versions_of(ApiKey.API_VERSIONS))
 def test_api_versions(version: int) -> None:
     request = request_of(ApiKey.API_VERSIONS, version, {"client_software_name": "c", "client_software_version": "1"})
@@ -524,7 +555,7 @@ def test_librdkafka_s_way_of_asking_for_all_topics_is_understood() -> None:
     frame = bytes.fromhex("0003000c00000003000772646b61666b610000000000010000")
     handler = ScriptedMetadata()
     request = parse_request(memoryview(frame), "")
-    written = metadata(request, handler, ClusterView(image, 2), TOPIC_IDS)  # type: ignore[arg-type]
+    written = metadata(request, handler, ClusterView(image, 2, "KAFKA"), TOPIC_IDS)  # type: ignore[arg-type]
     assert b"flights" in bytes_of(written)
 
 
@@ -538,7 +569,7 @@ def test_a_name_that_resembles_what_stands_for_an_unknown_id_is_a_name_like_any_
         "include_topic_authorized_operations": False,
     }
     handler = ScriptedMetadata()
-    metadata(request_of(ApiKey.METADATA, version, fields), handler, ClusterView(image, 2), TOPIC_IDS)  # type: ignore[arg-type]
+    metadata(request_of(ApiKey.METADATA, version, fields), handler, ClusterView(image, 2, "KAFKA"), TOPIC_IDS)  # type: ignore[arg-type]
     assert handler.asked == [(name, False)]
     assert TOPIC_IDS.id_of(name) == bytes(16)
 

@@ -4,6 +4,7 @@ from klamm_controller.io import address_book
 from klamm_controller.io.address_book import AddressBook, enumerate_contacts
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import ReplicaKey, Voter
+from klamm_server.listeners import Listener, SecurityProtocol, plain_listeners
 
 ONE, TWO, OBSERVER = ReplicaKey(1, "a"), ReplicaKey(2, "b"), ReplicaKey(3, "c")
 VOTERS = VoterSet([Voter(ONE, "one:1"), Voter(TWO, "two:2")])
@@ -45,3 +46,12 @@ def test_it_is_bounded_and_forgets_whom_it_has_not_heard_of_for_longest(monkeypa
     for key in (OBSERVER, ONE, OBSERVER, TWO):
         made.learn(key, f"h{key.node_id}:1")
     assert [made.address(key) for key in (OBSERVER, ONE, TWO)] == ["h3:1", "one:1", "h2:1"]
+
+
+def test_clients_dial_what_a_replica_said_or_else_where_servers_reach_it():
+    made = book()
+    assert made.listeners("one:1") == plain_listeners("one", 1)
+    told = (Listener("GRPC_HOST", SecurityProtocol.GRPC, "localhost", 9097),)
+    made.learn(ONE, "one:1", told)
+    made.learn(ONE, "one:1")
+    assert made.listeners("one:1") == told, "who says nothing of it takes nothing back"

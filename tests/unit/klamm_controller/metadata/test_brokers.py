@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.errors import ErrorCode
-from klamm.wire.v1.common_pb2 import Endpoint
+from klamm.wire.v1.common_pb2 import AdvertisedListener, Endpoint
 from klamm.wire.v1.controller_pb2 import UnregisterBrokerRequest
 from klamm_controller.metadata.brokers import (
     handle_broker_heartbeat,
@@ -11,6 +11,10 @@ from klamm_controller.metadata.brokers import (
     handle_register_broker,
     handle_unregister_broker,
 )
+
+
+def listener(name: str, port: int = 9092) -> AdvertisedListener:
+    return AdvertisedListener(name=name, protocol="KAFKA", endpoint=Endpoint(host="h", port=port))
 
 
 def register(cluster, broker_id, /, life=0, *, live=False, **changes):
@@ -26,6 +30,15 @@ def test_a_broker_registers_fenced_and_its_epoch_is_the_index_of_the_record(clus
     assert (broker.broker_epoch, broker.fenced, broker.rack) == (index, True, "r1")
     assert (broker.host, broker.port) == ("localhost", 9_001)
     assert broker.static_configs == {"log.retention.hours": "3"}
+
+
+def test_its_listeners_are_registered_by_name_and_those_of_an_older_version_by_what_is_spoken_there(cluster):
+    register(cluster, 1, listeners=[listener("PUBLIC"), listener("INTERNAL", 9093)])
+    register(cluster, 2, kafka_endpoint=Endpoint(host="k", port=9092))
+    named = [(one.name, *one.address) for one in cluster.image.brokers[1].listeners]
+    assert named == [("PUBLIC", "h", 9092), ("INTERNAL", "h", 9093)]
+    plain = [(one.name, *one.address) for one in cluster.image.brokers[2].listeners]
+    assert plain == [("GRPC", "localhost", 9002), ("KAFKA", "k", 9092)]
 
 
 def test_a_repeated_registration_is_answered_as_the_first_time(cluster):
@@ -65,6 +78,8 @@ def test_who_may_take_over_a_broker_id(one_broker, live, changes, accepted):
         ({"endpoint": Endpoint(host="", port=1)}, ErrorCode.INVALID_REGISTRATION, "''"),
         ({"endpoint": Endpoint(host="h", port=0)}, ErrorCode.INVALID_REGISTRATION, ":0"),
         ({"endpoint": Endpoint(host="h", port=70_000)}, ErrorCode.INVALID_REGISTRATION, "70000"),
+        ({"listeners": [listener("A", port=0)]}, ErrorCode.INVALID_REGISTRATION, ":0"),
+        ({"listeners": [listener("A"), listener("A")]}, ErrorCode.INVALID_REGISTRATION, "a listener twice: A, A"),
         ({"log_dir_ids": []}, ErrorCode.INVALID_REGISTRATION, "log directories"),
         ({"log_dir_ids": [b"x"]}, ErrorCode.INVALID_REGISTRATION, "16-byte"),
         ({"log_dir_ids": [b"x" * 16, b"x" * 16]}, ErrorCode.INVALID_REGISTRATION, "each once"),

@@ -11,9 +11,14 @@ from klamm_controller.io.raft_codec import encode, encode_address, encode_key
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import AttachRequest, ReplicaKey, TimeoutNowRequest, Voter
 from klamm_controller.rpc.raft import RaftRpcs
+from klamm_server.listeners import Listener, SecurityProtocol
 
 ME, OTHER = ReplicaKey(1, "mine"), ReplicaKey(2, "other")
 VOTERS = VoterSet([Voter(ME, "a:1"), Voter(OTHER, "b:2")])
+LISTENERS = (
+    Listener("GRPC", SecurityProtocol.GRPC, "b", 2),
+    Listener("GRPC_HOST", SecurityProtocol.GRPC, "localhost", 9097),
+)
 
 
 class Node:
@@ -25,7 +30,7 @@ class Node:
             "cluster",
             voter_ids=[2, 1],
             receive=self.received.append,
-            learn=lambda key, address: self.learnt.append((key, address)),
+            learn=lambda *told: self.learnt.append(told),
         )
 
     def introduce(self, **changes) -> pb.IntroduceResponse:
@@ -50,7 +55,7 @@ def test_an_empty_directory_tells_its_name_and_no_voters():
     node = Node()
     answer = node.introduce()
     assert (answer.error_code, answer.replica.directory_id, answer.voters) == (0, "mine", b"")
-    assert node.learnt == [(OTHER, "b:2")]
+    assert node.learnt == [(OTHER, "b:2", ())]
 
 
 def test_one_whose_log_has_begun_tells_with_which_voters_to_whoever_asks():
@@ -85,9 +90,9 @@ def test_an_address_that_is_none_is_refused(address):
 def test_messages_and_addresses_are_taken_and_those_of_another_cluster_refused():
     node = Node()
     message = TimeoutNowRequest(sender=OTHER, receiver=ME, term=3)
-    node.exchange(message, addresses=[(OTHER, "b:2"), (ME, "spoofed:1")])
+    node.exchange(message, addresses=[(OTHER, "b:2", LISTENERS), (ME, "spoofed:1", ())])
     assert node.received == [message]
-    assert node.learnt == [(OTHER, "b:2")], "where this one is it knows best"
+    assert node.learnt == [(OTHER, "b:2", LISTENERS)], "where this one is it knows best"
     with pytest.raises(EXCEPTIONS[ErrorCode.INCONSISTENT_CLUSTER_ID]):
         node.exchange(message, cluster_id="another")
     assert node.received == [message]

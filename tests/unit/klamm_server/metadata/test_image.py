@@ -33,6 +33,7 @@ from klamm.wire.v1.metadata_pb2 import (
     UnregisterBrokerRecord,
     UnregisterCoordinatorRecord,
 )
+from klamm_server.listeners import Listener, SecurityProtocol, encode
 from klamm_server.metadata.image import (
     MetadataImage,
     ShardImage,
@@ -83,20 +84,23 @@ class Twin:
         }
         broker_id = self.draw(st.sampled_from(BROKERS))
         kafka_port = self.draw(st.sampled_from([0, 9092]))
-        kafka_host = "k" if kafka_port else ""
+        named = self.draw(st.booleans())
+        own = Listener("INTERNAL", SecurityProtocol.GRPC, "h", broker_id), Listener("K", SecurityProtocol.KAFKA, "k", 1)
+        plain = [Listener("GRPC", SecurityProtocol.GRPC, "h", broker_id)]
+        plain += [Listener("KAFKA", SecurityProtocol.KAFKA, "k", kafka_port)] if kafka_port else []
         self.brokers[broker_id] = {
             **fields,
             "in_controlled_shutdown": False,
             "host": "h",
             "port": broker_id,
-            "kafka_host": kafka_host,
-            "kafka_port": kafka_port,
+            "listeners": own if named else tuple(plain),
         }
         return MetadataRecord(
             register_broker=RegisterBrokerRecord(
                 broker_id=broker_id,
                 endpoint=Endpoint(host="h", port=broker_id),
-                kafka_endpoint=Endpoint(host=kafka_host, port=kafka_port) if kafka_port else None,
+                kafka_endpoint=Endpoint(host="k", port=kafka_port) if kafka_port else None,
+                listeners=encode(own if named else ()),
                 **fields,
             )
         )
@@ -120,10 +124,15 @@ class Twin:
     def propose_register_coordinator(self) -> MetadataRecord:
         coordinator_id = self.draw(st.sampled_from([7, 8]))
         fields: dict[str, Any] = {"incarnation_id": bytes(16), "coordinator_epoch": self.index, "fenced": True}
-        self.coordinators[coordinator_id] = {**fields, "host": "c", "port": 9}
+        named = self.draw(st.sampled_from([(), (Listener("INTERNAL", SecurityProtocol.GRPC, "c", 9),)]))
+        listeners = named or (Listener("GRPC", SecurityProtocol.GRPC, "c", 9),)
+        self.coordinators[coordinator_id] = {**fields, "host": "c", "port": 9, "listeners": listeners}
         return MetadataRecord(
             register_coordinator=RegisterCoordinatorRecord(
-                coordinator_id=coordinator_id, endpoint=Endpoint(host="c", port=9), **fields
+                coordinator_id=coordinator_id,
+                endpoint=Endpoint(host="c", port=9),
+                listeners=encode(named),
+                **fields,
             )
         )
 
