@@ -188,6 +188,8 @@ def _channel_options(config: ClientConfig) -> list[tuple[str, int]]:
         ("grpc.max_reconnect_backoff_ms", config.reconnect_backoff_max_ms),
         # gRPC's name for how long one attempt to connect may take.
         ("grpc.min_reconnect_backoff_ms", config.socket_connection_setup_timeout_ms),
+        # A container that comes back may have another address behind its name; the default is to look in 30 seconds.
+        ("grpc.dns_min_time_between_resolutions_ms", 1_000),
         ("grpc.keepalive_time_ms", _KEEPALIVE_TIME_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         # Clients of one process must not share (and close) each other's connections.

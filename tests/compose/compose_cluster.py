@@ -122,13 +122,12 @@ class ComposeCluster(PartitionCluster):
     @contextlib.contextmanager
     def disconnected(self, node: int) -> Iterator[None]:
         """Its cable is out, of the network that it shares with everybody."""
-        container, network = self.container(node), f"{self.project}_cluster"
-        address = self._address(node)
+        container, network = self.container(node), f"{self.project}_default"
         docker("network", "disconnect", network, container)
         try:
             yield
         finally:
-            docker("network", "connect", "--ip", address, "--alias", self._services[node], network, container)
+            docker("network", "connect", "--alias", self._services[node], network, container)
 
     def stop_brokers(self) -> None:
         self.used_memory = self.memory()
@@ -209,7 +208,7 @@ class ComposeCluster(PartitionCluster):
 
     def _address(self, node: int) -> str:
         networks = self._inspect(node)["NetworkSettings"]["Networks"]
-        return str(networks[f"{self.project}_cluster"]["IPAMConfig"]["IPv4Address"]) if networks else ""
+        return str(networks[f"{self.project}_default"]["IPAddress"]) if networks else ""
 
     def _volume(self, broker: int) -> str:
         return f"{self.project}_{self._services[broker]}"

@@ -14,6 +14,8 @@ _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A container that comes back may have another address behind its name; the default is to look in 30 seconds.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     # A coordinator that hangs sends no FIN; servers take a ping every 5 seconds.
     ("grpc.keepalive_time_ms", 6_000),
     ("grpc.keepalive_timeout_ms", 2_000),

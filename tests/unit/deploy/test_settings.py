@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_server.config import ServiceConfig, known_configs, load
 from klamm_server.environment import environment_properties
+from klamm_server.listeners import Listener, SecurityProtocol
 from klamm_server.member_config import MemberConfig
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
@@ -85,6 +85,11 @@ def _expanded(text: str, environment: Mapping[str, str]) -> str:
     return re.sub(r"\$\((\w+)\)", lambda match: environment[match[1]], text)
 
 
+def _dialled(config: ServiceConfig) -> tuple[Listener, ...]:
+    """The first is what other servers dial."""
+    return config.resolved_listeners().advertised
+
+
 CLUSTERS = {
     "compose": list(_compose_servers("cluster")),
     "compose, small": list(_compose_servers("small")),
@@ -101,7 +106,7 @@ def test_there_is_everybody() -> None:
 @EACH
 def test_everybody_finds_the_controllers(cluster: list[Server]) -> None:
     controllers = [one.config for one in cluster if isinstance(one.config, ControllerConfig)]
-    endpoints = ["{}:{}".format(*one.advertised_endpoint(0)) for one in controllers]
+    endpoints = ["{}:{}".format(*_dialled(one)[0].address) for one in controllers]
     for controller in controllers:
         voters = [f"{voter.key.node_id}@{voter.endpoint}" for voter in controller.listed_voters()]
         wanted = [f"{one.node_id}@{endpoint}" for one, endpoint in zip(controllers, endpoints, strict=True)]
@@ -117,16 +122,16 @@ def test_ids_and_endpoints_are_each_somebodys_own(cluster: list[Server]) -> None
     for kind in COMMANDS.values():
         ids = [one.config.node_id for one in cluster if isinstance(one.config, kind)]
         assert ids == list(range(1, len(ids) + 1))
-    endpoints = [one.config.advertised_endpoint(0) for one in cluster]
-    endpoints += [one.config.advertised_kafka_endpoint(0) for one in cluster if one.config.kafka_listener]
+    endpoints = [listener.address for one in cluster for listener in _dialled(one.config)]
     assert len(set(endpoints)) == len(endpoints)
 
 
 @EACH
 def test_probes_ask_where_the_server_listens(cluster: list[Server]) -> None:
     for server in cluster:
-        assert server.probed_port == server.config.listener.port, server.name
-        assert server.config.advertised_endpoint(0)[1] == server.config.listener.port, server.name
+        listeners = server.config.resolved_listeners()
+        assert server.probed_port == listeners.of(SecurityProtocol.GRPC)[0].port, server.name
+        assert [one.port for one in listeners.bound] == [one.port for one in listeners.advertised], server.name
 
 
 @EACH
@@ -165,18 +170,14 @@ def test_the_hosts_ports_are_the_containers_and_nobody_shares_one() -> None:
     assert len({host for _, host, _ in ports}) == len(ports) == 11
 
 
-def test_the_other_file_of_compose_names_every_server_with_the_same_ports() -> None:
-    text = re.sub(r"\$\{CLUSTER_HOST[^}]*\}", "host", (DEPLOY / "compose.host.yaml").read_text())
-    over = yaml.safe_load(text)["services"]
-    services = _compose_services("cluster")
-    assert over.keys() == services.keys()
-    for name, service in services.items():
-        here, there = (
-            re.sub(r"(//|@)[^:]*:", r"\1:", str(each["environment"].get(key)))
-            for key, each in itertools.product(["KLAMM_ADVERTISED_LISTENERS"], [service, over[name]])
-        )
-        assert here == there, name
-        _config(service["command"], {**service["environment"], **over[name]["environment"]})
+@pytest.mark.parametrize("profile", ["cluster", "small"])
+def test_the_host_and_containers_each_have_listeners_with_addresses_of_theirs(profile: str) -> None:
+    for name, service in _compose_services(profile).items():
+        hostnames = {"GRPC": name, "KAFKA": name, "GRPC_HOST": "localhost", "KAFKA_HOST": "localhost"}
+        dialled = _dialled(_config(service["command"], service["environment"]))
+        assert [one.host for one in dialled] == [hostnames[one.name] for one in dialled]
+        published = {int(port.split(":")[1]) for port in service["ports"]}
+        assert {one.port for one in dialled if one.host == "localhost"} == published
 
 
 @pytest.mark.parametrize("described", list(_kubernetes("StatefulSet")), ids=lambda one: one["metadata"]["name"])

@@ -65,20 +65,18 @@ class Introductions:
         self._news.clear()
 
     async def _ask_until_begun(self, contact: str) -> None:
-        channel = aio.insecure_channel(contact, options=CHANNEL_OPTIONS)
-        try:
-            failures = 0
-            while (introduction := await self._ask(contact, channel)) is None or introduction.voters is None:
-                failures += 1
-                await asyncio.sleep(RETRY.delay_ms(failures, self._rng) / 1000)
-        finally:
-            await channel.close()
+        failures = 0
+        while (introduction := await self._ask(contact)) is None or introduction.voters is None:
+            failures += 1
+            await asyncio.sleep(RETRY.delay_ms(failures, self._rng) / 1000)
 
-    async def _ask(self, contact: str, channel: aio.Channel) -> Introduction | None:
+    async def _ask(self, contact: str) -> Introduction | None:
         """What it said, or None when it did not answer or refused; a former word of it counts no more then."""
         self.heard.pop(contact, None)
         try:
-            response = await Stub(channel, RAFT).introduce(self._request, timeout=ASK_TIMEOUT_S)
+            # A channel to a name that was not there before its server was would ask again late; a new one does at once.
+            async with aio.insecure_channel(contact, options=CHANNEL_OPTIONS) as channel:
+                response = await Stub(channel, RAFT).introduce(self._request, timeout=ASK_TIMEOUT_S)
             introduction = _introduction(response)
         except grpc.RpcError as error:
             self._tell_once(contact, f"does not answer: {error.code().name}")

@@ -71,17 +71,16 @@ class PeerLink:
 
     async def run(self) -> None:
         """Sends until cancelled, or until nothing was given for IDLE_S."""
-        channel = aio.insecure_channel(self._address, options=CHANNEL_OPTIONS)
         try:
             while True:
-                await self._run_stream(channel)
+                # A channel to a name that was not found for a while asks again after up to two minutes; a new one does.
+                async with aio.insecure_channel(self._address, options=CHANNEL_OPTIONS) as channel:
+                    await self._run_stream(channel)
                 self._failures += 1
                 self._queue.clear()
                 await asyncio.sleep(RECONNECT.delay_ms(self._failures, self._rng) / 1000)
         except TimeoutError:
             log.info("controller at %s is not spoken to any more", self._address)
-        finally:
-            await channel.close()
 
     async def _run_stream(self, channel: aio.Channel) -> None:
         """Returns when the stream broke. Raises TimeoutError when there is nothing to send for too long."""

@@ -15,6 +15,8 @@ CHANNEL_OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A container that comes back may have another address behind its name; the default is to look in 30 seconds.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
 ]
 
 
