@@ -92,7 +92,11 @@ class ComposeCluster(PartitionCluster):
 
     def container(self, node: int) -> str:
         """Its id."""
-        labels = {"project": self.project, "service": self._services[node]}
+        return self.container_of(self._services[node])
+
+    def container_of(self, service: str) -> str:
+        """The id of a service's container."""
+        labels = {"project": self.project, "service": service}
         filters = [f"--filter=label=com.docker.compose.{name}={value}" for name, value in labels.items()]
         return docker("ps", "--all", "--quiet", "--no-trunc", *filters)
 

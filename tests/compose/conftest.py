@@ -34,13 +34,19 @@ def base_image() -> Iterator[str]:
         if base == BASE:
             _timed("base image", [str(ROOT / "deploy" / "base" / "build.sh"), BASE])
         _timed("wheels", ["sh", str(ROOT / "deploy" / "wheels.sh")])
-        command = ["docker", "build", "--quiet", "--file", "deploy/Dockerfile", "--target", "server", "--tag", "klamm"]
-        _timed("image", [*command, "--build-arg", f"BASE={base}", "."])
-        print(f"image: {int(docker('image', 'inspect', '--format', '{{.Size}}', 'klamm')) / 1e6:.0f} MB")
+        _build("server", "klamm", base)
         try:
             yield base
         finally:
             docker("system", "prune", "--force", "--volumes", "--filter", f"label=com.docker.compose.project={PROJECT}")
+
+
+@pytest.fixture(scope="session")
+def spark_image(base_image: str) -> str:
+    """The image `klamm-spark` is built; gives the name of what it was built from."""
+    _timed("wheels of Spark", ["sh", str(ROOT / "deploy" / "wheels.sh"), "server", "build", "spark"])
+    _build("spark", "klamm-spark", base_image)
+    return base_image
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +57,12 @@ def cluster(base_image: str) -> Iterator[ComposeCluster]:
         yield cluster
     finally:
         cluster.close()
+
+
+def _build(target: str, image: str, base: str) -> None:
+    command = ["docker", "build", "--quiet", "--file", "deploy/Dockerfile", "--target", target, "--tag", image]
+    _timed(f"image {image}", [*command, "--build-arg", f"BASE={base}", "."])
+    print(f"image {image}: {int(docker('image', 'inspect', '--format', '{{.Size}}', image)) / 1e6:.0f} MB")
 
 
 def _timed(name: str, command: list[str]) -> None:

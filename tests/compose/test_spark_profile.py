@@ -1,0 +1,72 @@
+"""The profile spark: a pipeline runs in a container of its own, and clients on the host see what it makes, once."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+from compose_cluster import ComposeCluster
+from confluent_kafka import Consumer
+from docker_engine import docker
+
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
+
+HOURS = 9
+"""Figures of three airports, so three hours of departures: half a minute."""
+DEADLINE_S = 240
+
+
+@pytest.fixture(scope="module")
+def cluster(spark_image: str) -> Iterator[ComposeCluster]:
+    cluster = ComposeCluster("klamm-spark-test", spark_image, profile="spark")
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def consumer() -> Iterator[Consumer]:
+    """A Kafka client on the host."""
+    settings = {"isolation.level": "read_committed", "auto.offset.reset": "earliest", "group.id": "delays"}
+    made = Consumer({"bootstrap.servers": "localhost:9092", "topic.metadata.refresh.interval.ms": "1000", **settings})
+    made.subscribe(["flight-delays"])
+    yield made
+    made.close()
+
+
+def test_its_figures_are_there_once_whatever_happens_to_the_driver(cluster: ComposeCluster, consumer: Consumer) -> None:
+    begin_s = time.monotonic()
+    figures = _read(consumer, HOURS, cluster)
+    print(f"\n{len(figures)} figures {time.monotonic() - begin_s:.0f} s after the cluster was healthy")
+    driver = cluster.container_of("spark")
+    print(f"memory: {docker('stats', '--no-stream', '--format', '{{.MemUsage}}', driver)}")
+    docker("kill", driver)
+    docker("start", driver)
+    begin_s = time.monotonic()
+    figures += _read(consumer, HOURS, cluster)
+    print(f"{HOURS} more {time.monotonic() - begin_s:.0f} s after the driver was killed")
+    assert len(set(figures)) == len(figures), "an hour came out twice"
+    hours: defaultdict[str, list[datetime.datetime]] = defaultdict(list)
+    for origin, hour in figures:
+        hours[origin].append(datetime.datetime.fromisoformat(hour))
+    for origin, seen in hours.items():
+        first = min(seen)
+        wanted = [first + datetime.timedelta(hours=number) for number in range(len(seen))]
+        assert sorted(seen) == wanted, f"{origin} lacks an hour"
+
+
+def _read(consumer: Consumer, count: int, cluster: ComposeCluster) -> list[tuple[str, str]]:
+    """(airport, hour) of at least so many new figures."""
+    found: list[tuple[str, str]] = []
+    until_s = time.monotonic() + DEADLINE_S
+    while len(found) < count:
+        assert time.monotonic() < until_s, docker("logs", "--tail", "50", cluster.container_of("spark"), check=False)
+        values = [json.loads(message.value()) for message in consumer.consume(100, 1.0) if message.error() is None]
+        found += [(value["origin"], value["hour"]) for value in values]
+    return found
