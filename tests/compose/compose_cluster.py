@@ -28,6 +28,8 @@ SERVICES: Final = {
     **{node: f"coordinator-{number}" for number, node in enumerate(COORDINATORS, 1)},
 }
 SMALL_SERVICES: Final = {1: "small-broker", 101: "small-controller", 201: "small-coordinator"}
+NEXT_IMAGE: Final = "klamm:next"
+"""The same with another label, which is what a later version is to compose."""
 BOOTSTRAP: Final = "localhost:9094,localhost:9095,localhost:9096"
 
 
@@ -113,6 +115,13 @@ class ComposeCluster(PartitionCluster):
 
     def restart(self, nodes: Iterable[int]) -> None:
         docker("start", *map(self.container, nodes))
+
+    def upgrade(self, node: int, image: str) -> None:
+        """The server goes on in a container of another image, on its volume."""
+        self.stop(node)
+        self._environment["IMAGE"] = image
+        self.compose("up", "--detach", "--no-build", "--no-deps", self._services[node])
+        assert self._inspect(node)["Config"]["Image"] == image
 
     @contextlib.contextmanager
     def frozen(self, nodes: Iterable[int]) -> Iterator[None]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from compose_cluster import COORDINATORS, ComposeCluster
+from compose_cluster import COORDINATORS, NEXT_IMAGE, ComposeCluster
 from klammchaos.partition_cluster import BROKERS, CONTROLLERS
 from klammchaos.partition_strike import Act, PartitionFault, PartitionStrike
 
@@ -61,10 +61,9 @@ def _disconnect(victim: Victim) -> Act:
 
 
 async def _roll(strike: PartitionStrike) -> None:
-    """A rolling restart of everybody, each when the one before serves again."""
-    for node in (*CONTROLLERS, *COORDINATORS, *BROKERS):
-        await asyncio.to_thread(strike.cluster.stop, node)
-        await asyncio.to_thread(strike.cluster.restart, [node])
+    """A rolling upgrade of everybody, as deploy/OPERATIONS.md says: each when the one before serves again."""
+    for node in (*CONTROLLERS, *BROKERS, *COORDINATORS):
+        await asyncio.to_thread(_cluster(strike).upgrade, node, NEXT_IMAGE)
         await strike.cluster.wait_up()
         await strike.cluster.wait_whole()
 
@@ -84,6 +83,6 @@ COMPOSE_FAULTS: Final[Sequence[PartitionFault]] = (
         PartitionFault(name=f"disconnect {name}", weight=1, strike=_disconnect(victim))
         for name, victim in _VICTIMS.items()
     ),
-    PartitionFault(name="rolling restart of all", weight=1, strike=_roll),
+    PartitionFault(name="rolling upgrade of all", weight=1, strike=_roll),
     PartitionFault(name="broker's volume deleted", weight=1, strike=_replace_volume),
 )

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from compose_cluster import ComposeCluster
+from compose_cluster import NEXT_IMAGE, ComposeCluster
 from docker_engine import NoEngineError, docker, running_engine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -35,6 +35,8 @@ def base_image() -> Iterator[str]:
             _timed("base image", [str(ROOT / "deploy" / "base" / "build.sh"), BASE])
         _timed("wheels", ["sh", str(ROOT / "deploy" / "wheels.sh")])
         _build("server", "klamm", base)
+        label = "FROM klamm\nLABEL org.opencontainers.image.version=next\n"
+        docker("build", "--quiet", "--tag", NEXT_IMAGE, "-", stdin=label)
         try:
             yield base
         finally:

@@ -19,9 +19,9 @@ class NoEngineError(Exception):
     """There is no engine, and none can be started; the text says why."""
 
 
-def docker(*arguments: str, check: bool = True) -> str:
+def docker(*arguments: str, check: bool = True, stdin: str = "") -> str:
     """What the command prints. Raises AssertionError with its complaint when it fails."""
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True)
+    done = subprocess.run(["docker", *arguments], input=stdin, capture_output=True, text=True)
     assert done.returncode == 0 or not check, f"docker {' '.join(arguments)}: {done.stderr}"
     return done.stdout.strip()
 

@@ -62,10 +62,11 @@ def test_its_figures_are_there_once_whatever_happens_to_the_driver(cluster: Comp
 
 
 def _read(consumer: Consumer, count: int, cluster: ComposeCluster) -> list[tuple[str, str]]:
-    """(airport, hour) of at least so many new figures."""
+    """(airport, hour) of at least so many new figures, and of what came with them."""
     found: list[tuple[str, str]] = []
+    values: list[dict[str, str]] = []
     until_s = time.monotonic() + DEADLINE_S
-    while len(found) < count:
+    while len(found) < count or values:
         assert time.monotonic() < until_s, docker("logs", "--tail", "50", cluster.container_of("spark"), check=False)
         values = [json.loads(message.value()) for message in consumer.consume(100, 1.0) if message.error() is None]
         found += [(value["origin"], value["hour"]) for value in values]

@@ -44,7 +44,11 @@ def _compose_services(profile: str) -> dict[str, Any]:
     """With the defaults of variables put in."""
     text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", (DEPLOY / "compose.yaml").read_text())
     services: dict[str, Any] = yaml.safe_load(text)["services"]
-    return {name: one for name, one in services.items() if profile in one["profiles"] and one.get("image") == "klamm"}
+    return {
+        name: one
+        for name, one in services.items()
+        if profile in one["profiles"] and one.get("image") == "klamm" and "healthcheck" in one
+    }
 
 
 def _compose_servers(profile: str) -> Iterator[Server]:
