@@ -25,7 +25,6 @@ from klamm.records import (
     RawRecord,
     decode_batch,
     encode_batch,
-    record_spans,
     validate_batch,
     validate_records,
 )
@@ -95,7 +94,6 @@ def compare_codecs() -> None:
             ("        aiokafka", functools.partial(encode_elsewhere, AiokafkaBuilder, records)),
             ("        kafka-python", functools.partial(encode_elsewhere, KafkaPythonBuilder, records)),
             ("decode  klamm", functools.partial(decode_batch, batch)),
-            ("        klamm, spans", functools.partial(record_spans, batch)),
             ("        klamm, validate", functools.partial(validate_records, batch)),
             ("        aiokafka", functools.partial(decode_elsewhere, AiokafkaRecords, batch)),
             ("        kafka-python", functools.partial(decode_elsewhere, KafkaPythonRecords, batch)),

@@ -1,7 +1,7 @@
 """Record batches, format version 2: what producers send, segments hold and consumers read.
 
 Bytes in, values out; no I/O, no clock. The rest of the project uses this module's names only: a native
-codec would replace `encode_batch`, `decode_batch`, `record_spans` and `read_keys` here and nowhere else.
+codec would replace `encode_batch`, `decode_batch`, `read_section` and `read_keys` here and nowhere else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from klamm.records.control import (
     encode_control_record,
     end_transaction_marker,
 )
-from klamm.records.decoder import RecordSection, decode_batch, read_section, record_spans, validate_records
+from klamm.records.decoder import RecordSection, decode_batch, read_section, validate_records
 from klamm.records.encoder import encode_batch, encode_headers, estimate_size_bytes
 from klamm.records.errors import (
     ChecksumMismatchError,
@@ -46,7 +46,7 @@ from klamm.records.header import (
 from klamm.records.keys import RecordKeys, read_keys
 from klamm.records.packed import PackedRecords
 from klamm.records.parser import parse_headers
-from klamm.records.record import Headers, RawRecord, Record, RecordSpans
+from klamm.records.record import Headers, RawRecord, Record
 from klamm.records.rewrite import retain_header, retain_records
 
 __all__ = [
@@ -70,7 +70,6 @@ __all__ = [
     "Record",
     "RecordKeys",
     "RecordSection",
-    "RecordSpans",
     "TimestampType",
     "TruncatedBatchError",
     "UnsupportedCompressionError",
@@ -92,7 +91,6 @@ __all__ = [
     "read_header",
     "read_keys",
     "read_section",
-    "record_spans",
     "retain_header",
     "retain_records",
     "set_log_append_time",

@@ -6,7 +6,6 @@ Whatever the bytes are, the outcome is records or a `CorruptBatchError`; memory 
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
 from functools import partial
 from itertools import repeat
@@ -26,7 +25,7 @@ from klamm.records.header import (
     verify_crc,
 )
 from klamm.records.parser import parse_records
-from klamm.records.record import RECORD_SIZE_BYTES_MIN, Columns, Headers, Record, RecordSpans
+from klamm.records.record import RECORD_SIZE_BYTES_MIN, Columns, Headers, Record
 
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -56,27 +55,6 @@ def decode_batch(
         strict=False,
     )
     return list(map(_record_of, rows))
-
-
-def record_spans(
-    buffer: Buffer,
-    position: int = 0,
-    *,
-    check_crc: bool = True,
-    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
-) -> RecordSpans:
-    """The records of the batch at `position` as columns. Raises a CorruptBatchError."""
-    header, data, columns = _parse(buffer, position, check_crc, max_decompressed_bytes)
-    return RecordSpans(
-        data=data,
-        offsets=array("q", _offsets(header, columns)),
-        timestamps_ms=array("q", _timestamps_ms(header, columns)),
-        key_starts=array("i", columns.key_starts),
-        key_lengths=array("i", columns.key_lengths),
-        value_starts=array("i", columns.value_starts),
-        value_lengths=array("i", columns.value_lengths),
-        headers=columns.headers,
-    )
 
 
 class RecordSection(NamedTuple):

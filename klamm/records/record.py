@@ -11,7 +11,6 @@ Follows `org.apache.kafka.common.record.DefaultRecord`.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -35,36 +34,11 @@ class Record(NamedTuple):
     headers: Headers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordSpans:
-    """Where the keys and values of one batch lie in `data`: columns, without a Python object per value.
-
-    All arrays have one element per record. A length of -1 stands for null; the start then is where the
-    content would be. Starts never decrease, so that start and end interleaved are the offsets of an Arrow
-    binary array over `data`, of which every second element is a value.
-    """
-
-    data: bytes
-    """The records of the batch, decompressed."""
-    offsets: array[int]
-    """int64."""
-    timestamps_ms: array[int]
-    """int64."""
-    key_starts: array[int]
-    """int32, into `data`."""
-    key_lengths: array[int]
-    """int32."""
-    value_starts: array[int]
-    """int32, into `data`."""
-    value_lengths: array[int]
-    """int32."""
-    headers: dict[int, Headers]
-    """By position of the record in the batch; records without headers are left out."""
-
-
 @dataclass(slots=True)
 class Columns:
-    """A batch being parsed: as `RecordSpans`, but lists to append to, and deltas instead of offsets and times."""
+    """A batch being parsed: where its keys and values lie, each list with one element per record.
+
+    A length of -1 stands for null."""
 
     offset_deltas: list[int] = field(default_factory=list)
     timestamp_deltas: list[int] = field(default_factory=list)

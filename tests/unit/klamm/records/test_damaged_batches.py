@@ -19,7 +19,6 @@ from klamm.records import (
     InvalidHeaderError,
     InvalidRecordError,
     RawRecord,
-    RecordSpans,
     TruncatedBatchError,
     UnsupportedCompressionError,
     UnsupportedMagicError,
@@ -28,7 +27,6 @@ from klamm.records import (
     encode_batch,
     iter_headers,
     read_header,
-    record_spans,
     validate_batch,
     validate_records,
 )
@@ -40,8 +38,8 @@ def contents(batch: bytes) -> list[tuple[bytes | None, bytes | None]]:
     return list(decode_contents(batch, 0, read_whole(batch, 0)))
 
 
-READERS: list[Callable[[bytes], object]] = [decode_batch, record_spans, contents, validate_batch, validate_records]
-PARSERS: list[Callable[[bytes], object]] = [decode_batch, record_spans, contents, validate_records]
+READERS: list[Callable[[bytes], object]] = [decode_batch, contents, validate_batch, validate_records]
+PARSERS: list[Callable[[bytes], object]] = [decode_batch, contents, validate_records]
 MIXED: list[RawRecord] = [
     (1000, b"key", b"value" * 30, (("name", b"content"), ("empty", None))),
     (1003, None, b"", ()),
@@ -264,8 +262,6 @@ def test_offset_deltas_of_a_producer_must_be_contiguous(deltas: list[int]) -> No
 def test_offsets_and_times_beyond_64_bits_are_refused(name: str, value: int) -> None:
     batch = sealed(with_field(encode_batch(MIXED), name, value))
     with pytest.raises(InvalidRecordError):
-        record_spans(batch)
-    with pytest.raises(InvalidRecordError):
         decode_batch(batch)
 
 
@@ -347,16 +343,6 @@ class ObviousDecoder:
             raise ValueError
 
 
-def rows_of(spans: RecordSpans) -> list[tuple[object, ...]]:
-    def contents(starts: list[int], lengths: list[int]) -> list[bytes | None]:
-        return [spans.data[a : a + n] if n >= 0 else None for a, n in zip(starts, lengths, strict=True)]
-
-    keys = contents(list(spans.key_starts), list(spans.key_lengths))
-    values = contents(list(spans.value_starts), list(spans.value_lengths))
-    headers = [spans.headers.get(index, ()) for index in range(len(keys))]
-    return list(zip(spans.offsets, spans.timestamps_ms, keys, values, headers, strict=True))
-
-
 mutations = st.lists(
     st.tuples(st.integers(21, 10**6), st.sampled_from(["set", "cut", "insert"]), st.integers(0, 255)),
     min_size=1,
@@ -387,7 +373,6 @@ def test_on_damaged_records_the_fast_decoder_agrees_with_the_obvious_one(
                 parser(batch)
         return
     assert decode_batch(batch) == expected
-    assert rows_of(record_spans(batch)) == expected
 
 
 @settings(max_examples=1500, deadline=None)
