@@ -152,9 +152,20 @@ def test_a_stream_that_is_told_to_stop_ends_well(cluster, tmp_path):
 
 
 def test_a_pipeline_runs_on_a_cluster_with_what_is_shipped(cluster, tmp_path):
+    def where_it_is_from(frames: Any) -> Any:
+        # Not at the module's top: workers could not import it.
+        import klamm
+        import klamm_pipelines
+        import pyspark_klamm
+
+        for _ in frames:
+            yield pd.DataFrame({"path": [each.__file__ for each in (klamm, klamm_pipelines, pyspark_klamm)]})
+
     flights = fill(cluster, 2, "flights")
+    # Spark's 200 would be as many Python tasks for each micro-batch.
+    arguments = ("--watermark", "7 days", "--conf", "spark.sql.shuffle.partitions=2")
     with standalone_cluster(tmp_path) as master:
-        counted = Running(cluster, tmp_path, "flight_delays", "--master", master, "--watermark", "7 days").counted()
+        counted = Running(cluster, tmp_path, "flight_delays", "--master", master, *arguments).counted()
         assert counted["flights"] == len(flights)
         assert len(consume(cluster, "flight-delays")) == flights.groupby(["origin", "hour_start"]).ngroups
         from klamm_pipelines.session import open_session
@@ -165,12 +176,3 @@ def test_a_pipeline_runs_on_a_cluster_with_what_is_shipped(cluster, tmp_path):
         finally:
             spark.stop()
     assert all("klamm-spark.zip" in row.path for row in found), found
-
-
-def where_it_is_from(frames: Any) -> Any:
-    import klamm
-    import klamm_pipelines
-    import pyspark_klamm
-
-    for _ in frames:
-        yield pd.DataFrame({"path": [each.__file__ for each in (klamm, klamm_pipelines, pyspark_klamm)]})
