@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
@@ -27,6 +28,7 @@ from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from klamm.records import iter_headers
 from klamm.wire.framed import decode_framed
 from klamm.wire.v1 import broker_pb2
+from pyspark_klamm.kept_clients import KeptClients
 from pyspark_klamm.offsets import OffsetRange, Offsets
 
 T = TypeVar("T")
@@ -86,7 +88,7 @@ class FetchedBatches:
 
 
 class ClusterAccess:
-    """Blocking access to a cluster. Use `access_cache.access(settings)`."""
+    """Blocking access to a cluster. A process shares them: `accesses.get(settings)`."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.config = AccessConfig.parse(settings)
@@ -289,3 +291,7 @@ def _add_partition(request: broker_pb2.FetchRequest, tp: TopicPartition, offset:
         log_start_offset=-1,
         max_bytes=max_bytes,
     )
+
+
+accesses: Final = KeptClients(ClusterAccess, time.monotonic)
+"""The process's, by settings: connections are kept between micro-batches."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +35,7 @@ from pyspark_klamm.batch_parts import (
     micro_batch,
     parts_to_commit,
 )
+from pyspark_klamm.kept_clients import KeptClients
 from pyspark_klamm.sink import RowSink, producers
 from pyspark_klamm.sink_options import SinkOptions
 
@@ -172,13 +174,10 @@ def _explained(ledger: LedgerId) -> Iterator[None]:
         ) from error
 
 
-_admins: dict[frozenset[tuple[str, str]], Admin] = {}
+_admins: Final = KeptClients(Admin, time.monotonic)
 
 
 def _admin(settings: Mapping[str, str]) -> Admin:
-    """The process's admin client with these settings, without those of producers: workers outlive their tasks."""
+    """The process's admin client with these settings, without those of producers."""
     known = {dotted(field.name) for field in dataclasses.fields(ClientConfig)}
-    key = frozenset((name, value) for name, value in settings.items() if name in known)
-    if key not in _admins:
-        _admins[key] = Admin(dict(key))
-    return _admins[key]
+    return _admins.get({name: value for name, value in settings.items() if name in known})

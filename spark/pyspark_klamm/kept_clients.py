@@ -1,7 +1,8 @@
 """Clients that outlive the tasks that use them: Spark forks its Python workers once and gives them many tasks.
 
-A client is taken while it is used and given back only when all went well, so nobody meets one that another left in the
-middle of something. What was not used for a while is closed when somebody takes or gives the next one.
+What keeps something of its user is taken while it is used (`using`) and given back only when all went well, so nobody
+meets one that another left in the middle of something; what does not is shared (`get`). What was not used for a while
+is closed when somebody takes or gives the next one; a worker without tasks Spark ends by itself after a minute.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-CAPACITY: Final = 4
+CAPACITY: Final = 8
 IDLE_S: Final = 300.0
 
 
@@ -25,7 +26,7 @@ Settings = Mapping[str, Any]
 
 
 class KeptClients(Generic[T]):
-    """Idle clients by their settings, at most `capacity`. For one thread: a worker's tasks take turns."""
+    """Idle and shared clients by their settings, at most `capacity`. For one thread: a worker's tasks take turns."""
 
     def __init__(
         self,
@@ -41,6 +42,11 @@ class KeptClients(Generic[T]):
         self._idle_s = idle_s
         self._idle: dict[frozenset[tuple[str, Any]], tuple[T, float]] = {}
         """With the time since when, the longest first."""
+
+    def get(self, settings: Settings) -> T:
+        """The one with these settings, for anybody; made if there is none."""
+        with self.using(settings) as client:
+            return client
 
     @contextlib.contextmanager
     def using(self, settings: Settings) -> Iterator[T]:

@@ -13,8 +13,7 @@ from typing import TypeVar
 from klamm.cluster import ClusterView
 from klamm.errors import ConfigError, IllegalStateError, KlammError
 from klamm.model import TopicPartition
-from pyspark_klamm.access_cache import access
-from pyspark_klamm.cluster_access import ClusterAccess, UnknownTopicOrPartitionError
+from pyspark_klamm.cluster_access import ClusterAccess, UnknownTopicOrPartitionError, accesses
 from pyspark_klamm.data_loss import LossPolicy
 from pyspark_klamm.offset_spec import EARLIEST, LATEST, SYMBOLIC, OffsetSpec
 from pyspark_klamm.offsets import Continuation, OffsetRange, Offsets, Position, continuation, ranges_between, went_back
@@ -34,7 +33,7 @@ class OffsetReader:
     @property
     def access(self) -> ClusterAccess:
         """The process's own."""
-        return access(self._options.client)
+        return accesses.get(self._options.client)
 
     def start(self) -> Position:
         """Where a new query begins. Raises ConfigError, UnknownTopicOrPartitionError."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_klamm.access_cache import access
+from pyspark_klamm.cluster_access import accesses
 from pyspark_klamm.data_loss import LossPolicy
 from pyspark_klamm.offset_reader import OffsetReader
 from pyspark_klamm.offsets import OffsetRange, Position, ranges_between
@@ -48,7 +48,7 @@ class Source:
         from pyspark_klamm.arrow import ArrowBuilder
 
         assert isinstance(partition, RangesPartition)
-        cluster = access(self._options.client)
+        cluster = accesses.get(self._options.client)
         reader = RangeReader(cluster, LossPolicy(self._options.fail_on_data_loss), self._options.poll_timeout_ms)
         builder = ArrowBuilder(self._columns)
         for each in partition.ranges:

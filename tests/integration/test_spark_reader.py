@@ -19,6 +19,7 @@ from pyspark.sql.types import BinaryType, StructType
 from klamm import Admin, NewTopic, Producer, TopicPartition
 from klamm.errors import ConfigError, IllegalStateError
 from pyspark_klamm import cluster_access
+from pyspark_klamm.cluster_access import accesses
 from pyspark_klamm.source import KlammBatchReader
 from pyspark_klamm.source_options import source_options
 from pyspark_klamm.stream_source import IDLE_WAIT_MS, KlammStreamReader
@@ -347,7 +348,5 @@ def test_progress_is_a_group_s_offsets(cluster, admin, topic):
 
 
 def test_the_same_settings_share_one_connection(cluster, topic):
-    from pyspark_klamm.access_cache import access
-
     settings = {"bootstrap.servers": cluster.bootstrap}
-    assert access(settings) is access(dict(settings))
+    assert accesses.get(settings) is accesses.get(dict(settings))

@@ -69,3 +69,17 @@ def test_a_client_that_was_idle_for_long_is_closed_when_another_is_used(clients,
     clock.now_s = 10.5
     use(clients, "b")
     assert old.closed == 1
+
+
+def test_a_shared_client_is_the_same_for_all_and_makes_room_like_any_other(clients, clock):
+    shared = clients.get({"name": "a", "other": "b"})
+    assert clients.get({"other": "b", "name": "a"}) is shared
+    use(clients, "b")
+    assert clients.get({"name": "a", "other": "b"}) is shared
+    use(clients, "c")
+    assert shared.closed == 0, "b was idle for longer"
+    clock.now_s = 10.5
+    assert clients.get({"name": "a", "other": "b"}) is shared, "what is asked for is not idle"
+    use(clients, "d")
+    use(clients, "e")
+    assert shared.closed == 1
