@@ -58,7 +58,6 @@ def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
         .options(**connector_options(target_settings(options)))
         .option("mirror.prefix", options.prefix)
         .option("mirror.syncs", sync_topic(options.alias))
-        .option("includeTimestamp", "true")
         .option("deliveryGuarantee", "exactly-once")
         .option("sinkId", options.sink_id)
         .outputMode("append")

@@ -29,20 +29,21 @@ class MirrorSink(DataSource):
     def name(cls) -> str:
         return "klamm_mirror"
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> MirrorWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> ExactlyOnceStreamWriter:
         options = dict(self.options)
         own = {name.removeprefix(_OWN): options.pop(name) for name in list(options) if name.startswith(_OWN)}
-        return MirrorWriter(options, schema, own)
+        checked = sink_options(options)
+        return ExactlyOnceStreamWriter(checked, MirrorSender(checked.sink_id, own.get("prefix", ""), own["syncs"]))
 
 
-class MirrorWriter(ExactlyOnceStreamWriter):
-    """Writes a task's records, and the sync of each of its partitions, in one transaction."""
+class MirrorSender:
+    """Sends a task's records, and the sync of each of its partitions, in one transaction."""
 
-    def __init__(self, options: Mapping[str, str], schema: StructType, own: Mapping[str, str]) -> None:
-        super().__init__(sink_options(options), schema)
-        self._prefix, self._syncs = own.get("prefix", ""), own["syncs"]
+    def __init__(self, sink_id: str, prefix: str, syncs: str) -> None:
+        self._sink_id, self._prefix, self._syncs = sink_id, prefix, syncs
 
-    def _send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
+    def send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
+        """As `row_sender.Sender` has it."""
         builders: dict[tuple[str, int], SegmentBuilder] = {}
         sent: list[tuple[str, int, int, Any]] = []
         record_count = 0
@@ -76,7 +77,7 @@ class MirrorWriter(ExactlyOnceStreamWriter):
     def _send_syncs(self, producer: Producer, builders: Mapping[tuple[str, int], SegmentBuilder]) -> None:
         task = TaskContext.get()
         assert task is not None
-        batch_id = micro_batch(self._options.sink_id, task.getLocalProperty).batch_id
+        batch_id = micro_batch(self._sink_id, task.getLocalProperty).batch_id
         futures = [
             producer.send(self._syncs, encode_value(each.segments), key=encode_key(topic, partition, batch_id))
             for (topic, partition), each in builders.items()

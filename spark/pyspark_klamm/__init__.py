@@ -48,17 +48,21 @@ class KlammDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> KlammBatchWriter | ExactlyOnceBatchWriter:
         from pyspark_klamm.exactly_once import ExactlyOnceBatchWriter
+        from pyspark_klamm.row_sender import RowSender
         from pyspark_klamm.sink import KlammBatchWriter
 
         options = sink_options(self.options)
-        return (ExactlyOnceBatchWriter if options.exactly_once else KlammBatchWriter)(options, schema)
+        sender = RowSender(options, schema)
+        return (ExactlyOnceBatchWriter if options.exactly_once else KlammBatchWriter)(options, sender)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KlammStreamWriter | ExactlyOnceStreamWriter:
         from pyspark_klamm.exactly_once import ExactlyOnceStreamWriter
+        from pyspark_klamm.row_sender import RowSender
         from pyspark_klamm.sink import KlammStreamWriter
 
         options = sink_options(self.options)
-        return (ExactlyOnceStreamWriter if options.exactly_once else KlammStreamWriter)(options, schema)
+        sender = RowSender(options, schema)
+        return (ExactlyOnceStreamWriter if options.exactly_once else KlammStreamWriter)(options, sender)
 
 
 DefaultSource = KlammDataSource

@@ -36,12 +36,12 @@ from pyspark_klamm.batch_parts import (
     parts_to_commit,
 )
 from pyspark_klamm.kept_clients import KeptClients
-from pyspark_klamm.sink import RowSink, producers
+from pyspark_klamm.row_sender import Sender
+from pyspark_klamm.sink import producers
 from pyspark_klamm.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
 TRANSACTION_TIMEOUT_MS: Final = 900_000
 """Unless kafka.transaction.timeout.ms says otherwise: tasks take longer than Kafka's minute, and this is the longest
@@ -53,11 +53,12 @@ _UNNAMED: Final = "part of a batch"
 _TransactionalIdNotFoundError = EXCEPTIONS[ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
 
 
-class _ExactlyOnce(RowSink):
+class _ExactlyOnce:
     """What batch and streaming have in common."""
 
-    def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        super().__init__(options, schema)
+    def __init__(self, options: SinkOptions, sender: Sender) -> None:
+        self._options = options
+        self._sender = sender
         ProducerConfig.parse(self._producer_settings())
 
     def _write_part(self, batch: Batch, task: TaskContext, rows: Iterator[pa.RecordBatch]) -> TaskOutput:
@@ -70,7 +71,7 @@ class _ExactlyOnce(RowSink):
             # A producer that has prepared one task's part goes on with that of the next.
             producer.init_transactions(part_id)
             producer.begin_transaction()
-            self._send_all(producer, itertools.chain((first,), rows))
+            self._sender.send_all(producer, itertools.chain((first,), rows))
             return TaskOutput(batch, producer.prepare_transaction(batch.run_id, batch.batch_id))
 
     def _commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -119,8 +120,8 @@ class ExactlyOnceBatchWriter(_ExactlyOnce, DataSourceArrowWriter):
 
     Spark makes one when a job begins, and has copies of it for the tasks and the commit."""
 
-    def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        super().__init__(options, schema)
+    def __init__(self, options: SinkOptions, sender: Sender) -> None:
+        super().__init__(options, sender)
         job_id = str(uuid.uuid4())
         self._batch = Batch(LedgerId(options.sink_id, job_id), job_id, 0)
         # Here and not in the tasks: one that outlives its job must find no ledger to prepare for.

@@ -2,15 +2,12 @@
 
 A task waits until everything it wrote is acknowledged; if anything was not, it fails and Spark runs it again. So
 nothing is lost, and a task that is run again writes its rows again.
-
-A record without a partition goes where Kafka's clients put its key; without a key, or with another partitioner than the
-default one, the rows that are written together (a batch) go to one partition together.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,31 +17,14 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from klamm.errors import ConfigError
-from klamm.producer.config import ProducerConfig
 from pyspark_klamm.kept_clients import KeptClients
+from pyspark_klamm.row_sender import Sender
 from pyspark_klamm.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
     from klamm import Producer
-
-_COLUMNS: Final = {
-    "key": ("string", "binary"),
-    "value": ("string", "binary"),
-    "topic": ("string",),
-    "partition": ("int",),
-    "headers": ("array<struct<key:string,value:binary>>",),
-}
-_TIMESTAMP: Final = {"timestamp": ("timestamp",)}
-"""With includeTimestamp only: what Spark's Kafka sink makes nothing of must not change a copy of a topic."""
-BATCH_BYTES: Final = 256 * 1024
-"""Of records in a batch, unless kafka.batch.size says otherwise. Whole batches are made here: no record waits for
-others, however large they are."""
-_PACKED_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Of rows that are encoded together."""
 
 
 @dataclass
@@ -54,58 +34,17 @@ class Written(WriterCommitMessage):
     record_count: int
 
 
-class RowSink:
-    """What all writers have in common."""
-
-    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+class _AtLeastOnce:
+    def __init__(self, options: SinkOptions, sender: Sender) -> None:
         self._options = options
-        self._columns = _checked_columns(schema, options)
-        config = ProducerConfig.parse(options.client)
-        self._goes_by_key = config.partitioner_class == "default" and not config.partitioner_ignore_keys
-        wanted_bytes = config.batch_size if "batch.size" in options.client else BATCH_BYTES
-        # A batch may be twice as large.
-        self._batch_bytes = max(1, min(wanted_bytes, config.max_request_size // 2))
+        self._sender = sender
 
-    def _send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
-        """Produces all rows and waits for their acknowledgement; returns how many. Raises the first error of any."""
-        from pyspark_klamm.record_packing import pack
-
-        record_count = 0
-        pending: list[Any] = []
-        for batch in batches:
-            for some in _sliced(batch):
-                rows = self._rows(producer, some)
-                sent = [
-                    producer.send_packed(topic, records, partition=partition)
-                    for topic, partition, records in pack(rows, self._batch_bytes)
-                ]
-                # Some rows are on their way while the next are encoded; no more are held.
-                _wait(pending)
-                pending = sent
-                record_count += some.num_rows
-        _wait(pending)
-        return record_count
-
-    def _rows(self, producer: Producer, batch: pa.RecordBatch) -> Any:
-        from pyspark_klamm import sink_columns
-
-        columns = {name: batch.column(name) for name in self._columns}
-        topic = self._options.topic
-        return sink_columns.rows(
-            columns,
-            topic,
-            now_ms=time.time_ns() // 1_000_000,
-            partition_count=(lambda name: len(producer.partitions_for(name))) if self._goes_by_key else None,
-        )
-
-
-class _AtLeastOnce(RowSink):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Produces the rows of one task and waits for their acknowledgement. Runs on an executor.
 
         Raises the first error of any record."""
         with producers.using(self._options.client) as producer:
-            return Written(self._send_all(producer, iterator))
+            return Written(self._sender.send_all(producer, iterator))
 
 
 class KlammBatchWriter(_AtLeastOnce, DataSourceArrowWriter):
@@ -126,34 +65,6 @@ class KlammStreamWriter(_AtLeastOnce, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """What was written stays written: at least once."""
-
-
-def _checked_columns(schema: StructType, options: SinkOptions) -> frozenset[str]:
-    """The columns the sink uses; others are left alone, as Spark's Kafka sink leaves them."""
-    present = {field.name: field.dataType.simpleString() for field in schema.fields}
-    known = {**_COLUMNS, **_TIMESTAMP} if options.include_timestamp else _COLUMNS
-    for name, types in known.items():
-        if name in present and present[name] not in types:
-            raise ConfigError(f"column {name} must be {' or '.join(types)}, not {present[name]}")
-    if "value" not in present:
-        raise ConfigError(f"a klamm sink needs a column named value; there are {', '.join(present)}")
-    if "topic" not in present and options.topic is None:
-        raise ConfigError("where to write is not said: set the option topic or add a column named topic")
-    if options.include_timestamp and "timestamp" not in present:
-        raise ConfigError(f"includeTimestamp needs a column named timestamp; there are {', '.join(present)}")
-    return frozenset(present) & frozenset(known)
-
-
-def _wait(pending: list[Any]) -> None:
-    for future in pending:
-        future.result()
-
-
-def _sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Portions of about so many bytes that encoding them takes little memory."""
-    rows = max(1, batch.num_rows * _PACKED_BYTES_MAX // max(1, batch.nbytes))
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
 
 
 def _producer(settings: Mapping[str, Any]) -> Producer:

@@ -1,0 +1,117 @@
+"""The rows of a task as records, in whole batches: what a sink sends. Delivery is the writers' affair (`sink`).
+
+A record without a partition goes where Kafka's clients put its key; without a key, or with another partitioner than the
+default one, the rows that are written together (a batch) go to one partition together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from klamm.errors import ConfigError
+from klamm.producer.config import ProducerConfig
+from pyspark_klamm.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from klamm import Producer
+
+_COLUMNS: Final = {
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+_TIMESTAMP: Final = {"timestamp": ("timestamp",)}
+"""With includeTimestamp only: what Spark's Kafka sink makes nothing of must not change a copy of a topic."""
+BATCH_BYTES: Final = 256 * 1024
+"""Of records in a batch, unless kafka.batch.size says otherwise. Whole batches are made here: no record waits for
+others, however large they are."""
+_PACKED_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of rows that are encoded together."""
+
+
+class Sender(Protocol):
+    """What a writer leaves the rows to. Spark pickles it with the writer, for every task."""
+
+    def send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
+        """Produces all rows of a task and waits for their acknowledgement; returns how many.
+
+        Runs on an executor. Raises the first error of any."""
+
+
+class RowSender:
+    """Of rows with a sink's columns. Raises ConfigError if those are not there."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._topic = options.topic
+        self._columns = _checked_columns(schema, options)
+        config = ProducerConfig.parse(options.client)
+        self._goes_by_key = config.partitioner_class == "default" and not config.partitioner_ignore_keys
+        wanted_bytes = config.batch_size if "batch.size" in options.client else BATCH_BYTES
+        # A batch may be twice as large.
+        self._batch_bytes = max(1, min(wanted_bytes, config.max_request_size // 2))
+
+    def send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
+        """As Sender has it."""
+        from pyspark_klamm.record_packing import pack
+
+        record_count = 0
+        pending: list[Any] = []
+        for batch in batches:
+            for some in _sliced(batch):
+                rows = self._rows(producer, some)
+                sent = [
+                    producer.send_packed(topic, records, partition=partition)
+                    for topic, partition, records in pack(rows, self._batch_bytes)
+                ]
+                # Some rows are on their way while the next are encoded; no more are held.
+                _wait(pending)
+                pending = sent
+                record_count += some.num_rows
+        _wait(pending)
+        return record_count
+
+    def _rows(self, producer: Producer, batch: pa.RecordBatch) -> Any:
+        from pyspark_klamm import sink_columns
+
+        columns = {name: batch.column(name) for name in self._columns}
+        return sink_columns.rows(
+            columns,
+            self._topic,
+            now_ms=time.time_ns() // 1_000_000,
+            partition_count=(lambda name: len(producer.partitions_for(name))) if self._goes_by_key else None,
+        )
+
+
+def _checked_columns(schema: StructType, options: SinkOptions) -> frozenset[str]:
+    """The columns the sink uses; others are left alone, as Spark's Kafka sink leaves them."""
+    present = {field.name: field.dataType.simpleString() for field in schema.fields}
+    known = {**_COLUMNS, **_TIMESTAMP} if options.include_timestamp else _COLUMNS
+    for name, types in known.items():
+        if name in present and present[name] not in types:
+            raise ConfigError(f"column {name} must be {' or '.join(types)}, not {present[name]}")
+    if "value" not in present:
+        raise ConfigError(f"a klamm sink needs a column named value; there are {', '.join(present)}")
+    if "topic" not in present and options.topic is None:
+        raise ConfigError("where to write is not said: set the option topic or add a column named topic")
+    if options.include_timestamp and "timestamp" not in present:
+        raise ConfigError(f"includeTimestamp needs a column named timestamp; there are {', '.join(present)}")
+    return frozenset(present) & frozenset(known)
+
+
+def _wait(pending: list[Any]) -> None:
+    for future in pending:
+        future.result()
+
+
+def _sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Portions of about so many bytes that encoding them takes little memory."""
+    rows = max(1, batch.num_rows * _PACKED_BYTES_MAX // max(1, batch.nbytes))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
