@@ -91,10 +91,11 @@ def tick(producer: Producer, topic: str, column: str) -> None:
 
 
 def create_topics(bootstrap: str, topics: Iterable[str]) -> None:
-    """Creates those that are not there yet; `planes` is compacted."""
+    """Creates those that are not there yet. `planes` is compacted; what tells of 2013 is kept, old as it is."""
     with Admin(bootstrap_servers=bootstrap) as admin:
         missing = [name for name in topics if name not in admin.list_topics()]
-        configs = {"planes": {"cleanup.policy": "compact"}}
+        kept = {"retention.ms": "-1"}
+        configs = {"planes": {"cleanup.policy": "compact"}, "flights": kept, "weather": kept}
         admin.create_topics(
             [NewTopic(name, partition_count=PARTITION_COUNT, configs=configs.get(name, {})) for name in missing]
         )

@@ -1,8 +1,9 @@
 """An archived range back into a topic, with keys, headers, timestamps and partitions as they were.
 
 --topic says which of the archive, --from and --until which timestamps; the records go to --to, which is created with
-as many partitions if it is not there. They come in the order of each partition, all of them or none (consumers with
-`isolation.level=read_committed` see nothing before), and each replay once more.
+as many partitions if it is not there, and with retention.ms=-1: what is old would be deleted again. They come in the
+order of each partition, all of them or none (consumers with `isolation.level=read_committed` see nothing before), and
+each replay once more.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _require_partitions(options: argparse.Namespace, count: int) -> None:
     with Admin(client_settings(options)) as admin:
         topic = admin.list_topics().get(options.to)
         if topic is None:
-            admin.create_topics([NewTopic(options.to, partition_count=count)])
+            admin.create_topics([NewTopic(options.to, partition_count=count, configs={"retention.ms": "-1"})])
         elif len(topic.partitions) < count:
             raise ConfigError(f"{options.to} has {len(topic.partitions)} partitions, and {options.topic} {count}")
 
