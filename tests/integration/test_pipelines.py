@@ -12,8 +12,9 @@ import nycflights
 import pandas as pd
 import pytest
 from klamm_process import KlammProcess, running_cluster
+from topic_reading import read_topics
 
-from klamm import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from klamm import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from klamm_pipelines import archive, compact, dedup_and_dead_letter, enrich, flight_delays, mirror, replay
 from klamm_pipelines.archive_store import ArchiveStore, read_archive
 from klamm_pipelines.job import Pipeline, run_in
@@ -22,27 +23,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[KlammProcess]:
-    settings = {"transaction.state.log.num.partitions": "5"}
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def other_cluster(tmp_path_factory) -> Iterator[KlammProcess]:
     settings = {"transaction.state.log.num.partitions": "5"}
     with running_cluster(tmp_path_factory.mktemp("other"), settings) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def spark():
-    from pyspark_klamm.local import local_session
-
-    session = local_session("pipelines")
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
 
 
 @pytest.fixture
@@ -59,8 +43,8 @@ def run(spark, cluster, tmp_path):
 
 
 def create_topics(cluster: KlammProcess, *names: str, **configs: str) -> None:
-    """Of two partitions each. configs: with underscores."""
-    dotted = {name.replace("_", "."): value for name, value in configs.items()}
+    """Of two partitions each, for records of any age. configs: with underscores."""
+    dotted = {"retention.ms": "-1", **{name.replace("_", "."): value for name, value in configs.items()}}
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topics([NewTopic(name, partition_count=2, configs=dotted) for name in names])
 
@@ -88,20 +72,10 @@ class Seen(NamedTuple):
 
 def read(cluster: KlammProcess, *topics: str) -> list[Seen]:
     """The committed records of topics, by topic, partition and offset."""
-    found: list[Seen] = []
-    with Consumer(bootstrap_servers=cluster.bootstrap, isolation_level="read_committed") as consumer:
-        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
-            described = admin.describe_topics(topics)
-        tps = [TopicPartition(name, each.partition) for name in topics for each in described[name].partitions]
-        consumer.assign(tps)
-        consumer.seek_to_beginning()
-        ends = consumer.end_offsets(tps)
-        while any(consumer.position(tp) < ends[tp] for tp in tps):
-            for records in consumer.poll(timeout_ms=1_000, max_records=5_000).values():
-                found += [
-                    Seen(*each[:3], each.key, each.value, each.timestamp, tuple(each.headers)) for each in records
-                ]
-    return sorted(found, key=lambda each: each[:3])
+    return [
+        Seen(*each[:3], each.key, each.value, each.timestamp, tuple(each.headers))
+        for each in read_topics(cluster.bootstrap, *topics)
+    ]
 
 
 def read_rows(frame: Any) -> list[Seen]:

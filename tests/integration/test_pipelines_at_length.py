@@ -17,8 +17,9 @@ import pandas as pd
 import pytest
 from klamm_process import KlammProcess, running_cluster
 from spark_standalone import standalone_cluster
+from topic_reading import read_topics
 
-from klamm import Admin, Consumer, Producer, TopicPartition
+from klamm import Producer
 
 pytestmark = [pytest.mark.pipelines, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -27,7 +28,8 @@ DEADLINE_S = 300
 
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[KlammProcess]:
-    with running_cluster(tmp_path / "cluster", {"transaction.state.log.num.partitions": "5"}) as running:
+    settings = {"transaction.state.log.num.partitions": "5", "log.retention.check.interval.ms": "1000"}
+    with running_cluster(tmp_path / "cluster", settings) as running:
         yield running
 
 
@@ -76,27 +78,6 @@ def fill(cluster: KlammProcess, days: int | None, *topics: str) -> pd.DataFrame:
     return flights
 
 
-def consume(cluster: KlammProcess, topic: str) -> list[Any]:
-    """The committed records of a topic."""
-    settings = {
-        "bootstrap.servers": cluster.bootstrap,
-        "enable.auto.commit": False,
-        "isolation.level": "read_committed",
-    }
-    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
-        count = len(admin.describe_topics([topic])[topic].partitions)
-    tps = [TopicPartition(topic, partition) for partition in range(count)]
-    found: list[Any] = []
-    with Consumer(settings) as consumer:
-        consumer.assign(tps)
-        consumer.seek_to_beginning()
-        ends = consumer.end_offsets(tps)
-        while any(consumer.position(tp) < ends[tp] for tp in tps):
-            for records in consumer.poll(timeout_ms=1_000, max_records=5_000).values():
-                found.extend(records)
-    return found
-
-
 def test_a_year_of_flights_is_enriched_as_by_pandas(cluster, tmp_path):
     flights = fill(cluster, None, "flights", "weather", "planes")
     arguments = ("--watermark", "30 days", "--max-offsets-per-trigger", "60000")
@@ -105,7 +86,7 @@ def test_a_year_of_flights_is_enriched_as_by_pandas(cluster, tmp_path):
     running.kill()
     counted = Running(cluster, tmp_path, "enrich", *arguments).counted()
     assert counted["behind_watermark"] == 0
-    documents = [json.loads(record.value) for record in consume(cluster, "flights-enriched")]
+    documents = [json.loads(record.value) for record in read_topics(cluster.bootstrap, "flights-enriched")]
     assert len(documents) == len(flights) == 336_776
     weather, planes = nycflights.read_weather(), nycflights.read_planes()
     expected = flights.merge(weather, left_on=["origin", "hour_start"], right_on=["origin", "hour"], how="left")
@@ -137,7 +118,7 @@ def test_an_archiver_that_is_killed_and_goes_on_doubles_and_loses_nothing(cluste
         rows = read_archive(spark, str(tmp_path / "archive")).select("partition", "offset", "value").collect()
     finally:
         spark.stop()
-    expected = {(each.partition, each.offset): each.value for each in consume(cluster, "flights")}
+    expected = {(each.partition, each.offset): each.value for each in read_topics(cluster.bootstrap, "flights")}
     assert len(rows) == len(expected) == len(flights) + 1
     assert {(row.partition, row.offset): bytes(row.value) for row in rows} == expected
 
@@ -167,7 +148,7 @@ def test_a_pipeline_runs_on_a_cluster_with_what_is_shipped(cluster, tmp_path):
     with standalone_cluster(tmp_path) as master:
         counted = Running(cluster, tmp_path, "flight_delays", "--master", master, *arguments).counted()
         assert counted["flights"] == len(flights)
-        assert len(consume(cluster, "flight-delays")) == flights.groupby(["origin", "hour_start"]).ngroups
+        assert len(read_topics(cluster.bootstrap, "flight-delays")) == flights.groupby(["origin", "hour_start"]).ngroups
         from klamm_pipelines.session import open_session
 
         spark = open_session("where", master, {})

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator
 
 import pytest
-from klamm_process import KlammProcess, running_cluster
+from klamm_process import KlammProcess
 
 from klamm import Admin, NewTopic, Producer, TopicPartition
 from klamm.errors import ConfigError
@@ -15,22 +14,6 @@ from klamm.errors import ConfigError
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 UTC = datetime.UTC
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[KlammProcess]:
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def spark():
-    from pyspark_klamm.local import local_session
-
-    session = local_session("tests")
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
 
 
 @pytest.fixture
@@ -43,7 +26,7 @@ def topic(cluster, request) -> str:
 
 def create_topic(cluster: KlammProcess, name: str) -> None:
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
-        admin.create_topics([NewTopic(name, partition_count=2)])
+        admin.create_topics([NewTopic(name, partition_count=2, configs={"retention.ms": "-1"})])  # some records are old
 
 
 def produce(cluster: KlammProcess, topic: str, values: list[str], partition: int = 0) -> None:

@@ -2,120 +2,41 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import os
 import pathlib
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import spark_copy
-from klamm_process import KlammProcess, running_cluster
+from copy_job import CopyJob
 
-from klamm import Admin, LedgerId, NewTopic, Producer
 from klamm.admin import LedgerListing
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
-DEADLINE_S = 90
+DEADLINE_S = 180
 ROWS = 3 * spark_copy.ROWS_PER_BATCH
-_numbers = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[KlammProcess]:
-    settings = {"transaction.state.log.num.partitions": "5"}
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings) as running:
-        yield running
+def run_killed(job: CopyJob, moment: Callable[[LedgerListing], bool]) -> LedgerListing:
+    """Runs the query as a process of its own until its ledger is such; returns the ledger it left."""
+    with job.driver(0.2) as process:
+        deadline_s = time.monotonic() + DEADLINE_S
+        while (ledger := job.ledger()) is None or not moment(ledger):
+            assert process.poll() is None, job.log_path.read_text()
+            assert time.monotonic() < deadline_s, f"waited in vain: {ledger}"
+            time.sleep(0.01)
+    left = job.ledger()
+    assert left is not None
+    return left
 
 
-@pytest.fixture(scope="module")
-def spark():
-    from pyspark_klamm.local import local_session
-
-    session = local_session("tests")
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
-
-
-@pytest.fixture
-def job(spark, cluster, tmp_path) -> Iterator[Job]:
-    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
-        yield Job(spark, cluster, admin, tmp_path)
-
-
-class Job:
-    """A query from one topic to another, each of two partitions."""
-
-    def __init__(self, spark, cluster: KlammProcess, admin: Admin, directory: pathlib.Path) -> None:
-        number = next(_numbers)
-        self.spark, self.cluster, self.admin, self.directory = spark, cluster, admin, directory
-        self.source, self.target = f"in-{number}", f"out-{number}"
-        self.checkpoint = directory / "checkpoint"
-        admin.create_topics([NewTopic(self.source, partition_count=2), NewTopic(self.target, partition_count=2)])
-
-    def produce(self, *values: str) -> None:
-        with Producer(bootstrap_servers=self.cluster.bootstrap) as producer:
-            for number, value in enumerate(values):
-                producer.send(self.source, value.encode(), partition=number % 2)
-            producer.flush()
-
-    def writer(self):
-        return spark_copy.copy(self.spark, self.cluster.bootstrap, self.source, self.target, self.checkpoint)
-
-    def run_to_end(self):
-        query = self.writer().trigger(availableNow=True).start()
-        query.awaitTermination()
-        return query
-
-    def read(self, isolation_level: str = "read_committed") -> list[str]:
-        frame = (
-            self.spark.read.format("klamm").schema("value BINARY")
-            .option("kafka.bootstrap.servers", self.cluster.bootstrap)
-            .option("kafka.isolation.level", isolation_level)
-            .option("subscribe", self.target)
-            .load()
-        )  # fmt: skip
-        return sorted(bytes(row.value).decode() for row in frame.collect())
-
-    def ledger(self) -> LedgerListing | None:
-        """Of the query whose checkpoint this is."""
-        with contextlib.suppress(FileNotFoundError, IndexError):
-            query_id = (self.checkpoint / "metadata").read_text().split('"')[3]
-            return self.admin.list_ledgers().get(LedgerId("spark", query_id))
-        return None
-
-    def run_killed(self, moment: Callable[[LedgerListing], bool]) -> LedgerListing:
-        """Runs the query as a process of its own until its ledger is such; returns the ledger it left."""
-        arguments = [self.cluster.bootstrap, self.source, self.target, str(self.checkpoint), "0.2"]
-        log_path = self.directory / "killed.log"
-        with log_path.open("a") as log:
-            process = subprocess.Popen(
-                [sys.executable, spark_copy.__file__, *arguments], stderr=log, start_new_session=True
-            )
-        try:
-            deadline_s = time.monotonic() + DEADLINE_S
-            while (ledger := self.ledger()) is None or not moment(ledger):
-                assert process.poll() is None, log_path.read_text()
-                assert time.monotonic() < deadline_s, f"waited in vain: {ledger}"
-                time.sleep(0.01)
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        left = self.ledger()
-        assert left is not None
-        return left
-
-    def forget(self, *files: str) -> None:
-        """Has the checkpoint lose these, as a driver that dies before it writes them."""
-        for name in files:
-            (self.checkpoint / name).unlink()
-            (self.checkpoint / pathlib.Path(name).parent / f".{pathlib.Path(name).name}.crc").unlink(missing_ok=True)
+def forget(job: CopyJob, *files: str) -> None:
+    """Has the checkpoint lose these, as a driver that dies before it writes them."""
+    for name in files:
+        (job.checkpoint / name).unlink()
+        (job.checkpoint / pathlib.Path(name).parent / f".{pathlib.Path(name).name}.crc").unlink(missing_ok=True)
 
 
 def is_prepared(ledger: LedgerListing) -> bool:
@@ -125,11 +46,11 @@ def is_prepared(ledger: LedgerListing) -> bool:
 def test_rows_count_once_when_the_driver_is_killed_before_and_after_it_decides(job):
     values = sorted(f"{number:04}" for number in range(ROWS))
     job.produce(*values)
-    left = job.run_killed(is_prepared)
+    left = run_killed(job, is_prepared)
     assert is_prepared(left), "killed between prepare and commit"
     assert left.committed_batch_id == -1
     assert job.read() == []
-    left = job.run_killed(lambda ledger: ledger.committed_batch_id == 0)
+    left = run_killed(job, lambda ledger: ledger.committed_batch_id == 0)
     assert left.committed_batch_id == 0
     job.run_to_end()
     assert job.read() == values
@@ -144,13 +65,13 @@ def test_a_batch_that_counts_is_not_written_again_and_an_older_checkpoint_is_ref
     job.produce(*(f"first {number}" for number in range(2 * spark_copy.ROWS_PER_BATCH)))
     job.run_to_end()
     once = job.read()
-    job.forget("commits/1")
+    forget(job, "commits/1")
     job.run_to_end()
     assert job.read("read_uncommitted") == once
     job.produce("second")
     job.run_to_end()
     assert job.read() == sorted([*once, "second"])
-    job.forget("commits/1", "commits/2", "offsets/2")
+    forget(job, "commits/1", "commits/2", "offsets/2")
     with pytest.raises(Exception, match=r"older checkpoint than its output. Restore .*`klamm ledgers delete spark "):
         job.run_to_end()
     assert job.read() == sorted([*once, "second"])

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from klamm_process import KlammProcess, running_cluster
+from klamm_process import KlammProcess
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import BinaryType, StructType
 
@@ -27,12 +27,6 @@ from pyspark_klamm.stream_source import IDLE_WAIT_MS, KlammStreamReader
 pytestmark = [pytest.mark.timeout(120)]
 VALUE = StructType().add("value", BinaryType())
 Offset = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[KlammProcess]:
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +45,7 @@ def admin(cluster) -> Iterator[Admin]:
 def topic(admin, request) -> str:
     """A topic of this test's own, with two partitions."""
     name = request.node.name.replace("[", "-").replace("]", "")
-    admin.create_topics([NewTopic(name, partition_count=2)])
+    admin.create_topics([NewTopic(name, partition_count=2, configs={"retention.ms": "-1"})])  # some records are old
     return name
 
 

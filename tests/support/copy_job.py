@@ -1,0 +1,80 @@
+"""A Spark query from one topic to another, exactly once, that tests run, kill and look into."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import spark_copy
+from klamm_process import KlammProcess
+from topic_reading import read_topics
+
+from klamm import Admin, LedgerId, NewTopic, Producer
+from klamm.admin import LedgerListing
+
+PARTITIONS = 2
+
+
+class CopyJob:
+    """A query of its own topics and checkpoint, of which only one driver runs at a time."""
+
+    def __init__(self, spark: Any, cluster: KlammProcess, admin: Admin, directory: pathlib.Path) -> None:
+        self.spark, self.cluster, self.admin, self.directory = spark, cluster, admin, directory
+        self.checkpoint = directory / "checkpoint"
+        self.log_path = directory / "driver.log"
+        self.source, self.target = f"in-{directory.name}", f"out-{directory.name}"
+        admin.create_topics([NewTopic(self.source, PARTITIONS), NewTopic(self.target, PARTITIONS)])
+
+    def produce(self, *values: str) -> None:
+        """In turns to the source's partitions."""
+        with Producer(bootstrap_servers=self.cluster.bootstrap) as producer:
+            for number, value in enumerate(values):
+                producer.send(self.source, value.encode(), partition=number % PARTITIONS)
+
+    def writer(self, sink: Mapping[str, str] | None = None) -> Any:
+        """The query, not started yet, in the test's own Spark."""
+        arguments = (self.cluster.bootstrap, self.source, self.target, self.checkpoint)
+        return spark_copy.copy(self.spark, *arguments, sink=sink)
+
+    def run_to_end(self, sink: Mapping[str, str] | None = None) -> None:
+        """In the test's own Spark. Raises what the query fails with."""
+        self.writer(sink).trigger(availableNow=True).start().awaitTermination()
+
+    @contextlib.contextmanager
+    def driver(self, pause_s: float, options: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+        """A process that runs the query without an end; killed with all that belongs to it when the block ends."""
+        arguments = [self.cluster.bootstrap, self.source, self.target, str(self.checkpoint), str(pause_s)]
+        arguments += [f"{name}={value}" for name, value in (options or {}).items()]
+        with self.log_path.open("a") as log:
+            command = [sys.executable, spark_copy.__file__, *arguments]
+            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def ledger(self) -> LedgerListing | None:
+        """Of the query whose checkpoint this is."""
+        with contextlib.suppress(FileNotFoundError, IndexError):
+            query_id = (self.checkpoint / "metadata").read_text().split('"')[3]
+            return self.admin.list_ledgers().get(LedgerId("spark", query_id))
+        return None
+
+    def read(self, isolation_level: str = "read_committed", *, past_open: bool = False) -> list[str]:
+        """The target's values, in order."""
+        records = read_topics(self.cluster.bootstrap, self.target, isolation_level=isolation_level, past_open=past_open)
+        return sorted(record.value.decode() for record in records)
+
+    def check(self, values: list[str]) -> None:
+        """Each of the values counts once, and nothing is left open."""
+        assert self.read(past_open=True) == sorted(values)
+        ledger = self.ledger()
+        assert ledger is None or not ledger.open_parts

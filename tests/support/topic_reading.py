@@ -1,0 +1,36 @@
+"""What topics hold, from their beginning to their end."""
+
+from __future__ import annotations
+
+import time
+
+from klamm import Admin, Consumer, ConsumerRecord, TopicPartition
+
+DEADLINE_S = 180
+
+
+def read_topics(
+    bootstrap: str, *topics: str, isolation_level: str = "read_committed", past_open: bool = True
+) -> list[ConsumerRecord]:
+    """Their records, by topic, partition and offset. Fails when a transaction stays open for DEADLINE_S.
+
+    past_open: what was begun when this was called has to end; otherwise it reads up to the first open transaction."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        described = admin.describe_topics(topics)
+    tps = [TopicPartition(topic, each.partition) for topic in topics for each in described[topic].partitions]
+    found: list[ConsumerRecord] = []
+    with Consumer(bootstrap_servers=bootstrap, enable_auto_commit=False, isolation_level=isolation_level) as consumer:
+        ends = _high_watermarks(bootstrap, tps) if past_open else consumer.end_offsets(tps)
+        consumer.assign(tps)
+        consumer.seek_to_beginning()
+        until_s = time.monotonic() + DEADLINE_S
+        while open_ends := {tp: end for tp, end in ends.items() if consumer.position(tp) < end}:
+            assert time.monotonic() < until_s, f"something stays open before {open_ends}"
+            for records in consumer.poll(timeout_ms=200, max_records=5_000).values():
+                found += records
+    return sorted(found, key=lambda each: (each.topic, each.partition, each.offset))
+
+
+def _high_watermarks(bootstrap: str, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+    with Consumer(bootstrap_servers=bootstrap, isolation_level="read_uncommitted") as consumer:
+        return dict(consumer.end_offsets(tps))
