@@ -3,7 +3,7 @@
 The numbers are those of the failure windows that the sink is designed by: a task that dies with its rows written (1) or
 prepared (2); a driver that dies before the decision (3), after it (5), or with the cluster (4); a commit that raises
 after the decision (6), or of which the request or the answer is lost (7); a driver that comes back when another has
-taken over (8).
+taken over (8); a speculative copy of a task that has prepared as well (9).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 import spark_copy
 from copy_job import CopyJob
 from dying_sink import Moment
+from spark_standalone import standalone_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -97,3 +98,28 @@ def test_a_driver_that_comes_back_when_another_has_taken_over_writes_nothing(que
         driver.resume()
         assert process.wait(DEADLINE_S) != 0
     query.check(VALUES)
+
+
+@pytest.mark.chaos
+def test_a_batch_counts_once_though_a_speculative_copy_of_its_task_prepares_as_well(query, tmp_path):
+    """Window 9. Spark takes the answer of one of the two and tells the other nothing: what that has prepared is given
+    up with the decision. Spark copies tasks on a cluster only, and only to another host than that of the first."""
+    hosts = ("127.0.0.1", "127.0.0.2")
+    with standalone_cluster(tmp_path, hosts=hosts) as master:
+        settings = {
+            "spark.master": master,
+            "spark.speculation": "true",
+            "spark.speculation.quantile": "0.5",
+            "spark.speculation.multiplier": "1.1",
+            "spark.sql.shuffle.partitions": "2",
+        }
+        with query.driver(0.0, {**sink(query, Moment.COPIED), **settings}) as process:
+            until_s = time.monotonic() + DEADLINE_S
+            while (ledger := query.ledger()) is None or ledger.committed_batch_id < 1:
+                assert process.poll() is None, query.log_path.read_text()
+                assert time.monotonic() < until_s, query.log_path.read_text()
+                time.sleep(0.05)
+    assert marker(query).exists(), "two attempts have prepared, and neither ended before the other had"
+    assert ledger.open_parts == ()
+    query.check(VALUES)
+    assert len(query.read("read_uncommitted")) > len(VALUES), "both wrote"

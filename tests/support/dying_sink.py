@@ -7,6 +7,8 @@ import enum
 import os
 import pathlib
 import signal
+import time
+from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -14,9 +16,13 @@ from pyspark import TaskContext
 
 from pyspark_klamm import KlammDataSource
 from pyspark_klamm.exactly_once import ExactlyOnceStreamWriter
+from pyspark_klamm.row_sender import RowSender
+from pyspark_klamm.sink_options import SinkOptions, sink_options
 
 LAST_TASK = 1
 """Which task's moments are meant."""
+COPY_TIMEOUT_S = 120
+"""How long a task waits for Spark to start a copy of it."""
 
 
 class Moment(enum.StrEnum):
@@ -31,6 +37,7 @@ class Moment(enum.StrEnum):
     REQUEST_LOST = "the decision fails before anybody hears of it"
     ANSWER_LOST = "the decision fails when it is made"
     DECIDED_TWICE = "the decision is sent twice"
+    COPIED = "a task is slow, and its speculative copy prepares as well"
 
 
 class DyingSource(KlammDataSource):
@@ -43,46 +50,77 @@ class DyingSource(KlammDataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> DyingWriter:
         own = {name: self.options.get(name, "") for name in ("moment", "marker", "cluster")}
         options = {name: value for name, value in dict(self.options).items() if name not in own}
-        plain = KlammDataSource(options).streamWriter(schema, overwrite)
-        return DyingWriter(plain, Moment(own["moment"]), own["marker"], int(own["cluster"] or 0))
+        script = Script(Moment(own["moment"]), pathlib.Path(own["marker"]), int(own["cluster"] or 0))
+        checked = sink_options(options)
+        return DyingWriter(checked, DyingSender(RowSender(checked, schema), script), script)
 
 
-class DyingWriter(ExactlyOnceStreamWriter):
-    def __init__(self, plain: Any, moment: Moment, marker: str, cluster: int) -> None:
-        self.__dict__.update(plain.__dict__)
-        self._moment, self._marker, self._cluster = moment, pathlib.Path(marker), cluster
+class Script:
+    """What happens, once."""
 
-    def write(self, iterator: Any) -> Any:
-        if _is_last_task():
-            self._at(Moment.DRIVER_DURING_TASKS, _kill_driver)
-        output = super().write(iterator)
-        if _is_last_task():
-            self._at(Moment.TASK_PREPARED, _kill_worker)
-        return output
+    def __init__(self, moment: Moment, marker: pathlib.Path, cluster: int) -> None:
+        self._moment, self._marker, self._cluster = moment, marker, cluster
 
-    def _send_all(self, producer: Any, batches: Any) -> int:
-        count = super()._send_all(producer, batches)
-        if _is_last_task():
-            self._at(Moment.TASK_WROTE, _kill_worker)
-        return count
-
-    def commit(self, messages: Any, batchId: int) -> None:
-        self._at(Moment.DRIVER_BEFORE_DECISION, _kill_driver)
-        self._at(Moment.REQUEST_LOST, _fail)
-        super().commit(messages, batchId)
-        self._at(Moment.DECIDED_TWICE, lambda: super(DyingWriter, self).commit(messages, batchId))
-        self._at(Moment.ANSWER_LOST, _fail)
-        self._at(Moment.DRIVER_AFTER_DECISION, _kill_driver)
-        self._at(Moment.DRIVER_AND_CLUSTER, self._kill_driver_and_cluster)
-
-    def _at(self, moment: Moment, act: Any) -> None:
+    def at(self, moment: Moment, act: Callable[[], object]) -> None:
+        """Acts if this is the moment, and it has not been yet."""
         if moment is self._moment and not self._marker.exists():
             self._marker.touch()
             act()
 
-    def _kill_driver_and_cluster(self) -> None:
+    def kill_driver_and_cluster(self) -> None:
         os.kill(self._cluster, signal.SIGKILL)
         _kill_driver()
+
+    def at_copied(self, attempt: int) -> None:
+        """Two attempts of a task come here, and neither goes on before the other: both have prepared then."""
+        if self._moment is not Moment.COPIED or self._marker.exists():
+            return
+        here, there = (self._marker.with_name(f"attempt-{number}") for number in (attempt, 1 - attempt))
+        here.touch()
+        until_s = time.monotonic() + COPY_TIMEOUT_S
+        while not there.exists():
+            if time.monotonic() > until_s:
+                raise TimeoutError(f"{there.name} did not prepare")
+            time.sleep(0.01)
+        self._marker.touch()
+
+
+class DyingSender:
+    """Sends as the sink does, and then perhaps dies."""
+
+    def __init__(self, sender: RowSender, script: Script) -> None:
+        self._sender, self._script = sender, script
+
+    def send_all(self, producer: Any, batches: Any) -> int:
+        count = self._sender.send_all(producer, batches)
+        if _is_last_task():
+            self._script.at(Moment.TASK_WROTE, _kill_worker)
+        return count
+
+
+class DyingWriter(ExactlyOnceStreamWriter):
+    def __init__(self, options: SinkOptions, sender: DyingSender, script: Script) -> None:
+        super().__init__(options, sender)
+        self._script = script
+
+    def write(self, iterator: Any) -> Any:
+        if _is_last_task():
+            self._script.at(Moment.DRIVER_DURING_TASKS, _kill_driver)
+        output = super().write(iterator)
+        if _is_last_task():
+            self._script.at(Moment.TASK_PREPARED, _kill_worker)
+            self._script.at_copied(TaskContext.get().attemptNumber())
+        return output
+
+    def commit(self, messages: Any, batchId: int) -> None:
+        at = self._script.at
+        at(Moment.DRIVER_BEFORE_DECISION, _kill_driver)
+        at(Moment.REQUEST_LOST, _fail)
+        super().commit(messages, batchId)
+        at(Moment.DECIDED_TWICE, lambda: super(DyingWriter, self).commit(messages, batchId))
+        at(Moment.ANSWER_LOST, _fail)
+        at(Moment.DRIVER_AFTER_DECISION, _kill_driver)
+        at(Moment.DRIVER_AND_CLUSTER, self._script.kill_driver_and_cluster)
 
 
 def _is_last_task() -> bool:

@@ -2,7 +2,7 @@
 
 python spark_copy.py BOOTSTRAP SOURCE TARGET CHECKPOINT PAUSE_S [NAME=VALUE ...]
 
-The options are the sink's; with `moment` it is the one of `dying_sink`.
+The options are the sink's; with `moment` it is the one of `dying_sink`. Those with `spark.` are the session's.
 """
 
 from __future__ import annotations
@@ -69,11 +69,13 @@ def _format(spark: Any, sink: Mapping[str, str]) -> str:
 
 
 def main() -> None:
-    from pyspark_klamm.local import local_session
+    from klamm_pipelines.session import open_session
 
-    bootstrap, source, target, checkpoint, pause_s, *options = sys.argv[1:]
-    sink = dict(option.split("=", 1) for option in options)
-    spark = local_session("killed")
+    bootstrap, source, target, checkpoint, pause_s, *pairs = sys.argv[1:]
+    options = dict(pair.split("=", 1) for pair in pairs)
+    settings = {name: value for name, value in options.items() if name.startswith("spark.")}
+    sink = {name: value for name, value in options.items() if name not in settings}
+    spark = open_session("killed", settings.pop("spark.master", "local[2,4]"), settings)
     copy(spark, bootstrap, source, target, pathlib.Path(checkpoint), float(pause_s), sink).start().awaitTermination()
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyspark
 from klamm_process import free_port
@@ -21,8 +21,8 @@ _DEPLOY = "org.apache.spark.deploy"
 
 
 @contextlib.contextmanager
-def standalone_cluster(directory: pathlib.Path, *, workers: int = 2) -> Iterator[str]:
-    """Gives the master's address once all workers have registered.
+def standalone_cluster(directory: pathlib.Path, *, hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")) -> Iterator[str]:
+    """Gives the master's address once its workers, one of a core on each host, have registered.
 
     What runs there finds nothing of this project but what is shipped: PYTHONPATH is not passed on."""
     home = pathlib.Path(pyspark.__file__).parent
@@ -38,8 +38,8 @@ def standalone_cluster(directory: pathlib.Path, *, workers: int = 2) -> Iterator
     url = f"spark://127.0.0.1:{port}"
     address = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web_port))
     commands = [(f"{_DEPLOY}.master.Master", *address)]
-    for number in range(workers):
-        where = ("--host", "127.0.0.1", "--webui-port", "0", "--work-dir", str(directory / f"worker-{number}"))
+    for number, host in enumerate(hosts):
+        where = ("--host", host, "--webui-port", "0", "--work-dir", str(directory / f"worker-{number}"))
         commands.append((f"{_DEPLOY}.worker.Worker", *where, "--cores", "1", "--memory", "1g", url))
     with contextlib.ExitStack() as running:
         for number, (name, *arguments) in enumerate(commands):
@@ -47,7 +47,7 @@ def standalone_cluster(directory: pathlib.Path, *, workers: int = 2) -> Iterator
             command = [str(home / "bin" / "spark-class"), name, *arguments]
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
             running.callback(_end, process)
-        _wait_for_workers(f"http://127.0.0.1:{web_port}/json/", workers)
+        _wait_for_workers(f"http://127.0.0.1:{web_port}/json/", len(hosts))
         yield url
 
 
