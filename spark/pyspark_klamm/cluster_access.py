@@ -187,6 +187,7 @@ class ClusterAccess:
         except BrokerError:
             return True
         if not requests:
+            # No topic matches yet: there is no broker that could tell, and metadata cannot be waited for.
             await asyncio.sleep(timeout_ms / 1000)
             return True
         waits = [

@@ -149,6 +149,7 @@ class OffsetReader:
         return ask()
 
     def _pause(self) -> None:
+        # Spark's call is synchronous and this process has no other work: there is nobody to yield to.
         time.sleep(self._options.fetch_offset_interval_ms / 1000)
 
 

@@ -130,6 +130,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         if self._delay is not None and not self._is_available_now and behind:
             wait_ms = self._delay.wait_ms(behind, time.monotonic() * 1000)
             if wait_ms > 0:
+                # Not at the brokers: they would wake it for each record, and a look at all ends costs several calls.
                 time.sleep(min(wait_ms, self._wait_ms) / 1000)
                 return None
         if rate.max_offsets is None:
