@@ -86,6 +86,7 @@ else
 endif
 
 bench: setup  ## Every benchmark; bench/RESULTS.md says how to read them.
+	sh tools/install_programs.sh "make bench" java:default-jdk-headless mvn:maven || true  # bench/spark.py says what it lacks
 	$(BIN)/python bench/run.py
 
 bench-peers: setup  ## Klamm beside Kafka, NATS, Redis and RabbitMQ, an hour; PEERS="--only nats" for one, "--quick" for less.

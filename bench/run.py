@@ -31,6 +31,7 @@ RUNS = {
     "shard-load": "shard_load.py",
     "coordinator-failover": "coordinator_failover.py",
     "metadata-scale": "metadata_scale.py --partitions 100000",
+    "spark": "spark.py",
 }
 
 
