@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +40,10 @@ CHECK_S: Final = 5
 """How often it is made sure that Spark is still there, which says by itself when a query ends."""
 
 
+Look = Callable[[], Mapping[str, Any]]
+"""Does something beside a query; returns what it has counted in all."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     """A pipeline: how it is called and what it does. Exactly one of `start` and `work` is given."""
@@ -51,8 +56,8 @@ class Pipeline:
     """Starts a streaming query."""
     work: Callable[[SparkSession, argparse.Namespace], Mapping[str, Any]] | None = None
     """Does a batch job; returns what it counted."""
-    beside: Callable[[argparse.Namespace], Mapping[str, Any]] | None = None
-    """What is done beside the query, every --beside-interval seconds and at its end; returns what it counted."""
+    beside: Callable[[argparse.Namespace], Look] | None = None
+    """Makes what is done beside the query, every --beside-interval seconds and at its end."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of the Spark session."""
 
@@ -207,10 +212,13 @@ def _await_end(
     query: StreamingQuery, progress: Progress, pipeline: Pipeline, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Returns when the query has ended, with what was counted beside it. Raises what it failed with."""
-    interval_s = CHECK_S if pipeline.beside is None else min(CHECK_S, options.beside_interval)
-    while not progress.told.wait(interval_s) and query.isActive:
-        if pipeline.beside is not None:
-            pipeline.beside(options)
+    look: Look = dict if pipeline.beside is None else pipeline.beside(options)
+    interval_s = CHECK_S if pipeline.beside is None else options.beside_interval
+    due_s = time.monotonic() + interval_s
+    while not progress.told.wait(max(0.0, min(CHECK_S, due_s - time.monotonic()))) and query.isActive:
+        if time.monotonic() >= due_s:
+            look()
+            due_s = time.monotonic() + interval_s
     if query.isActive and not progress.ended.is_set():
         log.info("%s stops after this micro-batch", pipeline.name)
         if query.status["isDataAvailable"]:
@@ -218,7 +226,7 @@ def _await_end(
         query.stop()
     query.awaitTermination()
     progress.ended.wait(STOP_WAIT_S)
-    return {} if pipeline.beside is None else dict(pipeline.beside(options))
+    return dict(look())
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from klamm_pipelines.job import (
+    Look,
     Pipeline,
     assignments,
     client_settings,
@@ -33,6 +34,8 @@ from klamm_pipelines.ordering import in_partition_order
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from klamm import TopicPartition
 
 _RECORD = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, timestamp TIMESTAMP,"
@@ -65,12 +68,20 @@ def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
     return started(writer, options, PIPELINE.name)
 
 
-def beside(options: argparse.Namespace) -> dict[str, int]:
-    """Translates the offsets of groups; counts them."""
+def beside(options: argparse.Namespace) -> Look:
+    """Translates the offsets of groups; counts those, each once."""
     if options.groups is None:
-        return {}
+        return dict
     source, target = client_settings(options), target_settings(options)
-    return translate_groups(source, target, options.groups, options.prefix, options.alias)
+    translated: dict[str, set[TopicPartition]] = {}
+
+    def look() -> dict[str, int]:
+        found = translate_groups(source, target, options.groups, options.prefix, options.alias)
+        for group, tps in found.items():
+            translated.setdefault(group, set()).update(tps)
+        return {"groups_translated": len(translated), "offsets_translated": sum(map(len, translated.values()))}
+
+    return look
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -87,11 +87,13 @@ def _configs(admin: Admin, topics: Mapping[str, TopicDescription]) -> dict[str, 
     }
 
 
-def translate_groups(source: Settings, target: Settings, pattern: str, prefix: str, alias: str) -> dict[str, int]:
-    """Commits at the target where groups stand at the source; returns how many groups and offsets that were."""
+def translate_groups(
+    source: Settings, target: Settings, pattern: str, prefix: str, alias: str
+) -> dict[str, dict[TopicPartition, int]]:
+    """Commits at the target where groups stand at the source; returns the offsets by group."""
     wanted = _pattern(pattern, "--groups")
     syncs = read_syncs(target, alias)
-    counted = {"groups_translated": 0, "offsets_translated": 0}
+    translated: dict[str, dict[TopicPartition, int]] = {}
     with Admin(source) as origin, Admin(target) as admin:
         active = {name for name, each in admin.list_groups().items() if each.state not in INACTIVE}
         for group in sorted(origin.list_groups()):
@@ -100,9 +102,8 @@ def translate_groups(source: Settings, target: Settings, pattern: str, prefix: s
             committed = {tp: each.offset for tp, each in origin.list_group_offsets(group).items() if tp in syncs}
             offsets = _ahead(admin, group, _translated(admin, committed, syncs, prefix))
             if offsets and _commit(admin, group, offsets):
-                counted["groups_translated"] += 1
-                counted["offsets_translated"] += len(offsets)
-    return counted
+                translated[group] = offsets
+    return translated
 
 
 def _translated(
