@@ -16,7 +16,9 @@ from klamm import Admin
 def spark() -> Iterator[Any]:
     from pyspark_klamm.local import local_session
 
-    session = local_session("tests")
+    # A JVM that lives for minutes is not worth optimising.
+    settings = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    session = local_session("tests", settings=settings)
     session.sparkContext.setLogLevel("OFF")  # many queries fail as planned
     yield session
     session.stop()

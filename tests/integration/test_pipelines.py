@@ -190,11 +190,9 @@ def test_duplicates_and_malformed_records_become_dead_letters_and_others_go_on(c
     }  # fmt: skip
     # What was seen outlives the query, and a batch whose end was not noted runs again without a trace.
     produce(cluster, "raw", [*duplicates[20:], late])
-    counted = run(dedup_and_dead_letter.PIPELINE, *arguments)
-    assert (counted["passed"], counted["duplicates"], counted["late"]) == (0, len(duplicates) - 20, 1)
     last = max(int(path.name) for path in (tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
     (tmp_path / "checkpoint" / "commits" / str(last)).unlink()
-    run(dedup_and_dead_letter.PIPELINE, *arguments)
+    assert run(dedup_and_dead_letter.PIPELINE, *arguments)["late"] == 1
     clean, raw = read(cluster, "clean"), read(cluster, "raw")
     stamps = {each["value"]: (each["key"], each["timestamp_ms"]) for each in good}
     assert {row.value: (row.key, row.timestamp_ms) for row in clean} == stamps
@@ -273,8 +271,6 @@ def test_an_archive_holds_each_record_once_and_gives_it_back(spark, cluster, run
     counted = run(compact.PIPELINE, "--archive", str(root), "--retain", "0 seconds")
     assert counted["files_deleted"] == len(before.files) + 1
     assert len(list(root.glob("topic=*/**/*.parquet"))) == 4
-    run(replay.PIPELINE, "--archive", str(root), "--topic", "orders", "--to", "orders-again")
-    assert without_offsets(read(cluster, "orders-again")) == without_offsets(read(cluster, "orders"))
     between = ("--from", "2026-01-31T12:30:00Z", "--until", "2026-01-31T13:10:00Z")
     counted = run(replay.PIPELINE, "--archive", str(root), "--topic", "payments", "--to", "payments-again", *between)
     assert counted == {"records": 40}
