@@ -25,8 +25,9 @@ _DESCRIPTION: Final = f"""{SUMMARY}
 
 Controller, broker and coordinator are in this process, and one line with the
 address is printed when they are ready. With several of a kind each is a process
-of its own, ports are consecutive (brokers first), and with three brokers topics
-get three replicas, of which two must be in sync."""
+of its own, ports are consecutive (brokers first; those of metrics, too, from
+--set metrics.port=PORT on), and with three brokers topics get three replicas,
+of which two must be in sync."""
 
 
 def up(arguments: Sequence[str]) -> int:

@@ -6,7 +6,8 @@
 | `controller-<id>/`    | a controller's metadata log                                       |
 | `broker-<id>/`        | a broker's partitions                                             |
 
-Ids count from 1 for each kind of server. Ports are consecutive: brokers, then controllers, then coordinators.
+Ids count from 1 for each kind of server. Ports are consecutive: brokers, then controllers, then coordinators. So are
+those of metrics, from `metrics.port` on.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from klamm.errors import ConfigError
 from klamm_broker.config import BrokerConfig
 from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
+from klamm_server.broker_configs import BROKER_CONFIGS
 from klamm_server.config import ServiceConfig, known_configs, load
 
 SERVICES: Final[tuple[type[ServiceConfig], ...]] = (ControllerConfig, BrokerConfig, CoordinatorConfig)
@@ -99,6 +101,7 @@ def lay_out(
     Each of `settings` goes to the services that know it. Raises ConfigError for one that none knows, or for a value
     that a service refuses."""
     check_settings(settings)
+    all_ports = list(ports)
     broker_ports = ports[: size.brokers]
     controller_ports = ports[size.brokers : size.brokers + size.controllers]
     coordinator_ports = ports[size.brokers + size.controllers :]
@@ -125,7 +128,8 @@ def lay_out(
             if service is BrokerConfig and kafka_ports:
                 own["listeners"] = broker_listeners(host, port, kafka_ports[node_id - 1])
             follows = servers if service is not ControllerConfig else {}
-            chosen = known_settings(service, {**common, **follows, **own, **settings})
+            metrics = _metrics_port(settings, all_ports.index(port))
+            chosen = known_settings(service, {**common, **follows, **own, **settings, **metrics})
             load(service, chosen)
             yield ProcessSpec(package=package, node_id=node_id, host=host, port=port, settings=chosen)
 
@@ -134,6 +138,13 @@ def lay_out(
         *specs(BrokerConfig, "klamm_broker", broker_ports),
         *specs(CoordinatorConfig, "klamm_coordinator", coordinator_ports),
     ]
+
+
+def _metrics_port(settings: Mapping[str, str], index: int) -> dict[str, str]:
+    """Of the `index`th process; empty where none shows its metrics. Raises ConfigError."""
+    first = BROKER_CONFIGS["metrics.port"].parse(settings.get("metrics.port", "0"))
+    assert isinstance(first, int), first
+    return {"metrics.port": str(first + index)} if first else {}
 
 
 def _replication(brokers: int) -> dict[str, str]:

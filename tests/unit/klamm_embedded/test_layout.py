@@ -57,6 +57,21 @@ def test_topics_outlive_a_broker_when_there_are_several(tmp_path, brokers, facto
     assert broker.settings["min.insync.replicas"] == min_isr
 
 
+def test_every_process_shows_its_metrics_at_a_port_of_its_own(tmp_path):
+    size = ClusterSize(controllers=1, brokers=2, coordinators=1)
+    specs = laid_out(tmp_path, size, {"metrics.port": "9404"})
+    assert {spec.name: spec.settings["metrics.port"] for spec in specs} == {
+        "broker 1": "9404",
+        "broker 2": "9405",
+        "controller 1": "9406",
+        "coordinator 1": "9407",
+    }
+    assert all("metrics.port" not in spec.settings for spec in laid_out(tmp_path, size))
+    assert all(spec.settings["metrics.port"] == "0" for spec in laid_out(tmp_path, size, {"metrics.port": "0"}))
+    with pytest.raises(ConfigError, match=r"metrics\.port: '65536' is not valid"):
+        laid_out(tmp_path, size, {"metrics.port": "65534"})
+
+
 def test_a_setting_goes_to_the_services_that_know_it_and_wins(tmp_path):
     settings = {"log.segment.bytes": "1048576", "default.replication.factor": "1"}
     controller, broker, coordinator = laid_out(tmp_path, ClusterSize(), settings)
