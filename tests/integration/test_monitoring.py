@@ -10,6 +10,7 @@ import json
 import math
 import re
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,6 +27,7 @@ from server_process import ServerProcess
 
 from klamm import Admin, Consumer, LedgerId, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 
+pytestmark = pytest.mark.timeout(300)  # for the first test six processes start
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 60
 TOPIC, PARTITIONS = "orders", 3
@@ -45,6 +47,7 @@ class Watched(NamedTuple):
 
     prometheus: PrometheusServer
     admin: Admin
+    controllers: dict[int, ServerProcess]
 
 
 def _servers(directory: Path) -> dict[str, list[ServerProcess]]:
@@ -108,7 +111,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         ours, kafkas = _endpoints(servers["broker"][0])
         admin = stack.enter_context(Admin(bootstrap_servers=ours))
         _work(stack, prometheus, admin, ours, kafkas)
-        yield Watched(prometheus, admin)
+        yield Watched(prometheus, admin, {one.node_id: one for one in servers["controller"]})
 
 
 def _work(stack: ExitStack, prometheus: PrometheusServer, admin: Admin, ours: str, kafkas: str) -> None:
@@ -295,6 +298,23 @@ def test_every_rule_is_evaluated_and_a_healthy_cluster_alerts_nobody(watched: Wa
     for name, state in _alerts(rules).items():
         _show(f"alert {name}", state, "inactive")
     assert not loud, json.dumps([rule for rule in rules if rule["name"] in loud], indent=1)
+
+
+def test_a_killed_controller_is_told_and_what_it_costs(watched: Watched) -> None:
+    leader = watched.prometheus.one("max(klamm_raft_leader)")
+    assert leader is not None
+    killed = watched.controllers[int(leader)]
+    term = watched.prometheus.one("max(klamm_raft_term)")
+    killed.end(signal.SIGKILL)
+    try:
+        another_leads = f"max(klamm_raft_term) > {term} and on () sum(klamm_controller_active) == 1"
+        assert watched.prometheus.until(lambda: bool(watched.prometheus.ask(another_leads)), True)
+        # Pending: an operator hears of them a minute or two later.
+        expected = {"KlammServerDown": "pending", "KlammQuorumAtRisk": "pending"}
+        assert watched.prometheus.until(lambda: _loud(watched.prometheus.rules()), expected) == expected
+    finally:
+        killed.start()
+    assert watched.prometheus.until(lambda: _loud(watched.prometheus.rules()), {}) == {}
 
 
 def _alerts(rules: list[dict[str, Any]]) -> dict[str, str]:
