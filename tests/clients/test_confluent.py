@@ -49,8 +49,9 @@ def admin(bootstrap):
 
 
 @pytest.fixture
-def topic(admin, name):
+def topic(admin, name, wait_until_known):
     admin.create_topics([NewTopic(name, 3, 3)])[name].result(TIMEOUT_S)
+    wait_until_known(name)
     return name
 
 

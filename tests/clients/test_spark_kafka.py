@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,10 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture
-def topic(bootstrap: str, name: str) -> str:
+def topic(bootstrap: str, name: str, wait_until_known: Callable[[str], None]) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, 3, 3)])[name].result(TIMEOUT_S)
+    wait_until_known(name)
     return name
 
 
