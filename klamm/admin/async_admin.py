@@ -173,8 +173,9 @@ class AsyncAdmin(ReplicaOperations, TransactionOperations, LedgerOperations):
         raise_first_error((each.name, each) for each in response.results)
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
+        """As any controller knows it: also while none of them leads."""
         request = controller_pb2.DescribeClusterRequest()
-        return decode.cluster_description(await self._calls.controller("describe_cluster", request, timeout_ms))
+        return decode.cluster_description(await self._calls.any_controller("describe_cluster", request, timeout_ms))
 
     async def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         """The controllers, and who follows their log, as their leader sees it (Kafka's describeMetadataQuorum)."""

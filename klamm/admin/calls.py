@@ -53,13 +53,23 @@ class AdminCalls:
         """To the active controller, wherever it moves."""
         return await self.retrying(lambda: self.ask_controller(method, request), timeout_ms)
 
-    async def ask_controller(self, method: str, request: Any) -> Any:
-        """One attempt; after a passing failure the next one goes elsewhere."""
-        if not self.client.cluster.controllers:
-            await self.client.refresh_metadata([])
+    async def any_controller(self, method: str, request: Any, timeout_ms: int | None = None) -> Any:
+        """To one that answers: none may take so long that there is no time left for the others."""
+
+        async def attempt() -> Any:
+            await self._find_controllers()
+            share_ms = self.timeout_ms(timeout_ms) // max(1, len(self.client.cluster.controllers))
+            return await self.ask_controller(method, request, timeout_ms=share_ms)
+
+        return await self.retrying(attempt, timeout_ms)
+
+    async def ask_controller(self, method: str, request: Any, *, timeout_ms: int | None = None) -> Any:
+        """One attempt, of `request.timeout.ms` or `timeout_ms`; after a passing failure the next one goes elsewhere."""
+        await self._find_controllers()
         response = None
         try:
-            response = await getattr(self.client.admin(), method)(request)
+            limit = {} if timeout_ms is None else {"timeout_ms": timeout_ms}
+            response = await getattr(self.client.admin(), method)(request, **limit)
             raise_for(getattr(response, "error_code", 0), getattr(response, "error_message", ""))
         except KlammError as error:
             if error.retriable:
@@ -67,6 +77,10 @@ class AdminCalls:
                 await self.client.refresh_metadata([])
             raise
         return response
+
+    async def _find_controllers(self) -> None:
+        if not self.client.cluster.controllers:
+            await self.client.refresh_metadata([])
 
     async def coordinator(
         self,

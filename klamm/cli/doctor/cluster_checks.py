@@ -30,7 +30,7 @@ def check_cluster(facts: ClusterFacts, settings: Settings, data_dirs: Mapping[st
     return [
         *found,
         *_check_data_dirs(facts.cluster.cluster_id, data_dirs),
-        *_check_settings(settings),
+        *_check_settings(settings, len(facts.cluster.brokers)),
         *_check_copies(facts),
         *_check_unclean(facts),
     ]
@@ -46,7 +46,7 @@ def _check_data_dirs(cluster_id: str, data_dirs: Mapping[str, str]) -> Iterator[
             )
 
 
-def _check_settings(settings: Settings) -> Iterator[Finding]:
+def _check_settings(settings: Settings, brokers: int) -> Iterator[Finding]:
     differing: set[str] = set()
     for name in sorted({name for one in settings.values() for name in one}):
         values = {broker_id: one[name] for broker_id, one in settings.items() if name in one}
@@ -58,9 +58,10 @@ def _check_settings(settings: Settings) -> Iterator[Finding]:
                 f"{name} differs: {listed}",
                 "what happens depends on who leads: set it once with `klamm configs`, or alike in all files",
             )
+    # Those that are fenced will come back: what fits all brokers there are is judged.
     for broker_id, one in sorted(settings.items())[:1]:
         alike = {name: value for name, value in one.items() if name not in differing}
-        yield from check_durability("settings", _where(settings, broker_id), alike, len(settings))
+        yield from check_durability("settings", _where(settings, broker_id), alike, brokers)
 
 
 def _where(settings: Settings, broker_id: int) -> str:

@@ -35,7 +35,11 @@ def gather(admin: Admin, timeout_ms: int) -> ClusterFacts:
     asking = _Asking(admin, timeout_ms, {})
     facts = ClusterFacts(cluster=admin.describe_cluster(timeout_ms=timeout_ms))
     facts = replace(facts, quorum=asking.part("quorum", lambda: admin.describe_quorum(timeout_ms=timeout_ms)))
-    topics = asking.part("topics", lambda: admin.list_topics(include_internal=True, timeout_ms=timeout_ms))
+    topics = None
+    if facts.quorum is None:
+        asking.unknown["topics"] = "no controller decides who leads"
+    else:
+        topics = asking.part("topics", lambda: admin.list_topics(include_internal=True, timeout_ms=timeout_ms))
     facts = replace(facts, topics=topics, log_dirs=asking.log_dirs(facts.cluster))
     if topics is not None:
         configs = asking.part("configs of topics", lambda: asking.configs(topics)) or {}

@@ -74,6 +74,10 @@ def test_settings_that_differ_among_brokers_are_told_and_judged_no_further():
     assert texts(found, WARNING) == [f"{FACTOR} differs: 3 on broker 1, 1 on broker 2"]
 
 
+def test_settings_are_judged_by_the_brokers_there_are_not_by_those_that_answer():
+    assert not texts(check(settings={1: {FACTOR: "3", MIN_ISR: "2"}}), PROBLEM)
+
+
 def test_one_copy_is_a_warning_in_a_cluster_of_three():
     topics = {
         "__consumer_offsets": topic("__consumer_offsets", partition(0, replicas=(1,), isr=(1,)), internal=True),
