@@ -4,7 +4,9 @@
 
 `copies` passes the topic `numbers` through; `delays` is the pipeline flight_delays, with its state. Executors are
 processes of their own (local-cluster), so that they can die without the driver. A query that fails is started again,
-and so is the program by whoever runs it: both go on from their checkpoints under DIRECTORY.
+and so is the program by whoever runs it: both go on from their checkpoints under DIRECTORY. A query that fails again
+and again without a batch ends the program: queries that start at once can leave Spark's session in a state in which no
+task can be serialized any more ("Illegal size 5 of collection, expected 6").
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ SETTINGS: Final = {
     "spark.task.maxFailures": "20",
     "spark.network.timeout": "300s",
 }
+FAILURES_MAX: Final = 3
+"""Of a query in a row."""
 REPOSITORY: Final = pathlib.Path(__file__).resolve().parents[3]
 
 
@@ -94,6 +98,7 @@ def main() -> None:
         # Two tasks: a batch whose parts are written in different places.
         return source(spark, bootstrap, NUMBERS).repartition(2)
 
+    failures = dict.fromkeys((COPIES, DELAYS), 0)
     queries = {topic: start(frame(topic), bootstrap, topic, directory) for topic in (COPIES, DELAYS)}
     while True:
         with contextlib.suppress(StreamingQueryException):
@@ -101,6 +106,9 @@ def main() -> None:
         for topic, query in queries.items():
             if not query.isActive:
                 print(f"query {topic} failed: {query.exception()}", file=sys.stderr, flush=True)
+                failures[topic] = 1 if query.lastProgress else failures[topic] + 1
+                if failures[topic] == FAILURES_MAX:
+                    sys.exit(f"query {topic} cannot run here")
                 queries[topic] = start(frame(topic), bootstrap, topic, directory)
         spark.streams.resetTerminated()
 
