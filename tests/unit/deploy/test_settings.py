@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -182,6 +183,19 @@ def test_the_host_and_containers_each_have_listeners_with_addresses_of_theirs(pr
         assert [one.host for one in dialled] == [hostnames[one.name] for one in dialled]
         published = {int(port.split(":")[1]) for port in service["ports"]}
         assert {one.port for one in dialled if one.host == "localhost"} == published
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.37"])
+def test_what_is_described_for_kubernetes_is_what_it_knows(version: str) -> None:
+    """By the schemas of its API: no field that it lacks, or that it would drop in silence."""
+    kinds = ["Service", "PodDisruptionBudget", "StatefulSet"]
+    described = [one for kind in kinds for one in _kubernetes(kind)]
+    assert len(described) == 9
+    for one in described:
+        kubernetes_validate.validate(one, version, strict=True)
+    replicas = {**described[-1], "spec": {**described[-1]["spec"], "replicaz": 2}}
+    with pytest.raises(kubernetes_validate.ValidationError, match="replicaz"):
+        kubernetes_validate.validate(replicas, version, strict=True)
 
 
 @pytest.mark.parametrize("described", list(_kubernetes("StatefulSet")), ids=lambda one: one["metadata"]["name"])
