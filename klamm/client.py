@@ -134,7 +134,12 @@ class KlammClient:
         """The Admin API of the active controller. Raises NoBrokerError before the first metadata."""
         if not self.cluster.controllers:
             raise NoBrokerError("the active controller is not known")
-        return self._connection(self._controller_address or self.cluster.controllers[0].address).stub(ADMIN)
+        return self._connection(self.controller_address).stub(ADMIN)
+
+    @property
+    def controller_address(self) -> str:
+        """Of the controller that is asked next; there are some."""
+        return self._controller_address or self.cluster.controllers[0].address
 
     def leave_controller(self, active: common_pb2.Endpoint | None) -> None:
         """The controller did not answer, or is not the active one: turns to `active`, if it named one, or else to the

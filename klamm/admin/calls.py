@@ -13,6 +13,7 @@ from klamm.client import KlammClient
 from klamm.consumer.offset_store import call_coordinator
 from klamm.errors import BrokerError, ErrorCode, KlammError, raise_for
 from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_GROUP, CoordinatorKeyType
+from klamm.wire.v1.common_pb2 import Endpoint
 
 T = TypeVar("T")
 
@@ -54,12 +55,22 @@ class AdminCalls:
         return await self.retrying(lambda: self.ask_controller(method, request), timeout_ms)
 
     async def any_controller(self, method: str, request: Any, timeout_ms: int | None = None) -> Any:
-        """To one that answers: none may take so long that there is no time left for the others."""
+        """To one that answers: each is asked once before any is asked again, none may take the time of the others."""
+        asked: set[str] = set()
 
         async def attempt() -> Any:
             await self._find_controllers()
+            asked.add(self.client.controller_address)
             share_ms = self.timeout_ms(timeout_ms) // max(1, len(self.client.cluster.controllers))
-            return await self.ask_controller(method, request, timeout_ms=share_ms)
+            try:
+                return await self.ask_controller(method, request, timeout_ms=share_ms)
+            except KlammError:
+                # Metadata that came meanwhile may name them in another order.
+                for node in self.client.cluster.controllers:
+                    if node.address not in asked:
+                        self.client.leave_controller(Endpoint(host=node.host, port=node.port))
+                        break
+                raise
 
         return await self.retrying(attempt, timeout_ms)
 
