@@ -138,9 +138,7 @@ def _brokers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
             f"{each.host}:{each.port}",
             each.rack or None,
             "fenced" if each.fenced else "shutting down" if each.in_controlled_shutdown else "live",
-            leaders[each.node_id],
-            replicas[each.node_id],
-            out_of_sync[each.node_id],
+            *(None if facts.topics is None else count[each.node_id] for count in (leaders, replicas, out_of_sync)),
         )
         for each in facts.cluster.brokers
     ]

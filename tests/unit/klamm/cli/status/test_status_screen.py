@@ -48,6 +48,7 @@ def test_what_is_not_known_is_not_said(facts):
     described = facts(topics=None, groups=None, open_transactions=None, hanging=None)
     assert summary(described) == []
     assert document(described, [])["topics"] is None
+    assert [each["leaders"] for each in rows(described, "brokers")] == [None, None, None]
     assert summary(facts(hanging=None))[1] == "transactions open 0, hanging not looked for"
 
 
