@@ -5,7 +5,7 @@
 `copies` passes the topic `numbers` through; `delays` is the pipeline flight_delays, with its state. Executors are
 processes of their own (local-cluster), so that they can die without the driver. A query that fails is started again,
 and so is the program by whoever runs it: both go on from their checkpoints under DIRECTORY. A query that fails again
-and again without a batch ends the program: queries that start at once can leave Spark's session in a state in which no
+and again without a batch kills the program: queries that start at once can leave Spark's session in a state in which no
 task can be serialized any more ("Illegal size 5 of collection, expected 6").
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import signal
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,7 +39,7 @@ SETTINGS: Final = {
     "spark.task.maxFailures": "20",
     "spark.network.timeout": "300s",
 }
-FAILURES_MAX: Final = 3
+FAILURES_MAX: Final = 6
 """Of a query in a row."""
 REPOSITORY: Final = pathlib.Path(__file__).resolve().parents[3]
 
@@ -108,7 +109,8 @@ def main() -> None:
                 print(f"query {topic} failed: {query.exception()}", file=sys.stderr, flush=True)
                 failures[topic] = 1 if query.lastProgress else failures[topic] + 1
                 if failures[topic] == FAILURES_MAX:
-                    sys.exit(f"query {topic} cannot run here")
+                    # A local cluster that is asked to stop while executors come and go may hang.
+                    os.killpg(0, signal.SIGKILL)
                 queries[topic] = start(frame(topic), bootstrap, topic, directory)
         spark.streams.resetTerminated()
 
