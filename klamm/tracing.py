@@ -36,8 +36,11 @@ def is_on() -> bool:
 
 
 def span(name: str) -> AbstractContextManager[Any]:
-    """A span around a block, a child of the current one."""
-    return _NO_SPAN if _Process.tracer is None else _Process.tracer.start_as_current_span(name)
+    """A span around a block, a child of the current one; none where that is none, or is not sampled."""
+    if _Process.tracer is None or not _opentelemetry().trace.get_current_span().is_recording():
+        return _NO_SPAN
+    started: AbstractContextManager[Any] = _Process.tracer.start_as_current_span(name)
+    return started
 
 
 def request_span(name: str, client_id: str) -> AbstractContextManager[Any]:
