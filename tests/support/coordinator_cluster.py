@@ -23,6 +23,7 @@ from klamm_controller.server import ControllerServer
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_coordinator.server import CoordinatorServer
 from klamm_server.config import load
+from klamm_server.listeners import plain_listeners
 from klamm_server.rpc_server import RpcServer
 
 HOST = "127.0.0.1"
@@ -54,7 +55,7 @@ async def run(server: Any, port: int = 0, host: str = HOST) -> Running:
     await server.open()
     server.register(rpc)
     bound_port = await rpc.start(host, port)
-    await server.start(host, bound_port)
+    await server.start(plain_listeners(host, bound_port))
     return Running(server, rpc, bound_port)
 
 
