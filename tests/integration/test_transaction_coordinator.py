@@ -122,9 +122,9 @@ def test_a_transaction_lives_from_its_producer_to_its_markers(tmp_path: Path) ->
             assert (ended.producer_id, ended.producer_epoch) == (producer[0], 1)
             await in_state(running, "CompleteCommit")
             assert [await epoch_in(running, number, producer[0]) for number in range(3)] == [1, -1, 1]
-            listed = await running.coordinator(1).list_transactions(ListTransactionsRequest(states=["completecommit"]))
+            listed = await ask(running, "list_transactions", ListTransactionsRequest(states=["completecommit"]))
             assert [(one.transactional_id, one.state) for one in listed.transactions] == [(ID, "CompleteCommit")]
-            nothing = await running.coordinator(1).list_transactions(ListTransactionsRequest(states=["Ongoing"]))
+            nothing = await ask(running, "list_transactions", ListTransactionsRequest(states=["Ongoing"]))
             assert (nothing.error_code, list(nothing.transactions)) == (0, [])
 
     asyncio.run(scenario())

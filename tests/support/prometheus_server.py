@@ -34,6 +34,7 @@ class PrometheusServer:
     """Scrapes `targets` (addresses and instance names, by job) every second."""
 
     def __init__(self, program: str, directory: Path, targets: Mapping[str, Mapping[str, str]]) -> None:
+        self._target_count = sum(map(len, targets.values()))
         self._address = f"127.0.0.1:{free_port()}"
         self._log_path = directory / "prometheus.log"
         config_path = directory / "prometheus.yml"
@@ -89,8 +90,9 @@ class PrometheusServer:
         return found
 
     def wait_scraped(self) -> None:
-        """Until every target was asked after this call."""
-        self._wait(f"min(timestamp(up)) > {time.time()}")
+        """Until every target was asked after this call, and has answered: a busy one may miss its time, and one that
+        was never asked is not in `up`."""
+        self._wait(f"count(timestamp(up == 1) > {time.time()}) == {self._target_count}")
 
     def wait_evaluated(self) -> None:
         """Until every rule has seen what is known by this call. Those that go by others' come after them."""
