@@ -13,7 +13,7 @@ from compose_cluster import ComposeCluster
 from confluent_kafka import Consumer
 from docker_engine import docker
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]  # building the image included
 
 HOURS = 9
 """Figures of three airports, so three hours of departures: half a minute."""
