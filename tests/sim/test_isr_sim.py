@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 
 import pytest
 from isr_sim import MODEL
@@ -17,9 +18,18 @@ from sim_runner import run_slice
 SLICE_S = 20
 KNOWN_SEEDS = {name: one.known_seed for name, one in MUTATIONS.items() if one.known_seed is not None}
 
+LATE_REGISTRATION = 254390484
+"""A broker's registration arrives when its next life is registered already."""
+
 
 def test_fresh_seeds_violate_nothing() -> None:
     run_slice(MODEL, SLICE_S)
+
+
+def test_a_broker_whose_registration_was_replaced_registers_again() -> None:
+    trace: deque[str] = deque()
+    run_seed(LATE_REGISTRATION, trace)
+    assert any("is not registered any more" in line for line in trace)
 
 
 @pytest.mark.parametrize("name", KNOWN_SEEDS)

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 NAME = TopicPartition(TOPIC, 0)
 UNKNOWN_EPOCH = -1
+LOST = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
+"""What the controller says to the heartbeat of a broker that it does not know by this epoch."""
 
 StreamKey = tuple[int, int, int]
 """Follower, its incarnation, its session."""
@@ -64,6 +66,7 @@ class Life:
         self.incarnation = incarnation
         self.previous_epoch = previous_epoch
         self.epoch = UNKNOWN_EPOCH
+        self.is_registering = True
         self.image = MetadataImage.empty()
         self.replicas = ReplicaManager(broker_id=broker.broker_id, clock=broker, observer=self)
         self.watch = SessionWatch()
@@ -227,7 +230,7 @@ class SimBroker:
     # Membership
 
     def _register(self, life: Life) -> None:
-        if life.epoch != UNKNOWN_EPOCH:
+        if not life.is_registering:
             return
         request = RegisterBrokerRequest(
             broker_id=self.broker_id,
@@ -241,13 +244,15 @@ class SimBroker:
         self.later(self.options.request_timeout_ms, self._register, life)
 
     def _registered(self, response: RegisterResponse) -> None:
-        self.present.epoch = response.epoch
+        life = self.present
+        life.is_registering = False
+        life.epoch = max(life.epoch, response.epoch)  # the answer to a repetition may be an older one
         self._publish()
 
     def heartbeat(self) -> None:
         """A sign of life, once there is something to serve."""
         life = self.present
-        if not life.is_up:
+        if not life.is_up or life.is_registering:
             return
         request = BrokerHeartbeatRequest(
             broker_id=self.broker_id,
@@ -255,11 +260,21 @@ class SimBroker:
             metadata_end_index=life.image.end_index,
             want_shutdown=life.wants_shutdown,
         )
-        self._call(self.cluster.controller.heartbeat, request, self._heartbeat_answered)
+        epoch = life.epoch
+        self._call(
+            self.cluster.controller.heartbeat, request, lambda response: self._heartbeat_answered(epoch, response)
+        )
 
-    def _heartbeat_answered(self, response: HeartbeatResponse) -> None:
+    def _heartbeat_answered(self, epoch: int, response: HeartbeatResponse) -> None:
         life = self.present
-        if response.should_shutdown and life.wants_shutdown:
+        if epoch != life.epoch or life.is_registering:
+            return
+        if response.error_code in LOST:
+            # A registration of a life before was under way all that time, and has ended this one's.
+            self.note("is not registered any more")
+            life.is_registering = True
+            self._register(life)
+        elif response.should_shutdown and life.wants_shutdown:
             self._stopped(life)
 
     # Metadata
