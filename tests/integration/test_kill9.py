@@ -50,6 +50,33 @@ class Ledger:
             )
 
 
+class Commits:
+    """The newest position per partition whose commit was acknowledged; lets the killer wait for the next one."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[TopicPartition, int] = {}
+        self._count = 0
+        self._changed = threading.Condition()
+
+    def record(self, positions: dict[TopicPartition, int]) -> None:
+        with self._changed:
+            for tp, position in positions.items():
+                self._offsets[tp] = max(self._offsets.get(tp, 0), position)
+            self._count += 1
+            self._changed.notify_all()
+
+    def offsets(self) -> dict[TopicPartition, int]:
+        with self._changed:
+            return dict(self._offsets)
+
+    def wait_for_one(self, timeout_s: float) -> None:
+        with self._changed:
+            seen = self._count
+            assert self._changed.wait_for(lambda: self._count > seen, timeout_s), (
+                f"the group committed nothing for {timeout_s} s, {self._offsets} before; {RERUN}"
+            )
+
+
 def write(bootstrap: str, writer: int, ledger: Ledger, stopping: threading.Event) -> None:
     """Produces numbered records, a few at a time, for as long as the test runs."""
     with Producer(bootstrap_servers=bootstrap, acks="all", linger_ms=0, client_id=f"writer-{writer}") as producer:
@@ -65,8 +92,8 @@ def write(bootstrap: str, writer: int, ledger: Ledger, stopping: threading.Event
                 ledger.record(metadata.partition, metadata.offset, value)
 
 
-def audit(bootstrap: str, committed: dict[TopicPartition, int], stopping: threading.Event) -> None:
-    """Reads and commits; `committed` holds only what was acknowledged."""
+def audit(bootstrap: str, commits: Commits, stopping: threading.Event) -> None:
+    """Reads and commits; `commits` hears only of what was acknowledged."""
     with Consumer(
         bootstrap_servers=bootstrap,
         group_id=GROUP,
@@ -82,8 +109,8 @@ def audit(bootstrap: str, committed: dict[TopicPartition, int], stopping: thread
                 consumer.commit({tp: OffsetAndMetadata(position) for tp, position in positions.items()})
             except KlammError:
                 continue  # the cluster was down all that time or the group is rebalancing: nothing was acknowledged
-            for tp, position in positions.items():
-                committed[tp] = max(committed.get(tp, 0), position)
+            if positions:
+                commits.record(positions)
 
 
 def stored_offsets(bootstrap: str) -> dict[TopicPartition, int]:
@@ -126,20 +153,22 @@ def test_nothing_acknowledged_is_lost_or_moved(tmp_path):
     rng = random.Random(SEED)
     cluster = KlammProcess(tmp_path)
     cluster.start()
-    ledger, committed, stopping = Ledger(), {}, threading.Event()
+    ledger, commits, stopping = Ledger(), Commits(), threading.Event()
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topics([NewTopic(TOPIC, partition_count=len(PARTITIONS))])
     threads = [
         threading.Thread(target=write, args=(cluster.bootstrap, writer, ledger, stopping), name=f"writer-{writer}")
         for writer in range(WRITER_COUNT)
     ]
-    threads.append(threading.Thread(target=audit, args=(cluster.bootstrap, committed, stopping), name="auditor"))
+    threads.append(threading.Thread(target=audit, args=(cluster.bootstrap, commits, stopping), name="auditor"))
     for thread in threads:
         thread.start()
     try:
-        for _ in range(KILL_COUNT):
+        for kill in range(KILL_COUNT):
+            if kill % 2:
+                commits.wait_for_one(timeout_s=60)  # else a slow machine's group may never get as far as a commit
             ledger.wait_for_more(rng.randrange(1, 400), timeout_s=60)
-            acknowledged = dict(committed)
+            acknowledged = commits.offsets()
             cluster.kill()
             cluster.start()
             stored = stored_offsets(cluster.bootstrap)
@@ -154,7 +183,6 @@ def test_nothing_acknowledged_is_lost_or_moved(tmp_path):
     log = {(partition, offset): value for partition, offset, value in read_everything(cluster.bootstrap)}
     assert cluster.stop() == 0
     assert ledger.count > KILL_COUNT
-    assert committed
     wrong = {place: (values, log.get(place)) for place, values in ledger.acked.items() if values != [log.get(place)]}
     assert not wrong, f"{len(wrong)} of {ledger.count} acknowledged records are not where their ack said: {RERUN}"
     check_once_and_in_order(log)
