@@ -1,8 +1,13 @@
 #!/bin/sh
-# Makes the image `klamm-base` of Debian's packages, from the mirror that apt is configured with: the air-gapped way to
-# have something for deploy/Dockerfile's BASE. Needs root, docker and mmdebstrap (or debootstrap, which takes longer).
+#     deploy/base/build.sh [IMAGE [PACKAGE...]]
+#
+# Makes an image, `klamm-base` unless told otherwise, of Debian's packages, from the mirror that apt is configured with: the
+# air-gapped way to have something for deploy/Dockerfile's BASE. Needs root, docker and mmdebstrap (or debootstrap, which
+# takes longer).
 set -eu
 name=${1:-klamm-base}
+[ $# -gt 1 ] && shift || set -- python3 libstdc++6
+packages=$(echo "$*" | tr ' ' ',')
 suite=bookworm
 mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' "Codename: $suite" "Created-By: Packages" | head -n 1)}
 keep() { tar --create --file - --directory "$1" --exclude './usr/share/doc' --exclude './usr/share/man' \
@@ -11,11 +16,11 @@ keep() { tar --create --file - --directory "$1" --exclude './usr/share/doc' --ex
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if command -v mmdebstrap >/dev/null; then
-    mmdebstrap --quiet --variant=essential --include=python3,libstdc++6 --dpkgopt=force-unsafe-io \
+    mmdebstrap --quiet --variant=essential --include="$packages" --dpkgopt=force-unsafe-io \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' "$suite" "$work/base.tar" "$mirror"
 else
-    debootstrap --variant=minbase --include=python3,libstdc++6 "$suite" "$work/root" "$mirror" >"$work/log" || { cat "$work/log" >&2; exit 1; }
+    debootstrap --variant=minbase --include="$packages" "$suite" "$work/root" "$mirror" >"$work/log" || { cat "$work/log" >&2; exit 1; }
     keep "$work/root" >"$work/base.tar"
 fi
 docker import --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' "$work/base.tar" "$name"

@@ -37,7 +37,12 @@ class ComposeCluster(PartitionCluster):
     """Made by `compose up`; whatever it has is gone when it is closed."""
 
     def __init__(
-        self, project: str, base: str, profile: str = "cluster", services: Mapping[int, str] = SERVICES
+        self,
+        project: str,
+        base: str,
+        profile: str = "cluster",
+        services: Mapping[int, str] = SERVICES,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self.surroundings = Surroundings(())
@@ -49,7 +54,7 @@ class ComposeCluster(PartitionCluster):
         self._services = services
         # The engine of Debian builds without buildx, which newer commands would use.
         self._environment = {"DOCKER_BUILDKIT": "0", "COMPOSE_DOCKER_CLI_BUILD": "0"}
-        self._environment |= {"BASE": base, "COMPOSE_PROFILES": profile}
+        self._environment |= {"BASE": base, "COMPOSE_PROFILES": profile, **(variables or {})}
         self._may_be_down: set[int] = set()
         self._started: dict[int, str] = {}
         """When each was started last, by Docker."""

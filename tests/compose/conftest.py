@@ -52,6 +52,13 @@ def spark_image(base_image: str) -> str:
 
 
 @pytest.fixture(scope="session")
+def prometheus_image(base_image: str) -> str:
+    """An image of Prometheus, made of Debian's packages."""
+    _timed("image klamm-prometheus", [str(ROOT / "deploy" / "base" / "prometheus.sh")])
+    return "klamm-prometheus"
+
+
+@pytest.fixture(scope="session")
 def cluster(base_image: str) -> Iterator[ComposeCluster]:
     """Not started; nothing is left of it."""
     cluster = ComposeCluster(PROJECT, base_image)

@@ -30,40 +30,18 @@ class Sample(NamedTuple):
     value: float
 
 
-class PrometheusServer:
-    """Scrapes `targets` (addresses and instance names, by job) every second."""
+class PrometheusApi:
+    """What one at `address` (host:port) is asked."""
 
-    def __init__(self, program: str, directory: Path, targets: Mapping[str, Mapping[str, str]]) -> None:
-        self._target_count = sum(map(len, targets.values()))
-        self._address = f"127.0.0.1:{free_port()}"
-        self._log_path = directory / "prometheus.log"
-        config_path = directory / "prometheus.yml"
-        config_path.write_text(yaml.safe_dump(_config(targets)))
-        self._command = [
-            program,
-            f"--config.file={config_path}",
-            f"--storage.tsdb.path={directory / 'tsdb'}",
-            f"--web.listen-address={self._address}",
-            "--log.level=warn",
-        ]
+    def __init__(self, address: str) -> None:
+        self._address = address
 
-    def start(self) -> None:
-        """Returns when it answers."""
-        with self._log_path.open("w") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        until_s = time.monotonic() + DEADLINE_S
-        while True:
-            assert self._process.poll() is None, self._log_path.read_text()
-            assert time.monotonic() < until_s, self._log_path.read_text()
-            try:
-                urllib.request.urlopen(f"http://{self._address}/-/ready", timeout=DEADLINE_S).close()
-                return
-            except (urllib.error.URLError, ConnectionError):
-                time.sleep(0.05)
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(DEADLINE_S)
+    def is_ready(self) -> bool:
+        try:
+            urllib.request.urlopen(f"http://{self._address}/-/ready", timeout=DEADLINE_S).close()
+        except (urllib.error.URLError, ConnectionError):
+            return False
+        return True
 
     def ask(self, expression: str) -> list[Sample]:
         """The series of an instant query, or one without labels of a scalar. Fails with what it says of a bad one."""
@@ -82,12 +60,52 @@ class PrometheusServer:
         """With their health and state."""
         return [rule for group in self._get("rules", {})["groups"] for rule in group["rules"]]
 
-    def until(self, ask: Callable[[], T], expected: T) -> T:
+    def until(self, ask: Callable[[], T], expected: T, timeout_s: float = DEADLINE_S / 2) -> T:
         """What `ask()` gives when it is that; else, in the end, what it is: a busy machine may miss a scrape."""
-        until_s = time.monotonic() + DEADLINE_S / 2
+        until_s = time.monotonic() + timeout_s
         while (found := ask()) != expected and time.monotonic() < until_s:
             time.sleep(SCRAPE_S / 2)
         return found
+
+    def _get(self, path: str, parameters: Mapping[str, str]) -> Any:
+        url = f"http://{self._address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        try:
+            with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+
+
+class PrometheusServer(PrometheusApi):
+    """Scrapes `targets` (addresses and instance names, by job) every second."""
+
+    def __init__(self, program: str, directory: Path, targets: Mapping[str, Mapping[str, str]]) -> None:
+        super().__init__(f"127.0.0.1:{free_port()}")
+        self._target_count = sum(map(len, targets.values()))
+        self._log_path = directory / "prometheus.log"
+        config_path = directory / "prometheus.yml"
+        config_path.write_text(yaml.safe_dump(_config(targets)))
+        self._command = [
+            program,
+            f"--config.file={config_path}",
+            f"--storage.tsdb.path={directory / 'tsdb'}",
+            f"--web.listen-address={self._address}",
+            "--log.level=warn",
+        ]
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        with self._log_path.open("w") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        until_s = time.monotonic() + DEADLINE_S
+        while not self.is_ready():
+            assert self._process.poll() is None, self._log_path.read_text()
+            assert time.monotonic() < until_s, self._log_path.read_text()
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(DEADLINE_S)
 
     def wait_scraped(self) -> None:
         """Until every target was asked after this call, and has answered: a busy one may miss its time, and one that
@@ -108,14 +126,6 @@ class PrometheusServer:
         while not self.ask(expression):
             assert time.monotonic() < until_s, f"{expression} is never true: {self.ask('up')}"
             time.sleep(0.1)
-
-    def _get(self, path: str, parameters: Mapping[str, str]) -> Any:
-        url = f"http://{self._address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        try:
-            with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
-                return json.load(answer)["data"]
-        except urllib.error.HTTPError as error:
-            raise AssertionError(f"{parameters}: {error.read().decode()}") from error
 
 
 def _config(targets: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
