@@ -22,6 +22,8 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 PARTITIONS_PER_SLOT: Final = 1_000
+LOOK_AGAIN_MS: Final = 1_000
+"""All sessions are looked at for a smaller one no sooner again: who gets none asks for one with every fetch."""
 _INT32_MAX: Final = 2**31 - 1
 
 _SessionNotFoundError = EXCEPTIONS[ErrorCode.FETCH_SESSION_ID_NOT_FOUND]
@@ -124,7 +126,11 @@ class FetchSessions:
         self._eviction_ms = eviction_ms
         self._rng = rng
         self._sessions: dict[int, _Session] = {}
+        """Those that were not used for longest first."""
         self._partition_count = 0
+        self._look_again_ms = 0
+        self._looked_size = 0
+        """Before `_look_again_ms`, none gives way to a session of so many partitions."""
 
     def __len__(self) -> int:
         """Sessions."""
@@ -147,6 +153,7 @@ class FetchSessions:
         session = self._continued(request)
         session.next_epoch = 1 if request.epoch == _INT32_MAX else request.epoch + 1
         session.used_ms = now_ms
+        self._sessions[session.id] = self._sessions.pop(session.id)
         self._partition_count -= len(session.followed)
         session.take(request.changed)
         for key in request.forgotten:
@@ -196,13 +203,25 @@ class FetchSessions:
         room = self._slots * PARTITIONS_PER_SLOT - self._partition_count
         if len(self._sessions) < self._slots and size <= room:
             return True
-        for session in sorted(self._sessions.values(), key=lambda each: each.used_ms):
-            is_stale = now_ms - session.used_ms > self._eviction_ms
-            gives_way = len(session.followed) < size and now_ms - session.created_ms > self._eviction_ms
-            if (is_stale or gives_way) and size <= room + len(session.followed):
-                self._drop(session)
-                return True
-        return False
+        if (session := self._giving_way(size, size - room, now_ms)) is None:
+            return False
+        self._drop(session)
+        return True
+
+    def _giving_way(self, size: int, freed_min: int, now_ms: int) -> _Session | None:
+        """Who gives its place, with that many partitions at least, to a session of `size`."""
+        for session in self._sessions.values():
+            if now_ms - session.used_ms <= self._eviction_ms:
+                break
+            if len(session.followed) >= freed_min:
+                return session
+        if now_ms < self._look_again_ms and size <= self._looked_size:
+            return None
+        for session in self._sessions.values():
+            if freed_min <= len(session.followed) < size and now_ms - session.created_ms > self._eviction_ms:
+                return session
+        self._look_again_ms, self._looked_size = now_ms + LOOK_AGAIN_MS, size
+        return None
 
     def _drop(self, session: _Session) -> None:
         del self._sessions[session.id]

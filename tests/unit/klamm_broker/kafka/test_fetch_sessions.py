@@ -13,6 +13,7 @@ from klamm.model import TopicPartition
 from klamm_broker.kafka.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
+    LOOK_AGAIN_MS,
     NO_SESSION,
     PARTITIONS_PER_SLOT,
     FetchSessions,
@@ -162,16 +163,42 @@ def test_a_topic_by_id_has_the_name_of_now() -> None:
     assert [one.topic_partition.topic for one in turn.wanted] == ["flights"]
 
 
-def test_a_session_makes_room_when_it_is_stale_or_for_a_larger_one_when_it_is_old() -> None:
+def test_a_session_makes_room_when_it_is_stale() -> None:
+    sessions = sessions_of(2)
+    first = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id
+    second = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {1: 0}), 1).session_id
+    begin(sessions, request(first, 1, {}), 2)
+    assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {2: 0}), EVICTION_MS + 1).session_id == NO_SESSION
+    assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {2: 0}), EVICTION_MS + 2).session_id != NO_SESSION
+    begin(sessions, request(first, 2, {}), EVICTION_MS + 2)
+    with pytest.raises(BrokerError, match="unknown"):
+        begin(sessions, request(second, 1, {}), EVICTION_MS + 2)
+
+
+def test_a_session_makes_room_for_a_larger_one_when_it_is_old() -> None:
     sessions = sessions_of(1)
     small = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id
-    assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0, 1: 0}), EVICTION_MS).session_id == NO_SESSION
     begin(sessions, request(small, 1, {}), EVICTION_MS)
     assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {1: 0}), EVICTION_MS + 1).session_id == NO_SESSION
     large = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0, 1: 0}), EVICTION_MS + 1).session_id
     assert large != NO_SESSION
-    assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0}), 2 * EVICTION_MS + 1).session_id == NO_SESSION
-    assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0}), 2 * EVICTION_MS + 2).session_id != NO_SESSION
+
+
+def test_who_found_no_room_looks_again_after_a_while_and_a_larger_one_at_once() -> None:
+    sessions = sessions_of(1)
+    small = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0})).session_id
+    two, three = {0: 0, 1: 0}, {0: 0, 1: 0, 2: 0}
+
+    def ask(partitions: dict[int, int], now_ms: int) -> int:
+        return begin(sessions, request(NO_SESSION, INITIAL_EPOCH, partitions), now_ms).session_id
+
+    begin(sessions, request(small, 1, {}), EVICTION_MS)
+    assert ask(two, EVICTION_MS) == NO_SESSION
+    for epoch, now_ms in enumerate(range(EVICTION_MS + 50, EVICTION_MS + LOOK_AGAIN_MS, 50), 2):
+        begin(sessions, request(small, epoch, {}), now_ms)
+        assert ask(two, now_ms) == NO_SESSION
+    assert (larger := ask(three, EVICTION_MS + LOOK_AGAIN_MS - 1)) != NO_SESSION
+    assert larger != ask(two, EVICTION_MS + LOOK_AGAIN_MS)
 
 
 def test_partitions_are_bounded_whether_a_session_begins_or_grows_with_them() -> None:
