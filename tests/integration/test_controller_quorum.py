@@ -13,6 +13,7 @@ from controller_quorum import Quorum, quorum_processes
 from quorum_load import History, load
 
 from klamm import Admin, Consumer, NewTopic, Producer
+from klamm.admin.types import QuorumDescription
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
 
@@ -63,24 +64,36 @@ async def all_caught_up(quorum: Quorum) -> None:
 
 @pytest.mark.slow
 def test_every_controller_says_who_leads(quorum: Quorum) -> None:
-    leader = quorum.wait_leader()
-    asyncio.run(all_caught_up(quorum))
+    # On a machine too busy for heartbeats another may be elected in between: then all are asked again.
+    for _ in range(10):
+        asyncio.run(all_caught_up(quorum))
+        leader = quorum.wait_leader()
+        before = quorum.describe(leader.node_id)
+        described, controller_id = described_by_broker(quorum)
+        others = {node: quorum.describe(node) for node in quorum.controllers.keys() - {leader.node_id}}
+        after = quorum.describe(leader.node_id)
+        if before is not None and after is not None and before.term == after.term:
+            break
+    else:
+        pytest.fail("no leader lasts for as long as it takes to ask everybody")
+    assert (described.leader_id, controller_id) == (leader.node_id, leader.node_id)
+    assert [(each.kind.name, each.node_id, each.is_voter) for each in described.replicas] == [
+        *(("CONTROLLER", node_id, True) for node_id in (1, 2, 3)),
+        ("BROKER", 1, False),
+        ("COORDINATOR", 1, False),
+    ]
+    for answer in others.values():
+        assert answer is not None
+        assert (answer.error_code, answer.controller.port) == (ErrorCode.NOT_CONTROLLER, leader.port)
+
+
+def described_by_broker(quorum: Quorum) -> tuple[QuorumDescription, int]:
+    """The quorum, with a broker and a coordinator, and the controller that is named to clients."""
     with Admin(bootstrap_servers=quorum.broker.address) as admin:
         until_s = time.monotonic() + 60
         while len((described := admin.describe_quorum()).replicas) < 5 and time.monotonic() < until_s:
             time.sleep(0.05)  # Brokers and coordinators show with their first heartbeat to this leader.
-        assert described.leader_id == leader.node_id
-        shown = [(each.kind.name, each.node_id, each.is_voter) for each in described.replicas]
-        assert shown == [
-            *(("CONTROLLER", node_id, True) for node_id in (1, 2, 3)),
-            ("BROKER", 1, False),
-            ("COORDINATOR", 1, False),
-        ]
-        assert admin.describe_cluster().controller_id == leader.node_id
-    for node_id in quorum.controllers.keys() - {leader.node_id}:
-        answer = quorum.describe(node_id)
-        assert answer is not None
-        assert (answer.error_code, answer.controller.port) == (ErrorCode.NOT_CONTROLLER, leader.port)
+        return described, admin.describe_cluster().controller_id
 
 
 @pytest.mark.slow
