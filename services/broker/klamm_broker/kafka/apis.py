@@ -40,7 +40,7 @@ class KafkaApis:
         self._cluster = cluster
         self._clock = clock
         self._topic_ids = TopicIds(lambda: cluster.image)
-        self._fetch = Fetch(handlers.fetch, self._topic_ids, sessions, clock)
+        self._fetch = Fetch(handlers.fetch, cluster, self._topic_ids, sessions, clock)
         self._cold: ColdApis | None = None
 
     def handle(self, request: Request) -> Answer | AnswerInTime:
@@ -48,7 +48,7 @@ class KafkaApis:
         connection."""
         match request.api_key:
             case ApiKey.PRODUCE:
-                return produce(request, self._handlers.produce)
+                return produce(request, self._handlers.produce, self._cluster)
             case ApiKey.FETCH:
                 return self._fetch.fetch(request)
             case ApiKey.METADATA:

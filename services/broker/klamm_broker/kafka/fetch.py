@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
+from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchSessions, FetchTurn, SessionRequest, Topic
-from klamm_broker.kafka.leader_hints import leader_hint
+from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import Part, Writer
@@ -31,6 +32,8 @@ _DIVERGING_EPOCH: Final = struct.Struct(">iqB")
 """Epoch, its end offset, and no tagged fields."""
 _BY_TOPIC_ID: Final = 13
 """From this version on topics are named by id."""
+_WITH_ENDPOINTS: Final = 16
+"""From this version on it is said where the leaders are that refusals name."""
 _HEAD: Final = struct.Struct(">iiibii")
 """max_wait_ms, min_bytes, max_bytes, isolation level, session id and epoch."""
 _HEAD_BEFORE_15: Final = struct.Struct(">iiiibii")
@@ -49,8 +52,11 @@ _ABORTED: Final = struct.Struct(">qq")
 class Fetch:
     """Handles Fetch."""
 
-    def __init__(self, handler: FetchRpc, topic_ids: TopicIds, sessions: FetchSessions, clock: Clock) -> None:
+    def __init__(
+        self, handler: FetchRpc, cluster: ClusterView, topic_ids: TopicIds, sessions: FetchSessions, clock: Clock
+    ) -> None:
         self._handler = handler
+        self._cluster = cluster
         self._topic_ids = topic_ids
         self._sessions = sessions
         self._clock = clock
@@ -79,7 +85,9 @@ class Fetch:
     def _answer(
         self, request: Request, turn: FetchTurn, found: LocatedFetch, records: Sequence[Copy | RecordFile]
     ) -> list[Part]:
-        return _written(request, turn.session_id, turn.select(found.answers), records, self._topic_ids)
+        answers = turn.select(found.answers)
+        nodes = node_endpoints(self._cluster, answers) if request.version >= _WITH_ENDPOINTS else ()
+        return _written(request, turn.session_id, answers, records, self._topic_ids, nodes)
 
 
 def _read(request: Request, topic_ids: TopicIds) -> tuple[FetchQuery, SessionRequest]:
@@ -153,6 +161,7 @@ def _written(
     answers: Sequence[PartitionAnswer],
     records: Sequence[Copy | RecordFile],
     topic_ids: TopicIds,
+    nodes: Sequence[tuple[int, bytes]],
 ) -> list[Part]:
     version = request.version
     writer = Writer(flexible=request.flexible)
@@ -174,7 +183,7 @@ def _written(
             writer.records([next(with_records)] if answer.records_bytes else (), answer.records_bytes)
             writer.tagged_fields(_tagged(answer) if version >= 12 else ())
         writer.tagged_fields()
-    writer.tagged_fields()
+    writer.tagged_fields(nodes)
     return writer.parts()
 
 

@@ -9,13 +9,16 @@ from typing import Final
 
 from klamm import tracing
 from klamm.model import TopicPartition
+from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.connection import Answer, AnswerInTime
-from klamm_broker.kafka.leader_hints import leader_hint
+from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.wire import MalformedRequestError, Writer
 from klamm_broker.rpc.produce import ACKS_NONE, AnswersInTime, PartitionRecords, Produce, Produced, ProduceRpc
 
 _CURRENT_LEADER_TAG: Final = 0
+_HINTED: Final = 10
+"""From this version on a refusal says who leads."""
 _ACKS: Final = struct.Struct(">hi")
 """acks, timeout_ms."""
 _PRODUCED: Final = struct.Struct(">ihqqq")
@@ -24,23 +27,25 @@ _PRODUCED_BEFORE_5: Final = struct.Struct(">ihqq")
 _EMPTY = memoryview(b"")
 
 
-def produce(request: Request, handler: ProduceRpc) -> Answer | AnswerInTime:
+def produce(request: Request, handler: ProduceRpc, cluster: ClusterView) -> Answer | AnswerInTime:
     """At once, if nothing has to be waited for; no answer with acks=0. Raises MalformedRequestError."""
     wanted = _read(request)
     if tracing.is_on():
-        return _traced(request, wanted, handler)
+        return _traced(request, wanted, handler, cluster)
     answers = handler.serve(wanted)
-    return _answer(request, wanted, answers) if isinstance(answers, list) else _answer_in_time(request, wanted, answers)
+    if isinstance(answers, list):
+        return _answer(request, wanted, answers, cluster)
+    return _answer_in_time(request, wanted, answers, cluster)
 
 
-async def _answer_in_time(request: Request, wanted: Produce, answers: AnswersInTime) -> Answer:
-    return _answer(request, wanted, await answers)
+async def _answer_in_time(request: Request, wanted: Produce, answers: AnswersInTime, cluster: ClusterView) -> Answer:
+    return _answer(request, wanted, await answers, cluster)
 
 
-async def _traced(request: Request, wanted: Produce, handler: ProduceRpc) -> Answer:
+async def _traced(request: Request, wanted: Produce, handler: ProduceRpc, cluster: ClusterView) -> Answer:
     with tracing.request_span("Produce", request.client_id):
         answers = handler.serve(wanted)
-        return _answer(request, wanted, answers if isinstance(answers, list) else await answers)
+        return _answer(request, wanted, answers if isinstance(answers, list) else await answers, cluster)
 
 
 def _read(request: Request) -> Produce:
@@ -64,7 +69,7 @@ def _read(request: Request) -> Produce:
     return Produce(acks, timeout_ms, transactional_id or "", partitions)
 
 
-def _answer(request: Request, wanted: Produce, answers: Sequence[Produced]) -> Answer:
+def _answer(request: Request, wanted: Produce, answers: Sequence[Produced], cluster: ClusterView) -> Answer:
     if wanted.acks == ACKS_NONE:
         return None
     version = request.version
@@ -78,7 +83,7 @@ def _answer(request: Request, wanted: Produce, answers: Sequence[Produced]) -> A
             _write_partition(writer, version, answer)
         writer.tagged_fields()
     writer.int32(0)
-    writer.tagged_fields()
+    writer.tagged_fields(node_endpoints(cluster, answers) if version >= _HINTED else ())
     return writer.parts()
 
 
@@ -95,4 +100,4 @@ def _write_partition(writer: Writer, version: int, answer: Produced) -> None:
     if version >= 8:
         writer.array_size(0)  # no record is refused by itself
         writer.nullable_string(message or None)
-    writer.tagged_fields(leader_hint(_CURRENT_LEADER_TAG, answer) if code and version >= 10 else ())
+    writer.tagged_fields(leader_hint(_CURRENT_LEADER_TAG, answer) if code and version >= _HINTED else ())

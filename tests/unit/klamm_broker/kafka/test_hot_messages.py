@@ -30,6 +30,7 @@ from klamm_broker.kafka.api_versions import api_versions
 from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.fetch import Fetch
 from klamm_broker.kafka.fetch_sessions import FetchSessions
+from klamm_broker.kafka.leader_hints import node_endpoints
 from klamm_broker.kafka.metadata import metadata
 from klamm_broker.kafka.produce import produce
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
@@ -106,6 +107,8 @@ def image() -> MetadataImage:
 
 
 TOPIC_IDS = TopicIds(image)
+CLUSTER = ClusterView(image, 1, "KAFKA")
+SECOND_NODE = {"node_endpoints": [{"node_id": 2, "host": "kafka2", "port": 9102, "rack": None}]}
 
 
 def decoded(request: Request, answer: bytes) -> Any:
@@ -165,7 +168,7 @@ def test_produce(version: int, in_time: bool) -> None:
         ],
         in_time=in_time,
     )
-    answer = produce(request, handler)  # type: ignore[arg-type]
+    answer = produce(request, handler, CLUSTER)  # type: ignore[arg-type]
     assert isinstance(answer, list) is not in_time
     if not isinstance(answer, list):
         assert answer is not None
@@ -219,16 +222,24 @@ def test_produce(version: int, in_time: bool) -> None:
                 ],
             },
         ],
+        **(SECOND_NODE if version >= 10 else {}),
     }
     assert answer is not None
     assert joined(answer) == messages.encode(request, expected)
+
+
+@pytest.mark.parametrize("leader", [-1, 3, 9])
+def test_no_endpoint_is_given_of_leaders_that_the_client_cannot_dial(leader: int) -> None:
+    """Nobody, a broker without such a listener, and one that nobody knows."""
+    refused = Produced(TopicPartition("flights", 1), ErrorCode.NOT_LEADER_OR_FOLLOWER, "", current_leader=leader)
+    assert node_endpoints(CLUSTER, [refused]) == []
 
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_produce_without_acknowledgement_has_no_answer(version: int) -> None:
     fields = {"transactional_id": None, "acks": 0, "timeout": 1, "topic_data": []}
     request = request_of(ApiKey.PRODUCE, version, fields)
-    assert produce(request, ScriptedProduce([])) is None  # type: ignore[arg-type]
+    assert produce(request, ScriptedProduce([]), CLUSTER) is None  # type: ignore[arg-type]
 
 
 class ScriptedFetch:
@@ -315,7 +326,7 @@ def test_fetch(version: int, waits: bool) -> None:
     ]
     handler = ScriptedFetch(answers, [b"batch"], waits=waits)
     sessions = FetchSessions(slots=1, eviction_ms=0, rng=random.Random(1))
-    kafka_fetch = Fetch(handler, TOPIC_IDS, sessions, SystemClock())  # type: ignore[arg-type]
+    kafka_fetch = Fetch(handler, CLUSTER, TOPIC_IDS, sessions, SystemClock())  # type: ignore[arg-type]
     written = fetched_of(kafka_fetch, request)
     wanted = handler.wanted
     assert wanted is not None
@@ -362,6 +373,7 @@ def test_fetch(version: int, waits: bool) -> None:
             {"topic": "flights", "topic_id": FLIGHTS, "partitions": flights},
             {"topic": "nowhere", "topic_id": UNKNOWN, "partitions": unknown},
         ],
+        **(SECOND_NODE if version >= 16 else {}),
     }
     assert written == messages.encode(request, expected)
 
@@ -420,7 +432,7 @@ def test_fetch_in_a_session(version: int) -> None:
 
     handler = ScriptedFetch([answer(9, 0), answer(9, 1)], [])
     sessions = FetchSessions(slots=1, eviction_ms=0, rng=random.Random(1))
-    kafka_fetch = Fetch(handler, TOPIC_IDS, sessions, SystemClock())  # type: ignore[arg-type]
+    kafka_fetch = Fetch(handler, CLUSTER, TOPIC_IDS, sessions, SystemClock())  # type: ignore[arg-type]
     first = ask(0, 0, [0, 1])
     body = fetched_of(kafka_fetch, first)
     (session_id,) = struct.unpack_from(">i", body, 6)
