@@ -15,12 +15,15 @@ from typing import Any
 
 import nycflights
 import pandas as pd
+import pyspark
 import pytest
 from klamm_process import KlammProcess, running_cluster
 from spark_standalone import standalone_cluster
 from topic_reading import read_topics
 
+import klamm_pipelines
 from klamm import ConsumerRecord, Producer
+from pyspark_klamm.java import java_home
 
 pytestmark = [pytest.mark.pipelines, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -188,6 +191,11 @@ def test_a_pipeline_runs_on_a_cluster_with_what_is_shipped(cluster, start, tmp_p
         counted = start("flight_delays", "--master", master, *arguments).counted()
         assert counted["flights"] == len(flights)
         assert len(read_topics(cluster.bootstrap, "flight-delays")) == flights.groupby(["origin", "hour_start"]).ngroups
+        counted = submitted(
+            master, tmp_path, "--bootstrap", cluster.bootstrap, "--output", "submitted", "--sink-id", "it", *arguments
+        )
+        assert counted["flights"] == len(flights)
+        assert values_of(cluster, "submitted") == values_of(cluster, "flight-delays")
         from klamm_pipelines.session import open_session
 
         spark = open_session("where", master, {})
@@ -196,3 +204,33 @@ def test_a_pipeline_runs_on_a_cluster_with_what_is_shipped(cluster, start, tmp_p
         finally:
             spark.stop()
     assert all("klamm-spark.zip" in row.path for row in found), found
+
+
+def values_of(cluster: KlammProcess, topic: str) -> list[bytes | None]:
+    return sorted(record.value for record in read_topics(cluster.bootstrap, topic))
+
+
+def submitted(master: str, directory: pathlib.Path, *arguments: str) -> dict[str, Any]:
+    """What `flight_delays` counted, given to spark-submit with the zip file of the rest."""
+    shipped = directory / "klamm.zip"
+    subprocess.run([sys.executable, "-m", "klamm", "pipeline", "zip", str(shipped)], check=True)
+    home = pathlib.Path(pyspark.__file__).parent
+    pipeline = pathlib.Path(klamm_pipelines.__file__).parent
+    done = subprocess.run(
+        [
+            *(home / "bin" / "spark-submit", "--master", master, "--py-files", shipped),
+            *(pipeline / "flight_delays.py", "--checkpoint", directory / "submitted", *arguments),
+        ],
+        env={
+            **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            "JAVA_HOME": str(java_home()),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
