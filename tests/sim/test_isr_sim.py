@@ -20,6 +20,8 @@ KNOWN_SEEDS = {name: one.known_seed for name, one in MUTATIONS.items() if one.kn
 
 LATE_REGISTRATION = 254390484
 """A broker's registration arrives when its next life is registered already."""
+LAST_LEADER_MOVED = 934804673
+"""A partition is moved away from the last leader there was, and back to it, while nobody leads."""
 
 
 def test_fresh_seeds_violate_nothing() -> None:
@@ -30,6 +32,10 @@ def test_a_broker_whose_registration_was_replaced_registers_again() -> None:
     trace: deque[str] = deque()
     run_seed(LATE_REGISTRATION, trace)
     assert any("is not registered any more" in line for line in trace)
+
+
+def test_the_last_leader_there_was_is_not_moved_away_with_what_only_it_has() -> None:
+    run_seed(LAST_LEADER_MOVED)
 
 
 @pytest.mark.parametrize("name", KNOWN_SEEDS)

@@ -151,14 +151,16 @@ class _Target:
         return broker_id in self._active and broker_id in self.replicas and broker_id not in self._offline
 
     def _last_known(self) -> Brokers:
-        """The leader there was, from when the in-sync set is empty until there is a leader again."""
+        """The leader there was, from when the in-sync set is empty until there is a leader again.
+
+        One that is no replica any more deletes its log: it would come back with nothing."""
         if self._leader != NO_LEADER or self._isr:
             return ()
         if self._before.leader != NO_LEADER:
             known: Brokers = (self._before.leader,)
         else:
             known = self._before.last_known_elr or self._before.isr[:1]
-        return tuple(broker_id for broker_id in known if broker_id not in self._gone)
+        return tuple(broker_id for broker_id in known if broker_id in self.replicas and broker_id not in self._gone)
 
     def record(self, topic: TopicImage) -> MetadataRecord | None:
         before = self._before

@@ -130,7 +130,7 @@ def _reassigned(
 ) -> MetadataRecord | None:
     original = _original(partition)
     # Who an earlier reassignment added, and this one does not want, goes at once, unless it has what others may lack.
-    needed = (*original, *partition.isr, *partition.elr)
+    needed = (*original, *_with_every_record(partition))
     removing = tuple(each for each in partition.replicas if each in needed and each not in target)
     return partition_change(
         topic,
@@ -151,10 +151,16 @@ def _cancelled(
     record = partition_change(topic, partition, electorate, replicas=_original(partition), adding=(), removing=())
     assert record is not None, partition
     after = changed_partition(partition, record.partition_change)
-    if not after.isr and not after.elr and (partition.isr or partition.elr):
+    having = _with_every_record(partition)
+    if having and not _with_every_record(after):
         raise Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"partition {name}: only {list(partition.isr or partition.elr)}, which were added, have every record;"
+            f"partition {name}: only {list(having)}, which were added, have every record;"
             " without them nobody could lead but by an unclean election",
         )
     return record
+
+
+def _with_every_record(partition: PartitionImage) -> Brokers:
+    """Who may lead without an unclean election: while nobody else is known to have all, the last leader there was."""
+    return (*partition.isr, *partition.elr) or partition.last_known_elr

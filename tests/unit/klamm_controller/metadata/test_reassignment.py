@@ -126,6 +126,25 @@ def test_another_target_drops_what_the_first_one_added_and_is_not_in_sync_yet(cl
     assert state(cluster) == {"replicas": (1, 2, 5), "adding": (), "removing": ()}
 
 
+def test_the_last_leader_there_was_stays_until_others_have_everything(cluster):
+    cluster.create_by_hand("b", (1,))
+    reassign(cluster, wanted([4, 5], "b"))
+    cluster.bring_into_sync(4, "b")
+    cluster.register_broker(1, life=1)
+    cluster.register_broker(4, life=1)
+    partition = cluster.partition("b")
+    assert (partition.isr, partition.elr, partition.last_known_elr) == ((), (), (4,))
+    assert reassign(cluster, wanted(None, "b")) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+    assert reassign(cluster, wanted([5, 6], "b")) == [ErrorCode.NONE]
+    assert cluster.partition("b").replicas == (5, 6, 4, 1)
+    cluster.beat(4)
+    assert cluster.partition("b").leader == 4
+    cluster.bring_into_sync(5, "b")
+    cluster.bring_into_sync(6, "b")
+    partition = cluster.partition("b")
+    assert (partition.replicas, set(partition.isr), partition.last_known_elr) == ((5, 6), {5, 6}, ())
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [
