@@ -32,7 +32,7 @@ demo: setup  ## A year of real flights through the log, Spark and back, checked 
 	$(BIN)/python demo/flights.py
 
 test: setup lint  ## Lint and every test a laptop can run.
-	@sh tools/install_programs.sh "A part of make test" prometheus:prometheus || true  # the tests say what they leave out
+	@sh tools/install_programs.sh "A part of make test" prometheus:prometheus kcat:kcat || true  # the tests say what they leave out
 	$(PYTEST) tests -m "not clients and not compose and not chaos and not pipelines" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 clients: setup  ## Kafka's clients and programs against the Kafka listener, and tables of them; CLIENTS="--table README.md".

@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make clients installs it"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test installs it")
 TIMEOUT_S = 60
 COUNT = 200
 LINES = [f"line {number}" for number in range(COUNT)]
