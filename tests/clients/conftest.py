@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from apache_kafka import ApacheKafka, running_kafka
 from kafka_wire import KafkaWire
 from kio.schema.errors import ErrorCode
 from table import Comparison, Outcomes, write_between_markers
@@ -102,6 +103,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def bootstrap(cluster: Cluster) -> str:
     """The Kafka listeners."""
     return cluster.bootstrap
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    """One node of the Kafka that judges Klamm."""
+    with running_kafka(tmp_path_factory.mktemp("apache-kafka")) as kafka:
+        yield kafka
 
 
 @pytest.fixture

@@ -1,0 +1,136 @@
+"""A real Apache Kafka, of the version that judges Klamm's behaviour: its own server in KRaft mode, where each node is
+broker and controller. It keeps its shipped settings but for addresses, directories, what one node cannot replicate,
+and the wait of a group for its first members."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import pathlib
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+
+import java_programs
+from kafka_wire import KafkaWire
+from klamm_process import free_ports
+
+from klamm_broker.kafka.requests import ApiKey
+
+VERSION = "4.3.1"
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 120
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+"""The cleaner's buffer alone takes 128 MiB of the heap."""
+LOG_TAIL_CHARACTERS = 20_000
+
+
+class ApacheKafka:
+    """One cluster; `running_kafka` starts and ends it."""
+
+    def __init__(self, directory: pathlib.Path, *, brokers: int = 1, settings: Mapping[str, str] | None = None) -> None:
+        ports = free_ports(range(2 * brokers))
+        self._addresses = [f"{HOST}:{port}" for port in ports[:brokers]]
+        self._controllers = [f"{HOST}:{port}" for port in ports[brokers:]]
+        self._directory = directory
+        self._settings = dict(settings or {})
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.bootstrap = ",".join(self._addresses)
+        """`host:port` of every broker, by commas; the first is node 1."""
+
+    def log(self, node_id: int) -> str:
+        """The end of what the node has logged."""
+        return self._log_path(node_id).read_text()[-LOG_TAIL_CHARACTERS:]
+
+    def start(self) -> None:
+        """Formats the directories, starts all nodes and returns when each serves clients and knows all others. Raises
+        AssertionError with a node's log when one does not get there."""
+        node_ids = range(1, len(self._addresses) + 1)
+        assert java_programs.classpath()
+        assert java_programs.kafka_version() == VERSION
+        self._processes = {node_id: self._format(node_id) for node_id in node_ids}
+        for node_id, process in self._processes.items():
+            assert process.wait(START_TIMEOUT_S) == 0, self.log(node_id)
+        for node_id in node_ids:
+            self._processes[node_id] = self._run(node_id, "kafka.Kafka", str(self._config_path(node_id)))
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        for node_id in node_ids:
+            while not self._is_ready(node_id):
+                assert self._processes[node_id].poll() is None, f"Kafka has ended:\n{self.log(node_id)}"
+                assert time.monotonic() < deadline_s, f"Kafka did not get ready:\n{self.log(node_id)}"
+                time.sleep(0.1)
+
+    def kill(self) -> None:
+        """Ends all nodes at once: nobody needs their data any more."""
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait()
+
+    def _is_ready(self, node_id: int) -> bool:
+        asked = {
+            "topics": [],
+            "allow_auto_topic_creation": False,
+            "include_topic_authorized_operations": False,
+        }
+        with contextlib.suppress(OSError), KafkaWire(self._addresses[node_id - 1]) as wire:
+            return len(wire.ask(ApiKey.METADATA, 12, asked).brokers) == len(self._addresses)
+        return False
+
+    def _format(self, node_id: int) -> subprocess.Popen[bytes]:
+        config = self._config_path(node_id)
+        config.write_text("".join(f"{name}={value}\n" for name, value in self._all_settings(node_id).items()))
+        voters = ",".join(
+            f"{each}@{address}:{_directory_id(each)}" for each, address in enumerate(self._controllers, start=1)
+        )
+        options = ["--cluster-id", CLUSTER_ID, "--config", str(config), "--initial-controllers", voters]
+        return self._run(node_id, "kafka.tools.StorageTool", "format", *options)
+
+    def _all_settings(self, node_id: int) -> dict[str, str]:
+        replicas = str(min(3, len(self._addresses)))
+        in_sync = str(max(1, min(3, len(self._addresses)) - 1))
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(node_id),
+            "listeners": f"PLAINTEXT://{self._addresses[node_id - 1]},CONTROLLER://{self._controllers[node_id - 1]}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": ",".join(self._controllers),
+            "log.dirs": str(self._directory / f"kafka-{node_id}"),
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": in_sync,
+            "share.coordinator.state.topic.replication.factor": replicas,
+            "share.coordinator.state.topic.min.isr": in_sync,
+            "group.initial.rebalance.delay.ms": "0",
+            **self._settings,
+        }
+
+    def _run(self, node_id: int, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with self._log_path(node_id).open("ab") as log:
+            command = java_programs.command(main_class, *arguments, jvm=JVM)
+            return subprocess.Popen(command, stdout=log, stderr=log, cwd=self._directory)
+
+    def _config_path(self, node_id: int) -> pathlib.Path:
+        return self._directory / f"kafka-{node_id}.properties"
+
+    def _log_path(self, node_id: int) -> pathlib.Path:
+        return self._directory / f"kafka-{node_id}.log"
+
+
+def _directory_id(node_id: int) -> str:
+    """A UUID as Kafka writes it."""
+    return base64.urlsafe_b64encode(bytes(15) + bytes([100 + node_id])).decode().rstrip("=")
+
+
+@contextlib.contextmanager
+def running_kafka(
+    directory: pathlib.Path, *, brokers: int = 1, settings: Mapping[str, str] | None = None
+) -> Iterator[ApacheKafka]:
+    """A started cluster on an empty directory. Skips the test where Java or Maven is missing."""
+    kafka = ApacheKafka(directory, brokers=brokers, settings=settings)
+    try:
+        kafka.start()
+        yield kafka
+    finally:
+        kafka.kill()
