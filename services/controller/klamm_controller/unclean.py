@@ -25,7 +25,7 @@ def report_unclean_elections(image: MetadataImage, records: Sequence[MetadataRec
     for topic, partition, leader in unclean_elections(image, records):
         _UNCLEAN.inc()
         log.warning(
-            "topic=%s partition=%d leader=%d elected uncleanly, %s: isr=%s elr=%s replicas=%s",
+            "topic=%s partition=%d leader=%d elected uncleanly, %s: before that isr=%s elr=%s replicas=%s",
             topic.name,
             partition.partition,
             leader,

@@ -29,6 +29,7 @@ from klamm_controller.metadata.alter_partition import handle_alter_partition
 from klamm_controller.metadata.brokers import handle_broker_heartbeat, handle_register_broker
 from klamm_controller.metadata.coordinators import handle_coordinator_heartbeat, handle_register_coordinator
 from klamm_controller.metadata.decision import Decision
+from klamm_controller.metadata.leader_election import unclean_elections
 from klamm_controller.metadata.policy import InternalTopicPolicy, TopicPolicy
 from klamm_controller.metadata.topics import handle_create_topics, handle_delete_topics
 from klamm_server.metadata.image import MetadataImage, PartitionImage, TopicImage, replay
@@ -58,9 +59,13 @@ class Cluster:
         self.image = MetadataImage.empty()
         self.rng = random.Random(0)
         self.policy = policy()
+        self.unclean: list[tuple[str, int, int]] = []
+        """(topic, partition, leader) of the elections that operators were told of."""
         self.replay([MetadataRecord(cluster=ClusterRecord(cluster_id=CLUSTER_ID))])
 
     def replay(self, records: list[MetadataRecord] | tuple[MetadataRecord, ...]) -> None:
+        told = unclean_elections(self.image, records)
+        self.unclean += [(topic.name, partition.partition, leader) for topic, partition, leader in told]
         self.image = replay(self.image, records, self.image.end_index + len(records))
 
     def apply(self, decision: Decision[T]) -> T:

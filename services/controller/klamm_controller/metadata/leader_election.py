@@ -13,7 +13,7 @@ from klamm.wire.v1.metadata_pb2 import MetadataRecord
 from klamm_controller.metadata.electorate import MIN_ISR, UNCLEAN, Electorate
 from klamm_controller.metadata.partition_change import partition_change
 from klamm_controller.metadata.sweep import Change, Sweep, all_partitions
-from klamm_server.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage, replay
+from klamm_server.metadata.image import MetadataImage, PartitionImage, TopicImage, replay
 
 Consequences = tuple[tuple[MetadataRecord, ...], Sweep | None]
 
@@ -83,15 +83,15 @@ def after_config_changes(image: MetadataImage, configs: Sequence[MetadataRecord]
 def unclean_elections(
     image: MetadataImage, records: Iterable[MetadataRecord]
 ) -> Iterator[tuple[TopicImage, PartitionImage, int]]:
-    """(topic, partition, leader) of each partition that `records` give a leader who may lack committed records. Of an
-    only replica that is not said: nobody has more."""
+    """(topic, partition, leader) of each partition that `records` give a leader who may lack committed records, with
+    the partition as it is in `image`, before them. An only replica is left out: nobody has more than it."""
     for record in records:
         change = record.partition_change
-        if not change.HasField("leader") or change.leader == NO_LEADER:
+        if not change.unclean:
             continue
         topic = image.topics_by_id[uuid.UUID(bytes=change.topic_id)]
         partition = topic.partitions[change.partition]
-        if change.leader not in (*partition.isr, *partition.elr) and len(partition.replicas) > 1:
+        if len(partition.replicas) > 1:
             yield topic, partition, change.leader
 
 

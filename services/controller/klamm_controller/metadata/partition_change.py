@@ -80,6 +80,7 @@ class _Target:
         self._adding = before.adding_replicas
         self._removing = before.removing_replicas
         self._offline = before.offline_replicas
+        self._unclean = False
 
     def assign(
         self, replicas: Brokers | None, adding: Brokers | None, removing: Brokers | None, offline: Brokers | None
@@ -126,6 +127,7 @@ class _Target:
         self._leader = self._elected(election)
         if self._leader == NO_LEADER or self._leader in self._isr:
             return
+        self._unclean = self._leader not in self._elr
         if self._leader in self._elr and min_isr > 1:
             self._elr = _without(self._elr, (self._leader,))
         else:
@@ -168,6 +170,7 @@ class _Target:
         # Whoever leaves the replicas must not follow the leader under the same epoch.
         if self._leader != before.leader or not set(before.replicas) <= set(self.replicas):
             change.leader = self._leader
+            change.unclean = self._unclean
         _set(change.replicas, before.replicas, self.replicas)
         _set(change.isr, before.isr, self._isr)
         _set(change.elr, before.elr, self._elr)

@@ -9,18 +9,20 @@ from klamm.wire.v1.controller_pb2 import (
     ELECTION_TYPE_PREFERRED,
     ELECTION_TYPE_UNCLEAN,
     AlterConfigsResource,
+    AlterPartitionReassignmentsRequest,
     ConfigChange,
     ConfigResource,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
     NamedPartition,
+    PartitionReassignment,
     UnregisterBrokerRequest,
 )
-from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC
+from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC, BrokerIds
 from klamm_controller.metadata.brokers import handle_broker_session_end, handle_unregister_broker
 from klamm_controller.metadata.configs import handle_incremental_alter_configs
 from klamm_controller.metadata.elections import LeaderElections, leaders_home, unbalanced_brokers
-from klamm_controller.metadata.leader_election import unclean_elections
+from klamm_controller.metadata.reassignment import handle_alter_partition_reassignments
 from klamm_controller.metadata.sweep import CHANGES_PER_EVENT
 from klamm_server.metadata.image import NO_LEADER
 
@@ -81,13 +83,8 @@ def test_an_unclean_election_takes_whoever_is_active_and_is_told_of(three_broker
     end_session(three_brokers, 1)
     three_brokers.beat(2)
     assert three_brokers.partition("a").leader == NO_LEADER
-    before = three_brokers.image
-    request = ElectLeadersRequest(election_type=ELECTION_TYPE_UNCLEAN)
-    decision = LeaderElections(request).next_part(before)
-    assert [(t.name, p.partition, leader) for t, p, leader in unclean_elections(before, decision.records)] == [
-        ("a", 0, 2)
-    ]
-    three_brokers.apply(decision)
+    assert elect(three_brokers, ELECTION_TYPE_UNCLEAN, ("a", 0)) == {("a", 0): ErrorCode.NONE}
+    assert three_brokers.unclean == [("a", 0, 2)]
     partition = three_brokers.partition("a")
     assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (2, (2,), (), ())
 
@@ -100,8 +97,29 @@ def test_an_unclean_election_without_anybody_is_refused(three_brokers):
 
 def test_a_clean_election_is_not_told_of(three_brokers):
     three_brokers.create_by_hand("a", (1, 2))
-    decision = handle_broker_session_end(1, three_brokers.image)
-    assert list(unclean_elections(three_brokers.image, decision.records)) == []
+    end_session(three_brokers, 1)
+    assert (three_brokers.partition("a").leader, three_brokers.unclean) == (2, [])
+
+
+def test_a_leader_of_the_eligible_replicas_is_not_told_of(three_brokers):
+    three_brokers.create_by_hand("a", (1, 2), min_insync_replicas="2")
+    end_session(three_brokers, 2)
+    three_brokers.beat(2)
+    assert three_brokers.partition("a").elr == (2,)
+    end_session(three_brokers, 1)
+    assert (three_brokers.partition("a").leader, three_brokers.unclean) == (2, [])
+
+
+def test_a_leader_that_the_change_itself_takes_into_the_in_sync_set_is_not_told_of(three_brokers):
+    three_brokers.create_by_hand("a", (1,))
+    request = AlterPartitionReassignmentsRequest(
+        partitions=[PartitionReassignment(topic="a", replicas=BrokerIds(broker_ids=[2]))]
+    )
+    three_brokers.apply(handle_alter_partition_reassignments(request, three_brokers.image))
+    three_brokers.bring_into_sync(2)
+    partition = three_brokers.partition("a")
+    assert (partition.leader, partition.replicas) == (2, (2,)), "in sync, it completes the reassignment and leads"
+    assert three_brokers.unclean == []
 
 
 def test_many_elections_take_several_events(three_brokers):
