@@ -27,6 +27,12 @@ LATEST_TIMESTAMP = -1
 """ListOffsets: the high watermark."""
 MAX_TIMESTAMP = -3
 """ListOffsets: the offset of the record with the largest timestamp (KIP-734)."""
+EARLIEST_LOCAL_TIMESTAMP = -4
+"""ListOffsets: the first offset that is not only in tiered storage (KIP-405)."""
+LATEST_TIERED_TIMESTAMP = -5
+"""ListOffsets: the last offset in tiered storage (KIP-1005)."""
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+"""ListOffsets: the first offset that is not in tiered storage yet (KIP-1023)."""
 
 NO_PRODUCER_ID = -1
 NO_LEADER_EPOCH = -1

@@ -126,6 +126,13 @@ def test_a_transaction_lives_from_its_producer_to_its_markers(tmp_path: Path) ->
             assert [(one.transactional_id, one.state) for one in listed.transactions] == [(ID, "CompleteCommit")]
             nothing = await ask(running, "list_transactions", ListTransactionsRequest(states=["Ongoing"]))
             assert (nothing.error_code, list(nothing.transactions)) == (0, [])
+            for pattern, found in ((f".*{ID[1:]}", [ID]), (ID[:1], []), ("(", None)):
+                asked = ListTransactionsRequest(transactional_id_pattern=pattern)
+                answer = await ask(running, "list_transactions", asked)
+                if found is None:
+                    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+                else:
+                    assert [one.transactional_id for one in answer.transactions] == found
 
     asyncio.run(scenario())
 

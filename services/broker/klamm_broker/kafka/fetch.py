@@ -1,4 +1,4 @@
-"""Fetch, versions 4 to 16: https://kafka.apache.org/protocol#The_Messages_Fetch.
+"""Fetch, versions 4 to 18: https://kafka.apache.org/protocol#The_Messages_Fetch.
 
 An answer without a session (`fetch_sessions.py`) contains every partition that was asked for, also those without
 records: Java's and kafka-python's clients get nothing at all otherwise.

@@ -21,6 +21,8 @@ JOIN_GRACE_MS = 5_000
 """What a join may take beyond its rebalance timeout, as Kafka's clients allow."""
 KNOWS_MEMBER_ID_REQUIRED = 4
 """Version of JoinGroup (KIP-394)."""
+KNOWS_GROUP_ID_NOT_FOUND = 6
+"""Version of DescribeGroups (KIP-1043); before, a group that does not exist is a dead one."""
 NO_OFFSET = -1
 
 
@@ -32,7 +34,8 @@ class Groups:
 
     async def join_group(self, request: Request, wanted: Any) -> Fields:
         session_ms = milliseconds(wanted.session_timeout)
-        rebalance_ms = milliseconds(wanted.rebalance_timeout)
+        # Version 0 has one timeout for both.
+        rebalance_ms = milliseconds(getattr(wanted, "rebalance_timeout", wanted.session_timeout))
         ask = pb.JoinGroupRequest(
             group_id=wanted.group_id,
             session_timeout_ms=session_ms,
@@ -239,17 +242,18 @@ class Groups:
         return {"error_code": code, "groups": groups}
 
     async def describe_groups(self, request: Request, wanted: Any) -> Fields:
-        return {"groups": await asyncio.gather(*map(self._describe, wanted.groups))}
+        return {"groups": await asyncio.gather(*(self._describe(one, request.version) for one in wanted.groups))}
 
-    async def _describe(self, group_id: str) -> Fields:
+    async def _describe(self, group_id: str, version: int) -> Fields:
         try:
             answer = await self._ask(group_id, "describe_groups", pb.DescribeGroupsRequest(group_ids=[group_id]))
             (group,) = answer.groups
         except BrokerError as error:
-            group = pb.DescribedGroup(error_code=error.code, group_id=group_id)
+            group = pb.DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            # Until version 6 a group that does not exist is a dead one.
-            group.error_code, group.state = ErrorCode.NONE, "Dead"
+            group.state = "Dead"
+            if version < KNOWS_GROUP_ID_NOT_FOUND:
+                group.error_code = ErrorCode.NONE
         members = [
             {
                 "member_id": one.member_id,
@@ -263,6 +267,7 @@ class Groups:
         ]
         return {
             "error_code": group.error_code,
+            "error_message": group.error_message or None,
             "group_id": group_id,
             "group_state": group.state,
             "protocol_type": group.protocol_type,

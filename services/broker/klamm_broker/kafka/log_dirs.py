@@ -33,6 +33,7 @@ async def describe_log_dirs(request: Request, wanted: Any, handler: LogDirsRpc) 
             ),
             "total_bytes": one.total_bytes,
             "usable_bytes": one.usable_bytes,
+            "is_cordoned": False,
         }
         for one in answer.log_dirs
     ]

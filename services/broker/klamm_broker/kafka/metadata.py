@@ -1,4 +1,4 @@
-"""Metadata, versions 4 to 12: https://kafka.apache.org/protocol#The_Messages_Metadata.
+"""Metadata, versions 0 to 13: https://kafka.apache.org/protocol#The_Messages_Metadata.
 
 Written by hand from the image: a client of a large cluster asks for thousands of partitions.
 """
@@ -43,7 +43,10 @@ def _read(request: Request, cluster: ClusterView, topic_ids: TopicIds) -> _Wante
         return topic_ids.name_of(topic_id) if name is None or topic_id != _NO_ID else name
 
     names = reader.nullable_array(read_topic)
-    may_create = reader.boolean()
+    if version == 0 and not names:
+        # Null does not exist yet: no topics are all topics.
+        names = None
+    may_create = version < 4 or reader.boolean()
     if 8 <= version <= 10:
         reader.boolean()
     if version >= 8:
@@ -69,10 +72,13 @@ class _Answer:
 
     def write(self, wanted: _Wanted) -> Writer:
         writer, image = self._writer, self._cluster.image
-        writer.int32(0)
+        if self._version >= 3:
+            writer.int32(0)
         writer.array(self._brokers, self._broker)
-        writer.nullable_string(image.cluster_id)
-        writer.int32(self._cluster.controller_id)
+        if self._version >= 2:
+            writer.nullable_string(image.cluster_id)
+        if self._version >= 1:
+            writer.int32(self._cluster.controller_id)
         writer.array_size(len(wanted.names))
         for name in wanted.names:
             topic = image.topic(name)
@@ -82,6 +88,8 @@ class _Answer:
                 self._topic(topic)
         if 8 <= self._version <= 10:
             writer.int32(NOT_ASKED_FOR)
+        if self._version >= 13:
+            writer.int16(ErrorCode.NONE)
         writer.tagged_fields()
         return writer
 
@@ -90,7 +98,8 @@ class _Answer:
         writer.int32(broker.broker_id)
         writer.string(broker.host)
         writer.int32(broker.port)
-        writer.nullable_string(broker.rack or None)
+        if self._version >= 1:
+            writer.nullable_string(broker.rack or None)
         writer.tagged_fields()
 
     def _topic(self, topic: TopicImage) -> None:
@@ -119,7 +128,8 @@ class _Answer:
             writer.string(name or "")
         if self._version >= 10:
             writer.uuid(topic_id)
-        writer.boolean(name in INTERNAL_TOPICS)
+        if self._version >= 1:
+            writer.boolean(name in INTERNAL_TOPICS)
 
     def _end_of_topic(self) -> None:
         if self._version >= 8:

@@ -42,6 +42,21 @@ _ABORTABLE_SINCE: Final = {
 """From which version on clients know TRANSACTION_ABORTABLE; before, it is INVALID_TXN_STATE (KIP-890)."""
 
 
+_STATES: Final = frozenset(
+    {
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+        "PrepareEpochFence",
+    }
+)
+"""Kafka's names of what a transaction can be in; some occur in Kafka only."""
+
+
 class Transactions:
     """Each method takes a decoded request and gives the answer's fields."""
 
@@ -72,27 +87,27 @@ class Transactions:
         return {**_identity(answer), "error_code": _known(request, answer.error_code)}
 
     async def add_partitions_to_txn(self, request: Request, wanted: Any) -> Fields:
-        topics = [
-            TopicPartitions(topic=topic.name, partitions=topic.partitions) for topic in wanted.v3_and_below_topics
-        ]
+        """From version 4 on of several transactions, as Kafka's brokers ask it (KIP-890)."""
+        if request.version >= 4:
+            results = await asyncio.gather(*(self._add_to_one(request, one) for one in wanted.transactions))
+            return {"error_code": ErrorCode.NONE, "results_by_transaction": results}
         results = await self._add(
             wanted.v3_and_below_transactional_id,
             wanted.v3_and_below_producer_id,
             wanted.v3_and_below_producer_epoch,
-            topics,
+            _topics(wanted.v3_and_below_topics),
         )
+        return {"results_by_topic_v3_and_below": _added(request, results)}
 
-        def fields(result: PartitionResult) -> Fields:
-            return {
-                "partition_index": result.partition,
-                "partition_error_code": _known(request, result.error_code),
-            }
-
-        by_name = [
-            {"name": name, "results_by_partition": [fields(one) for one in group]}
-            for name, group in groupby(results, key=lambda one: one.topic)
-        ]
-        return {"results_by_topic_v3_and_below": by_name}
+    async def _add_to_one(self, request: Request, wanted: Any) -> Fields:
+        results = await self._add(
+            wanted.transactional_id,
+            wanted.producer_id,
+            wanted.producer_epoch,
+            _topics(wanted.topics),
+            verify_only=wanted.verify_only,
+        )
+        return {"transactional_id": wanted.transactional_id, "topic_results": _added(request, results)}
 
     async def add_offsets_to_txn(self, request: Request, wanted: Any) -> Fields:
         """The offsets of a group lie in one partition of `__consumer_offsets`."""
@@ -166,6 +181,7 @@ class Transactions:
             states=wanted.state_filters,
             producer_ids=wanted.producer_id_filters,
             longer_than_ms=max(0, getattr(wanted, "duration_filter", 0)),
+            transactional_id_pattern=getattr(wanted, "transactional_id_pattern", None) or "",
         )
         try:
             answers = await self._coordinators.ask_all("list_transactions", ask, timeout_ms=TIMEOUT_MS)
@@ -173,7 +189,7 @@ class Transactions:
             return {"error_code": error.code, "unknown_state_filters": [], "transaction_states": []}
         return {
             "error_code": next((answer.error_code for answer in answers if answer.error_code), 0),
-            "unknown_state_filters": [],
+            "unknown_state_filters": [state for state in wanted.state_filters if state not in _STATES],
             "transaction_states": [
                 {
                     "transactional_id": one.transactional_id,
@@ -206,11 +222,21 @@ class Transactions:
         }
 
     async def _add(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, topics: list[TopicPartitions]
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topics: list[TopicPartitions],
+        *,
+        verify_only: bool = False,
     ) -> list[PartitionResult]:
         """An outcome for each partition."""
         ask = pb.AddPartitionsToTxnRequest(
-            transactional_id=transactional_id, producer_id=producer_id, producer_epoch=producer_epoch, topics=topics
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            topics=topics,
+            verify_only=verify_only,
         )
         try:
             answer = await self._ask(transactional_id, "add_partitions_to_txn", ask)
@@ -229,6 +255,23 @@ class Transactions:
         return await self._coordinators.ask(
             TRANSACTION_STATE_TOPIC, transactional_id, rpc, request, timeout_ms=TIMEOUT_MS
         )
+
+
+def _topics(topics: Iterable[Any]) -> list[TopicPartitions]:
+    return [TopicPartitions(topic=topic.name, partitions=topic.partitions) for topic in topics]
+
+
+def _added(request: Request, results: Iterable[PartitionResult]) -> list[Fields]:
+    return [
+        {
+            "name": name,
+            "results_by_partition": [
+                {"partition_index": one.partition, "partition_error_code": _known(request, one.error_code)}
+                for one in group
+            ],
+        }
+        for name, group in groupby(results, key=lambda one: one.topic)
+    ]
 
 
 def _identity(answer: Any) -> Fields:

@@ -1,11 +1,21 @@
-"""ListOffsets: the earliest and latest offset, the one of a timestamp, the one of the largest timestamp (KIP-734)."""
+"""ListOffsets: the earliest and latest offset, the one of a timestamp, the one of the largest timestamp (KIP-734).
+
+All of a log is local: the earliest local offset is the earliest one, and nothing is tiered or waits to be uploaded."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from klamm.errors import BrokerError, ErrorCode
-from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, TopicPartition
+from klamm.model import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    TopicPartition,
+)
 from klamm.wire.v1.broker_pb2 import ListedOffset, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 from klamm_broker import metrics
 from klamm_broker.replica.partition import Partition
@@ -49,15 +59,17 @@ def _find(partition: Partition, timestamp_ms: int, read_committed: bool) -> tupl
     if timestamp_ms == LATEST_TIMESTAMP:
         partition.check_high_watermark()
         return -1, end_offset, partition.leader_epoch
-    if timestamp_ms == EARLIEST_TIMESTAMP:
+    if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return partition.log.earliest()
+    if timestamp_ms in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+        return _NOT_FOUND
     if timestamp_ms == MAX_TIMESTAMP:
         hit = partition.log.find_max_timestamp()
     elif timestamp_ms >= 0:
         hit = partition.log.find_timestamp(timestamp_ms)
     else:
         raise ErrorCode.INVALID_REQUEST.exception(
-            f"timestamp {timestamp_ms}; expected 0 or more, -1 latest, -2 earliest or -3 largest timestamp"
+            f"timestamp {timestamp_ms}; expected 0 or more, or one of Kafka's from -1 (latest) to -6"
         )
     if hit is not None and hit.offset < end_offset:
         return hit

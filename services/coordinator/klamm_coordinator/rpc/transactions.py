@@ -140,6 +140,11 @@ class TransactionsRpc:
         try:
             for host in self._shards:
                 values.update(host.shard.values)
+            if request.transactional_id_pattern:
+                # Loaded by the first who needs it.
+                from klamm_coordinator.consumer_group.patterns import matching
+
+                values = {one: values[one] for one in matching(request.transactional_id_pattern, values)}
         except BrokerError as error:
             return ListTransactionsResponse(error_code=error.code, error_message=error.message)
         wanted = _filter(request, self._clock.wall_ms())

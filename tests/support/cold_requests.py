@@ -1,0 +1,52 @@
+"""Kafka requests that kio reads, given to their handler as the listener does, and the answer as the client reads it."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from klamm_broker.kafka import messages
+from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
+
+Handler = Callable[[Request, Any], Awaitable[messages.Fields]]
+
+
+def request_of(api_key: ApiKey, version: int, fields: messages.Fields) -> Request:
+    """As a client sends it. Fields that the version has not are left out."""
+    schema = load_request_schema(api_key, version)
+    body = io.BytesIO()
+    entity_writer(schema)(body, messages._make(schema, fields))
+    tags = b"\x00" if version >= SPOKEN[api_key].flexible else b""
+    frame = struct.pack(">hhih", api_key, version, 1, 4) + b"test" + tags + body.getvalue()
+    return parse_request(memoryview(frame), "10.0.0.1")
+
+
+async def answer_of(handler: Handler, api_key: ApiKey, version: int, fields: messages.Fields) -> Any:
+    """kio's dataclass of the answer."""
+    request = request_of(api_key, version, fields)
+    answer = messages.encode(request, await handler(request, messages.decode(request)))
+    message, size = entity_reader(load_response_schema(api_key, version))(memoryview(answer), 0)
+    assert size == len(answer)
+    return message
+
+
+class ScriptedCoordinators:
+    """Stands for the connections to coordinators: keeps what is asked, answers what the test says of each call."""
+
+    def __init__(self, answers: Mapping[str, Callable[[Any], Any]]) -> None:
+        self._answers = answers
+        self.asked: list[tuple[str, Any]] = []
+        """(call, request)."""
+
+    async def ask(self, topic: str, key: str, rpc: str, request: Any, *, timeout_ms: int) -> Any:
+        self.asked.append((rpc, request))
+        return self._answers[rpc](request)
+
+    async def ask_all(self, rpc: str, request: Any, *, timeout_ms: int) -> list[Any]:
+        self.asked.append((rpc, request))
+        return [self._answers[rpc](request)]

@@ -1,0 +1,90 @@
+"""ListOffsets by version: which special timestamps a version has, and what is refused before anybody is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+from cold_requests import answer_of
+
+from klamm.errors import ErrorCode
+from klamm.wire.v1 import broker_pb2 as pb
+from klamm_broker.kafka.partitions import list_offsets
+from klamm_broker.kafka.requests import SPOKEN, ApiKey
+
+VERSIONS = range(SPOKEN[ApiKey.LIST_OFFSETS].min, SPOKEN[ApiKey.LIST_OFFSETS].max + 1)
+SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+
+
+class ScriptedListOffsets:
+    """Finds the partition's number as its offset; or answers each with an error."""
+
+    def __init__(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        self._error = error
+        self.timestamps: list[int] = []
+
+    async def list_offsets(self, request: pb.ListOffsetsRequest, context: Any) -> pb.ListOffsetsResponse:
+        self.timestamps = [one.timestamp_ms for one in request.partitions]
+        found = [
+            pb.ListedOffset(
+                topic=one.topic,
+                partition=one.partition,
+                error_code=self._error,
+                offset=one.partition,
+                timestamp_ms=-1,
+                leader_epoch=7,
+            )
+            for one in request.partitions
+        ]
+        return pb.ListOffsetsResponse(partitions=found)
+
+
+def listed(handler: ScriptedListOffsets, version: int, partitions: list[tuple[int, int]]) -> list[Any]:
+    """`partitions` as (number, timestamp)."""
+    asked = [
+        {"partition_index": number, "timestamp": timestamp, "current_leader_epoch": -1}
+        for number, timestamp in partitions
+    ]
+    fields = {
+        "replica_id": -1,
+        "isolation_level": 0,
+        "topics": [{"name": "flights", "partitions": asked}],
+        "timeout": 1_000,
+    }
+    handle = partial(list_offsets, handler=handler)  # type: ignore[arg-type]
+    answer = asyncio.run(answer_of(handle, ApiKey.LIST_OFFSETS, version, fields))
+    return [one for topic in answer.topics for one in topic.partitions]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_version_has_the_special_timestamps_of_its_time(version: int) -> None:
+    handler = ScriptedListOffsets()
+    partitions = listed(handler, version, [*((-timestamp, timestamp) for timestamp in SINCE), (0, 5), (9, -7)])
+    known = {-timestamp: -timestamp for timestamp, since in SINCE.items() if version >= since} | {0: 0}
+    expected = {number: (known.get(number, -1), number in known) for number in [*range(7), 9]}
+    assert {one.partition_index: (one.offset, one.error_code == 0) for one in partitions} == expected
+    assert {int(one.error_code) for one in partitions} == {ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION}
+    assert sorted(handler.timestamps) == sorted([5, *(-number for number in known if number)])
+    if version >= 4:
+        assert {one.leader_epoch for one in partitions if not one.error_code} == {7}
+        assert {one.leader_epoch for one in partitions if one.error_code} == {-1}
+
+
+@pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])
+def test_a_partition_that_is_named_twice_is_refused(version: int) -> None:
+    partitions = listed(ScriptedListOffsets(), version, [(1, -1), (2, -1), (1, -2)])
+    assert [(one.partition_index, int(one.error_code)) for one in partitions] == [
+        (1, ErrorCode.INVALID_REQUEST),
+        (2, ErrorCode.NONE),
+        (1, ErrorCode.INVALID_REQUEST),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
+)
+def test_older_clients_do_not_know_that_an_offset_is_not_available_yet(version: int, code: ErrorCode) -> None:
+    (one,) = listed(ScriptedListOffsets(ErrorCode.OFFSET_NOT_AVAILABLE), version, [(1, -1)])
+    assert one.error_code == code
