@@ -150,9 +150,20 @@ class LogCleaner:
 
     async def _work(self) -> None:
         while True:
+            await self._roll_overdue()
             candidate = self._dirtiest()
             if candidate is None or not await self._clean(candidate):
                 await asyncio.sleep(self._settings.backoff_ms / 1000)
+
+    async def _roll_overdue(self) -> None:
+        """An idle log keeps `max.compaction.lag.ms` too: what is in its active segment could not be cleaned."""
+        for replica in list(self._replicas):
+            try:
+                if replica.log.roll_overdue(now_ms=self._clock.wall_ms()):
+                    # Each makes files: others get their turn in between.
+                    await asyncio.sleep(0)
+            except BrokerError as error:
+                log.error("%s", error)
 
     # Choosing
 

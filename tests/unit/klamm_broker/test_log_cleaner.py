@@ -180,6 +180,21 @@ def test_a_log_that_is_clean_enough_waits_unless_its_records_are_overdue(broker:
     asyncio.run(scenario())
 
 
+def test_an_idle_log_loses_what_is_older_than_the_lag(broker: Broker) -> None:
+    log = broker.host(0, replace(CONFIG, segment_bytes=10**6, max_compaction_lag_ms=100))
+    broker.fill(log)
+    assert log.segment_base_offsets == (0,)
+
+    async def scenario() -> None:
+        async with broker.cleaning():
+            await until(lambda: len(log.segment_base_offsets) > 1)
+            log.flush()
+            await until(lambda: is_clean(log))
+
+    asyncio.run(scenario())
+    assert left(log) == 3
+
+
 def test_a_damaged_batch_makes_the_partition_uncleanable_and_nothing_else(broker: Broker, caplog) -> None:
     damaged, other = broker.host(0), broker.host(1)
     for log in (damaged, other):

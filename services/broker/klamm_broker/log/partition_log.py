@@ -174,6 +174,8 @@ class PartitionLog:
         self._generation = self._generation_synced = 0
         self._files_created, self._files_synced = 1, int(loaded.is_durable)
         self._unflushed_since_ms: int | None = None
+        self._active_since_ms: int | None = None
+        """When the active segment was begun; None: it was there when the log was opened."""
         self._closed = False
 
     @property
@@ -425,6 +427,7 @@ class PartitionLog:
         self._segments.append(segment)
         self._bases.append(base_offset)
         self._active = segment
+        self._active_since_ms = now_ms
         self._files_created += 1
 
     # Reading
@@ -658,6 +661,24 @@ class PartitionLog:
     def _sealed(self, segment: Segment) -> SealedSegment:
         end_offset = self._end_offset_of(segment)
         return SealedSegment(segment.base_offset, end_offset, segment.size_bytes, segment.largest.timestamp_ms)
+
+    def roll_overdue(self, *, now_ms: int) -> bool:
+        """Rolls the active segment if its first record is older than `max.compaction.lag.ms`; whether it did.
+
+        Records with timestamps of long ago count from the segment's begin, or each look would roll. Raises DiskFull."""
+        lag_ms = self.config.max_compaction_lag_ms
+        if not self.config.is_compacted or lag_ms == NO_LIMIT_MS or not self._active.size_bytes or self._closed:
+            return False
+        if self._active_since_ms is not None and now_ms - self._active_since_ms <= lag_ms:
+            return False
+        if self._reading(lambda: self._active.age_ms(now_ms)) <= lag_ms:
+            return False
+        self._check_usable()
+        try:
+            self._roll(self.log_end_offset, now_ms)
+        except OSError as error:
+            raise self.log_dir.failed(error, f"roll of {self.topic_partition}") from error
+        return True
 
     def compaction_delay_ms(self, to_clean: LogToClean, *, now_ms: int) -> int:
         """For how long a record has been due by `max.compaction.lag.ms`; 0 or less: none is."""

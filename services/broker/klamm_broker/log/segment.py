@@ -432,6 +432,10 @@ class Segment:
             or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
         )
 
+    def age_ms(self, now_ms: int) -> int:
+        """For how long there has been a record in it, as far as timestamps tell."""
+        return self._waited_ms(now_ms, now_ms)
+
     def _waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
         """How old the segment is by the records' clock, or by ours if the first batch has no timestamp."""
         first_timestamp_ms = self._first_timestamp_ms

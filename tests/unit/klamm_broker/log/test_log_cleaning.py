@@ -368,6 +368,32 @@ class TestMaxCompactionLag:
         append(log, [(b"a", b"2")], now_ms=NOW + 501)
         assert log.segment_base_offsets == (0,)
 
+    def test_without_another_record_too(self, log) -> None:
+        log.config = replace(CONFIG, max_compaction_lag_ms=500)
+        append(log, [(b"a", b"1")], now_ms=NOW)
+        append(log, [(b"a", b"2")], now_ms=NOW + 400)
+        assert (log.roll_overdue(now_ms=NOW + 500), log.segment_base_offsets) == (False, (0,))
+        assert (log.roll_overdue(now_ms=NOW + 501), log.segment_base_offsets) == (True, (0, 2))
+        assert not log.roll_overdue(now_ms=NOW + 10**6), "there is nothing in it"
+
+    @pytest.mark.parametrize(
+        "settings",
+        [{}, {"max_compaction_lag_ms": 500, "cleanup_policy": frozenset({"delete"})}],
+        ids=["no limit", "not compacted"],
+    )
+    def test_what_need_not_be_compacted_stays_where_it_is(self, log, settings) -> None:
+        log.config = replace(CONFIG, **settings)
+        append(log, [(b"a", b"1")], now_ms=NOW)
+        assert not log.roll_overdue(now_ms=NOW + 10**9)
+
+    def test_records_of_long_ago_do_not_roll_at_each_look(self, log) -> None:
+        log.config = replace(CONFIG, max_compaction_lag_ms=500)
+        append(log, [(b"a", b"1")], now_ms=NOW)
+        assert log.roll_overdue(now_ms=NOW + 10**6)
+        append(log, [(b"a", b"2")], now_ms=NOW)
+        assert not log.roll_overdue(now_ms=NOW + 10**6 + 500)
+        assert log.roll_overdue(now_ms=NOW + 10**6 + 501)
+
     def test_the_oldest_record_that_is_dirty_counts(self, log) -> None:
         append(log, [(b"a", b"1")], now_ms=NOW, roll=True)
         append(log, [(b"a", b"2")], now_ms=NOW + 100, roll=True)
