@@ -159,6 +159,9 @@ class ScriptedController:
     async def report_offline_replicas(self, request: Any, context: Any) -> Any:
         raise NotImplementedError
 
+    async def resign_replicas(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
+
 
 @asynccontextmanager
 async def serving(servicer: object) -> AsyncIterator[int]:

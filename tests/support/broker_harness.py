@@ -39,6 +39,7 @@ class ScriptedController:
         self.created: list[c.NewTopic] = []
         self.isr_changes: list[c.IsrChange] = []
         self.offline_replicas: set[tuple[bytes, int]] = set()
+        self.resigned_replicas: set[tuple[bytes, int]] = set()
         self.producer_id_errors: list[int] = []
         """Answered to the next requests for producer ids; after that each block has two, from 10, 20 ... on."""
         self.producer_id_blocks = 0
@@ -149,6 +150,11 @@ class ScriptedController:
     ) -> c.ReportOfflineReplicasResponse:
         self.offline_replicas |= {(topic.topic_id, number) for topic in request.topics for number in topic.partitions}
         return c.ReportOfflineReplicasResponse()
+
+    async def resign_replicas(self, request: c.ResignReplicasRequest, context: Any) -> c.ResignReplicasResponse:
+        self.resigned_replicas |= {(topic.topic_id, n) for topic in request.resigned for n in topic.partitions}
+        self.resigned_replicas -= {(topic.topic_id, n) for topic in request.resumed for n in topic.partitions}
+        return c.ResignReplicasResponse()
 
     async def register_coordinator(self, request: Any, context: Any) -> Any:
         raise NotImplementedError

@@ -29,6 +29,7 @@ from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_session import SessionWatch
 from klamm_broker.replica_fetcher import ReplicaFetcher, ReplicaFetchers
+from klamm_broker.resignation_sender import ResignationSender
 from klamm_broker.rpc.replica_fetch import ReplicaFetchRpc
 from klamm_broker.rpc.request_memory import RequestMemory
 from klamm_server.clock import Clock
@@ -71,6 +72,13 @@ class Replication:
         self._offline = OfflineReplicaReporter(
             self._offline_calls, broker_id=config.node_id, broker_epoch=lambda: self.broker_epoch
         )
+        self._resignation_calls = ControllerCalls(controllers, timeout_ms=config.broker_session_timeout_ms // 2)
+        self.resignations = ResignationSender(
+            self._resignation_calls,
+            broker_id=config.node_id,
+            broker_epoch=lambda: self.broker_epoch,
+            image=lambda: self.replicas.image,
+        )
         self._fetchers = ReplicaFetchers(
             self._make_fetcher, streams_per_leader=config.num_replica_fetchers, watch=watch
         )
@@ -85,6 +93,7 @@ class Replication:
         self._logs, self._registration = logs, registration
         self._spawn("alter-partition", self._changes.run())
         self._spawn("offline-replicas", self._offline.run())
+        self._spawn("resignations", self.resignations.run())
         self._spawn("isr-expiration", self._expire())
 
     async def close(self) -> None:
@@ -94,7 +103,7 @@ class Replication:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for calls in (self._calls, self._offline_calls):
+        for calls in (self._calls, self._offline_calls, self._resignation_calls):
             await calls.close()
         for purgatory in (self.fetches, self.produces, self.deletions):
             purgatory.close()

@@ -81,6 +81,8 @@ class Leadership:
         self.followers: dict[int, FollowerState] = {}
         self.isr: tuple[int, ...] = ()
         """The committed one."""
+        self._resigned: tuple[int, ...] = ()
+        """They do not want to join it."""
         self.pending: IsrChange | None = None
         self.waited_for: tuple[FollowerState, ...] = ()
         """The high watermark is what all of these have, and the leader itself."""
@@ -97,7 +99,10 @@ class Leadership:
             if replica in self.followers and replica not in self.isr:
                 state = self.followers[replica]
                 state.caught_up_ms = max(state.caught_up_ms, now_ms)
-        self.isr = image.isr
+        self.isr, self._resigned = image.isr, image.resigned_replicas
+        for replica in self._resigned:
+            if replica in self.followers:
+                self.followers[replica].is_joining = False
         if image.partition_epoch > self.partition_epoch:
             self.partition_epoch = image.partition_epoch
             self.pending = None
@@ -170,7 +175,8 @@ class Leadership:
     def _is_eligible(self, state: FollowerState) -> bool:
         """Whether the very process that fetched may join (KIP-903): a later life may have lost its log."""
         return (
-            state.broker_epoch != UNKNOWN_EPOCH
+            state.broker_id not in self._resigned
+            and state.broker_epoch != UNKNOWN_EPOCH
             and state.broker_epoch == self._brokers.broker_epoch(state.broker_id)
             and self._brokers.is_eligible(state.broker_id)
         )

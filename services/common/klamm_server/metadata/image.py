@@ -7,8 +7,8 @@ Invariants, asserted while replaying because only a bug of a controller can brea
 
 - `topics_by_name` and `topics_by_id` hold the same objects; `partitions[n].partition == n`.
 - A partition's replicas are distinct and not empty, its in-sync set is part of them, its leader is in it
-  or -1. The eligible, adding, removing and offline replicas are part of the replicas as well, and nobody who is
-  eligible or offline is in sync.
+  or -1. The eligible, adding, removing, offline and resigned replicas are part of the replicas as well, and nobody
+  who is eligible or offline is in sync.
 - The epoch of a registration, and of a shard's writer, only grows; a change names the registration it means.
 - `configs` holds no empty mapping; `shards` only those of topics that exist.
 
@@ -112,6 +112,8 @@ class PartitionImage(NamedTuple):
     """What a reassignment removes."""
     offline_replicas: tuple[int, ...] = ()
     """What their brokers cannot reach, as they said since they registered."""
+    resigned_replicas: tuple[int, ...] = ()
+    """Their brokers said since they registered that they are not to lead or be in sync while another one can lead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,6 +434,7 @@ class ImageBuilder:
                 _broker_ids(record.adding_replicas),
                 _broker_ids(record.removing_replicas),
                 _broker_ids(record.offline_replicas),
+                _broker_ids(record.resigned_replicas),
             )
         )
         partitions.append(partition)
@@ -542,6 +545,8 @@ def _checked(partition: PartitionImage) -> PartitionImage:
         out_of_sync = {*partition.elr, *partition.offline_replicas}
         assert out_of_sync <= set(partition.replicas), f"eligible or offline without being a replica: {partition}"
         assert not out_of_sync & set(partition.isr), f"in sync, and eligible or offline: {partition}"
+    if partition.resigned_replicas:
+        assert set(partition.resigned_replicas) <= set(partition.replicas), f"resigned without a replica: {partition}"
     if partition.adding_replicas or partition.removing_replicas:
         moving = {*partition.adding_replicas, *partition.removing_replicas}
         assert moving <= set(partition.replicas), f"reassigned without being a replica: {partition}"
@@ -674,5 +679,6 @@ def _topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:
                 adding_replicas=partition.adding_replicas,
                 removing_replicas=partition.removing_replicas,
                 offline_replicas=partition.offline_replicas,
+                resigned_replicas=partition.resigned_replicas,
             )
         )

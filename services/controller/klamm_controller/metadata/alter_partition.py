@@ -190,15 +190,16 @@ def _why_ineligible(member: IsrMember, partition: PartitionImage, image: Metadat
         return f"its broker has epoch {broker.broker_epoch}, not {member.broker_epoch}"
     if member.broker_id in partition.offline_replicas:
         return "its broker cannot reach it"
+    if member.broker_id in partition.resigned_replicas and member.broker_id not in partition.isr:
+        return "it has resigned"
     return ""
 
 
 def _answer(answer: AlteredPartition, partition: PartitionImage, sender: int) -> None:
     if partition.leader != sender:
-        # Not as with other errors, the change was made: it completed a reassignment, which took the sender out.
-        raise Refusal(
-            ErrorCode.NEW_LEADER_ELECTED, f"the change completed a reassignment: broker {partition.leader} leads now"
-        )
+        # Not as with other errors, the change was made: it completed a reassignment, which took the sender out, or it
+        # brought in who can lead in place of a sender that has resigned.
+        raise Refusal(ErrorCode.NEW_LEADER_ELECTED, f"with the change broker {partition.leader} leads")
     answer.leader = partition.leader
     answer.leader_epoch = partition.leader_epoch
     answer.isr.extend(partition.isr)

@@ -11,16 +11,18 @@ from klamm.wire.v1.controller_pb2 import (
     DescribedTopic,
     DescribeTopicsRequest,
 )
+from klamm_controller.metadata.electorate import Electorate
 from klamm_server.metadata.image import MetadataImage, PartitionImage
 
 
 def describe_topics(request: DescribeTopicsRequest, image: MetadataImage) -> Iterator[DescribedTopic]:
     """The topics asked for, in that order, or all of them by name; lazily, because all may be many."""
     names = request.topics or sorted(image.topics_by_name)
-    return (_describe(name, image) for name in names)
+    electorate = Electorate(image)
+    return (_describe(name, image, electorate) for name in names)
 
 
-def _describe(name: str, image: MetadataImage) -> DescribedTopic:
+def _describe(name: str, image: MetadataImage, electorate: Electorate) -> DescribedTopic:
     topic = image.topic(name)
     if topic is None:
         return DescribedTopic(
@@ -45,6 +47,8 @@ def _describe(name: str, image: MetadataImage) -> DescribedTopic:
                 adding_replicas=partition.adding_replicas,
                 removing_replicas=partition.removing_replicas,
                 offline_replicas=[each for each in partition.replicas if _is_offline(each, partition, image)],
+                resigned_replicas=partition.resigned_replicas,
+                min_isr=electorate.min_isr(name, len(partition.replicas)),
             )
             for partition in topic.partitions
         ],

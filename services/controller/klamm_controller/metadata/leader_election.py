@@ -43,8 +43,8 @@ class Stop(enum.Enum):
 
 def end_of_life(broker_id: int, stop: Stop) -> Change:
     """What becomes of the partitions of a broker that registers anew: it leaves the in-sync sets, and as far as is
-    known it reaches all of its replicas again. With logs that may have lost something it is not eligible, and with
-    logs that may be empty not the last leader there was."""
+    known it reaches all of its replicas again, and none of them has resigned. With logs that may have lost something it
+    is not eligible, and with logs that may be empty not the last leader there was."""
     lost = () if stop is Stop.CLEAN else (broker_id,)
     gone = (broker_id,) if stop is Stop.LOG_DIRS_GONE else ()
 
@@ -52,13 +52,15 @@ def end_of_life(broker_id: int, stop: Stop) -> Change:
         held = (
             *partition.isr,
             *partition.offline_replicas,
+            *partition.resigned_replicas,
             *(partition.elr if lost else ()),
             *(partition.last_known_elr if gone else ()),
         )
         if broker_id not in held:
             return None
         offline = tuple(other for other in partition.offline_replicas if other != broker_id)
-        return partition_change(topic, partition, electorate, offline=offline, lost=lost, gone=gone)
+        resigned = tuple(other for other in partition.resigned_replicas if other != broker_id)
+        return partition_change(topic, partition, electorate, offline=offline, resigned=resigned, lost=lost, gone=gone)
 
     return change
 

@@ -8,6 +8,9 @@ the eligible leader replicas, elects a leader, and says what is different.
 - The leader is in sync, or with an empty in-sync set eligible. With both empty, only the last leader there was may lead
   again, or with unclean elections anybody: records may be lost then.
 - Who stopped uncleanly, or cannot reach its log, may have lost its tail: it is neither in sync nor eligible any more.
+- A replica that resigned is not in sync, and does not lead, as long as another one that is in sync has not resigned: it
+  is no less safe than its leaving by its own fault, and nobody waits for it. If all that are in sync have resigned,
+  they stay.
 - Whose log is gone with its directory has nothing: it is not the last leader there was either (KIP-858).
 """
 
@@ -45,6 +48,7 @@ def partition_change(
     adding: Brokers | None = None,
     removing: Brokers | None = None,
     offline: Brokers | None = None,
+    resigned: Brokers | None = None,
     lost: Container[int] = (),
     gone: Container[int] = (),
     min_isr: int | None = None,
@@ -57,7 +61,7 @@ def partition_change(
     if election is None:
         election = Election.UNCLEAN if electorate.unclean(topic.name) else Election.ONLINE
     target = _Target(before, electorate, gone)
-    target.assign(replicas, adding, removing, offline)
+    target.assign(replicas, adding, removing, offline, resigned)
     target.set_isr(before.isr if isr is None else isr, lost)
     target.complete_reassignment()
     in_force = electorate.min_isr(topic.name, len(target.replicas))
@@ -81,9 +85,15 @@ class _Target:
         self._removing = before.removing_replicas
         self._offline = before.offline_replicas
         self._unclean = False
+        self._resigned = before.resigned_replicas
 
     def assign(
-        self, replicas: Brokers | None, adding: Brokers | None, removing: Brokers | None, offline: Brokers | None
+        self,
+        replicas: Brokers | None,
+        adding: Brokers | None,
+        removing: Brokers | None,
+        offline: Brokers | None,
+        resigned: Brokers | None,
     ) -> None:
         if replicas is not None:
             self.replicas = replicas
@@ -93,10 +103,13 @@ class _Target:
             self._removing = removing
         if offline is not None:
             self._offline = offline
+        if resigned is not None:
+            self._resigned = resigned
 
     def set_isr(self, isr: Brokers, lost: Container[int]) -> None:
-        """Whoever may not lead is not in sync either (KIP-841)."""
-        self._isr = tuple(broker_id for broker_id in isr if self._may_lead(broker_id) and broker_id not in lost)
+        """Whoever may not lead is not in sync either (KIP-841), nor who resigned, if others are in sync."""
+        able = tuple(broker_id for broker_id in isr if self._may_lead(broker_id) and broker_id not in lost)
+        self._isr = _without(able, self._resigned) or able
 
     def complete_reassignment(self) -> None:
         """Once everybody who stays is in sync, the others go."""
@@ -110,6 +123,7 @@ class _Target:
 
     def set_elr(self, min_isr: int, lost: Container[int]) -> None:
         self._offline = tuple(broker_id for broker_id in self._offline if broker_id in self.replicas)
+        self._resigned = tuple(broker_id for broker_id in self._resigned if broker_id in self.replicas)
         if len(self._isr) >= min_isr:
             self._elr = ()
             return
@@ -138,7 +152,8 @@ class _Target:
     def _elected(self, election: Election) -> int:
         preferred = self.replicas[:1] if election is Election.PREFERRED else ()
         clean = self._isr or self._elr
-        for broker_id in (*preferred, self._before.leader, *self.replicas):
+        wanted = (*preferred, self._before.leader, *self.replicas)
+        for broker_id in sorted(wanted, key=self._has_resigned):
             if broker_id in clean and self._may_lead(broker_id):
                 return broker_id
         if not clean:
@@ -146,8 +161,11 @@ class _Target:
                 if self._may_lead(broker_id):
                     return broker_id
         if election is Election.UNCLEAN:
-            return next(filter(self._may_lead, self.replicas), NO_LEADER)
+            return next(filter(self._may_lead, sorted(self.replicas, key=self._has_resigned)), NO_LEADER)
         return NO_LEADER
+
+    def _has_resigned(self, broker_id: int) -> bool:
+        return broker_id in self._resigned
 
     def _may_lead(self, broker_id: int) -> bool:
         return broker_id in self._active and broker_id in self.replicas and broker_id not in self._offline
@@ -178,6 +196,7 @@ class _Target:
         _set(change.adding_replicas, before.adding_replicas, self._adding)
         _set(change.removing_replicas, before.removing_replicas, self._removing)
         _set(change.offline_replicas, before.offline_replicas, self._offline)
+        _set(change.resigned_replicas, before.resigned_replicas, self._resigned)
         return MetadataRecord(partition_change=change) if any(map(change.HasField, _CHANGEABLE)) else None
 
 
@@ -190,6 +209,7 @@ _CHANGEABLE = (
     "adding_replicas",
     "removing_replicas",
     "offline_replicas",
+    "resigned_replicas",
 )
 
 

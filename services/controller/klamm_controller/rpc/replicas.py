@@ -16,6 +16,8 @@ from klamm.wire.v1.controller_pb2 import (
     ListPartitionReassignmentsResponse,
     ReportOfflineReplicasRequest,
     ReportOfflineReplicasResponse,
+    ResignReplicasRequest,
+    ResignReplicasResponse,
 )
 from klamm_controller.metadata.alter_partition import (
     alter_partition_parts,
@@ -30,11 +32,12 @@ from klamm_controller.metadata.reassignment import (
     list_partition_reassignments,
     reassignment_parts,
 )
+from klamm_controller.metadata.resignation import handle_resign_replicas, resign_replicas_parts
 from klamm_controller.rpc.gateway import Gateway
 
 
 class ReplicasRpcs:
-    """AlterPartition, ReportOfflineReplicas."""
+    """AlterPartition, ReportOfflineReplicas, ResignReplicas."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -55,6 +58,14 @@ class ReplicasRpcs:
             return next((reply for reply in replies if reply.error_code), replies[-1])
 
         return await self._gateway.answer(context, decided(), ReportOfflineReplicasResponse)
+
+    async def resign_replicas(self, request: ResignReplicasRequest, context: Any) -> ResignReplicasResponse:
+        async def decided() -> ResignReplicasResponse:
+            parts = (partial(handle_resign_replicas, part) for part in resign_replicas_parts(request))
+            replies = await self._gateway.controller.submit_parts("ResignReplicas", parts)
+            return next((reply for reply in replies if reply.error_code), replies[-1])
+
+        return await self._gateway.answer(context, decided(), ResignReplicasResponse)
 
 
 class LeadersAndReplicasRpcs:

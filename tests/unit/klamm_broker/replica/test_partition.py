@@ -69,6 +69,7 @@ def image(
     isr: tuple[int, ...] = (1,),
     replicas: tuple[int, ...] = (1, 2, 3),
     partition_epoch: int = 0,
+    resigned: tuple[int, ...] = (),
 ) -> PartitionImage:
     return PartitionImage(
         partition=0,
@@ -77,6 +78,7 @@ def image(
         leader=leader,
         leader_epoch=leader_epoch,
         partition_epoch=partition_epoch,
+        resigned_replicas=resigned,
     )
 
 
@@ -334,6 +336,30 @@ def test_nobody_is_asked_in_while_a_member_shuts_down(make_partition: MakePartit
     effects = partition.apply(image(isr=(1,), partition_epoch=1), now_ms=0)
     assert effects.isr_change is not None
     assert effects.isr_change.isr == (1, 3)
+
+
+def test_who_resigned_does_not_join_until_it_resumes(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image(isr=(1,), resigned=(2,)), now_ms=0)
+    assert fetch(partition, 2, 0).effects.isr_change is None
+    append(partition, 1)
+    assert partition.high_watermark == 1, "nobody waits for it"
+    fetch(partition, 2, 1)
+    effects = partition.apply(image(isr=(1,), partition_epoch=1), now_ms=0)
+    assert effects.isr_change is not None
+    assert effects.isr_change.isr == (1, 2)
+
+
+def test_nobody_waits_for_a_joining_replica_from_the_moment_it_has_resigned(make_partition: MakePartition) -> None:
+    partition = make_partition()
+    partition.apply(image(isr=(1, 3)), now_ms=0)
+    fetch(partition, 3, 0)
+    isr_change(fetch(partition, 2, 0))
+    append(partition, 1)
+    fetch(partition, 3, 1)
+    assert partition.high_watermark == 0
+    assert partition.apply(image(isr=(1, 3), partition_epoch=1, resigned=(2,)), now_ms=0).high_watermark_moved
+    assert partition.high_watermark == 1
 
 
 def test_an_earlier_life_or_session_of_a_follower_is_not_believed(make_partition: MakePartition) -> None:

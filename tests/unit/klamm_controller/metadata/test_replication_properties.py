@@ -27,6 +27,8 @@ from klamm.wire.v1.controller_pb2 import (
     OfflineReplicas,
     PartitionReassignment,
     ReportOfflineReplicasRequest,
+    ResignedReplicas,
+    ResignReplicasRequest,
     UnregisterBrokerRequest,
 )
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_TOPIC, BrokerIds
@@ -41,6 +43,7 @@ from klamm_controller.metadata.configs import handle_incremental_alter_configs
 from klamm_controller.metadata.elections import LeaderElections
 from klamm_controller.metadata.electorate import active_brokers
 from klamm_controller.metadata.reassignment import handle_alter_partition_reassignments
+from klamm_controller.metadata.resignation import handle_resign_replicas
 from klamm_server.metadata.image import NO_LEADER, MetadataImage, replay, snapshot_records
 from tests.unit.klamm_controller.conftest import Cluster
 
@@ -63,6 +66,8 @@ STEPS = [
     "elect_unclean",
     "set_min_isr",
     "set_unclean",
+    "resign",
+    "resume",
 ]
 brokers = st.sampled_from(BROKERS)
 step = st.tuples(st.sampled_from(STEPS), brokers, st.integers(0, len(PARTITIONS) - 1), brokers)
@@ -156,6 +161,22 @@ class World:
                 topics=[OfflineReplicas(topic_id=self.topic.topic_id.bytes, partitions=[number])],
             ),
             self.image,
+        )
+
+    def resign(self, broker_id, number, other):
+        return self._resign(broker_id, resigned=[number])
+
+    def resume(self, broker_id, number, other):
+        return self._resign(broker_id, resumed=[number])
+
+    def _resign(self, broker_id, **numbers):
+        if broker_id not in self.image.brokers:
+            return None
+        topic_id = self.topic.topic_id.bytes
+        named = {name: [ResignedReplicas(topic_id=topic_id, partitions=value)] for name, value in numbers.items()}
+        epoch = self.image.brokers[broker_id].broker_epoch
+        return handle_resign_replicas(
+            ResignReplicasRequest(broker_id=broker_id, broker_epoch=epoch, **named), self.image
         )
 
     def shrink(self, broker_id, number, other):
@@ -260,6 +281,8 @@ class World:
             assert partition.leader == NO_LEADER or partition.leader in isr, partition
             assert not isr & elr, partition
             assert isr <= active - set(partition.offline_replicas), partition
+            able = isr - set(partition.resigned_replicas)
+            assert able in (isr, set()), f"a replica that resigned is in sync beside others: {partition}"
             if len(isr) >= min(self.min_isr, len(partition.replicas)):
                 assert not elr, partition
             if partition.leader == NO_LEADER:

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from klamm.wire.v1.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
+from klamm_broker.replica.resignations import Resignations, is_released
+from klamm_server.metadata.image import MetadataImage, PartitionImage, replay
+
+TOPIC = uuid.UUID(int=7)
+BROKER, EPOCH = 1, 40
+
+
+def key(number):
+    return TOPIC.bytes, number
+
+
+def image(*partitions):
+    """(leader, resigned replicas) of each partition; all have the replicas 1, 2, 3."""
+    records = [MetadataRecord(topic=TopicRecord(name="t", topic_id=TOPIC.bytes))]
+    for number, (leader, resigned) in enumerate(partitions):
+        record = MetadataRecord()
+        record.partition.CopyFrom(
+            PartitionRecord(
+                topic_id=TOPIC.bytes,
+                partition=number,
+                replicas=[1, 2, 3],
+                isr=[1, 2, 3],
+                leader=leader,
+                resigned_replicas=resigned,
+            )
+        )
+        records.append(record)
+    return replay(MetadataImage.empty(), records, len(records))
+
+
+def named(replicas):
+    return [(topic.topic_id, number) for topic in replicas for number in topic.partitions]
+
+
+@pytest.fixture
+def resignations():
+    return Resignations(BROKER)
+
+
+def test_a_replica_resigns_until_the_metadata_say_so(resignations):
+    assert resignations.resign(key(0), "full")
+    request = resignations.next_request(image((1, [])), broker_epoch=EPOCH)
+    assert (request.broker_id, request.broker_epoch) == (BROKER, EPOCH)
+    assert (named(request.resigned), named(request.resumed)) == ([key(0)], [])
+    resignations.on_answer(request)
+    assert resignations.next_request(image((1, [2])), broker_epoch=EPOCH) == request, "another one's changes nothing"
+    assert resignations.next_request(image((2, [1])), broker_epoch=EPOCH) is None
+    assert resignations.next_request(image((2, [])), broker_epoch=EPOCH) == request, "after another registration"
+
+
+def test_leaderships_are_handed_over_first(resignations):
+    for number in range(3):
+        resignations.resign(key(number), "full")
+    request = resignations.next_request(image((2, []), (2, []), (1, [])), broker_epoch=EPOCH)
+    assert named(request.resigned) == [key(2), key(0), key(1)]
+
+
+def test_a_replica_resumes_with_its_last_reason_and_says_so_until_it_is_heard(resignations):
+    assert resignations.resign(key(0), "full")
+    assert not resignations.resign(key(0), "damaged")
+    resignations.resume(key(0), "full")
+    assert key(0) in resignations
+    assert resignations.next_request(image((2, [1])), broker_epoch=EPOCH) is None
+    resignations.resume(key(0), "damaged")
+    request = resignations.next_request(image((2, [1])), broker_epoch=EPOCH)
+    assert (named(request.resigned), named(request.resumed)) == ([], [key(0)])
+    assert resignations.next_request(image((2, [1])), broker_epoch=EPOCH) == request, "it was not answered"
+    resignations.on_answer(request)
+    assert resignations.next_request(image((2, [1])), broker_epoch=EPOCH) is None
+
+
+def test_who_resigns_again_before_that_was_heard_does_not_resume(resignations):
+    resignations.resign(key(0), "full")
+    resignations.resume(key(0), "full")
+    resignations.resign(key(0), "full")
+    request = resignations.next_request(image((2, [])), broker_epoch=EPOCH)
+    assert (named(request.resigned), named(request.resumed)) == ([key(0)], [])
+
+
+def test_what_never_resigned_does_not_resume(resignations):
+    resignations.resume(key(0), "full")
+    assert resignations.next_request(image((1, [])), broker_epoch=EPOCH) is None
+    assert len(resignations) == 0
+
+
+def test_a_partition_that_is_gone_is_not_named(resignations):
+    resignations.resign(key(5), "full")
+    resignations.resign((uuid.UUID(int=8).bytes, 0), "full")
+    assert resignations.next_request(image((1, [])), broker_epoch=EPOCH) is None
+    assert resignations.resigned_for("full") == [key(5), (uuid.UUID(int=8).bytes, 0)]
+
+
+@pytest.mark.parametrize(("isr", "elr", "released"), [((2, 3), (), True), ((1,), (), False), ((2,), (1,), False)])
+def test_nobody_counts_on_a_replica_that_is_neither_in_sync_nor_eligible(isr, elr, released):
+    partition = PartitionImage(0, (1, 2, 3), isr, isr[0], 4, 9, elr, resigned_replicas=(1,))
+    assert is_released(partition, BROKER) is released
