@@ -25,13 +25,14 @@ class Door:
         *,
         connections_max: int = 10,
         memory_bytes: int = 10 * REQUEST_MAX_BYTES,
+        request_max_bytes: int = REQUEST_MAX_BYTES,
     ) -> None:
         self.memory = RequestMemory(memory_bytes)
         self.listener = KafkaListener(
             handle,
             self.memory,
             ConnectionRoom(connections_max),
-            request_max_bytes=REQUEST_MAX_BYTES,
+            request_max_bytes=request_max_bytes,
             send_buffer_bytes=65_536,
             idle_max_ms=60_000,
             clock=SystemClock(),

@@ -32,6 +32,9 @@ FIRST_BUFFER_BYTES = 2 * 1024
 """What a connection holds that has not sent more at once: a consumer's requests are small."""
 BUSY_BUFFER_BYTES = 64 * 1024
 """What one holds from then on, until it falls silent."""
+GROWTH = 16
+"""A larger frame gets room for this many times what has arrived of it: to announce bytes costs a client nothing. One
+step takes a frame of a MiB."""
 TURN_REQUESTS_MAX = 64
 """After so many others have their turn."""
 TURN_ANSWERS_BYTES = 64 * 1024
@@ -242,22 +245,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._frame_bytes = 0
 
     def _make_room(self, was_full: bool) -> None:
-        """Moves what is left to the buffer's start, and has the buffer take a whole frame."""
+        """Moves what is left to the buffer's start, and has the buffer take a whole frame, or more of a large one."""
         rest = self._filled - self._start
         if self._start and rest:
             self._room[:rest] = self._room[self._start : self._filled]
         self._start, self._filled = 0, rest
         size = _SIZE.unpack_from(self._buffer)[0] if rest >= _SIZE.size else 0
-        if (needed_bytes := _SIZE.size + size) > BUSY_BUFFER_BYTES:
-            if not self._frame_bytes and not self._memory.has_room(size):
-                self._begin(self._take_in_time(size))
-                return
-            self._hold_frame(size)
-            if needed_bytes != len(self._buffer):
-                self._resize(needed_bytes)
+        needed_bytes = _SIZE.size + size
+        if needed_bytes > BUSY_BUFFER_BYTES <= rest:
+            self._make_large_room(size)
         elif len(self._buffer) != BUSY_BUFFER_BYTES and (was_full or needed_bytes > len(self._buffer)):
             # Also gives back what a large frame took, which it filled.
             self._resize(BUSY_BUFFER_BYTES)
+
+    def _make_large_room(self, size: int) -> None:
+        """For a frame that has filled a busy connection's buffer. The owner's memory for all of it is taken first:
+        frames that took it bit by bit could all stand still, each waiting for what the others hold."""
+        if not self._frame_bytes and not self._memory.has_room(size):
+            self._begin(self._take_in_time(size))
+            return
+        self._hold_frame(size)
+        if self._filled == len(self._buffer):
+            self._resize(min(_SIZE.size + size, GROWTH * self._filled))
 
     def _resize(self, size: int) -> None:
         resized = bytearray(size)

@@ -20,6 +20,7 @@ from klamm_broker.kafka import messages
 from klamm_broker.kafka.connection import (
     BUSY_BUFFER_BYTES,
     FIRST_BUFFER_BYTES,
+    GROWTH,
     TURN_REQUESTS_MAX,
     Answer,
     AnswerInTime,
@@ -261,6 +262,8 @@ def test_a_request_waits_while_others_take_all_the_memory() -> None:
             door.memory.take(95)
             feed(first, frame(1, b"hello") + frame(2, b"again"))
             feed(second, large[:1_000])
+            assert not second.is_busy
+            feed(second, large[1_000:BUSY_BUFFER_BYTES])
             assert first.is_busy
             assert second.is_busy
             door.memory.give_back(95)
@@ -268,11 +271,33 @@ def test_a_request_waits_while_others_take_all_the_memory() -> None:
                 await asyncio.sleep(0)
             # While the large one has what there is.
             assert transport.writes == [struct.pack(">ii", 9, 1) + b"hello"]
-            feed(second, large[1_000:])
+            feed(second, large[BUSY_BUFFER_BYTES:])
             for _ in range(10):
                 await asyncio.sleep(0)
             assert other_transport.writes == [struct.pack(">ii", len(large) - 10, 3) + large[14:]]
             assert transport.writes[1:] == [struct.pack(">ii", 9, 2) + b"again"]
+
+    asyncio.run(scenario())
+
+
+def test_a_frame_takes_memory_as_it_arrives_and_not_as_it_is_announced() -> None:
+    async def scenario() -> None:
+        async with (
+            Door(echo, request_max_bytes=3 * GROWTH * BUSY_BUFFER_BYTES) as door,
+            connected(door) as (connection, transport),
+        ):
+            large = frame(1, bytes(2 * GROWTH * BUSY_BUFFER_BYTES))
+            feed(connection, large[:4])
+            assert len(connection._buffer) == BUSY_BUFFER_BYTES
+            assert door.memory.held_bytes == 0
+            arrived = 4
+            while arrived < len(large):
+                piece = large[arrived : arrived + min(1_500, len(connection.get_buffer(-1)))]
+                arrived += len(piece)
+                feed(connection, piece)
+                assert len(connection._buffer) <= max(BUSY_BUFFER_BYTES, GROWTH * arrived)
+            assert b"".join(transport.writes)[8:] == large[14:]
+            assert len(connection._buffer) == BUSY_BUFFER_BYTES
 
     asyncio.run(scenario())
 
