@@ -89,8 +89,8 @@ class Transactions:
     async def add_partitions_to_txn(self, request: Request, wanted: Any) -> Fields:
         """From version 4 on of several transactions, as Kafka's brokers ask it (KIP-890)."""
         if request.version >= 4:
-            results = await asyncio.gather(*(self._add_to_one(request, one) for one in wanted.transactions))
-            return {"error_code": ErrorCode.NONE, "results_by_transaction": results}
+            by_transaction = await asyncio.gather(*(self._add_to_one(request, one) for one in wanted.transactions))
+            return {"error_code": ErrorCode.NONE, "results_by_transaction": by_transaction}
         results = await self._add(
             wanted.v3_and_below_transactional_id,
             wanted.v3_and_below_producer_id,
