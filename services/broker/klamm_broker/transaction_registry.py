@@ -56,7 +56,12 @@ class TransactionRegistry:
         await self._channels.close()
 
     async def add(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        verify_only: bool,
     ) -> dict[TopicPartition, BrokerError]:
         """Why partitions are no part of the transaction; those that are, for good, are not named."""
         by_topic: defaultdict[str, list[int]] = defaultdict(list)
@@ -67,6 +72,7 @@ class TransactionRegistry:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             topics=[TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic.items()],
+            verify_only=verify_only,
         )
         response = await self._ask_until_ended(request)
         if response.error_code:

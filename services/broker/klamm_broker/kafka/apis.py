@@ -48,7 +48,7 @@ class KafkaApis:
         connection."""
         match request.api_key:
             case ApiKey.PRODUCE:
-                return produce(request, self._handlers.produce, self._cluster)
+                return produce(request, self._handlers.produce, self._cluster, self._topic_ids)
             case ApiKey.FETCH:
                 return self._fetch.fetch(request)
             case ApiKey.METADATA:

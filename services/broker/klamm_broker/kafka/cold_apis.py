@@ -41,7 +41,7 @@ class ColdApis:
     ) -> None:
         self._handlers: dict[ApiKey, ColdHandler] = {
             **_partitions(handlers),
-            **_groups(Groups(to_coordinators), ConsumerGroups(to_coordinators)),
+            **_groups(Groups(to_coordinators, topic_ids), ConsumerGroups(to_coordinators)),
             **_transactions(Transactions(to_coordinators, cluster, handlers.init_producer_id)),
             **_topics(Topics(controller, topic_ids), cluster),
             **_configs(Configs(controller, lambda: cluster.image)),

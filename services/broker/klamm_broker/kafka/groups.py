@@ -4,9 +4,10 @@ LeaveGroup, OffsetCommit, OffsetFetch, OffsetDelete, ListGroups, DescribeGroups,
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC
@@ -16,21 +17,38 @@ from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.topic_ids import TopicIds, id_bytes, unknown_id
 
 JOIN_GRACE_MS = 5_000
 """What a join may take beyond its rebalance timeout, as Kafka's clients allow."""
 KNOWS_MEMBER_ID_REQUIRED = 4
 """Version of JoinGroup (KIP-394)."""
+BY_TOPIC_ID = 10
+"""From this version of OffsetCommit and OffsetFetch on topics are named by id."""
 KNOWS_GROUP_ID_NOT_FOUND = 6
 """Version of DescribeGroups (KIP-1043); before, a group that does not exist is a dead one."""
 NO_OFFSET = -1
 
 
+class _Topic(NamedTuple):
+    """A topic of a request about offsets: by name, or from version 10 on by id (KIP-848)."""
+
+    name: str
+    topic_id: uuid.UUID | None
+    asked: Any
+
+    @property
+    def is_unknown(self) -> bool:
+        """No topic has the id."""
+        return self.topic_id is not None and unknown_id(self.name) is not None
+
+
 class Groups:
     """Each method takes a decoded request and gives the answer's fields."""
 
-    def __init__(self, coordinators: Coordinators) -> None:
+    def __init__(self, coordinators: Coordinators, topic_ids: TopicIds) -> None:
         self._coordinators = coordinators
+        self._topic_ids = topic_ids
 
     async def join_group(self, request: Request, wanted: Any) -> Fields:
         session_ms = milliseconds(wanted.session_timeout)
@@ -143,6 +161,7 @@ class Groups:
     async def offset_commit(self, request: Request, wanted: Any) -> Fields:
         # Renamed by KIP-848, with the same meaning for a classic group.
         generation_id = getattr(wanted, "generation_id_or_member_epoch", None)
+        topics = self._topics_of(wanted.topics)
         ask = pb.OffsetCommitRequest(
             group_id=wanted.group_id,
             generation_id=wanted.generation_id if generation_id is None else generation_id,
@@ -156,36 +175,46 @@ class Groups:
                     leader_epoch=getattr(one, "committed_leader_epoch", -1),
                     metadata=one.committed_metadata or "",
                 )
-                for topic in wanted.topics
-                for one in topic.partitions
+                for topic in topics
+                if not topic.is_unknown
+                for one in topic.asked.partitions
             ],
         )
         try:
-            results: Sequence[PartitionResult] = (await self._ask(wanted.group_id, "offset_commit", ask)).partitions
+            results: Sequence[PartitionResult] = (
+                (await self._ask(wanted.group_id, "offset_commit", ask)).partitions if ask.offsets else ()
+            )
         except BrokerError as error:
             results = [
                 PartitionResult(topic=one.topic, partition=one.partition, error_code=error.code) for one in ask.offsets
             ]
-        return {"topics": by_topic(results, _outcome)}
+        unknown = [
+            PartitionResult(topic=topic.name, partition=one.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+            for topic in topics
+            if topic.is_unknown
+            for one in topic.asked.partitions
+        ]
+        return {"topics": _with_ids(by_topic([*results, *unknown], _outcome), topics)}
 
     async def offset_fetch(self, request: Request, wanted: Any) -> Fields:
         require_stable = getattr(wanted, "require_stable", False)
         asked = wanted.groups if request.version >= 8 else [wanted]
-        found = await asyncio.gather(*(self._fetch_offsets(group, require_stable) for group in asked))
+        found = await asyncio.gather(*(self._fetch_offsets(request, group, require_stable) for group in asked))
         if request.version >= 8:
             return {"groups": found}
         (only,) = found
         if only["error_code"] and request.version < 2:
             # There is no code for the whole answer yet: every partition has it.
-            only = {**only, "topics": _failed_topics(wanted.topics or (), only["error_code"])}
+            only = {**only, "topics": _failed_topics(self._topics_of(wanted.topics), only["error_code"])}
         return only
 
-    async def _fetch_offsets(self, wanted: Any, require_stable: bool) -> Fields:
-        group_id, topics = wanted.group_id, wanted.topics
+    async def _fetch_offsets(self, request: Request, wanted: Any, require_stable: bool) -> Fields:
+        group_id, topics = wanted.group_id, self._topics_of(wanted.topics or ())
+        known = [one for one in topics if not one.is_unknown]
         ask = pb.OffsetFetchRequest(
             group_id=group_id,
-            topics=[TopicPartitions(topic=one.name, partitions=one.partition_indexes) for one in topics or ()],
-            all_topics=topics is None,
+            topics=[TopicPartitions(topic=one.name, partitions=one.asked.partition_indexes) for one in known],
+            all_topics=wanted.topics is None,
             require_stable=require_stable,
             member_id=getattr(wanted, "member_id", None) or "",
             member_epoch=getattr(wanted, "member_epoch", -1),
@@ -194,13 +223,18 @@ class Groups:
             answer = await self._ask(group_id, "offset_fetch", ask)
         except BrokerError as error:
             answer = pb.OffsetFetchResponse(error_code=error.code)
-        if answer.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT and topics is not None:
+        unknown = _failed_topics((one for one in topics if one.is_unknown), ErrorCode.UNKNOWN_TOPIC_ID)
+        if answer.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT and wanted.topics is not None:
             # Clients ask again when a partition says so (KIP-447), not when the group does.
-            return {"group_id": group_id, "error_code": 0, "topics": _failed_topics(topics, answer.error_code)}
+            unstable = _failed_topics(known, answer.error_code)
+            return {"group_id": group_id, "error_code": 0, "topics": [*unstable, *unknown]}
+        found = by_topic(answer.offsets, _fetched_offset)
+        if request.version >= BY_TOPIC_ID and wanted.topics is None:
+            found = self._those_with_ids(found)
         return {
             "group_id": group_id,
             "error_code": answer.error_code,
-            "topics": by_topic(answer.offsets, _fetched_offset),
+            "topics": [] if answer.error_code else [*_with_ids(found, topics), *unknown],
         }
 
     async def offset_delete(self, request: Request, wanted: Any) -> Fields:
@@ -216,6 +250,20 @@ class Groups:
         except BrokerError as error:
             answer = pb.OffsetDeleteResponse(error_code=error.code)
         return {"error_code": answer.error_code, "topics": by_topic(answer.partitions, _outcome)}
+
+    def _topics_of(self, topics: Iterable[Any]) -> list[_Topic]:
+        """Those of a request that names them in either way."""
+        return [
+            _Topic(one.name, None, one)
+            if hasattr(one, "name")
+            else _Topic(self._topic_ids.name_of(id_bytes(one.topic_id)), uuid.UUID(bytes=id_bytes(one.topic_id)), one)
+            for one in topics
+        ]
+
+    def _those_with_ids(self, topics: Iterable[Fields]) -> list[Fields]:
+        """Without those of which there is no id to name them by (any more)."""
+        with_ids = ({**one, "topic_id": uuid.UUID(bytes=self._topic_ids.id_of(one["name"]))} for one in topics)
+        return [one for one in with_ids if one["topic_id"].int]
 
     # Administration
 
@@ -312,13 +360,20 @@ def _fetched_offset(found: pb.GroupOffset) -> Fields:
     }
 
 
-def _failed_topics(topics: Iterable[Any], code: int) -> list[Fields]:
+def _with_ids(topics: Iterable[Fields], asked: Iterable[_Topic]) -> list[Fields]:
+    """With the ids by which they were asked for, if so."""
+    ids = {one.name: one.topic_id for one in asked if one.topic_id is not None}
+    return [{**one, "topic_id": ids[one["name"]]} if one["name"] in ids else one for one in topics]
+
+
+def _failed_topics(topics: Iterable[_Topic], code: int) -> list[Fields]:
     return [
         {
             "name": topic.name,
+            "topic_id": topic.topic_id,
             "partitions": [
                 {"partition_index": number, "committed_offset": NO_OFFSET, "metadata": "", "error_code": code}
-                for number in topic.partition_indexes
+                for number in topic.asked.partition_indexes
             ],
         }
         for topic in topics

@@ -1,24 +1,32 @@
-"""Produce, versions 3 to 12: https://kafka.apache.org/protocol#The_Messages_Produce."""
+"""Produce, versions 3 to 13: https://kafka.apache.org/protocol#The_Messages_Produce."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm import tracing
+from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
 from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import MalformedRequestError, Writer
 from klamm_broker.rpc.produce import ACKS_NONE, AnswersInTime, PartitionRecords, Produce, Produced, ProduceRpc
 
 _CURRENT_LEADER_TAG: Final = 0
 _HINTED: Final = 10
 """From this version on a refusal says who leads."""
+_ADDS_PARTITIONS: Final = 12
+"""From this version on a produce adds its partitions to the transaction; before, the client does (KIP-890)."""
+_ABORTABLE_SINCE: Final = 11
+"""From this version on clients know TRANSACTION_ABORTABLE; before, it is INVALID_TXN_STATE (KIP-890)."""
+_BY_TOPIC_ID: Final = 13
+"""From this version on topics are named by id (KIP-516)."""
 _ACKS: Final = struct.Struct(">hi")
 """acks, timeout_ms."""
 _PRODUCED: Final = struct.Struct(">ihqqq")
@@ -27,35 +35,49 @@ _PRODUCED_BEFORE_5: Final = struct.Struct(">ihqq")
 _EMPTY = memoryview(b"")
 
 
-def produce(request: Request, handler: ProduceRpc, cluster: ClusterView) -> Answer | AnswerInTime:
+class _Wanted(NamedTuple):
+    """A request as the handler takes it, and the topics' ids if that is how the client names them."""
+
+    produce: Produce
+    ids: dict[str, bytes]
+
+
+def produce(request: Request, handler: ProduceRpc, cluster: ClusterView, topic_ids: TopicIds) -> Answer | AnswerInTime:
     """At once, if nothing has to be waited for; no answer with acks=0. Raises MalformedRequestError."""
-    wanted = _read(request)
+    wanted = _read(request, topic_ids)
     if tracing.is_on():
         return _traced(request, wanted, handler, cluster)
-    answers = handler.serve(wanted)
+    answers = handler.serve(wanted.produce)
     if isinstance(answers, list):
         return _answer(request, wanted, answers, cluster)
     return _answer_in_time(request, wanted, answers, cluster)
 
 
-async def _answer_in_time(request: Request, wanted: Produce, answers: AnswersInTime, cluster: ClusterView) -> Answer:
+async def _answer_in_time(request: Request, wanted: _Wanted, answers: AnswersInTime, cluster: ClusterView) -> Answer:
     return _answer(request, wanted, await answers, cluster)
 
 
-async def _traced(request: Request, wanted: Produce, handler: ProduceRpc, cluster: ClusterView) -> Answer:
+async def _traced(request: Request, wanted: _Wanted, handler: ProduceRpc, cluster: ClusterView) -> Answer:
     with tracing.request_span("Produce", request.client_id):
-        answers = handler.serve(wanted)
+        answers = handler.serve(wanted.produce)
         return _answer(request, wanted, answers if isinstance(answers, list) else await answers, cluster)
 
 
-def _read(request: Request) -> Produce:
-    """Raises MalformedRequestError."""
+def _read(request: Request, topic_ids: TopicIds) -> _Wanted:
+    """Raises MalformedRequestError. A topic id that nobody has becomes a topic that does not exist."""
     reader = request.body()
+    by_topic_id = request.version >= _BY_TOPIC_ID
+    ids: dict[str, bytes] = {}
     transactional_id = reader.nullable_string()
     acks, timeout_ms = reader.fields(_ACKS)
     partitions: list[PartitionRecords] = []
     for _ in range(reader.array_size()):
-        topic = reader.string()
+        if by_topic_id:
+            topic_id = reader.uuid()
+            topic = topic_ids.name_of(topic_id)
+            ids[topic] = topic_id
+        else:
+            topic = reader.string()
         for _ in range(reader.array_size()):
             number = reader.int32()
             records = reader.nullable_bytes() or _EMPTY
@@ -66,18 +88,22 @@ def _read(request: Request) -> Produce:
     reader.expect_end()
     if len(partitions) > 1 and len({one.topic_partition for one in partitions}) != len(partitions):
         raise MalformedRequestError("a produce request names a partition twice")
-    return Produce(acks, timeout_ms, transactional_id or "", partitions)
+    verify_only = request.version < _ADDS_PARTITIONS
+    return _Wanted(Produce(acks, timeout_ms, transactional_id or "", partitions, verify_only), ids)
 
 
-def _answer(request: Request, wanted: Produce, answers: Sequence[Produced], cluster: ClusterView) -> Answer:
-    if wanted.acks == ACKS_NONE:
+def _answer(request: Request, wanted: _Wanted, answers: Sequence[Produced], cluster: ClusterView) -> Answer:
+    if wanted.produce.acks == ACKS_NONE:
         return None
     version = request.version
     topics = [(topic, list(group)) for topic, group in groupby(answers, key=_topic_of)]
     writer = Writer(flexible=request.flexible)
     writer.array_size(len(topics))
     for topic, partitions in topics:
-        writer.string(topic)
+        if version >= _BY_TOPIC_ID:
+            writer.uuid(wanted.ids[topic])
+        else:
+            writer.string(topic)
         writer.array_size(len(partitions))
         for answer in partitions:
             _write_partition(writer, version, answer)
@@ -92,7 +118,9 @@ def _topic_of(answer: Produced) -> str:
 
 
 def _write_partition(writer: Writer, version: int, answer: Produced) -> None:
-    (_, partition), code, message, base_offset, append_time_ms, log_start_offset, *_ = answer
+    (name, partition), code, message, base_offset, append_time_ms, log_start_offset, *_ = answer
+    if code:
+        code = _known(version, name, code)
     if version >= 5:
         writer.fields(_PRODUCED, partition, code, base_offset, append_time_ms, log_start_offset)
     else:
@@ -101,3 +129,12 @@ def _write_partition(writer: Writer, version: int, answer: Produced) -> None:
         writer.array_size(0)  # no record is refused by itself
         writer.nullable_string(message or None)
     writer.tagged_fields(leader_hint(_CURRENT_LEADER_TAG, answer) if code and version >= _HINTED else ())
+
+
+def _known(version: int, topic: str, code: ErrorCode) -> ErrorCode:
+    """The code as a client of that version knows it."""
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and version >= _BY_TOPIC_ID and unknown_id(topic) is not None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return code

@@ -1,7 +1,6 @@
 """The header of a request, and which versions of which API this broker speaks.
 
-The advertised ranges are those that librdkafka, Java, kafka-python and aiokafka all need, cut where Kafka replaced
-topic names by ids. Produce is advertised from 0 on and spoken from 3 on, as Kafka does: librdkafka before 2.11
+The ranges are Kafka 4.3's. Produce is advertised from 0 on and spoken from 3 on, as Kafka does: librdkafka before 2.11
 compresses only if it sees version 0.
 """
 
@@ -83,12 +82,12 @@ def _spoken(low: int, high: int, flexible: int, advertised_min: int | None = Non
 
 
 SPOKEN: Final[dict[ApiKey, Versions]] = {
-    ApiKey.PRODUCE: _spoken(3, 12, 9, advertised_min=0),
+    ApiKey.PRODUCE: _spoken(3, 13, 9, advertised_min=0),
     ApiKey.FETCH: _spoken(4, 18, 12),
     ApiKey.LIST_OFFSETS: _spoken(1, 11, 6),
     ApiKey.METADATA: _spoken(0, 13, 9),
-    ApiKey.OFFSET_COMMIT: _spoken(2, 9, 8),
-    ApiKey.OFFSET_FETCH: _spoken(1, 9, 6),
+    ApiKey.OFFSET_COMMIT: _spoken(2, 10, 8),
+    ApiKey.OFFSET_FETCH: _spoken(1, 10, 6),
     ApiKey.FIND_COORDINATOR: _spoken(0, 6, 3),
     ApiKey.JOIN_GROUP: _spoken(0, 9, 6),
     ApiKey.HEARTBEAT: _spoken(0, 4, 4),

@@ -44,6 +44,11 @@ class TopicIds:
         return _NO_ID if topic is None else topic.topic_id.bytes
 
 
+def id_bytes(topic_id: uuid.UUID | None) -> bytes:
+    """The 16 bytes of an id as kio gives it, which reads zeros as None."""
+    return _NO_ID if topic_id is None else topic_id.bytes
+
+
 def unknown_id(name: str) -> bytes | None:
     """The 16 bytes that stand behind a name which `name_of` made up; None for any other name."""
     made_up = _UNKNOWN_TOPIC.fullmatch(name)

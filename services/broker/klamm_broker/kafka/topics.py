@@ -13,7 +13,7 @@ from klamm_broker.kafka.configs import described_config
 from klamm_broker.kafka.forwarding import ActiveController
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
-from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
+from klamm_broker.kafka.topic_ids import TopicIds, id_bytes, unknown_id
 
 _CONFIGS_SINCE: Final = 5
 _NO_CONFIGS: Final = pb.DescribedConfigs()
@@ -61,7 +61,7 @@ class Topics:
     async def delete_topics(self, request: Request, wanted: Any) -> Fields:
         if request.version >= 6:
             named = [
-                (one.name if one.name is not None else self._topic_ids.name_of(_id_bytes(one.topic_id)), one.topic_id)
+                (one.name if one.name is not None else self._topic_ids.name_of(id_bytes(one.topic_id)), one.topic_id)
                 for one in wanted.topics
             ]
         else:
@@ -150,7 +150,3 @@ def _created(topic: pb.CreatedTopic, described: pb.DescribedConfigs) -> Fields:
 
 def _all_failed(names: Iterable[str], error: BrokerError) -> list[pb.NamedResult]:
     return [pb.NamedResult(name=name, error_code=error.code, error_message=error.message) for name in names]
-
-
-def _id_bytes(topic_id: uuid.UUID | None) -> bytes:
-    return bytes(16) if topic_id is None else topic_id.bytes

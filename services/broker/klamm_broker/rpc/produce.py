@@ -66,6 +66,8 @@ class Produce(NamedTuple):
     """Empty without a transaction."""
     partitions: Sequence[PartitionRecords]
     """Each once."""
+    verify_only: bool = False
+    """The client has added the partitions to the transaction itself."""
 
 
 class Produced(NamedTuple):
@@ -170,7 +172,7 @@ class ProduceRpc:
 
     async def _guards_of(self, produce: Produce) -> Guards:
         parts = [(one.topic_partition, one.records) for one in produce.partitions]
-        return await self._transactions.of(produce.transactional_id, parts)
+        return await self._transactions.of(produce.transactional_id, parts, verify_only=produce.verify_only)
 
     def _append_all(
         self, produce: Produce, guards: Guards, unheard_of: frozenset[TopicPartition]

@@ -10,7 +10,7 @@ from klamm.records.header import BatchHeader, read_header
 from klamm_broker.log.verification import VerificationGuard
 from klamm_broker.replica.replica_manager import ReplicaManager
 
-AddPartitions = Callable[[str, int, int, Sequence[TopicPartition]], Awaitable[dict[TopicPartition, BrokerError]]]
+AddPartitions = Callable[[str, int, int, Sequence[TopicPartition], bool], Awaitable[dict[TopicPartition, BrokerError]]]
 """`TransactionRegistry.add`."""
 Guards = dict[TopicPartition, VerificationGuard | BrokerError]
 """By partition what to show with the append, or why it must not be; nothing where the transaction goes on."""
@@ -23,8 +23,11 @@ class TransactionGuards:
         self._replicas = replicas
         self._add_partitions = add_partitions
 
-    async def of(self, transactional_id: str, parts: Iterable[tuple[TopicPartition, memoryview]]) -> Guards:
-        """Asks the coordinator about every partition that the transaction has not written to yet, all at once.
+    async def of(
+        self, transactional_id: str, parts: Iterable[tuple[TopicPartition, memoryview]], *, verify_only: bool
+    ) -> Guards:
+        """Asks the coordinator about every partition that the transaction has not written to yet, all at once: adds
+        them, or finds out whether the client did.
 
         What it says may be overtaken when this returns: the guards tell."""
         guards: Guards = {}
@@ -48,7 +51,7 @@ class TransactionGuards:
         if not asked:
             return guards
         (producer,) = producers
-        return guards | await self._add_partitions(transactional_id, *producer, asked)
+        return guards | await self._add_partitions(transactional_id, *producer, asked, verify_only)
 
 
 def _producer(header: BatchHeader) -> tuple[int, int]:

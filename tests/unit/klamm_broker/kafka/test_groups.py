@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from typing import Any
 
 import pytest
@@ -10,8 +11,22 @@ from cold_requests import ScriptedCoordinators, answer_of
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import coordinator_pb2 as pb
+from klamm.wire.v1.common_pb2 import PartitionResult
+from klamm.wire.v1.metadata_pb2 import MetadataRecord, TopicRecord
 from klamm_broker.kafka.groups import Groups
 from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.topic_ids import TopicIds
+from klamm_server.metadata.image import MetadataImage, replay
+
+FLIGHTS, UNKNOWN = uuid.UUID(int=7), uuid.UUID(int=9)
+
+
+def flights_image() -> MetadataImage:
+    records = [MetadataRecord(topic=TopicRecord(name="flights", topic_id=FLIGHTS.bytes))]
+    return replay(MetadataImage.empty(), records, len(records))
+
+
+TOPIC_IDS = TopicIds(flights_image)
 
 
 @pytest.mark.parametrize(("version", "rebalance_ms"), [(0, 6_000), (1, 9_000)])
@@ -25,7 +40,7 @@ def test_who_names_one_timeout_means_it_for_both(version: int, rebalance_ms: int
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b""}],
     }
-    groups = Groups(coordinators)  # type: ignore[arg-type]
+    groups = Groups(coordinators, TOPIC_IDS)  # type: ignore[arg-type]
     answer = asyncio.run(answer_of(groups.join_group, ApiKey.JOIN_GROUP, version, fields))
     assert (answer.member_id, answer.error_code) == ("m", 0)
     ((_, asked),) = coordinators.asked
@@ -41,9 +56,110 @@ def test_a_group_that_does_not_exist_is_dead_and_from_version_6_on_not_found(ver
         found = pb.DescribedGroup(group_id=group_id, error_code=missing, error_message=missing.text)
         return pb.DescribeGroupsResponse(groups=[found])
 
-    groups = Groups(ScriptedCoordinators({"describe_groups": describe}))  # type: ignore[arg-type]
+    groups = Groups(ScriptedCoordinators({"describe_groups": describe}), TOPIC_IDS)  # type: ignore[arg-type]
     fields = {"groups": ["nobody"], "include_authorized_operations": False}
     (group,) = asyncio.run(answer_of(groups.describe_groups, ApiKey.DESCRIBE_GROUPS, version, fields)).groups
     assert (group.error_code, group.group_state, group.members) == (code, "Dead", ())
     if version >= 6:
         assert group.error_message
+
+
+def committed(request: Any) -> pb.OffsetCommitResponse:
+    return pb.OffsetCommitResponse(
+        partitions=[PartitionResult(topic=one.topic, partition=one.partition) for one in request.offsets]
+    )
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_offsets_are_committed_by_topic_id_from_version_10_on(version: int) -> None:
+    coordinators = ScriptedCoordinators({"offset_commit": committed})
+    partitions = [{"partition_index": 1, "committed_offset": 5, "committed_metadata": "m"}]
+    topics = [{"name": "flights", "topic_id": FLIGHTS}, {"name": "?" + UNKNOWN.hex, "topic_id": UNKNOWN}]
+    fields = {
+        "group_id": "g",
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": [{**topic, "partitions": partitions} for topic in topics],
+    }
+    groups = Groups(coordinators, TOPIC_IDS)  # type: ignore[arg-type]
+    answer = asyncio.run(answer_of(groups.offset_commit, ApiKey.OFFSET_COMMIT, version, fields))
+    ((_, asked),) = coordinators.asked
+    named = [(one.topic, one.partition, one.offset) for one in asked.offsets]
+    results = [(topic, [(one.partition_index, one.error_code) for one in topic.partitions]) for topic in answer.topics]
+    if version < 10:
+        # Such a name is as good as any: whether there is a topic of that name is the coordinator's business.
+        assert named == [("flights", 1, 5), ("?" + UNKNOWN.hex, 1, 5)]
+        assert [(topic.name, codes) for topic, codes in results] == [
+            ("flights", [(1, 0)]),
+            ("?" + UNKNOWN.hex, [(1, 0)]),
+        ]
+    else:
+        assert named == [("flights", 1, 5)]
+        assert [(topic.topic_id, codes) for topic, codes in results] == [
+            (FLIGHTS, [(1, ErrorCode.NONE)]),
+            (UNKNOWN, [(1, ErrorCode.UNKNOWN_TOPIC_ID)]),
+        ]
+
+
+def test_a_commit_to_unknown_ids_alone_is_nobody_elses_business() -> None:
+    coordinators = ScriptedCoordinators({})
+    partitions = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
+    fields = {
+        "group_id": "g",
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": [{"topic_id": one, "partitions": partitions} for one in (UNKNOWN, None)],
+    }
+    groups = Groups(coordinators, TOPIC_IDS)  # type: ignore[arg-type]
+    answer = asyncio.run(answer_of(groups.offset_commit, ApiKey.OFFSET_COMMIT, 10, fields))
+    assert [(topic.topic_id, int(topic.partitions[0].error_code)) for topic in answer.topics] == [
+        (UNKNOWN, ErrorCode.UNKNOWN_TOPIC_ID),
+        (None, ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+
+
+def fetched(request: Any) -> pb.OffsetFetchResponse:
+    """As of a group that has committed 5 everywhere it was asked for; of all topics, also to one that is gone."""
+    names = ["flights", "gone"] if request.all_topics else [one.topic for one in request.topics]
+    return pb.OffsetFetchResponse(
+        offsets=[pb.GroupOffset(topic=name, partition=0, offset=5, leader_epoch=2, metadata="m") for name in names]
+    )
+
+
+@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("version", [9, 10])
+def test_offsets_are_fetched_by_topic_id_from_version_10_on(version: int, everything: bool) -> None:
+    topics = [{"name": "flights", "topic_id": FLIGHTS}, {"name": "gone", "topic_id": UNKNOWN}]
+    wanted = {"group_id": "g", "member_id": None, "member_epoch": -1}
+    asked_for = None if everything else [{**topic, "partition_indexes": [0]} for topic in topics]
+    fields = {"groups": [{**wanted, "topics": asked_for}], "require_stable": True}
+    groups = Groups(ScriptedCoordinators({"offset_fetch": fetched}), TOPIC_IDS)  # type: ignore[arg-type]
+    (group,) = asyncio.run(answer_of(groups.offset_fetch, ApiKey.OFFSET_FETCH, version, fields)).groups
+    found = [
+        (
+            topic.name if version < 10 else topic.topic_id,
+            [(one.committed_offset, one.committed_leader_epoch, one.metadata, int(one.error_code))],
+        )
+        for topic in group.topics
+        for one in topic.partitions
+    ]
+    there, missing = [(5, 2, "m", 0)], [(-1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID)]
+    if version < 10:
+        assert found == [("flights", there), ("gone", there)]
+    else:
+        assert found == [(FLIGHTS, there)] if everything else [(FLIGHTS, there), (UNKNOWN, missing)]
+
+
+def test_unstable_offsets_are_so_by_partition_whichever_way_topics_are_named() -> None:
+    def unstable(request: Any) -> pb.OffsetFetchResponse:
+        return pb.OffsetFetchResponse(error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+    topics = [{"topic_id": FLIGHTS, "partition_indexes": [0, 1]}]
+    wanted = {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": topics}
+    groups = Groups(ScriptedCoordinators({"offset_fetch": unstable}), TOPIC_IDS)  # type: ignore[arg-type]
+    fields = {"groups": [wanted], "require_stable": True}
+    (group,) = asyncio.run(answer_of(groups.offset_fetch, ApiKey.OFFSET_FETCH, 10, fields)).groups
+    assert (group.error_code, group.topics[0].topic_id) == (0, FLIGHTS)
+    assert {int(one.error_code) for one in group.topics[0].partitions} == {ErrorCode.UNSTABLE_OFFSET_COMMIT}

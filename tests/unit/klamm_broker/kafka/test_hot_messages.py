@@ -138,6 +138,7 @@ class ScriptedProduce:
 @pytest.mark.parametrize("in_time", [False, True])
 @pytest.mark.parametrize("version", versions_of(ApiKey.PRODUCE))
 def test_produce(version: int, in_time: bool) -> None:
+    delays = "delays" if version < 13 else "?" + UNKNOWN.bytes.hex()
     request = request_of(
         ApiKey.PRODUCE,
         version,
@@ -148,9 +149,14 @@ def test_produce(version: int, in_time: bool) -> None:
             "topic_data": [
                 {
                     "name": "flights",
+                    "topic_id": FLIGHTS,
                     "partition_data": [{"index": 0, "records": b"first"}, {"index": 1, "records": None}],
                 },
-                {"name": "delays", "partition_data": [{"index": 2, "records": b"x" * 300}]},
+                {
+                    "name": "delays",
+                    "topic_id": UNKNOWN,
+                    "partition_data": [{"index": 2, "records": b"x" * 300}, {"index": 3, "records": b"y"}],
+                },
             ],
         },
     )
@@ -164,27 +170,31 @@ def test_produce(version: int, in_time: bool) -> None:
                 current_leader=2,
                 current_leader_epoch=9,
             ),
-            Produced(TopicPartition("delays", 2), base_offset=0, log_append_time_ms=123, log_start_offset=0),
+            Produced(TopicPartition(delays, 2), base_offset=0, log_append_time_ms=123, log_start_offset=0),
+            Produced(TopicPartition(delays, 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone"),
         ],
         in_time=in_time,
     )
-    answer = produce(request, handler, CLUSTER)  # type: ignore[arg-type]
+    answer = produce(request, handler, CLUSTER, TOPIC_IDS)  # type: ignore[arg-type]
     assert isinstance(answer, list) is not in_time
     if not isinstance(answer, list):
         assert answer is not None
         answer = asyncio.run(answer)
     assert handler.given is not None
     assert handler.given[:3] == (-1, 1_500, "tx")
+    assert handler.given.verify_only is (version < 12)
     assert [(one.topic_partition, bytes(one.records)) for one in handler.given.partitions] == [
         (("flights", 0), b"first"),
         (("flights", 1), b""),
-        (("delays", 2), b"x" * 300),
+        ((delays, 2), b"x" * 300),
+        ((delays, 3), b"y"),
     ]
     leader = {"current_leader": {"leader_id": 2, "leader_epoch": 9}}
     expected = {
         "responses": [
             {
                 "name": "flights",
+                "topic_id": FLIGHTS,
                 "partition_responses": [
                     {
                         "index": 0,
@@ -209,6 +219,7 @@ def test_produce(version: int, in_time: bool) -> None:
             },
             {
                 "name": "delays",
+                "topic_id": UNKNOWN,
                 "partition_responses": [
                     {
                         "index": 2,
@@ -218,7 +229,18 @@ def test_produce(version: int, in_time: bool) -> None:
                         "log_start_offset": 0,
                         "record_errors": [],
                         "error_message": None,
-                    }
+                    },
+                    {
+                        "index": 3,
+                        "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        if version < 13
+                        else ErrorCode.UNKNOWN_TOPIC_ID,
+                        "base_offset": -1,
+                        "log_append_time": None,
+                        "log_start_offset": -1,
+                        "record_errors": [],
+                        "error_message": "gone",
+                    },
                 ],
             },
         ],
@@ -239,7 +261,26 @@ def test_no_endpoint_is_given_of_leaders_that_the_client_cannot_dial(leader: int
 def test_produce_without_acknowledgement_has_no_answer(version: int) -> None:
     fields = {"transactional_id": None, "acks": 0, "timeout": 1, "topic_data": []}
     request = request_of(ApiKey.PRODUCE, version, fields)
-    assert produce(request, ScriptedProduce([]), CLUSTER) is None  # type: ignore[arg-type]
+    assert produce(request, ScriptedProduce([]), CLUSTER, TOPIC_IDS) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
+)
+def test_older_producers_do_not_know_that_a_transaction_can_be_aborted(version: int, code: ErrorCode) -> None:
+    partitions = [{"index": 0, "records": b"x"}]
+    fields = {
+        "transactional_id": "tx",
+        "acks": 1,
+        "timeout": 1,
+        "topic_data": [{"name": "flights", "partition_data": partitions}],
+    }
+    request = request_of(ApiKey.PRODUCE, version, fields)
+    refused = Produced(TopicPartition("flights", 0), ErrorCode.TRANSACTION_ABORTABLE, "not part of it")
+    answer = produce(request, ScriptedProduce([refused]), CLUSTER, TOPIC_IDS)  # type: ignore[arg-type]
+    assert isinstance(answer, list)
+    (topic,) = decoded(request, joined(answer)).responses
+    assert topic.partition_responses[0].error_code == code
 
 
 class ScriptedFetch:
