@@ -104,7 +104,7 @@ class Topics:
                 pb.NewPartitions(
                     topic=topic.name,
                     total_count=topic.count,
-                    assignments=[pb.ReplicaAssignment(broker_ids=one.broker_ids) for one in topic.assignments or ()],
+                    assignments=_new_replicas(topic),
                 )
                 for topic in wanted.topics
             ],
@@ -133,6 +133,22 @@ def _new_topic(topic: Any) -> pb.NewTopic:
         ],
         configs={one.name: one.value for one in topic.configs if one.value is not None},
     )
+
+
+def _new_replicas(topic: Any) -> list[pb.ReplicaAssignment]:
+    """Kafka's assignments carry no number: the first is that of the first new partition, the last that of the topic's
+    last one. Too many or too few get numbers that the controller refuses."""
+    assignments = topic.assignments
+    if assignments is None:
+        return []
+    if not assignments:
+        # Too few as well, where our own request would leave the choice to the controller.
+        return [pb.ReplicaAssignment(partition=topic.count)]
+    numbers = range(topic.count - len(assignments), topic.count)
+    return [
+        pb.ReplicaAssignment(partition=number, broker_ids=one.broker_ids)
+        for number, one in zip(numbers, assignments, strict=True)
+    ]
 
 
 def _created(topic: pb.CreatedTopic, described: pb.DescribedConfigs) -> Fields:
