@@ -5,9 +5,11 @@ Follows `org.apache.kafka.clients.consumer.OffsetAndMetadata` and `OffsetAndTime
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from klamm.model import NO_LEADER_EPOCH
+from klamm.errors import ConfigError
+from klamm.model import NO_LEADER_EPOCH, TopicPartition
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -55,3 +57,15 @@ class ConsumerGroupMetadata(NamedTuple):
     """-1: nobody, the group only stores offsets."""
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+def to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata | int]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What a caller gives to be committed, in full. Raises ConfigError for a negative offset: a coordinator stores
+    it, and it says that nothing is committed."""
+    wanted = {
+        TopicPartition(*tp): OffsetAndMetadata(each) if isinstance(each, int) else each for tp, each in offsets.items()
+    }
+    for tp, each in wanted.items():
+        if each.offset < 0:
+            raise ConfigError(f"offset {each.offset} of {tp}: expected 0 or more")
+    return wanted

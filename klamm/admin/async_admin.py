@@ -34,7 +34,7 @@ from klamm.errors import EXCEPTIONS, CommitFailedError, ErrorCode, GroupIdNotFou
 from klamm.leader_calls import missing_leader_error
 from klamm.model import TopicPartition
 from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, OffsetFinder
-from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp, to_commit
 from klamm.wire.v1 import broker_pb2, common_pb2, controller_pb2, coordinator_pb2
 
 
@@ -308,10 +308,7 @@ class AsyncAdmin(ReplicaOperations, TransactionOperations, LedgerOperations):
         timeout_ms: int | None = None,
     ) -> None:
         """Stores offsets for a group without members (creating it). Raises NonEmptyGroupError otherwise."""
-        wanted = {
-            TopicPartition(*tp): OffsetAndMetadata(each) if isinstance(each, int) else each
-            for tp, each in offsets.items()
-        }
+        wanted = to_commit(offsets)
         try:
             await self._store(group_id).commit(
                 wanted, lambda: OUTSIDE_THE_GROUP, timeout_ms=self._calls.timeout_ms(timeout_ms)

@@ -26,7 +26,7 @@ from klamm.model import (
     TopicPartition,
     topic_name_problem,
 )
-from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, to_commit
 
 logger = logging.getLogger(__name__)
 
@@ -340,10 +340,7 @@ class AsyncConsumer:
         self.core.committer.store()
         if offsets is None:
             return self.core.subscription.positions()
-        return {
-            TopicPartition(*tp): OffsetAndMetadata(each) if isinstance(each, int) else each
-            for tp, each in offsets.items()
-        }
+        return to_commit(offsets)
 
     def _reset(self, partitions: tuple[TopicPartition, ...], timestamp_ms: int) -> None:
         self.core.require_open()

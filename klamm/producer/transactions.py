@@ -28,14 +28,13 @@ from klamm.client import GROUP, TRANSACTION, KlammClient
 from klamm.errors import (
     EXCEPTIONS,
     CommitFailedError,
-    ConfigError,
     ErrorCode,
     IllegalStateError,
     KlammError,
     raise_for,
 )
 from klamm.model import TopicPartition
-from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, to_commit
 from klamm.producer.accumulator import Accumulator
 from klamm.producer.config import ProducerConfig
 from klamm.producer.future import until_done
@@ -113,7 +112,9 @@ class Transactions:
             self._state.begin()
 
     async def send_offsets(self, offsets: Offsets, group: ConsumerGroupMetadata) -> None:
-        _check_offsets(offsets, group)
+        if not isinstance(group, ConsumerGroupMetadata):
+            raise TypeError(f"group={group!r}: expected what Consumer.group_metadata() returns")
+        offsets = to_commit(offsets)
         with self._lock:
             self._refuse_while_pending("send_offsets_to_transaction")
             self._state.require_open("send_offsets_to_transaction", begins=bool(offsets))
@@ -390,14 +391,6 @@ class Transactions:
             self._sender.fail_transaction(error)
         else:
             self._fail_fatally(error)
-
-
-def _check_offsets(offsets: Offsets, group: ConsumerGroupMetadata) -> None:
-    if not isinstance(group, ConsumerGroupMetadata):
-        raise TypeError(f"group={group!r}: expected what Consumer.group_metadata() returns")
-    for tp, each in offsets.items():
-        if each.offset < 0:
-            raise ConfigError(f"offset {each.offset} of {tp}: expected 0 or more")
 
 
 def _hear_out(task: asyncio.Task[None]) -> None:

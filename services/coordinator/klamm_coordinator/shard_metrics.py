@@ -66,8 +66,10 @@ def _members(shard: Shard) -> Iterator[Reading]:
 
 
 def _offsets(shard: Shard) -> Iterator[Reading]:
+    """A negative one has no lag: the group begins where its members' reset policy says."""
     for group_id, (topic, partition), offset in shard.state.offsets.committed():
-        yield (group_id, topic, partition), offset
+        if offset >= 0:
+            yield (group_id, topic, partition), offset
 
 
 def _states(shards: Sequence[TransactionShard]) -> Iterator[Reading]:

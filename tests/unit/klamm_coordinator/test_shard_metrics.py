@@ -8,13 +8,16 @@ from klamm_server.prometheus import registry
 
 def test_groups_are_shown_with_their_members_and_offsets(make_driver):
     driver = make_driver()
-    driver.topics_are(t=2)
+    driver.topics_are(t=3)
     driver.settle(driver.consumer("m1", group_id="new", topics=("t",)))
     driver.join(joins_without_id=True, group_id="old")
     for partition, offset in enumerate((17, 5)):
         driver.commit(offset, partition=partition, group_id="alone")
+    driver.commit(-1, partition=2, group_id="alone")
     watch_groups(lambda: [driver.shard])
     found = registry().get_sample_value
+    reset = {"group": "alone", "topic": "t", "partition": "2"}
+    assert found("klamm_coordinator_group_offset", reset) is None, "it begins where a member's policy says"
     for partition, offset in enumerate((17, 5)):
         labels = {"group": "alone", "topic": "t", "partition": str(partition)}
         assert found("klamm_coordinator_group_offset", labels) == offset

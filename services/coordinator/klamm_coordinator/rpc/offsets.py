@@ -124,9 +124,9 @@ def _refuse_unstable(partitions: list[TopicPartition]) -> None:
 
 
 def _refusal(image: MetadataImage, offset: GroupOffset) -> ErrorCode:
-    if image.partition(offset.topic, offset.partition) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NONE if offset.offset >= 0 else ErrorCode.INVALID_REQUEST
+    """Any offset is stored, as in Kafka: some clients commit -1 or -2 to have a group begin again by its policy."""
+    known = image.partition(offset.topic, offset.partition) is not None
+    return ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _partitions(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:

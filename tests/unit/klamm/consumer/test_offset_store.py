@@ -63,6 +63,7 @@ class Client(KlammClient):
         offsets = [
             coordinator_pb2.GroupOffset(topic="t", partition=0, offset=7, leader_epoch=2, metadata="m"),
             coordinator_pb2.GroupOffset(topic="t", partition=1, offset=-1),
+            coordinator_pb2.GroupOffset(topic="t", partition=2, offset=-2),
         ]
         return coordinator_pb2.OffsetFetchResponse(error_code=self._next(request), offsets=offsets)
 
