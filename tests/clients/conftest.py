@@ -18,6 +18,7 @@ import pytest
 from apache_kafka import ApacheKafka, running_kafka
 from kafka_wire import KafkaWire
 from kio.schema.errors import ErrorCode
+from klamm_process import KlammProcess, running_cluster
 from table import Comparison, Outcomes, write_between_markers
 
 from klamm_broker.kafka.requests import ApiKey
@@ -105,11 +106,26 @@ def bootstrap(cluster: Cluster) -> str:
     return cluster.bootstrap
 
 
+@pytest.fixture
+def wire(bootstrap: str) -> Iterator[KafkaWire]:
+    """One connection to one broker."""
+    with KafkaWire(bootstrap) as connection:
+        yield connection
+
+
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     """One node of the Kafka that judges Klamm."""
     with running_kafka(tmp_path_factory.mktemp("apache-kafka")) as kafka:
         yield kafka
+
+
+@pytest.fixture(scope="session")
+def klamm_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammProcess]:
+    """One node with the settings of `apache_kafka`, to be asked the same."""
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    with running_cluster(tmp_path_factory.mktemp("klamm-node"), settings) as klamm:
+        yield klamm
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ is their choice, and some requests hardly any client sends."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from kafka_wire import KafkaWire
@@ -21,12 +20,6 @@ METADATA_QUORUM = [{"topic_name": "__cluster_metadata", "partitions": [{"partiti
 def ends(api_key: ApiKey) -> list[int]:
     spoken = SPOKEN[api_key]
     return sorted({spoken.min, spoken.max})
-
-
-@pytest.fixture
-def wire(bootstrap: str) -> Iterator[KafkaWire]:
-    with KafkaWire(bootstrap) as connection:
-        yield connection
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
+from klamm_broker.kafka import authorized_operations
 from klamm_broker.kafka.cluster_view import ClusterView, SeenBroker
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
 from klamm_broker.kafka.messages import Fields
@@ -51,6 +52,9 @@ class Cluster:
             "cluster_id": image.cluster_id,
             "controller_id": self._view.controller_id,
             "brokers": [_broker(one) for one in brokers],
+            "cluster_authorized_operations": authorized_operations.when_asked(
+                authorized_operations.CLUSTER, wanted.include_cluster_authorized_operations
+            ),
         }
 
     async def describe_quorum(self, request: Request, wanted: Any) -> Fields:

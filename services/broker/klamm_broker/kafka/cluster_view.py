@@ -9,14 +9,11 @@ same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from klamm.model import coordinator_shard
 from klamm_server.listeners import Listener, SecurityProtocol, find
 from klamm_server.metadata.image import BrokerImage, MetadataImage
-
-NOT_ASKED_FOR: Final = -(2**31)
-"""Authorized operations, where nobody asked or nobody is authorized in any way."""
 
 
 class SeenBroker(NamedTuple):

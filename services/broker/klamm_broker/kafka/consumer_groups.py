@@ -10,7 +10,7 @@ from typing import Any
 from klamm.errors import BrokerError
 from klamm.model import GROUP_METADATA_TOPIC
 from klamm.wire.v1 import coordinator_pb2 as pb
-from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR
+from klamm_broker.kafka import authorized_operations
 from klamm_broker.kafka.forwarding import Coordinators
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
@@ -50,9 +50,10 @@ class ConsumerGroups:
         }
 
     async def describe(self, request: Request, wanted: Any) -> Fields:
-        return {"groups": await asyncio.gather(*map(self._describe, wanted.group_ids))}
+        operations = authorized_operations.when_asked(authorized_operations.GROUP, wanted.include_authorized_operations)
+        return {"groups": await asyncio.gather(*(self._describe(one, operations) for one in wanted.group_ids))}
 
-    async def _describe(self, group_id: str) -> Fields:
+    async def _describe(self, group_id: str, operations: int) -> Fields:
         ask = pb.ConsumerGroupDescribeRequest(group_ids=[group_id])
         try:
             answer = await self._coordinators.ask(
@@ -70,7 +71,7 @@ class ConsumerGroups:
             "assignment_epoch": group.assignment_epoch,
             "assignor_name": group.assignor,
             "members": [_member(one) for one in group.members],
-            "authorized_operations": NOT_ASKED_FOR,
+            "authorized_operations": authorized_operations.NOT_ASKED_FOR if group.error_code else operations,
         }
 
 

@@ -13,7 +13,7 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
-from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR
+from klamm_broker.kafka import authorized_operations
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
@@ -290,9 +290,12 @@ class Groups:
         return {"error_code": code, "groups": groups}
 
     async def describe_groups(self, request: Request, wanted: Any) -> Fields:
-        return {"groups": await asyncio.gather(*(self._describe(one, request.version) for one in wanted.groups))}
+        is_asked_for = getattr(wanted, "include_authorized_operations", False)
+        operations = authorized_operations.when_asked(authorized_operations.GROUP, is_asked_for)
+        described = (self._describe(one, request.version, operations) for one in wanted.groups)
+        return {"groups": await asyncio.gather(*described)}
 
-    async def _describe(self, group_id: str, version: int) -> Fields:
+    async def _describe(self, group_id: str, version: int, operations: int) -> Fields:
         try:
             answer = await self._ask(group_id, "describe_groups", pb.DescribeGroupsRequest(group_ids=[group_id]))
             (group,) = answer.groups
@@ -321,7 +324,7 @@ class Groups:
             "protocol_type": group.protocol_type,
             "protocol_data": group.protocol_name,
             "members": members,
-            "authorized_operations": NOT_ASKED_FOR,
+            "authorized_operations": authorized_operations.NOT_ASKED_FOR if group.error_code else operations,
         }
 
     async def delete_groups(self, request: Request, wanted: Any) -> Fields:
@@ -354,7 +357,7 @@ def _fetched_offset(found: pb.GroupOffset) -> Fields:
     return {
         "partition_index": found.partition,
         "committed_offset": found.offset,
-        "committed_leader_epoch": found.leader_epoch if found.offset != NO_OFFSET else -1,
+        "committed_leader_epoch": found.leader_epoch,
         "metadata": found.metadata,
         "error_code": 0,
     }

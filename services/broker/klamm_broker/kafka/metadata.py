@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from klamm.errors import ErrorCode
 from klamm.model import INTERNAL_TOPICS
-from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR, ClusterView, SeenBroker
+from klamm_broker.kafka import authorized_operations
+from klamm_broker.kafka.cluster_view import ClusterView, SeenBroker
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import Writer
@@ -22,12 +23,14 @@ _NO_ID = bytes(16)
 class _Wanted(NamedTuple):
     names: list[str]
     may_create: bool
+    with_cluster_operations: bool
+    with_topic_operations: bool
 
 
 def metadata(request: Request, handler: MetadataRpc, cluster: ClusterView, topic_ids: TopicIds) -> Writer:
     """Answers at once; a topic that has to be created first is LEADER_NOT_AVAILABLE meanwhile."""
     wanted = _read(request, cluster, topic_ids)
-    return _Answer(request, handler, cluster).write(wanted)
+    return _Answer(request, handler, cluster, wanted).write()
 
 
 def _read(request: Request, cluster: ClusterView, topic_ids: TopicIds) -> _Wanted:
@@ -47,31 +50,30 @@ def _read(request: Request, cluster: ClusterView, topic_ids: TopicIds) -> _Wante
         # Null does not exist yet: no topics are all topics.
         names = None
     may_create = version < 4 or reader.boolean()
-    if 8 <= version <= 10:
-        reader.boolean()
-    if version >= 8:
-        reader.boolean()
+    with_cluster_operations = 8 <= version <= 10 and reader.boolean()
+    with_topic_operations = version >= 8 and reader.boolean()
     reader.skip_tagged_fields()
     # More may follow, as with Kafka: librdkafka 2.16 asks for all topics with three bytes too many.
     if names is None:
-        return _Wanted(sorted(cluster.image.topics_by_name), may_create=False)
-    return _Wanted(list(dict.fromkeys(names)), may_create)
+        names, may_create = sorted(cluster.image.topics_by_name), False
+    return _Wanted(list(dict.fromkeys(names)), may_create, with_cluster_operations, with_topic_operations)
 
 
 class _Answer:
     """One answer being written."""
 
-    def __init__(self, request: Request, handler: MetadataRpc, cluster: ClusterView) -> None:
+    def __init__(self, request: Request, handler: MetadataRpc, cluster: ClusterView, wanted: _Wanted) -> None:
         self._version = request.version
         self._writer = Writer(flexible=request.flexible)
         self._handler = handler
+        self._wanted = wanted
         self._cluster = cluster
         self._brokers = cluster.brokers()
         self._live = frozenset(broker.broker_id for broker in self._brokers)
         self._unreachable = cluster.unreachable()
 
-    def write(self, wanted: _Wanted) -> Writer:
-        writer, image = self._writer, self._cluster.image
+    def write(self) -> Writer:
+        writer, image, wanted = self._writer, self._cluster.image, self._wanted
         if self._version >= 3:
             writer.int32(0)
         writer.array(self._brokers, self._broker)
@@ -87,7 +89,9 @@ class _Answer:
             else:
                 self._topic(topic)
         if 8 <= self._version <= 10:
-            writer.int32(NOT_ASKED_FOR)
+            writer.int32(
+                authorized_operations.when_asked(authorized_operations.CLUSTER, wanted.with_cluster_operations)
+            )
         if self._version >= 13:
             writer.int16(ErrorCode.NONE)
         writer.tagged_fields()
@@ -107,7 +111,7 @@ class _Answer:
         writer.int16(ErrorCode.NONE)
         self._named(topic.name, topic.topic_id.bytes)
         writer.array(topic.partitions, self._partition)
-        self._end_of_topic()
+        self._end_of_topic(self._wanted.with_topic_operations)
 
     def _missing(self, name: str, may_create: bool) -> None:
         writer = self._writer
@@ -118,7 +122,7 @@ class _Answer:
             writer.int16(self._handler.missing(name, may_create))
             self._named(name, _NO_ID)
         writer.array_size(0)
-        self._end_of_topic()
+        self._end_of_topic(topic_id is None and self._wanted.with_topic_operations)
 
     def _named(self, name: str | None, topic_id: bytes) -> None:
         writer = self._writer
@@ -131,9 +135,9 @@ class _Answer:
         if self._version >= 1:
             writer.boolean(name in INTERNAL_TOPICS)
 
-    def _end_of_topic(self) -> None:
+    def _end_of_topic(self, with_operations: bool) -> None:
         if self._version >= 8:
-            self._writer.int32(NOT_ASKED_FOR)
+            self._writer.int32(authorized_operations.when_asked(authorized_operations.TOPIC, with_operations))
         self._writer.tagged_fields()
 
     def _partition(self, partition: PartitionImage) -> None:

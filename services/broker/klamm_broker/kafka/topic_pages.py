@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from klamm.errors import ErrorCode
 from klamm.model import INTERNAL_TOPICS
-from klamm_broker.kafka.cluster_view import NOT_ASKED_FOR, ClusterView
+from klamm_broker.kafka import authorized_operations
+from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_broker.rpc.metadata import leader_error
@@ -55,7 +56,7 @@ def _missing(name: str) -> Fields:
         "topic_id": None,
         "is_internal": name in INTERNAL_TOPICS,
         "partitions": [],
-        "topic_authorized_operations": NOT_ASKED_FOR,
+        "topic_authorized_operations": authorized_operations.TOPIC,
     }
 
 
@@ -68,7 +69,7 @@ def _described(
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
         "partitions": list(_partitions(partitions, live, unreachable)),
-        "topic_authorized_operations": NOT_ASKED_FOR,
+        "topic_authorized_operations": authorized_operations.TOPIC,
     }
 
 

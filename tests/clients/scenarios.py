@@ -1,0 +1,305 @@
+"""What is asked of Klamm and of Apache Kafka alike (`test_same_answers.py`): each scenario plays on one connection to a
+cluster of one node, and gives what the answers say, but for what is a node's own (ids, times, texts)."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kafka_wire import KafkaWire
+from kio.schema.errors import ErrorCode
+
+from klamm_broker.kafka.requests import SPOKEN, ApiKey
+
+TIMEOUT_S = 30
+TIMEOUT_MS = 1_000 * TIMEOUT_S
+GROUP, TRANSACTION = 0, 1
+NO_FLAGS = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
+NOT_YET = (
+    ErrorCode.coordinator_not_available,
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.not_coordinator,
+    ErrorCode.concurrent_transactions,
+    ErrorCode.unstable_offset_commit,
+)
+
+Scenario = Callable[[KafkaWire, str], Any]
+"""Takes a connection, and a name that nothing has there."""
+
+
+def newest(api_key: ApiKey) -> int:
+    """The last version that Klamm has."""
+    return SPOKEN[api_key].max
+
+
+def code(answer: Any) -> ErrorCode:
+    return answer.error_code
+
+
+def first_partition(answer: Any) -> ErrorCode:
+    return answer.topics[0].partitions[0].error_code
+
+
+def settled(ask: Callable[[], Any], code_of: Callable[[Any], ErrorCode] = code) -> Any:
+    """The first answer that is not about a moment."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while (found := code_of(answer := ask())) in NOT_YET:
+        assert time.monotonic() < deadline_s, found
+        time.sleep(0.05)
+    return answer
+
+
+def codes(partitions: Iterable[Any]) -> list[tuple[int, ErrorCode]]:
+    return [(one.partition_index, one.error_code) for one in partitions]
+
+
+def create_topic(wire: KafkaWire, name: str, partition_count: int = 1) -> uuid.UUID:
+    """Known to the node afterwards, with leaders; gives its id."""
+    topic = {
+        "name": name,
+        "num_partitions": partition_count,
+        "replication_factor": 1,
+        "assignments": [],
+        "configs": [],
+    }
+    answer = wire.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout": TIMEOUT_MS, "validate_only": False})
+    assert answer.topics[0].error_code == ErrorCode.none
+    asked = {"topics": [{"name": name, "topic_id": None}], **NO_FLAGS}
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while True:
+        (found,) = wire.ask(ApiKey.METADATA, 12, asked).topics
+        if found.error_code == ErrorCode.none and all(one.leader_id >= 0 for one in found.partitions):
+            return found.topic_id
+        assert time.monotonic() < deadline_s, found
+
+
+def find_coordinator(wire: KafkaWire, key: str, key_type: int = GROUP) -> None:
+    """Which makes the topic exist where the key has its place."""
+    asked = {"key_type": key_type, "coordinator_keys": [key]}
+    settled(lambda: wire.ask(ApiKey.FIND_COORDINATOR, 4, asked), lambda answer: answer.coordinators[0].error_code)
+
+
+# Topics
+
+
+def partitions_by_hand(version: int) -> Scenario:
+    """CreatePartitions with replicas chosen for some of the new partitions, for all, for none and for too many."""
+
+    def scenario(wire: KafkaWire, name: str) -> list[ErrorCode]:
+        create_topic(wire, name)
+
+        def grow(count: int, *assignments: list[int], topic: str = name) -> ErrorCode:
+            wanted = {"name": topic, "count": count, "assignments": [{"broker_ids": ids} for ids in assignments]}
+            asked = {"topics": [wanted], "timeout": TIMEOUT_MS, "validate_only": False}
+            return wire.ask(ApiKey.CREATE_PARTITIONS, version, asked).results[0].error_code
+
+        return [
+            grow(3, [1]),
+            grow(3, [1], [1], [1]),
+            grow(3),
+            grow(3, [1], [9]),
+            grow(3, [1], []),
+            grow(3, [1], [1, 1]),
+            grow(1, [1]),
+            grow(0, [1]),
+            grow(-1, [1]),
+            grow(3, [1], [1]),
+            grow(3, [1], [1]),
+            grow(3, [1], [1], topic=f"{name}-gone"),
+        ]
+
+    return scenario
+
+
+# Offsets
+
+NEGATIVE = [-1, -2, -3, -(2**63)]
+
+
+def fetched(wire: KafkaWire, group: str, topics: object) -> list[tuple[object, ...]]:
+    asked = {
+        "groups": [{"group_id": group, "member_id": None, "member_epoch": -1, "topics": topics}],
+        "require_stable": True,
+    }
+    answer = settled(
+        lambda: wire.ask(ApiKey.OFFSET_FETCH, 9, asked),
+        lambda answer: next(
+            (one.error_code for topic in answer.groups[0].topics for one in topic.partitions if one.error_code),
+            answer.groups[0].error_code,
+        ),
+    )
+    return sorted(
+        (one.partition_index, one.committed_offset, one.committed_leader_epoch, one.metadata, one.error_code)
+        for topic in answer.groups[0].topics
+        for one in topic.partitions
+    )
+
+
+def offsets_of(name: str) -> list[dict[str, object]]:
+    partitions = [
+        {
+            "partition_index": number,
+            "committed_offset": offset,
+            "committed_leader_epoch": 3,
+            "committed_metadata": "a note",
+            "commit_timestamp": -1,
+        }
+        for number, offset in enumerate([*NEGATIVE, 7])
+    ]
+    return [{"name": name, "partitions": partitions}]
+
+
+def all_of(name: str) -> list[dict[str, object]]:
+    """One more than has an offset."""
+    return [{"name": name, "partition_indexes": list(range(len(NEGATIVE) + 2))}]
+
+
+def negative_offsets(version: int) -> Scenario:
+    """OffsetCommit of offsets that no record has, and what OffsetFetch makes of them."""
+
+    def scenario(wire: KafkaWire, name: str) -> tuple[Any, ...]:
+        create_topic(wire, name, len(NEGATIVE) + 2)
+        find_coordinator(wire, name)
+        commit = {
+            "group_id": name,
+            "generation_id_or_member_epoch": -1,
+            "generation_id": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "retention_time": -1,
+            "topics": offsets_of(name),
+        }
+        answer = settled(lambda: wire.ask(ApiKey.OFFSET_COMMIT, version, commit), first_partition)
+        named, everything = fetched(wire, name, all_of(name)), fetched(wire, name, None)
+        return codes(answer.topics[0].partitions), named, everything
+
+    return scenario
+
+
+def negative_offsets_of_a_transaction(wire: KafkaWire, name: str) -> tuple[Any, ...]:
+    """The same by TxnOffsetCommit."""
+    create_topic(wire, name, len(NEGATIVE) + 2)
+    find_coordinator(wire, name)
+    find_coordinator(wire, name, TRANSACTION)
+    init = {"transactional_id": name, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+    made = settled(lambda: wire.ask(ApiKey.INIT_PRODUCER_ID, 4, init))
+    me = {"transactional_id": name, "producer_id": made.producer_id, "producer_epoch": made.producer_epoch}
+    added = settled(lambda: wire.ask(ApiKey.ADD_OFFSETS_TO_TXN, 3, {**me, "group_id": name}))
+    commit = {
+        **me,
+        "group_id": name,
+        "generation_id": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": offsets_of(name),
+    }
+    answer = settled(lambda: wire.ask(ApiKey.TXN_OFFSET_COMMIT, 3, commit), first_partition)
+    ended = settled(lambda: wire.ask(ApiKey.END_TXN, 3, {**me, "committed": True}))
+    assert (added.error_code, ended.error_code) == (ErrorCode.none, ErrorCode.none)
+    return codes(answer.topics[0].partitions), fetched(wire, name, all_of(name)), fetched(wire, name, None)
+
+
+# Subscriptions
+
+IMPOSSIBLE_NAMES = ["a b", "../secrets", "x" * 300, "", "?", "é"]
+
+
+def impossible_subscriptions(wire: KafkaWire, name: str) -> tuple[Any, ...]:
+    """A member of the new protocol that subscribes to names that no topic can have, and to one that there is."""
+    topic_id = create_topic(wire, name, 2)
+    find_coordinator(wire, name)
+    member = {
+        "group_id": name,
+        "member_id": str(uuid.uuid4()),
+        "member_epoch": 0,
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout": 60_000,
+        "subscribed_topic_names": [*IMPOSSIBLE_NAMES, name],
+        "subscribed_topic_regex": None,
+        "server_assignor": None,
+        "topic_partitions": [],
+    }
+    joined = answer = settled(lambda: wire.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, member))
+    # Kafka's coordinator may hear of the topic after the member has joined.
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not (answer.assignment and answer.assignment.topic_partitions) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+        beat = {**member, "member_epoch": answer.member_epoch, "topic_partitions": None}
+        answer = wire.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat)
+    assigned = () if answer.assignment is None else answer.assignment.topic_partitions
+    asked = {"group_ids": [name], "include_authorized_operations": False}
+    (group,) = wire.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, asked).groups
+    return (
+        joined.error_code,
+        [(one.topic_id == topic_id, one.partitions) for one in assigned],
+        [set(one.subscribed_topic_names) - {name} for one in group.members],
+    )
+
+
+# Authorized operations (KIP-430)
+
+
+def operations(is_asked_for: bool) -> Scenario:
+    """What may be done with the cluster, with topics and with groups, by every request that says it."""
+
+    def of_topics(wire: KafkaWire, version: int, *topics: dict[str, object]) -> Any:
+        asked = {
+            "topics": topics,
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": is_asked_for,
+            "include_topic_authorized_operations": is_asked_for,
+        }
+        return wire.ask(ApiKey.METADATA, version, asked)
+
+    def scenario(wire: KafkaWire, name: str) -> dict[str, Any]:
+        create_topic(wire, name)
+        find_coordinator(wire, name)
+        join = {
+            "group_id": name,
+            "session_timeout": 10_000,
+            "rebalance_timeout": 10_000,
+            "member_id": "",
+            "group_instance_id": "one",
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b""}],
+            "reason": None,
+        }
+        assert settled(lambda: wire.ask(ApiKey.JOIN_GROUP, 9, join)).error_code == ErrorCode.none
+        named = [{"name": one, "topic_id": None} for one in (name, f"{name}-gone", "a b")]
+        by_version = {version: of_topics(wire, version, *named) for version in (8, 10, 12)}
+        by_id = of_topics(wire, 12, {"name": None, "topic_id": uuid.UUID(int=7)})
+        pages = wire.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, {"topics": named[:2], "cursor": None})
+        of_cluster = {"include_cluster_authorized_operations": is_asked_for, "include_fenced_brokers": False}
+        of_groups = {"include_authorized_operations": is_asked_for}
+        groups = [name, f"{name}-gone"]
+        return {
+            "cluster": {
+                *(by_version[version].cluster_authorized_operations for version in (8, 10)),
+                *(
+                    wire.ask(ApiKey.DESCRIBE_CLUSTER, version, of_cluster).cluster_authorized_operations
+                    for version in (0, newest(ApiKey.DESCRIBE_CLUSTER))
+                ),
+            },
+            "topics": [
+                {one.name.removeprefix(name): one.topic_authorized_operations for one in answer.topics}
+                for answer in by_version.values()
+            ],
+            "unknown topic id": [one.topic_authorized_operations for one in by_id.topics],
+            "pages": {one.name.removeprefix(name): one.topic_authorized_operations for one in pages.topics},
+            "groups": [
+                {
+                    one.group_id.removeprefix(name): (one.error_code, one.authorized_operations)
+                    for one in wire.ask(ApiKey.DESCRIBE_GROUPS, version, {"groups": groups, **of_groups}).groups
+                }
+                for version in (3, 5, 6)
+            ],
+            "consumer groups": {
+                one.group_id.removeprefix(name): (one.error_code, one.authorized_operations)
+                for one in wire.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, {"group_ids": groups, **of_groups}).groups
+            },
+        }
+
+    return scenario

@@ -1,0 +1,89 @@
+"""Klamm answers what Apache Kafka answers: the same scenarios (`scenarios.py`), the same results, field by field.
+
+Klamm's half is among the tests, Kafka's is run by `make clients` and holds what is expected here to be true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import scenarios
+from apache_kafka import ApacheKafka
+from kafka_wire import KafkaWire
+from kio.schema.errors import ErrorCode
+from klamm_process import KlammProcess
+from scenarios import IMPOSSIBLE_NAMES, NEGATIVE, Scenario, newest
+
+from klamm_broker.kafka.requests import SPOKEN, ApiKey
+
+BY_HAND = [
+    *[ErrorCode.invalid_replica_assignment] * 6,
+    *[ErrorCode.invalid_partitions] * 3,
+    ErrorCode.none,
+    ErrorCode.invalid_partitions,
+    ErrorCode.unknown_topic_or_partition,
+]
+NOT_ASKED_FOR, CLUSTER, TOPIC, GROUP = -(2**31), 8096, 3576, 3400
+
+
+def offsets(leader_epoch: int = 3) -> tuple[Any, ...]:
+    """Codes, what is given of partitions by name (the last one has nothing), and of all that have something."""
+    stored = [(number, offset, leader_epoch, "a note", ErrorCode.none) for number, offset in enumerate([*NEGATIVE, 7])]
+    nothing = (len(stored), -1, -1, "", ErrorCode.none)
+    return [(number, ErrorCode.none) for number, *_ in stored], [*stored, nothing], stored
+
+
+def operations(cluster: int, topic: int, group: int) -> dict[str, Any]:
+    return {
+        "cluster": {cluster},
+        "topics": [{"": topic, "-gone": topic, "a b": topic}] * 3,
+        "unknown topic id": [NOT_ASKED_FOR],
+        # Always given: the request has no flag.
+        "pages": {"": TOPIC, "-gone": TOPIC},
+        # Before version 6 a group that there is not is a dead one.
+        "groups": [
+            {"": (ErrorCode.none, group), "-gone": (ErrorCode.none, group)},
+            {"": (ErrorCode.none, group), "-gone": (ErrorCode.none, group)},
+            {"": (ErrorCode.none, group), "-gone": (ErrorCode.group_id_not_found, NOT_ASKED_FOR)},
+        ],
+        "consumer groups": {
+            "": (ErrorCode.group_id_not_found, NOT_ASKED_FOR),
+            "-gone": (ErrorCode.group_id_not_found, NOT_ASKED_FOR),
+        },
+    }
+
+
+CASES: dict[str, tuple[Scenario, Any]] = {
+    "partitions by hand, first version": (
+        scenarios.partitions_by_hand(SPOKEN[ApiKey.CREATE_PARTITIONS].min),
+        BY_HAND,
+    ),
+    "partitions by hand, newest version": (scenarios.partitions_by_hand(newest(ApiKey.CREATE_PARTITIONS)), BY_HAND),
+    "negative offsets, first version": (scenarios.negative_offsets(SPOKEN[ApiKey.OFFSET_COMMIT].min), offsets(-1)),
+    "negative offsets": (scenarios.negative_offsets(9), offsets()),
+    "negative offsets of a transaction": (scenarios.negative_offsets_of_a_transaction, offsets()),
+    "impossible subscriptions": (
+        scenarios.impossible_subscriptions,
+        (ErrorCode.none, [(True, (0, 1))], [set(IMPOSSIBLE_NAMES)]),
+    ),
+    "operations that nobody asks for": (
+        scenarios.operations(False),
+        operations(NOT_ASKED_FOR, NOT_ASKED_FOR, NOT_ASKED_FOR),
+    ),
+    "operations": (scenarios.operations(True), operations(CLUSTER, TOPIC, GROUP)),
+}
+every_case = pytest.mark.parametrize(("scenario", "expected"), CASES.values(), ids=CASES.keys())
+
+
+@every_case
+def test_klamm_answers_so(klamm_node: KlammProcess, name: str, scenario: Scenario, expected: Any) -> None:
+    with KafkaWire(klamm_node.kafka_bootstrap) as wire:
+        assert scenario(wire, name) == expected
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(600)
+@every_case
+def test_apache_kafka_answers_so(apache_kafka: ApacheKafka, name: str, scenario: Scenario, expected: Any) -> None:
+    with KafkaWire(apache_kafka.bootstrap) as wire:
+        assert scenario(wire, name) == expected
