@@ -205,7 +205,7 @@ def test_a_port_in_use_is_named() -> None:
         )
     assert status == 1
     last_line = stderr.splitlines()[-1]
-    assert last_line.startswith(f"klamm: cannot listen on 127.0.0.1:{port}: is the port in use?")
+    assert last_line.startswith(f"klamm: cannot listen on 127.0.0.1:{port}: Address already in use (127.0.0.1:{port})")
 
 
 def test_a_broken_invariant_is_fatal() -> None:

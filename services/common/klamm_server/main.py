@@ -143,10 +143,7 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
         await server.open()
         server.register(rpc)
         listeners = config.resolved_listeners()
-        ports = {
-            one.name: await rpc.start(one.host or "[::]", one.port, one.name)
-            for one in listeners.of(SecurityProtocol.GRPC)
-        }
+        ports = {one.name: await rpc.start(one.host, one.port, one.name) for one in listeners.of(SecurityProtocol.GRPC)}
         if not await _start_unless_stopped(server, listeners.dialled(ports), stop_requested):
             return
         reporting = watch(asyncio.create_task(rpc.report_health(server.wait_serving), name="health"))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ from klamm.errors import KlammError
 from klamm.health import LIVENESS
 from klamm.wire.service import SERVER, Method, methods
 from klamm_server import tracing
+from klamm_server.bound_sockets import bound_sockets
 from klamm_server.event_queue import QueueFullError
 from klamm_server.listeners import CAME_BY, DEFAULT_NAME
 from klamm_server.self_description import ServerServicer
@@ -65,14 +67,17 @@ class RpcServer:
         self._services[service] = servicer
 
     async def start(self, bind: str, port: int, listener: str = DEFAULT_NAME) -> int:
-        """Listens and answers; returns the port (chosen by the system when `port` is 0). Once for each listener.
+        """Listens at every address of `bind`, which may be empty, and answers; returns the port (chosen by the system
+        when `port` is 0). Once for each listener.
 
-        Raises KlammError when the address cannot be bound."""
+        Raises KlammError when one of the addresses cannot be bound."""
         server = self._make_server(listener)
-        try:
-            bound_port: int = server.add_insecure_port(f"{bind}:{port}")
-        except RuntimeError as error:
-            raise KlammError(f"cannot listen on {bind}:{port}: is the port in use? ({error})") from error
+        addresses, bound_port = await asyncio.to_thread(_free_addresses, bind, port)
+        for address in addresses:
+            try:
+                server.add_insecure_port(address)
+            except RuntimeError as error:
+                raise KlammError(f"cannot listen on {address}: {error}") from error
         await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         await self.become_unhealthy()
         self._servers.append(server)
@@ -116,6 +121,25 @@ class RpcServer:
         """Takes no more calls; those under way have `grace_s` seconds."""
         await self._health.enter_graceful_shutdown()
         await asyncio.gather(*(server.stop(grace_s) for server in self._servers))
+
+
+def _free_addresses(bind: str, port: int) -> tuple[list[str], int]:
+    """What gRPC is to listen at, and the port. Of several addresses it would content itself with one."""
+    held = bound_sockets(bind, port)
+    families = [one.family for one in held]
+    names = [one.getsockname() for one in held]
+    for one in held:
+        one.close()
+    bound_port: int = names[0][1]
+    if bind in {"", "[::]"}:
+        # One socket for both families; gRPC takes 0.0.0.0 where there is no IPv6.
+        return [f"[::]:{bound_port}"], bound_port
+    return [_with_port(*pair) for pair in zip(families, names, strict=True)], bound_port
+
+
+def _with_port(family: socket.AddressFamily | int, name: tuple[Any, ...]) -> str:
+    host, _ = socket.getnameinfo(name, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)
+    return f"[{host}]:{name[1]}" if family == socket.AF_INET6 else f"{host}:{name[1]}"
 
 
 def _handler(method: Method, servicer: object, listener: str) -> Any:

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable
 from time import perf_counter
 
-from klamm.errors import KlammError
 from klamm_broker import metrics
 from klamm_broker.kafka.connection import Answer, AnswerInTime, KafkaConnection
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.request_times import RequestTimes, waiting
 from klamm_broker.rpc.request_memory import RequestMemory
+from klamm_server.bound_sockets import bound_sockets
 from klamm_server.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class KafkaListener:
         self._idle_max_ms = idle_max_ms
         self._clock = clock
         self._connections: set[KafkaConnection] = set()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._times: dict[ApiKey, RequestTimes] = {}
 
     def __len__(self) -> int:
@@ -74,21 +74,23 @@ class KafkaListener:
         return len(self._connections)
 
     async def bind(self, host: str, port: int) -> int:
-        """Takes the port and returns it; a free one if `port` is 0. Raises KlammError when it is taken."""
+        """Takes the port at every address of the host, and returns it; a free one if `port` is 0. Raises KlammError
+        when it is taken."""
         loop = asyncio.get_running_loop()
-        try:
-            self._server = await loop.create_server(
-                lambda: KafkaConnection(self), host or None, port, backlog=BACKLOG, start_serving=False
+        sockets = await loop.run_in_executor(None, bound_sockets, host, port)
+        for one in sockets:
+            server = await loop.create_server(
+                lambda: KafkaConnection(self), sock=one, backlog=BACKLOG, start_serving=False
             )
-        except OSError as error:
-            raise KlammError(f"cannot listen on {host}:{port}: {error.strerror}; see listeners") from error
-        bound: int = self._server.sockets[0].getsockname()[1]
+            self._servers.append(server)
+        bound: int = sockets[0].getsockname()[1]
         return bound
 
     async def open(self) -> None:
         """Accepts connections."""
-        assert self._server is not None, "bind comes first"
-        await self._server.start_serving()
+        assert self._servers, "bind comes first"
+        for server in self._servers:
+            await server.start_serving()
 
     async def run(self) -> None:
         """Closes who has been silent for `connections.max.idle.ms`; who was for a while gives back memory."""
@@ -108,8 +110,8 @@ class KafkaListener:
 
     async def close(self) -> None:
         """Also the connections that are there."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         connections = list(self._connections)
         for connection in connections:
             connection.close()

@@ -15,7 +15,6 @@ from klamm_server.config import ServiceConfig
 from klamm_server.listeners import SecurityProtocol
 
 _TIMEOUT_S: Final = 2.0
-_ANY: Final = "0.0.0.0"
 _LOCAL: Final = "127.0.0.1"
 """Where a server that listens on every interface is found."""
 
@@ -39,7 +38,7 @@ def _check_port(host: str, port: int, runs: bool, kind: str) -> Iterator[Finding
         yield ok("ports", f"{where}: the server runs")
         return
     try:
-        usable_ports(host or _ANY, [port])
+        usable_ports(host, [port])
     except KlammError as error:
         reason = str(error).partition(";")[0]
         yield problem(
