@@ -5,10 +5,10 @@ The public names below are loaded on first use, so that `import klamm` costs nex
 
 from __future__ import annotations
 
-import importlib
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from klamm.lazy_names import lazy_names
 from klamm.version import __version__
 
 if TYPE_CHECKING:
@@ -67,14 +67,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module 'klamm' has no attribute {name!r}")
-    value = getattr(importlib.import_module(module), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+__getattr__, __dir__ = lazy_names(globals(), _MODULES)

@@ -1,67 +1,72 @@
-"""The command `klamm` and its commands."""
+"""The command `klamm`: its commands by name. A command's module is loaded when the command line names it, so that help
+and completion cost little and no command pays for another."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
-from klamm.cli.cluster import app as cluster
-from klamm.cli.configs import app as configs
-from klamm.cli.consume import consume
-from klamm.cli.doctor.command import doctor
 from klamm.cli.exit_status import ExitStatus
-from klamm.cli.groups import app as groups
-from klamm.cli.ledgers import app as ledgers
-from klamm.cli.log import app as log
-from klamm.cli.log_dirs import app as log_dirs
-from klamm.cli.output import say
-from klamm.cli.pipeline import app as pipeline
-from klamm.cli.produce import produce
-from klamm.cli.reassign import app as reassign
-from klamm.cli.top.command import top
-from klamm.cli.topics import app as topics
-from klamm.cli.transactions import app as transactions
-from klamm.cli.up import SUMMARY, up
-from klamm.errors import ConfigError
 from klamm.version import __version__
 
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 """Typer's base of what is wrong with a command line; it has no public name."""
 
-_OPTIONS_OF_ITS_OWN: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+_COMMANDS: Final = {
+    "up": ("klamm.cli.up_command", "Run a cluster on this machine."),
+    "topics": ("klamm.cli.topics", "Create, list, describe, grow and delete topics; elect leaders."),
+    "produce": ("klamm.cli.produce", "Produce records from standard input or a file."),
+    "consume": ("klamm.cli.consume", "Print the records of a topic."),
+    "groups": ("klamm.cli.groups", "List, describe, reset and delete consumer groups."),
+    "configs": ("klamm.cli.configs", "Describe and alter configs of topics and brokers."),
+    "cluster": ("klamm.cli.cluster", "Show servers, disks and the quorum; add and remove servers."),
+    "doctor": ("klamm.cli.doctor.command", "Find what is wrong, or will be, and say what to do."),
+    "top": ("klamm.cli.top.command", "Show what the cluster is doing, until Ctrl-C."),
+    "transactions": ("klamm.cli.transactions", "List, describe and abort transactions; find hanging ones."),
+    "ledgers": ("klamm.cli.ledgers", "List, describe and delete the batch ledgers of queries."),
+    "reassign": ("klamm.cli.reassign", "Move partitions to other brokers; change replication factors."),
+    "log-dirs": ("klamm.cli.log_dirs", "Show brokers' log directories; move replicas between them."),
+    "log": ("klamm.cli.log", "Show what the files of a data directory hold."),
+    "pipeline": ("klamm.cli.pipeline", "List and run data pipelines on Spark."),
+}
+"""The module that has the command as its `app`, and what the list of commands says of it."""
+
+
+class _LazyGroup(TyperGroup):
+    """Knows the names and summaries of all commands, and loads the one that is used."""
+
+    def resolve_command(self, context: Any, args: list[str]) -> Any:
+        name, known, rest = super().resolve_command(context, args)
+        if name is None or known is None:
+            return name, known, rest
+        command = typer.main.get_command(importlib.import_module(_COMMANDS[name][0]).app)
+        command.name = name
+        return name, command, rest
+
 
 app = typer.Typer(
     name="klamm",
-    help="Klamm: an event-streaming platform in Python, with Kafka's formats, names and guarantees.",
+    cls=_LazyGroup,
+    help="An event-streaming platform in Python, with Kafka's formats, names and guarantees.",
+    epilog="`klamm COMMAND --help` explains a command and its options.",
     no_args_is_help=True,
-    add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-@app.command("up", help=SUMMARY, add_help_option=False, context_settings=_OPTIONS_OF_ITS_OWN)
-def _up(context: typer.Context) -> None:
-    raise typer.Exit(up(context.args))
+def _loaded_later() -> None:
+    """Stands for a command in the list of commands."""
 
 
-app.add_typer(topics, name="topics")
-app.add_typer(configs, name="configs")
-app.add_typer(groups, name="groups")
-app.add_typer(transactions, name="transactions")
-app.add_typer(ledgers, name="ledgers")
-app.command()(produce)
-app.command()(consume)
-app.add_typer(pipeline, name="pipeline")
-app.add_typer(reassign, name="reassign")
-app.add_typer(log_dirs, name="log-dirs")
-app.add_typer(cluster, name="cluster")
-app.add_typer(log, name="log")
-app.command()(doctor)
-app.command()(top)
+for _name, (_, _summary) in _COMMANDS.items():
+    app.command(_name, help=_summary, short_help=_summary)(_loaded_later)
 
 
 def _print_version(wanted: bool) -> None:
@@ -83,24 +88,28 @@ def run() -> int:
     """Runs the command of `sys.argv`; returns the exit status."""
     try:
         # Typer makes an exit status of KeyboardInterrupt, too.
-        status: int = app(standalone_mode=False) or 0
+        status: int = app(prog_name="klamm", standalone_mode=False) or 0
         sys.stdout.flush()
     except _UsageError as error:
         return _say_usage(error)
-    except ConfigError as error:
-        say(f"klamm: {error}")
-        return ExitStatus.USAGE
     except BrokenPipeError:
         # Whoever read the output left (`| head`): nobody is there to tell, not even of what Python has yet to write.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitStatus.FAILED
+    except Exception as error:
+        from klamm.errors import ConfigError
+
+        if not isinstance(error, ConfigError):
+            raise
+        typer.echo(f"klamm: {error}", err=True)
+        return ExitStatus.USAGE
     return status
 
 
 def _say_usage(error: Any) -> ExitStatus:
     if error.ctx is not None and type(error).__name__ == "NoArgsIsHelpError":
-        error.ctx.get_help()  # Typer prints it.
+        typer.echo(error.format_message())
     else:
         command = error.ctx.command_path if error.ctx is not None else "klamm"
-        say(f"klamm: {error.format_message().rstrip('.')} (see `{command} --help`)")
+        typer.echo(f"klamm: {error.format_message().rstrip('.')} (see `{command} --help`)", err=True)
     return ExitStatus.USAGE

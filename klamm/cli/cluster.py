@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klamm.cli.command import new_app
 from klamm.cli.connect import connected
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Json, Timeout, print_json, print_rows, say
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 _MIB = 1024 * 1024
 
 
-app = typer.Typer(help="Show the cluster's servers, their disks, and the quorum of its controllers; let brokers go.")
+app = new_app(
+    "Show the cluster's servers, their disks, and the quorum of its controllers; let brokers go.", no_args_is_help=False
+)
 
 
 @app.callback(invoke_without_command=True)

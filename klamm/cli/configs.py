@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klamm.cli.assignments import parse_assignments
+from klamm.cli.command import new_app
 from klamm.cli.connect import connected
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import (
@@ -23,7 +24,7 @@ from klamm.cli.output import (
 if TYPE_CHECKING:
     from klamm.admin import ConfigChange, ConfigOperation, ConfigResource
 
-app = typer.Typer(help="Describe and alter configs by Kafka's names.", no_args_is_help=True)
+app = new_app("Describe and alter configs by Kafka's names.")
 
 Topic = Annotated[str | None, typer.Option("--topic", "-t", help="The configs of this topic.")]
 Broker = Annotated[int | None, typer.Option("--broker", help="The configs of this broker, by id.")]

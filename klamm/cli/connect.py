@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from klamm.cli.output import one_line_errors
+from klamm.errors import EXCEPTIONS, ErrorCode, NoBrokerError
 
 if TYPE_CHECKING:
     from klamm import Admin
@@ -24,5 +25,8 @@ def connected(bootstrap: str, timeout_s: float) -> Iterator[Admin]:
 
     settings = {"bootstrap.servers": bootstrap, "default.api.timeout.ms": _OPERATION_TIMEOUT_MS}
     with one_line_errors(bootstrap), Admin(settings) as admin:
-        admin.describe_cluster(timeout_ms=round(timeout_s * 1000))
+        try:
+            admin.describe_cluster(timeout_ms=round(timeout_s * 1000))
+        except EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT]:
+            raise NoBrokerError(f"{bootstrap}: no answer in {timeout_s:g} s") from None
         yield admin

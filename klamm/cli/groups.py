@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klamm.cli.command import new_app
 from klamm.cli.connect import connected
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import (
@@ -20,8 +22,8 @@ from klamm.cli.output import (
     print_rows,
     say,
 )
-from klamm.cli.times import parse_time_ms
-from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from klamm.cli.positions import POSITION_HELP, offsets_at, parse_position
+from klamm.model import LATEST_TIMESTAMP, TopicPartition
 
 _STATES: Final = {
     name.lower(): name
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from klamm import Admin, OffsetAndMetadata, OffsetAndTimestamp
     from klamm.admin import GroupDescription
 
-app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
+app = new_app("List, describe, reset and delete consumer groups.")
 
 Group = Annotated[str, typer.Argument(help="The group.")]
 Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="topic or topic:partition; repeatable.")]
@@ -142,7 +144,7 @@ def _print_members(description: GroupDescription, as_json: bool) -> None:
 @app.command("reset")
 def reset(
     group: Group,
-    to: Annotated[str, typer.Option("--to", help="earliest, latest, an offset, a time or an age (15m).")],
+    to: Annotated[str, typer.Option("--to", metavar="POSITION", help=f"Where the group goes on: {POSITION_HELP}")],
     topic: Topics = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets, store nothing.")] = False,
     as_json: Json = False,
@@ -152,32 +154,21 @@ def reset(
     """Sets the committed offsets of a group that has no members.
 
     Without --topic, of every partition it has an offset for. Offsets are kept within what the partition holds."""
+    position = parse_position(to, "--to", now_ms=time.time_ns() // 1_000_000)
     with connected(bootstrap, timeout) as admin:
         before = admin.list_group_offsets(group)
         tps = _partitions(admin, topic) if topic else sorted(before)
         if not tps:
             fail(f"group {group!r} has no offsets; name what to set with --topic", ExitStatus.USAGE)
-        after = _targets(admin, tps, to)
+        after = offsets_at(
+            position, tps, lambda asked: {tp: each.offset for tp, each in admin.list_offsets(asked).items()}
+        )
         if not dry_run:
             admin.alter_group_offsets(group, after)
     rows = [(*tp, before[tp].offset if tp in before else None, after[tp]) for tp in tps]
     if dry_run and not as_json:
         say("dry run: nothing was stored")
     print_rows(("topic", "partition", "before", "after"), rows, as_json=as_json)
-
-
-def _targets(admin: Admin, tps: list[TopicPartition], to: str) -> dict[TopicPartition, int]:
-    starts = admin.list_offsets(dict.fromkeys(tps, EARLIEST_TIMESTAMP))
-    ends = admin.list_offsets(dict.fromkeys(tps, LATEST_TIMESTAMP))
-    if to == "earliest":
-        return {tp: starts[tp].offset for tp in tps}
-    if to == "latest":
-        return {tp: ends[tp].offset for tp in tps}
-    if to.isdecimal():
-        return {tp: min(max(int(to), starts[tp].offset), ends[tp].offset) for tp in tps}
-    found = admin.list_offsets(dict.fromkeys(tps, parse_time_ms(to)))
-    # No record is that late: the next one will be.
-    return {tp: found[tp].offset if found[tp].offset >= 0 else ends[tp].offset for tp in tps}
 
 
 def _partitions(admin: Admin, wanted: list[str]) -> list[TopicPartition]:

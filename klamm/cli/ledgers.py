@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from klamm.cli.command import new_app
 from klamm.cli.connect import connected
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import (
@@ -20,7 +21,7 @@ from klamm.cli.output import (
 )
 from klamm.ledger_ids import LedgerId
 
-app = typer.Typer(help="List, describe and delete batch ledgers: which batches of a query count.", no_args_is_help=True)
+app = new_app("List, describe and delete batch ledgers: which batches of a query count.")
 
 Sink = Annotated[str, typer.Argument(help="The sink's name.")]
 QueryId = Annotated[str, typer.Argument(help="The query's id.")]

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
+from klamm.cli.command import new_app
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import fail
 
-app = typer.Typer(help="Read the files of a data directory.", no_args_is_help=True)
+app = new_app("Read the files of a data directory.")
 
 
 @app.callback()

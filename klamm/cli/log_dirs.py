@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
+from klamm.cli.command import new_app
 from klamm.cli.connect import connected
 from klamm.cli.output import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Json, Timeout, print_rows, say
 
-app = typer.Typer(help="Show brokers' log directories, and move replicas between them.", no_args_is_help=True)
+app = new_app("Show brokers' log directories, and move replicas between them.")
 
 
 @app.command("describe")

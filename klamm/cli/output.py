@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from klamm.cli.exit_status import ExitStatus
+from klamm.cli.table import table_lines
 from klamm.config import DEFAULT_PORT
 from klamm.errors import EXCEPTIONS, ConfigError, DeliveryTimeoutError, ErrorCode, KlammError, NoBrokerError
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 Bootstrap = Annotated[
     str,
@@ -32,57 +32,27 @@ DEFAULT_TIMEOUT = 5.0
 def print_rows(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], *, as_json: bool, json_only: Collection[str] = ()
 ) -> None:
-    """`rows` as a table, or as a JSON array of objects with `columns` as keys; a table has no `json_only` columns."""
+    """`rows` as a table, or as a JSON array with an object a line; a table does not show the `json_only` columns."""
     if as_json:
-        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        objects = (json.dumps(dict(zip(columns, row, strict=True)), **_JSON) for row in rows)
+        typer.echo("[" + ",".join(f"\n  {each}" for each in objects) + "\n]")
         return
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        # Nothing may be folded when the output goes to a file or a pipe.
-        console = Console(width=_NO_FOLD_COLUMNS)
-    console.print(make_table(columns, rows, width=console.width, json_only=json_only))
+    is_terminal = sys.stdout.isatty()
+    # Nothing may be folded when the output goes to a file or a pipe.
+    width = shutil.get_terminal_size().columns if is_terminal else None
+    header, *lines = table_lines(columns, rows, width=width, json_only=json_only)
+    typer.echo("\n".join([f"{_BOLD}{header}{_PLAIN}" if is_terminal else header, *lines]))
 
 
-def make_table(
-    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, width: int, json_only: Collection[str] = ()
-) -> Table:
-    """The table that `print_rows` prints on a terminal of that `width`."""
-    from rich.table import Table
-    from rich.text import Text
-
-    shown = [index for index, column in enumerate(columns) if column not in json_only]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for index in shown:
-        numeric = bool(rows) and all(isinstance(row[index], int | float | None) for row in rows)
-        # On a narrow terminal a name stays in one piece, as long as it leaves half of the width to the rest.
-        whole = index == shown[0] and all(len(_cell(row[index])) <= width // 2 for row in rows)
-        table.add_column(
-            columns[index].replace("_", " ").upper(),
-            justify="right" if numeric else "left",
-            overflow="fold",
-            no_wrap=whole,
-        )
-    for row in rows:
-        table.add_row(*(Text(_cell(row[index])) for index in shown))
-    return table
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-_NO_FOLD_COLUMNS = 10_000
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return str(value)
+_JSON: Any = {"ensure_ascii": False, "default": str}
 
 
 def print_json(document: Any) -> None:
     """`document` as indented JSON."""
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+    typer.echo(json.dumps(document, indent=2, **_JSON))
 
 
 def say(text: str) -> None:

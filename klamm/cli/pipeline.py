@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
+from klamm.cli.command import new_app
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import Json, fail, print_rows
 
-app = typer.Typer(help="Data pipelines on Spark: list them, run one.", no_args_is_help=True)
+app = new_app("Data pipelines on Spark: list them, run one.")
 
 
 @app.command("list")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
 from klamm.cli.assignments import parse_assignments
+from klamm.cli.command import new_app
 from klamm.cli.connect import connected
+from klamm.cli.escapes import unescape
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
@@ -29,6 +29,8 @@ from klamm.cli.output import (
     say,
     status_of,
 )
+from klamm.cli.record_lines import Line, line_parser
+from klamm.cli.size_limits import TOO_LARGE, describe_limits
 from klamm.errors import EXCEPTIONS, ConfigError, ErrorCode, KlammError
 
 if TYPE_CHECKING:
@@ -37,61 +39,70 @@ if TYPE_CHECKING:
 _UnknownTopicError: Final = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 _REFRESH_RECORDS: Final = 2_000
 _LONGEST_LINE_BYTES: Final = 100 * 1024 * 1024
-_JSON_NAMES: Final = {"key", "value", "headers", "partition", "timestamp_ms"}
-_CONSUMED_NAMES: Final = {"topic", "offset"}
-"""What `klamm consume --json` says beside the above; a record that is produced gets its own."""
+
+app = new_app()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """What a line of input says of a record."""
+@app.command(
+    epilog="""Examples:
 
-    value: bytes | None
-    key: bytes | None = None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    partition: int | None = None
-    timestamp_ms: int | None = None
-
-
+\b
+seq 1000 | klamm produce numbers
+klamm produce orders --file orders.txt --key-separator '\\t'
+klamm consume orders --from beginning -e --json | klamm produce copy --json-lines"""
+)
 def produce(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read this file instead of standard input.")] = None,
+    topic: Annotated[str, typer.Argument(help="The topic.", show_default=False)],
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Read this file [default: standard input]."),
+    ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-k", help="Each line is a key, this, and a value.")
+        str | None,
+        typer.Option("--key-separator", "-k", metavar="TEXT", help="Each line is a key, this text and a value."),
+    ] = None,
+    null: Annotated[
+        str | None,
+        typer.Option("--null", metavar="TEXT", help="A key or value that is this text is null [default: none is]."),
     ] = None,
     json_lines: Annotated[
         bool,
         typer.Option(
             "--json-lines",
-            help="Each line is a JSON object with any of key, value, headers, partition, timestamp_ms,"
-            " as `klamm consume --json` prints them.",
+            help="Each line is a JSON object with any of key, value, headers, partition and timestamp_ms, or"
+            " key_base64 and value_base64, as `klamm consume --json` prints them.",
         ),
     ] = False,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="All to this partition.")] = None,
-    acks: Annotated[str, typer.Option(help="Who must have a record: all in-sync replicas, 1 or 0 brokers.")] = "all",
-    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Produce all records to this partition."),
+    ] = None,
+    acks: Annotated[
+        str,
+        typer.Option(metavar="ACKS", help="Who must have a record: all (in-sync replicas), 1 (the leader) or 0."),
+    ] = "all",
+    compression: Annotated[str, typer.Option(metavar="TYPE", help="none, gzip, snappy, lz4 or zstd.")] = "none",
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", metavar="NAME=VALUE", help="Any other producer setting by Kafka's name; repeatable."),
+        typer.Option("--config", metavar="NAME=VALUE", help="Set any producer config of Kafka's; repeatable."),
     ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Produces each line of the input as a record.
+    r"""Produce each line of the input as a record.
 
-    Stops at the first line or record that is refused; what was acknowledged before it stays."""
+    Stops at the first line or record that is refused; the records acknowledged before it stay. Separators and --null
+    take the escapes \t, \r, \0, \\, \xHH (a byte) and \uHHHH (a character)."""
     from klamm import Producer
 
-    if json_lines and key_separator is not None:
-        fail("--json-lines and --key-separator exclude each other", ExitStatus.USAGE)
     settings: dict[str, object] = {
         "bootstrap.servers": bootstrap,
         "acks": acks,
         "compression.type": compression,
         **parse_assignments(config or [], "--config"),
     }
-    parse = _json_line if json_lines else _plain_line if key_separator is None else _key_and_value(key_separator)
+    parse = _parser(key_separator, null, json_lines=json_lines)
     tally = _Tally()
     with _source(file) as source:
         with connected(bootstrap, timeout) as admin:
@@ -122,7 +133,26 @@ def produce(
     else:
         say(f"{tally.delivered} {'record' if tally.delivered == 1 else 'records'} acknowledged by {topic}")
     if tally.failure is not None:
-        fail(tally.where + explain(tally.failure, bootstrap), status_of(tally.failure))
+        text = tally.where + explain(tally.failure, bootstrap)
+        if isinstance(tally.failure, TOO_LARGE):
+            with connected(bootstrap, timeout) as admin:
+                text += f"; {describe_limits(admin, topic, settings)}"
+        fail(text, status_of(tally.failure))
+
+
+def _parser(key_separator: str | None, null: str | None, *, json_lines: bool) -> Callable[[bytes], Line]:
+    if json_lines:
+        if key_separator is not None or null is not None:
+            fail("--json-lines and --key-separator or --null exclude each other", ExitStatus.USAGE)
+        from klamm.cli.record_json import parse_json
+
+        return parse_json
+    separator = None if key_separator is None else unescape(key_separator, "--key-separator")
+    if separator == b"":
+        fail("--key-separator is empty: expected at least one character", ExitStatus.USAGE)
+    if separator is not None and b"\n" in separator:
+        fail("--key-separator has a line feed, and no line has one inside", ExitStatus.USAGE)
+    return line_parser(separator, None if null is None else unescape(null, "--null"))
 
 
 class _Tally:
@@ -174,70 +204,6 @@ def _raw_lines(source: BinaryIO) -> Iterator[bytes]:
     """Lines as they come; one that is longer than any record may be is cut, and refused for its size."""
     while raw := source.readline(_LONGEST_LINE_BYTES):
         yield raw
-
-
-def _plain_line(raw: bytes) -> Line:
-    return Line(value=_content(raw))
-
-
-def _key_and_value(separator: str) -> Callable[[bytes], Line]:
-    separator_bytes = separator.encode()
-
-    def parse(raw: bytes) -> Line:
-        key, found, value = _content(raw).partition(separator_bytes)
-        if not found:
-            raise ConfigError(f"there is no {separator!r} between key and value")
-        return Line(key=key, value=value)
-
-    return parse
-
-
-def _content(raw: bytes) -> bytes:
-    return raw.removesuffix(b"\n").removesuffix(b"\r")
-
-
-def _json_line(raw: bytes) -> Line:
-    try:
-        document = json.loads(raw)
-    except ValueError as error:
-        raise ConfigError(f"not JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise ConfigError("expected a JSON object")
-    if unknown := sorted(document.keys() - _JSON_NAMES - _CONSUMED_NAMES):
-        raise ConfigError(f"unknown {', '.join(unknown)}; expected {', '.join(sorted(_JSON_NAMES))}")
-    return Line(
-        key=_as_bytes(document.get("key")),
-        value=_as_bytes(document.get("value")),
-        headers=_headers(document.get("headers")),
-        partition=_whole_number(document, "partition"),
-        timestamp_ms=_whole_number(document, "timestamp_ms"),
-    )
-
-
-def _headers(given: Any) -> tuple[tuple[str, bytes | None], ...]:
-    """An object, or a list of pairs where a name occurs twice."""
-    pairs = list(map(list, given.items())) if isinstance(given, dict) else [] if given is None else given
-    if not isinstance(pairs, list) or not all(map(_is_header, pairs)):
-        raise ConfigError('headers: expected {"name": value, ..} or [["name", value], ..]')
-    return tuple((name, _as_bytes(value)) for name, value in pairs)
-
-
-def _is_header(pair: Any) -> bool:
-    return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)
-
-
-def _whole_number(document: dict[str, Any], name: str) -> int | None:
-    number = document.get(name)
-    if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
-        raise ConfigError(f"{name}: expected a whole number, not {json.dumps(number)}")
-    return number
-
-
-def _as_bytes(value: Any) -> bytes | None:
-    """A string as it is, null as null, anything else as JSON."""
-    if value is None:
-        return None
-    return value.encode() if isinstance(value, str) else json.dumps(value, ensure_ascii=False).encode()
 
 
 class _progress:

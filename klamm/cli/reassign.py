@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from klamm.cli.command import new_app
 from klamm.cli.connect import connected
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import (
@@ -28,7 +29,7 @@ from klamm.model import TopicPartition
 if TYPE_CHECKING:
     from klamm.admin import Admin, LogDirDescription, PartitionDescription
 
-app = typer.Typer(help="Move partitions to other brokers, or give them more or fewer replicas.", no_args_is_help=True)
+app = new_app("Move partitions to other brokers, or give them more or fewer replicas.")
 
 _VERSION = 1
 

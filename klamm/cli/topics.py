@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from klamm.cli.assignments import parse_assignments
+from klamm.cli.command import new_app
 from klamm.cli.connect import connected
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import (
@@ -20,7 +21,7 @@ from klamm.cli.output import (
     print_rows,
 )
 
-app = typer.Typer(help="Create, list, describe, grow and delete topics; elect leaders.", no_args_is_help=True)
+app = new_app("Create, list, describe, grow and delete topics; elect leaders.")
 
 Names = Annotated[list[str], typer.Argument(help="One or more topics.")]
 _FROM_CLUSTER = -1

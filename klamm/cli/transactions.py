@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klamm.cli.command import new_app
 from klamm.cli.connect import connected
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import (
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from klamm import Admin
     from klamm.admin import HangingTransaction
 
-app = typer.Typer(help="List, describe and abort transactions, and find hanging ones.", no_args_is_help=True)
+app = new_app("List, describe and abort transactions, and find hanging ones.")
 
 _STATES: Final = {
     name.lower(): name

@@ -55,6 +55,13 @@ def up(arguments: Sequence[str]) -> int:
         return _fail(f"{error.name} is missing: pip install 'klamm[server]'", ExitStatus.FAILED)
 
 
+def option_helps() -> list[tuple[str, str]]:
+    """The options by their long names, with what help says of each."""
+    parser = _parser()
+    formatter = parser._get_formatter()
+    return [(action.option_strings[-1], formatter._expand_help(action)) for action in parser._actions]
+
+
 class _Parser(argparse.ArgumentParser):
     """Complains in one line, as the other commands do."""
 

@@ -10,23 +10,44 @@ rebalancer, consumer_core                        how the parts work together
 async_consumer, sync_consumer                    the two faces
 consumer_threads                                 several threads with a consumer each
 work_ledger (pure), worker_pool                  one consumer and a pool of threads
+
+The public names below are loaded on first use: an Admin needs only two of these modules.
 """
 
 from __future__ import annotations
 
-from klamm.consumer.async_consumer import AsyncConsumer
-from klamm.consumer.consumer_threads import ConsumerThreads
-from klamm.consumer.errors import (
-    CorruptRecordError,
-    LogTruncation,
-    LogTruncationError,
-    NoOffsetForPartitionError,
-    RecordDeserializationError,
-)
-from klamm.consumer.rebalance_reports import ConsumerRebalanceListener
-from klamm.consumer.record import ConsumerRecord
-from klamm.consumer.sync_consumer import Consumer
-from klamm.consumer.worker_pool import WorkerPool
+from typing import TYPE_CHECKING, Final
+
+from klamm.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from klamm.consumer.async_consumer import AsyncConsumer
+    from klamm.consumer.consumer_threads import ConsumerThreads
+    from klamm.consumer.errors import (
+        CorruptRecordError,
+        LogTruncation,
+        LogTruncationError,
+        NoOffsetForPartitionError,
+        RecordDeserializationError,
+    )
+    from klamm.consumer.rebalance_reports import ConsumerRebalanceListener
+    from klamm.consumer.record import ConsumerRecord
+    from klamm.consumer.sync_consumer import Consumer
+    from klamm.consumer.worker_pool import WorkerPool
+
+_MODULES: Final = {
+    "AsyncConsumer": "klamm.consumer.async_consumer",
+    "Consumer": "klamm.consumer.sync_consumer",
+    "ConsumerRebalanceListener": "klamm.consumer.rebalance_reports",
+    "ConsumerRecord": "klamm.consumer.record",
+    "ConsumerThreads": "klamm.consumer.consumer_threads",
+    "CorruptRecordError": "klamm.consumer.errors",
+    "LogTruncation": "klamm.consumer.errors",
+    "LogTruncationError": "klamm.consumer.errors",
+    "NoOffsetForPartitionError": "klamm.consumer.errors",
+    "RecordDeserializationError": "klamm.consumer.errors",
+    "WorkerPool": "klamm.consumer.worker_pool",
+}
 
 __all__ = [
     "AsyncConsumer",
@@ -41,3 +62,5 @@ __all__ = [
     "RecordDeserializationError",
     "WorkerPool",
 ]
+
+__getattr__, __dir__ = lazy_names(globals(), _MODULES)

@@ -14,7 +14,7 @@ from typing import Any
 from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.consumer_group_link import ConsumerGroupLink
 from klamm.consumer.group_link import GroupLink
-from klamm.consumer.membership_events import Identity
+from klamm.consumer.identity import Identity
 from klamm.consumer.offset_store import COMMIT_FAILED, OUTSIDE_THE_GROUP, Offsets, OffsetStore
 from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import CommitFailedError, IllegalStateError, KlammError

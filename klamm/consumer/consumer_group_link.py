@@ -29,11 +29,11 @@ from klamm.consumer.consumer_membership import (
     TakePartitions,
 )
 from klamm.consumer.group_calls import GroupCalls
+from klamm.consumer.identity import Identity
 from klamm.consumer.membership_events import (
     CommitRefused,
     Fail,
     ForgetCoordinator,
-    Identity,
     LeaveRequested,
     Polled,
     Ticked,

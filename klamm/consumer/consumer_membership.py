@@ -27,12 +27,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
+from klamm.consumer.identity import NO_GENERATION, Identity
 from klamm.consumer.membership_events import (
-    NO_GENERATION,
     CommitRefused,
     Fail,
     ForgetCoordinator,
-    Identity,
     LeaveRequested,
     Polled,
     Ticked,

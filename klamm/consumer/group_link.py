@@ -16,6 +16,7 @@ from klamm.consumer.assignors import Member
 from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.consumer_protocol import Assignment, decode_subscription, encode_assignment
 from klamm.consumer.group_calls import GroupCalls
+from klamm.consumer.identity import Identity
 from klamm.consumer.membership import Membership, MembershipConfig, MemberState
 from klamm.consumer.membership_events import (
     AssignmentComputed,
@@ -27,7 +28,6 @@ from klamm.consumer.membership_events import (
     Fail,
     ForgetCoordinator,
     HeartbeatAnswered,
-    Identity,
     JoinAnswered,
     JoinedMember,
     JoinPrepared,

@@ -31,8 +31,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
+from klamm.consumer.identity import NO_GENERATION, Identity
 from klamm.consumer.membership_events import (
-    NO_GENERATION,
     AssignmentComputed,
     AssignmentFailed,
     CommitRefused,
@@ -42,7 +42,6 @@ from klamm.consumer.membership_events import (
     Fail,
     ForgetCoordinator,
     HeartbeatAnswered,
-    Identity,
     JoinAnswered,
     JoinPrepared,
     LeaveRequested,

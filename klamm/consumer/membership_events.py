@@ -9,16 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from klamm.consumer.identity import NO_GENERATION, Identity
 from klamm.errors import ErrorCode
-
-NO_GENERATION = -1
-
-
-class Identity(NamedTuple):
-    """What a member shows with each call."""
-
-    generation_id: int
-    member_id: str
 
 
 class JoinedMember(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from klamm.client import KlammClient
-from klamm.consumer.membership_events import NO_GENERATION, Identity
+from klamm.consumer.identity import NO_GENERATION, Identity
 from klamm.errors import BrokerError, CommitFailedError, ErrorCode, KlammError, raise_for
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata

@@ -20,8 +20,9 @@ from klamm.consumer.assignors import RebalanceProtocol, common_protocol
 from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.consumer_protocol import Subscription, decode_assignment, encode_subscription
 from klamm.consumer.group_link import GroupLink
+from klamm.consumer.identity import NO_GENERATION
 from klamm.consumer.last_commit import LastCommit
-from klamm.consumer.membership_events import NO_GENERATION, PrepareJoin, TakeAssignment
+from klamm.consumer.membership_events import PrepareJoin, TakeAssignment
 from klamm.consumer.rebalance_reports import Invoke, Partitions, RebalanceReports
 from klamm.consumer.subscription import SubscriptionState
 

@@ -10,7 +10,7 @@ import pytest
 from cli_runner import KlammCommand
 from klamm_process import free_port, running_cluster
 
-from klamm import Consumer
+from klamm import Consumer, Producer, TopicPartition
 
 FAILED, USAGE, UNREACHABLE = 1, 2, 3
 
@@ -222,7 +222,7 @@ def test_a_file_is_produced(klamm, topic, tmp_path):
     (tmp_path / "lines").write_bytes(b"a\r\nb\r\n\xff\xfe\n")
     assert klamm.ok("produce", topic, "--file", tmp_path / "lines", "--json").document == {"topic": topic, "records": 3}
     consumed = klamm.ok("consume", topic, "--from", "beginning", "--exit", "--json").documents
-    assert sorted(each["value"] for each in consumed) == ["\\xff\\xfe", "a", "b"]
+    assert sorted(each.get("value", "") + each.get("value_base64", "") for each in consumed) == ["//4=", "a", "b"]
 
 
 def test_a_key_separator_splits_at_its_first_occurrence(klamm, topic):
@@ -265,6 +265,44 @@ def test_json_lines_say_everything_of_a_record_and_what_was_consumed_can_be_prod
     again = klamm.ok("consume", topic, "--from", "beginning", "--exit", "--json").documents
     assert len(again) == 8
     assert [each for each in again if each["timestamp_ms"] == 1_500 and each["offset"] != 0]
+
+
+def test_bytes_that_are_no_text_come_through_json_unchanged(klamm, topic, name):
+    """Null, empty and any bytes, in key, value and headers."""
+    contents = [None, b"", b"\xff\x00\n", b"text", b'{"base64": "aGk="}']
+    records = [(key, value, (("h", key), ("h", value))) for key in contents for value in contents]
+    with Producer(bootstrap_servers=klamm.bootstrap) as producer:
+        for key, value, headers in records:
+            producer.send(topic, value, key, partition=0, headers=headers)
+    printed = klamm.ok("consume", topic, "--from", "beginning", "--exit", "--json").out
+    klamm.ok("topics", "create", f"{name}-copy")
+    klamm.ok("produce", f"{name}-copy", "--json-lines", stdin=printed)
+    with Consumer(bootstrap_servers=klamm.bootstrap) as consumer:
+        consumer.assign([TopicPartition(f"{name}-copy", 0)])
+        consumer.seek_to_beginning()
+        copied = []
+        while len(copied) < len(records):
+            copied += [each for polled in consumer.poll(timeout_ms=1_000).values() for each in polled]
+    assert [(each.key, each.value, each.headers) for each in copied] == records
+
+
+def test_keys_are_told_from_none_on_both_sides(klamm, topic):
+    klamm.ok("produce", topic, "-k", r"\t", "--null", "-", "-p", 0, stdin="-\tnone\n\tempty\nk\t-\n")
+    assert values(klamm, topic, "--key") == ["\tempty", "k\tnull", "null\tnone"]
+    assert values(klamm, topic, "-k", r"\x1f", "--null", "") == ["\x1fempty", "\x1fnone", "k\x1f"]
+    assert values(klamm, topic, "-f", r"%p/%o %k=%s %K %S\n") == ["0/0 =none -1 4", "0/1 =empty 0 5", "0/2 k= 1 -1"]
+
+
+def test_a_record_too_large_is_told_all_limits_at_once(klamm, topic):
+    klamm.ok("configs", "alter", "--topic", topic, "--set", "max.message.bytes=1000")
+    large = "x" * 2_000_000 + "\n"
+    for settings in ((), ("--config", "max.request.size=5000000")):
+        line = klamm.refused(FAILED, "produce", topic, *settings, stdin=large)
+        size = "5000000" if settings else "1048576"
+        for limit in (f"max.request.size={size}", "buffer.memory=33554432", "max.message.bytes=1000"):
+            assert limit in line
+        for limit in ("segment.bytes=", "message.max.bytes=1048588", "socket.request.max.bytes="):
+            assert limit in line
 
 
 @pytest.mark.parametrize(
@@ -316,6 +354,10 @@ def test_a_record_the_broker_finds_too_large_is_refused(klamm, topic):
         (("--compression", "rar"), "expected one of none, gzip, snappy, lz4, zstd"),
         (("--config", "frobnicate=1"), "unknown configuration 'frobnicate'"),
         (("--json-lines", "-k", ":"), "exclude each other"),
+        (("--json-lines", "--null", ""), "exclude each other"),
+        (("-k", ""), "--key-separator is empty"),
+        (("-k", r"\q"), r"--key-separator: \q is not an escape"),
+        (("-k", r"\n"), "--key-separator has a line feed"),
     ],
 )
 def test_wrong_usage_of_produce(klamm, topic, arguments, complaint):
@@ -347,6 +389,24 @@ def test_consuming_starts_where_it_is_told(klamm, topic):
     assert consumed("1m") == ["new"]
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime((now_ms - 5 * hour_ms) / 1000))
     assert consumed(moment) == ["new"]
+    assert consumed("-2") == ["old", "new"]
+    assert consumed("-9") == ["older", "old", "new"]
+    assert consumed(f"@{stamps['old']}") == ["old", "new"]
+    assert consumed("now") == consumed("@now") == []
+    assert consumed("@1d") == ["older", "old", "new"]
+
+
+def test_consuming_stops_where_it_is_told_and_does_not_wait(klamm, topic):
+    klamm.ok("produce", topic, "-p", 0, stdin="a\nb\nc\n")
+    klamm.ok("produce", topic, "-p", 1, stdin="d\n")
+
+    def consumed(start, stop):
+        return sorted(klamm.ok("consume", topic, "--from", start, "--to", stop).out.split())
+
+    assert consumed("beginning", "end") == consumed("beginning", "now") == ["a", "b", "c", "d"]
+    assert consumed("beginning", "2") == ["a", "b", "d"]
+    assert consumed("1", "-1") == ["b"]
+    assert consumed("end", "beginning") == consumed("beginning", "15m") == []
 
 
 def test_count_and_partition_choose_what_is_consumed(klamm, topic):
@@ -361,8 +421,17 @@ def test_count_and_partition_choose_what_is_consumed(klamm, topic):
     ("status", "arguments", "complaint"),
     [
         (USAGE, ("--partition", "9"), "has partitions 0 to 2, not 9"),
-        (USAGE, ("--from", "yesterday"), "'yesterday' is no time"),
+        (USAGE, ("--from", "yesterday"), "'yesterday' is not a position"),
+        (USAGE, ("--from", "1767225600000"), "expected offset:1767225600000 or @1767225600000"),
+        (USAGE, ("--to", "@1767225600"), "may be in seconds or in milliseconds"),
         (USAGE, ("--group", "g", "--partition", "1"), "exclude each other"),
+        (USAGE, ("--group", "g", "--to", "end"), "exclude each other"),
+        (USAGE, ("--json", "--key"), "exclude each other"),
+        (USAGE, ("--format", "%s", "-k", ":"), "exclude each other"),
+        (USAGE, ("--json", "--null", "-"), "exclude each other"),
+        (USAGE, ("--format", "%q"), "%q is not a token"),
+        (USAGE, ("-k", ""), "--key-separator is empty"),
+        (USAGE, ("--config", "value.deserializer=json"), "records are printed as they are"),
         (USAGE, ("--group", "g", "--from", "15m"), "klamm groups reset g --to 15m"),
         (USAGE, ("--config", "frobnicate=1"), "unknown configuration 'frobnicate'"),
         (USAGE, ("--config", "fetch.min.bytes=x"), "fetch.min.bytes='x' is not valid"),
@@ -414,7 +483,17 @@ def test_offsets_are_reset(klamm, topic):
     (dry,) = klamm.ok("groups", "reset", topic, "--to", "earliest", "-t", f"{topic}:0", "--dry-run", "--json").document
     assert (dry["before"], dry["after"]) == (3, 0)
     assert committed()[0] == 3
-    for to, expected in [("earliest", 0), ("latest", 3), ("2", 2), ("999", 3), ("1d", 0), ("2100-01-01", 3)]:
+    for to, expected in [
+        ("earliest", 0),
+        ("latest", 3),
+        ("2", 2),
+        ("999", 3),
+        ("1d", 0),
+        ("2100-01-01", 3),
+        ("-2", 1),
+        ("now", 3),
+        ("@0", 0),
+    ]:
         klamm.ok("groups", "reset", topic, "--to", to)
         assert committed()[0] == expected, to
     klamm.ok("groups", "reset", topic, "--to", 1, "--topic", topic)
@@ -492,7 +571,7 @@ def test_what_is_refused_about_groups(klamm, status, arguments, complaint):
 def test_a_reset_names_partitions_and_times_that_exist(klamm, topic):
     reset = ("groups", "reset", topic, "--topic")
     assert "has partitions 0 to 2" in klamm.refused(USAGE, *reset, f"{topic}:3", "--to", "earliest")
-    assert "'soon' is no time" in klamm.refused(USAGE, *reset, topic, "--to", "soon")
+    assert "--to 'soon' is not a position" in klamm.refused(USAGE, *reset, topic, "--to", "soon")
 
 
 # --- cluster

@@ -21,7 +21,7 @@ from klamm.consumer.consumer_group_link import ConsumerGroupLink
 from klamm.consumer.consumer_membership import SubscribedTo
 from klamm.consumer.consumer_protocol import Subscription, encode_subscription
 from klamm.consumer.group_link import GroupLink
-from klamm.consumer.membership_events import Identity
+from klamm.consumer.identity import Identity
 from klamm.consumer.offset_store import OffsetStore
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata

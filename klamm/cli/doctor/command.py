@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klamm.cli.command import new_app
 from klamm.cli.doctor.finding import Finding, Level, ok, problem, warning
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Json, Timeout, explain, fail, print_json
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 _DATA_DIR: Final = "klamm-data"
 _MARKS: Final = {Level.OK: "ok      ", Level.WARNING: "WARNING ", Level.PROBLEM: "PROBLEM "}
 
+app = new_app()
 
+
+@app.command()
 def doctor(
     bootstrap: Annotated[
         str | None,

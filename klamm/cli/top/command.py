@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from klamm.cli.command import new_app
 from klamm.cli.connect import connected
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import (
@@ -17,10 +18,10 @@ from klamm.cli.output import (
     Timeout,
     explain,
     fail,
-    make_table,
     print_json,
     print_rows,
 )
+from klamm.cli.table import table_lines
 from klamm.errors import ConfigError, KlammError
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
     from klamm.cli.top.rates import Frame
     from klamm.cli.top.watcher import Watcher
 
+app = new_app()
 
+
+@app.command()
 def top(
     topics: Annotated[
         str | None,
@@ -115,7 +119,8 @@ def _screen(shown: Frame | None, trouble: str, width: int) -> Group:
     parts: list[Any] = [Text(_headline(shown) if shown else "looking, for the first rates")]
     parts += [Text(trouble, style="bold red")] if trouble else []
     for columns, rows in _tables(shown) if shown else ():
-        parts += [Text(""), make_table(columns, rows, width=width)]
+        header, *lines = table_lines(columns, rows, width=width)
+        parts += [Text(""), Text(header, style="bold"), Text("\n".join(lines))]
     return Group(*parts)
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from klamm.consumer.committer import Committer
 from klamm.consumer.config import ConsumerConfig
-from klamm.consumer.membership_events import Identity
+from klamm.consumer.identity import Identity
 from klamm.consumer.subscription import SubscriptionState
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata

@@ -19,11 +19,11 @@ from klamm.consumer.consumer_membership import (
     SubscriptionChanged,
     TakePartitions,
 )
+from klamm.consumer.identity import Identity
 from klamm.consumer.membership_events import (
     CommitRefused,
     Fail,
     ForgetCoordinator,
-    Identity,
     LeaveRequested,
     Polled,
     Ticked,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klamm.consumer.identity import Identity
 from klamm.consumer.membership import Membership, MembershipConfig, MemberState
 from klamm.consumer.membership_events import (
     AssignmentComputed,
@@ -19,7 +20,6 @@ from klamm.consumer.membership_events import (
     Fail,
     ForgetCoordinator,
     HeartbeatAnswered,
-    Identity,
     JoinAnswered,
     JoinedMember,
     JoinPrepared,

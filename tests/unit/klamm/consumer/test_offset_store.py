@@ -9,7 +9,7 @@ import pytest
 
 from klamm.client import KlammClient
 from klamm.config import ClientConfig
-from klamm.consumer.membership_events import Identity
+from klamm.consumer.identity import Identity
 from klamm.consumer.offset_store import OUTSIDE_THE_GROUP, OffsetStore
 from klamm.errors import (
     EXCEPTIONS,

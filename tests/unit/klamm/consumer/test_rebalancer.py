@@ -8,7 +8,8 @@ import pytest
 
 from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.consumer_protocol import Assignment, decode_subscription, encode_assignment
-from klamm.consumer.membership_events import Identity, PrepareJoin, TakeAssignment
+from klamm.consumer.identity import Identity
+from klamm.consumer.membership_events import PrepareJoin, TakeAssignment
 from klamm.consumer.rebalancer import Rebalancer
 from klamm.consumer.subscription import SubscriptionState
 from klamm.model import TopicPartition

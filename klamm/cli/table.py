@@ -1,0 +1,120 @@
+"""Tables for terminals, files and pipes, as plain text: a table of thousands of rows takes milliseconds.
+
+On a terminal that is too narrow the widest columns are folded; nothing is cut, nothing is left out.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Collection, Sequence
+from types import NoneType
+from typing import Any, Final
+
+_GAP: Final = "  "
+_NARROWEST_COLUMN: Final = 4
+
+
+def table_lines(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    width: int | None = None,
+    json_only: Collection[str] = (),
+) -> list[str]:
+    """The header and a line for each row, more for a row that is folded to `width` terminal columns (None: never fold).
+
+    Numbers are aligned on the right. A table does not show the `json_only` columns."""
+    shown = [index for index, column in enumerate(columns) if column not in json_only]
+    headers = [columns[index].replace("_", " ").upper() for index in shown]
+    numeric = [bool(rows) and all(isinstance(row[index], _NUMERIC) for row in rows) for index in shown]
+    cells = [[_cell(row[index]) for row in rows] for index in shown]
+    widths = [max(map(_columns_of, (header, *of_column))) for header, of_column in zip(headers, cells, strict=True)]
+    fitted = widths if width is None else _fit(widths, width - len(_GAP) * (len(widths) - 1))
+    table = [[header, *of_column] for header, of_column in zip(headers, cells, strict=True)]
+    if fitted != widths:
+        table = _fold(table, fitted)
+    padded = [_pad(*column) for column in zip(table, fitted, numeric, strict=True)]
+    return [_GAP.join(line).rstrip() for line in zip(*padded, strict=True)]
+
+
+_NUMERIC: Final = (int, float, NoneType)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, int):
+        return str(value)
+    if value is None:
+        return "-"
+    if isinstance(value, list | tuple):
+        return _printable(",".join(map(str, value)))
+    return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """Names come from anybody: a line feed or an escape sequence in one is shown, not obeyed."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _columns_of(text: str) -> int:
+    """How many columns of a terminal it takes."""
+    return len(text) if text.isascii() else sum(map(_columns_of_character, text))
+
+
+def _columns_of_character(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _fit(widths: Sequence[int], room: int) -> list[int]:
+    """The widest columns become narrower until all fit; the first, a name, only as long as it takes over half."""
+    fitted = list(widths)
+    while (excess := sum(fitted) - room) > 0:
+        foldable = [
+            index
+            for index, each in enumerate(fitted)
+            if each > _NARROWEST_COLUMN and (index or each > room // 2 or len(fitted) == 1)
+        ]
+        if not foldable:
+            break
+        widest = max(foldable, key=lambda index: fitted[index])
+        next_widest = max((fitted[index] for index in foldable if index != widest), default=_NARROWEST_COLUMN)
+        step = max(1, fitted[widest] - max(next_widest, _NARROWEST_COLUMN))
+        fitted[widest] -= min(excess, step, fitted[widest] - _NARROWEST_COLUMN)
+    return fitted
+
+
+def _fold(table: Sequence[Sequence[str]], widths: Sequence[int]) -> list[list[str]]:
+    """Columns with as many lines as the cells of each row need."""
+    folded: list[list[str]] = [[] for _ in table]
+    for row in zip(*table, strict=True):
+        parts = [_fold_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
+        height = max(map(len, parts))
+        for column, lines in zip(folded, parts, strict=True):
+            column += lines + [""] * (height - len(lines))
+    return folded
+
+
+def _fold_cell(text: str, width: int) -> list[str]:
+    """Between words where they fit; a longer word is broken anywhere."""
+    parts: list[str] = []
+    while _columns_of(text) > width:
+        end = used = 0
+        for character in text:
+            used += _columns_of_character(character)
+            if used > width:
+                break
+            end += 1
+        space = text.rfind(" ", 1, end + 1)
+        end = space if space > 0 else max(end, 1)
+        parts.append(text[:end].rstrip())
+        text = text[end:].lstrip()
+    return [*parts, text]
+
+
+def _pad(column: Sequence[str], width: int, is_numeric: bool) -> list[str]:
+    if all(map(str.isascii, column)):
+        return [cell.rjust(width) for cell in column] if is_numeric else [cell.ljust(width) for cell in column]
+    return [cell + " " * (width - _columns_of(cell)) for cell in column]
