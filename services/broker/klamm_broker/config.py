@@ -49,6 +49,8 @@ class BrokerConfig(MemberConfig):
     log_cleaner_io_buffer_size: int = setting(BROKER_CONFIGS["log.cleaner.io.buffer.size"])
     log_cleaner_io_max_bytes_per_second: float = setting(BROKER_CONFIGS["log.cleaner.io.max.bytes.per.second"])
     log_cleaner_backoff_ms: int = setting(BROKER_CONFIGS["log.cleaner.backoff.ms"])
+    log_scrub_bytes_per_second: int = setting(BROKER_CONFIGS["log.scrub.bytes.per.second"])
+    log_scrub_interval_ms: int = setting(BROKER_CONFIGS["log.scrub.interval.ms"])
     num_replica_fetchers: int = setting(BROKER_CONFIGS["num.replica.fetchers"])
     replica_lag_time_max_ms: int = setting(BROKER_CONFIGS["replica.lag.time.max.ms"])
     replica_fetch_min_bytes: int = setting(BROKER_CONFIGS["replica.fetch.min.bytes"])

@@ -12,8 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,13 +27,12 @@ from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_cleaning import CleaningPlan, CleaningSource, CleaningStats, LogCleaning
 from klamm_broker.log.log_manager import LogManager
 from klamm_broker.log.partition_log import PartitionLog, PendingDeletion
+from klamm_broker.throttle import Throttle, ThrottleStopped
 from klamm_server.clock import Clock
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_THROTTLE_SLICE_S = 0.05
-"""Waiting for less is put off."""
 _SWITCH_INTERVAL_S = 0.0005
 """While a thread computes, the event loop gets its turn after so long instead of Python's 5 ms. Measured with
 bench/compaction.py: a produce call then takes 7.5 instead of 16 ms (p99), and the cleaning a tenth longer."""
@@ -64,10 +61,6 @@ class Replica(Protocol):
     def last_stable_offset(self) -> int: ...
 
 
-class CleaningStopped(Exception):
-    """The broker stops."""
-
-
 class _LogMovedOn(Exception):
     """The log is no longer what was planned to be cleaned."""
 
@@ -77,39 +70,6 @@ class _Candidate(NamedTuple):
 
     partition_log: PartitionLog
     to_clean: LogToClean
-
-
-class Throttle:
-    """Holds the threads of a cleaner together to a number of bytes per second, and ends them.
-
-    Called on their threads (`Pacer`)."""
-
-    def __init__(self, max_bytes_per_second: float) -> None:
-        self._bytes_per_s = max_bytes_per_second
-        self._lock = threading.Lock()
-        self._free_at_s = 0.0
-        self._stopped = threading.Event()
-
-    @property
-    def is_stopped(self) -> bool:
-        return self._stopped.is_set()
-
-    def stop(self) -> None:
-        """Every call from now on, and every one that waits, raises CleaningStopped."""
-        self._stopped.set()
-
-    def __call__(self, size_bytes: int) -> None:
-        wait_s = self._wait_s(size_bytes)
-        if wait_s > _THROTTLE_SLICE_S:
-            self._stopped.wait(wait_s)
-        if self._stopped.is_set():
-            raise CleaningStopped
-
-    def _wait_s(self, size_bytes: int) -> float:
-        with self._lock:
-            now_s = time.monotonic()
-            self._free_at_s = max(self._free_at_s, now_s) + size_bytes / self._bytes_per_s
-            return self._free_at_s - now_s
 
 
 class LogCleaner:
@@ -133,7 +93,7 @@ class LogCleaner:
         self._clock = clock
         self._throttle = Throttle(settings.io_max_bytes_per_second)
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="log-cleaner")
-        self._under_way: set[TopicPartition] = set()
+        self._under_way = 0
         self._usual_switch_interval_s = 0.0
         self._uncleanable: dict[TopicPartition, PartitionLog] = {}
 
@@ -184,7 +144,7 @@ class LogCleaner:
             delay_ms = self._delay_ms(partition_log, to_clean, now_ms)
             dirty_ratios.append(to_clean.cleanable_ratio)
             delays_ms.append(delay_ms)
-            if topic_partition in self._under_way or not to_clean.cleanable_bytes:
+            if partition_log.is_being_rewritten or not to_clean.cleanable_bytes:
                 continue
             if delay_ms > 0 or to_clean.cleanable_ratio > partition_log.config.min_cleanable_dirty_ratio:
                 due.append(_Candidate(partition_log, to_clean))
@@ -213,7 +173,7 @@ class LogCleaner:
         started_ms = self._clock.monotonic_ms()
         try:
             plan = partition_log.plan_cleaning(to_clean)
-            with self._sharing_the_interpreter(topic_partition):
+            with self._rewriting(partition_log):
                 stats = await self._clean_segments(partition_log, plan)
         except _LogMovedOn:
             log.info("compaction=%s given up: the log was changed meanwhile", topic_partition)
@@ -232,16 +192,18 @@ class LogCleaner:
         return False
 
     @contextmanager
-    def _sharing_the_interpreter(self, topic_partition: TopicPartition) -> Iterator[None]:
-        """For as long as a log is cleaned."""
+    def _rewriting(self, partition_log: PartitionLog) -> Iterator[None]:
+        """For as long as a log is cleaned: nobody else writes segments there, and the interpreter is shared."""
         if not self._under_way:
             self._usual_switch_interval_s = sys.getswitchinterval()
             sys.setswitchinterval(min(_SWITCH_INTERVAL_S, self._usual_switch_interval_s))
-        self._under_way.add(topic_partition)
+        self._under_way += 1
+        partition_log.is_being_rewritten = True
         try:
             yield
         finally:
-            self._under_way.discard(topic_partition)
+            partition_log.is_being_rewritten = False
+            self._under_way -= 1
             if not self._under_way:
                 sys.setswitchinterval(self._usual_switch_interval_s)
 
@@ -306,5 +268,5 @@ class LogCleaner:
             # The broker stops, and the thread with it: whoever is cancelled here may want it for one more job.
             self._throttle.stop()
             raise
-        except CleaningStopped:
+        except ThrottleStopped:
             raise asyncio.CancelledError from None

@@ -42,6 +42,20 @@ _UNCLEANABLE = gauge("klamm_broker_log_cleaner_uncleanable_partitions", "Logs wi
 _UNCLEANABLE_BYTES = gauge("klamm_broker_log_cleaner_uncleanable_bytes", "Not compacted, of uncleanable partitions.")
 
 
+SCRUB_READ = counter("klamm_broker_log_scrub_read_bytes", "Log read to see whether it is damaged.")
+SCRUB_REPAIRED = counter("klamm_broker_log_scrub_repaired_segments", "Damaged segments repaired from other replicas.")
+_SCRUB_DAMAGED = gauge("klamm_broker_log_scrub_damaged_segments", "Segments that are damaged and not repaired.")
+_SCRUB_FINISHED = gauge(
+    "klamm_broker_log_scrub_last_finished_seconds", "Unix time at which a log had been read through last; 0: none has."
+)
+
+
+def on_scrub_check(*, damaged_segments: int, last_finished_ms: int) -> None:
+    """The scrubber looked for what to read next."""
+    _SCRUB_DAMAGED.set(damaged_segments)
+    _SCRUB_FINISHED.set(max(0, last_finished_ms) / 1000)
+
+
 def on_cleaner_check(
     *, max_dirty_ratio: float, max_delay_ms: int, uncleanable_partitions: int, uncleanable_bytes: int
 ) -> None:

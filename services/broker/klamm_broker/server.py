@@ -31,11 +31,13 @@ from klamm_broker.log.storage_failure import LogDirError
 from klamm_broker.log_cleaner import CleanerSettings, LogCleaner
 from klamm_broker.log_dir_moves import LogDirMoves
 from klamm_broker.log_maintenance import LogMaintenance, MaintenanceIntervals
+from klamm_broker.log_scrubber import LogScrubber, ScrubberSettings
 from klamm_broker.metadata_publisher import MetadataPublisher
 from klamm_broker.metrics import watch_gauges
 from klamm_broker.record_reader import RecordReader
 from klamm_broker.replica.replica_selector import replica_selector
-from klamm_broker.replication import Replication
+from klamm_broker.replica_records import ReplicaRecords
+from klamm_broker.replication import ANSWER_OVERHEAD_BYTES, Replication
 from klamm_broker.rpc.delete_records import DeleteRecordsRpc
 from klamm_broker.rpc.describe_producers import DescribeProducersRpc
 from klamm_broker.rpc.fetch import FetchRpc
@@ -48,6 +50,7 @@ from klamm_broker.rpc.metadata import MetadataRpc
 from klamm_broker.rpc.offset_for_leader_epoch import OffsetForLeaderEpochRpc
 from klamm_broker.rpc.produce import ProduceRpc
 from klamm_broker.rpc.request_memory import RequestMemory
+from klamm_broker.rpc.scrubs import ScrubsRpc
 from klamm_broker.rpc.servicer import BrokerServicer
 from klamm_broker.rpc.transaction_guards import TransactionGuards
 from klamm_broker.rpc.write_txn_markers import WriteTxnMarkersRpc
@@ -100,6 +103,9 @@ class BrokerServer:
             config, self._controllers, records=self._records, memory=self._memory, clock=self._clock
         )
         self._replicas = self._replication.replicas
+        self._replica_records = ReplicaRecords(
+            self._replication.address, receive_max_bytes=config.socket_request_max_bytes + ANSWER_OVERHEAD_BYTES
+        )
         self._fetches, self._produces = self._replication.fetches, self._replication.produces
         self._topic_creator = TopicCreator(self._controllers, timeout_ms=config.broker_session_timeout_ms)
         self._producer_ids = ProducerIds(
@@ -180,6 +186,7 @@ class BrokerServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._replication.close()
+        await self._replica_records.close()
         await self._producer_ids.close()
         await self._transaction_registry.close()
         self._records.close()
@@ -188,6 +195,7 @@ class BrokerServer:
             self._maintenance.close()
             self._cleaner.close()
             self._moves.close()
+            self._scrubber.close()
             broker_epoch = NOT_REGISTERED if registration is None else registration.epoch
             await asyncio.to_thread(
                 logs.close, broker_epoch=broker_epoch, high_watermarks=self._replicas.high_watermarks()
@@ -213,6 +221,7 @@ class BrokerServer:
             delete_records=DeleteRecordsRpc(replicas, self._replication.deletions),
             offset_for_leader_epoch=OffsetForLeaderEpochRpc(replicas),
             log_dirs=LogDirsRpc(lambda: self._opened_logs, lambda: self._moves),
+            scrubs=ScrubsRpc(lambda: self._scrubber),
             metadata=MetadataRpc(
                 replicas,
                 self._topic_creator,
@@ -278,6 +287,19 @@ class BrokerServer:
             retire=self._maintenance.retire,
             moves_max=len(config.data_dirs),
             backoff_ms=config.replica_fetch_backoff_ms,
+            clock=self._clock,
+        )
+        self._scrubber = LogScrubber(
+            logs,
+            self._replicas,
+            ScrubberSettings(
+                bytes_per_second=config.log_scrub_bytes_per_second, interval_ms=config.log_scrub_interval_ms
+            ),
+            broker_id=config.node_id,
+            records=self._replica_records,
+            resigner=self._replication.resignations,
+            retire=self._maintenance.retire,
+            disk=self._disk,
             clock=self._clock,
         )
         for deletion in deletions:
@@ -378,12 +400,14 @@ class BrokerServer:
         self._spawn("metadata-publisher", self._publisher.run())
         self._spawn("log-maintenance", self._maintenance.run())
         self._spawn("log-dir-moves", self._moves.run())
+        self._spawn("log-scrubber", self._scrubber.run())
         if self._config.log_cleaner_enable:
             self._spawn("log-cleaner", self._cleaner.run())
 
     def _on_applied(self) -> None:
         self._replication.on_image()
         self._moves.wake()
+        self._scrubber.on_image()
 
     async def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         if self._publisher is not None:

@@ -316,6 +316,20 @@ _OWN = [
         "How long the cleaner waits when no log has to be compacted.",
     ),
     _broker(
+        "log.scrub.bytes.per.second",
+        _LONG,
+        10 * MIB,
+        at_least(1),
+        "The most that is read of closed segments to see whether they are damaged; a batch counts as 2 KiB at least.",
+    ),
+    _broker(
+        "log.scrub.interval.ms",
+        _LONG,
+        7 * 24 * 3_600_000,
+        at_least(-1),
+        "How often each closed segment is read to see whether it is damaged; -1: only when `klamm log scrub` asks.",
+    ),
+    _broker(
         "add.partitions.to.txn.retry.backoff.ms",
         _INT,
         20,

@@ -22,7 +22,8 @@ from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_manager import LogManager, LogManagerConfig
 from klamm_broker.log.partition_log import PartitionLog, PendingDeletion
-from klamm_broker.log_cleaner import CleanerSettings, CleaningStopped, LogCleaner, Throttle
+from klamm_broker.log_cleaner import CleanerSettings, LogCleaner
+from klamm_broker.throttle import Throttle, ThrottleStopped
 from klamm_server.clock import SystemClock
 from klamm_server.prometheus import registry
 
@@ -258,5 +259,5 @@ def test_the_throttle_keeps_to_its_rate() -> None:
         throttle(10_000)
     assert time.monotonic() - began >= 0.3
     throttle.stop()
-    with pytest.raises(CleaningStopped):
+    with pytest.raises(ThrottleStopped):
         throttle(0)

@@ -35,6 +35,10 @@ class Disk:
     replace = staticmethod(os.replace)
     dup = staticmethod(os.dup)
 
+    def fadvise(self, fd: int, position: int, size_bytes: int, advice: int) -> None:
+        """posix_fadvise, which macOS has not; the size 0 means up to the end."""
+        os.posix_fadvise(fd, position, size_bytes, advice)
+
     def open(self, path: str, flags: int) -> int:
         """Opens close-on-exec; a created file gets mode 0644 less the umask."""
         return os.open(path, flags | os.O_CLOEXEC, 0o644)

@@ -39,7 +39,7 @@ from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import NO_LIMIT_MS, LogConfig
 from klamm_broker.log.offset_map import OffsetMap
 from klamm_broker.log.segment import AppendedBatch, Segment, latest_timestamp_ms
-from klamm_broker.log.segment_swap import CLEANED_SUFFIX
+from klamm_broker.log.segment_swap import CLEANED_SUFFIX, make_durable
 from klamm_broker.log.transaction_index import AbortedTransaction
 
 
@@ -206,7 +206,7 @@ class LogCleaning:
             if not changed:
                 self.discard(cleaned)
                 return None
-            self._make_durable(cleaned, group[-1])
+            make_durable(self._disk, cleaned, modified_ms=self._disk.modified_ms(group[-1].path))
         except BaseException:
             self.discard(cleaned)
             raise
@@ -217,14 +217,6 @@ class LogCleaning:
         """Removes what `clean` returned."""
         cleaned.release()
         self._disk.remove(cleaned.paths)
-
-    def _make_durable(self, cleaned: Segment, last: CleaningSource) -> None:
-        cleaned.seal()
-        for path in cleaned.paths:
-            self._disk.sync_path(path)
-        # Retention looks at it where no record has a timestamp.
-        self._disk.set_modified_ms(cleaned.path(), self._disk.modified_ms(last.path))
-        self._disk.fsync_directory(self._plan.directory)
 
     def _clean_into(self, writer: _Writer, source: CleaningSource) -> bool:
         """Whether a record is not where and as it was."""

@@ -9,8 +9,9 @@ Invariants (`check_invariants`):
 - a call that raises DiskFull has changed nothing.
 
 Everything here runs on the event loop; there are no locks. What a disk thread does for a log it does with values
-handed out here: `FlushJob` (plan_flush, run, complete_flush), `CleaningPlan` and `PendingDeletion`. Appending and
-reading go to the page cache and stay on the loop: handing a small write to a thread costs ten times the write.
+handed out here: `FlushJob` (plan_flush, run, complete_flush), `CleaningPlan`, `ScrubJob` and `PendingDeletion`.
+Appending and reading go to the page cache and stay on the loop: handing a small write to a thread costs ten times the
+write.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicId, TopicPartition
@@ -33,6 +34,7 @@ from klamm_broker.log.log_cleaning import CleaningPlan, CleaningSource
 from klamm_broker.log.log_config import NO_LIMIT_MS, LogConfig, TimestampSource
 from klamm_broker.log.log_flush import FlushJob
 from klamm_broker.log.log_producers import LogProducers
+from klamm_broker.log.log_scrubbing import ScrubJob
 from klamm_broker.log.offset_index import RELATIVE_OFFSET_MAX, CorruptIndexError
 from klamm_broker.log.producer_state import Run
 from klamm_broker.log.record_set import (
@@ -51,6 +53,7 @@ from klamm_broker.log.segment import (
     TimestampHit,
     roll_jitter_ms,
 )
+from klamm_broker.log.segment_check import SegmentBounds
 from klamm_broker.log.segment_pool import SegmentPool
 from klamm_broker.log.segment_swap import DELETED_SUFFIX, announce, take_place
 from klamm_broker.log.storage_failure import LogDir, UnexpectedOffset
@@ -102,6 +105,14 @@ class FetchData(NamedTuple):
     """Whole batches, as on disk; the first holds the offset asked for. Empty at the end."""
     log_start_offset: int
     log_end_offset: int
+
+
+class Planned(Protocol):
+    """What was worked out for a log on a thread."""
+
+    @property
+    def generation(self) -> int:
+        """The log's count of truncations."""
 
 
 class LocatedRecords(NamedTuple):
@@ -171,6 +182,8 @@ class PartitionLog:
         """All records below are on disk, with the index entries and epochs that belong to them."""
         self.cleaned_to_offset = 0
         """Compaction has been through all records below; never beyond the recovery point."""
+        self.is_being_rewritten = False
+        """By compaction or by a repair: one of them at a time, for both write `.cleaned` files here."""
         self._generation = self._generation_synced = 0
         self._files_created, self._files_synced = 1, int(loaded.is_durable)
         self._unflushed_since_ms: int | None = None
@@ -693,9 +706,7 @@ class PartitionLog:
         """What a thread needs to know to clean the log up to the first uncleanable offset."""
         self._check_usable()
         sources = [
-            CleaningSource(
-                segment, segment.path(), segment.base_offset, self._end_offset_of(segment), segment.size_bytes
-            )
+            self._source(segment)
             for segment in self._segments[:-1]
             if self._end_offset_of(segment) <= to_clean.first_uncleanable_offset
         ]
@@ -709,15 +720,57 @@ class PartitionLog:
             generation=self._generation,
         )
 
-    def has_planned(self, plan: CleaningPlan, sources: Sequence[CleaningSource]) -> bool:
+    def _source(self, segment: Segment) -> CleaningSource:
+        return CleaningSource(
+            segment, segment.path(), segment.base_offset, self._end_offset_of(segment), segment.size_bytes
+        )
+
+    # Scrubbing (`log_scrubbing.py`)
+
+    def scrub_sources(self) -> list[CleaningSource]:
+        """The sealed segments that are on disk and have records that are not deleted."""
+        limit = self.recovery_point
+        return [
+            source
+            for source in map(self._source, self._segments[:-1])
+            if self.log_start_offset < source.end_offset <= limit and not source.segment.has_unwritten_aborted
+        ]
+
+    def plan_scrub(self, source: CleaningSource) -> ScrubJob:
+        """What a thread needs to know to check one of `scrub_sources`."""
+        self._check_usable()
+        config = self.config
+        return ScrubJob(
+            disk=self._disk,
+            topic_partition=self.topic_partition,
+            directory=self.directory,
+            config=config,
+            source=source,
+            bounds=SegmentBounds(
+                base_offset=source.base_offset,
+                end_offset=source.end_offset,
+                size_bytes=source.size_bytes,
+                log_start_offset=self.log_start_offset,
+                is_gapless=not config.is_compacted and not self.cleaned_to_offset,
+            ),
+            epochs=self.epochs.entries,
+            aborted_count=source.segment.aborted_count,
+            generation=self._generation,
+        )
+
+    # Replacing segments
+
+    def has_planned(self, plan: Planned, sources: Sequence[CleaningSource]) -> bool:
         """Whether these segments are still side by side in the log, and hold what they held."""
         segments = [source.segment for source in sources]
         slot = bisect_left(self._bases, segments[0].base_offset) if segments else 0
         unchanged = self._segments[slot : slot + len(segments)] == segments
         return unchanged and self._generation == plan.generation and not self._closed
 
-    def replace_segments(self, sources: Sequence[CleaningSource], cleaned: Segment, *, now_ms: int) -> PendingDeletion:
-        """Puts a compacted segment in the place of those it was made from, which `has_planned`.
+    def replace_segments(
+        self, sources: Sequence[CleaningSource], cleaned: Segment, *, now_ms: int, action: str = "compaction"
+    ) -> PendingDeletion:
+        """Puts a segment that was written anew in the place of those it was made from, which `has_planned`.
 
         Raises DiskFull, and then nothing has changed, or LogDirFailure."""
         self._check_usable()
@@ -726,19 +779,19 @@ class PartitionLog:
         try:
             announce(self._disk, cleaned)
         except OSError as error:
-            raise self.log_dir.failed(error, f"compaction of {self.topic_partition}") from error
+            raise self.log_dir.failed(error, f"{action} of {self.topic_partition}") from error
         try:
             paths = take_place(self._disk, cleaned, replaced)
         except OSError as error:
             # Half-way between the old segments and the new one: only the recovery of a restart gets out of it.
-            raise self.log_dir.take_offline(error, f"compaction of {self.topic_partition}") from error
+            raise self.log_dir.take_offline(error, f"{action} of {self.topic_partition}") from error
         self._forget_segments(slot, slot + len(replaced))
         self._segments.insert(slot, cleaned)
         self._bases.insert(slot, cleaned.base_offset)
         try:
             self.producers.retain_snapshots(self._bases)
         except OSError as error:
-            raise self.log_dir.take_offline(error, f"compaction of {self.topic_partition}") from error
+            raise self.log_dir.take_offline(error, f"{action} of {self.topic_partition}") from error
         due_ms = now_ms + self.config.file_delete_delay_ms
         return PendingDeletion(log_dir=self.log_dir, paths=tuple(paths), due_ms=due_ms)
 

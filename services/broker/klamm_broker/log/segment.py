@@ -496,6 +496,11 @@ class Segment:
         self._transaction_index.append(entry)
         self.aborted_count += 1
 
+    @property
+    def has_unwritten_aborted(self) -> bool:
+        """Whether the file of the transaction index lacks entries, for want of space."""
+        return self._transaction_index.written_count < len(self._transaction_index)
+
     # Reading
 
     def read(self, part: FileSlice) -> bytes:

@@ -1,8 +1,9 @@
-"""Putting a compacted segment in the place of those it was made from, so that a crash leaves one or the other.
+"""Putting a segment that was written anew in the place of those it was made from, so that a crash leaves one or the
+other: the output of compaction, or of a repair (`segment_rewrite.py`).
 
 | step | on disk | a crash after it leaves |
 |---|---|---|
-| compaction writes and syncs its output | `N.log.cleaned`, and its indexes | the old segments (`leftovers.py`) |
+| the output is written and synced | `N.log.cleaned`, and its indexes | the old segments (`leftovers.py`) |
 | 1 the output is renamed, the log last | `N.log.swap` | the new segment: from here on recovery goes forward |
 | 2 the old segments are renamed | `*.deleted` | the new segment |
 | 3 the output gets its name, the log first | `N.log` | the new segment |
@@ -21,6 +22,16 @@ from klamm_broker.log.segment import Segment
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
+
+
+def make_durable(disk: Disk, cleaned: Segment, *, modified_ms: int) -> None:
+    """Seals the output and has the disk keep it. `modified_ms`: of the newest file that it replaces."""
+    cleaned.seal()
+    for path in cleaned.paths:
+        disk.sync_path(path)
+    # Retention looks at it where no record has a timestamp.
+    disk.set_modified_ms(cleaned.path(), modified_ms)
+    disk.fsync_directory(cleaned.directory)
 
 
 def announce(disk: Disk, cleaned: Segment) -> None:

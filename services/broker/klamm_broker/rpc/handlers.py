@@ -14,6 +14,7 @@ from klamm_broker.rpc.log_dirs import LogDirsRpc
 from klamm_broker.rpc.metadata import MetadataRpc
 from klamm_broker.rpc.offset_for_leader_epoch import OffsetForLeaderEpochRpc
 from klamm_broker.rpc.produce import ProduceRpc
+from klamm_broker.rpc.scrubs import ScrubsRpc
 from klamm_broker.rpc.write_txn_markers import WriteTxnMarkersRpc
 
 
@@ -27,6 +28,7 @@ class Handlers:
     delete_records: DeleteRecordsRpc
     offset_for_leader_epoch: OffsetForLeaderEpochRpc
     log_dirs: LogDirsRpc
+    scrubs: ScrubsRpc
     metadata: MetadataRpc
     find_coordinator: FindCoordinatorRpc
     init_producer_id: InitProducerIdRpc

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from klamm.errors import BrokerError
@@ -20,6 +20,7 @@ from klamm.wire.v1.broker_pb2 import (
 from klamm_broker import metrics
 from klamm_broker.log.log_manager import LogDirDescription, LogManager, ReplicaOnDisk
 from klamm_broker.log_dir_moves import LogDirMoves
+from klamm_broker.rpc.topic_filter import topic_filter
 
 
 class LogDirsRpc:
@@ -30,7 +31,7 @@ class LogDirsRpc:
         self._moves = moves
 
     async def describe_log_dirs(self, request: DescribeLogDirsRequest, context: Any) -> DescribeLogDirsResponse:
-        wanted = _filter(request)
+        wanted = topic_filter(request.topics)
         return DescribeLogDirsResponse(
             log_dirs=[self._describe(log_dir, wanted) for log_dir in self._logs().describe_log_dirs()]
         )
@@ -74,16 +75,3 @@ def _replica(replica: ReplicaOnDisk) -> DescribedReplica:
         is_future=replica.is_future,
         offset_lag=replica.offset_lag,
     )
-
-
-def _filter(request: DescribeLogDirsRequest) -> Callable[[TopicPartition], bool]:
-    """Which replicas to name: all, or those of the topics asked for (a topic without partitions: all of it)."""
-    if not request.topics:
-        return lambda _: True
-    wanted: Mapping[str, frozenset[int]] = {one.topic: frozenset(one.partitions) for one in request.topics}
-
-    def is_wanted(topic_partition: TopicPartition) -> bool:
-        partitions = wanted.get(topic_partition.topic)
-        return partitions is not None and (not partitions or topic_partition.partition in partitions)
-
-    return is_wanted

@@ -29,6 +29,8 @@ class BrokerServicer:
         )
         self.describe_log_dirs = self._unary("DescribeLogDirs", handlers.log_dirs.describe_log_dirs)
         self.alter_replica_log_dirs = self._unary("AlterReplicaLogDirs", handlers.log_dirs.alter_replica_log_dirs)
+        self.scrub_logs = self._unary("ScrubLogs", handlers.scrubs.scrub_logs)
+        self.describe_scrubs = self._unary("DescribeScrubs", handlers.scrubs.describe_scrubs)
         self.metadata = self._unary("Metadata", handlers.metadata.metadata)
         self.find_coordinator = self._unary("FindCoordinator", handlers.find_coordinator.find_coordinator)
         self.init_producer_id = self._unary("InitProducerId", handlers.init_producer_id.init_producer_id)

@@ -1,0 +1,107 @@
+"""Sealed segments for tests of scrubbing: random batches, the files they make, and what damage does to them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from klamm.records.compression import CompressionType
+from klamm.records.encoder import encode_batch
+from klamm.records.header import iter_headers, read_header
+from klamm_broker.log.disk import Disk
+from klamm_broker.log.leader_epochs import EpochEntry
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.segment import AppendedBatch, Segment
+from klamm_broker.log.segment_check import IndexFiles, SegmentBounds, SegmentVerdict, check_segment
+
+CONFIG = LogConfig(index_interval_bytes=150, segment_bytes=100_000)
+BASE_OFFSET = 1_000
+
+
+@dataclass
+class SealedSegment:
+    """What the log knows of a segment, and its bytes as they were written."""
+
+    data: bytes
+    end_offset: int
+    epochs: list[EpochEntry]
+    is_gapless: bool
+    positions: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.positions = [position for position, _ in iter_headers(self.data)]
+
+    @property
+    def bounds(self) -> SegmentBounds:
+        return SegmentBounds(
+            base_offset=BASE_OFFSET,
+            end_offset=self.end_offset,
+            size_bytes=len(self.data),
+            log_start_offset=0,
+            is_gapless=self.is_gapless,
+        )
+
+    def check(self, data: bytes) -> SegmentVerdict:
+        """Of these bytes in the place of its own; the indexes are those of its own."""
+        view = memoryview(data)
+        return check_segment(
+            lambda position, size: view[position : position + size], self.bounds, self.epochs, self.index_files()
+        )
+
+    def index_files(self) -> IndexFiles:
+        """Such as appending makes them, but for the offset index, which has every batch."""
+        offsets, times, latest = b"", b"", -1
+        for position, header in iter_headers(self.data):
+            last = (header.last_offset - BASE_OFFSET).to_bytes(4, "big")
+            if position:
+                offsets += last + position.to_bytes(4, "big")
+            if header.max_timestamp_ms > latest:
+                latest = header.max_timestamp_ms
+                times += latest.to_bytes(8, "big") + last
+        return IndexFiles(offsets, times, None)
+
+    def records(self, first_offset: int) -> memoryview:
+        """What a fetch from there on answers."""
+        start = next((at for at in self.positions if read_header(self.data, at).last_offset >= first_offset), None)
+        return memoryview(b"" if start is None else self.data[start:])
+
+
+def random_segment(rng: random.Random, *, batch_count: int = 12, is_gapless: bool = True) -> SealedSegment:
+    """Batches of a few leader epochs, of one to four records, some compressed; some full of zeros."""
+    parts, epochs = [], [EpochEntry(3, 0)]
+    offset, epoch, time_ms = BASE_OFFSET, 3, 1_000
+    for _ in range(batch_count):
+        if rng.random() < 0.2:
+            epoch += rng.randrange(1, 3)
+            epochs.append(EpochEntry(epoch, offset))
+        if not is_gapless and rng.random() < 0.3:
+            offset += rng.randrange(1, 5)
+        time_ms += rng.randrange(-5, 20)
+        value = rng.choice([rng.randbytes(rng.randrange(60)), bytes(rng.randrange(60)), b"\x02" * rng.randrange(60)])
+        count = rng.randrange(1, 5)
+        parts.append(
+            encode_batch(
+                [(time_ms + number, b"k%d" % number, value, ()) for number in range(count)],
+                base_offset=offset,
+                partition_leader_epoch=epoch,
+                compression=rng.choice([CompressionType.NONE, CompressionType.NONE, CompressionType.LZ4]),
+            )
+        )
+        offset += count
+    return SealedSegment(b"".join(parts), offset, epochs, is_gapless)
+
+
+def write_segment(directory: Path, sealed: SealedSegment, data: bytes | None = None) -> Path:
+    """The `.log` file with its indexes; `data`: in the place of what was written."""
+    segment = Segment(Disk(), str(directory), BASE_OFFSET, config=CONFIG, created_ms=0, roll_jitter_ms=0)
+    segment.create()
+    headers = [header for _, header in iter_headers(sealed.data)]
+    batches = [AppendedBatch(one.last_offset, one.max_timestamp_ms, one.size_bytes) for one in headers]
+    segment.append([sealed.data], batches, len(sealed.data))
+    segment.seal()
+    segment.release()
+    path = Path(segment.path())
+    if data is not None:
+        path.write_bytes(data)
+    return path
