@@ -1,21 +1,36 @@
-"""ApiVersions (KIP-35, KIP-511): what this broker speaks. Answered in every version, before anything else."""
+"""ApiVersions (KIP-35, KIP-511): what this broker speaks, and the cluster's features (KIP-584). Answered in every
+version, before anything else."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from klamm.errors import ErrorCode
+from klamm_broker.kafka.features import LEVELS
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, Versions
 from klamm_broker.kafka.wire import Writer
 
+_SUPPORTED_TAG: Final = 0
+_EPOCH_TAG: Final = 1
+_FINALIZED_TAG: Final = 2
+_FEATURES_SINCE: Final = 3
 
-def api_versions(request: Request) -> Writer:
-    """To a version that is not spoken the answer is one of version 0, which every client can read, and names the range
+
+def api_versions(request: Request, features_epoch: int) -> Writer:
+    """`features_epoch` never falls: clients believe the broker with the greatest.
+
+    To a version that is not spoken the answer is one of version 0, which every client can read, and names the range
     of this API."""
     if not request.is_spoken:
-        return _answer(0, ErrorCode.UNSUPPORTED_VERSION, [(ApiKey.API_VERSIONS, SPOKEN[ApiKey.API_VERSIONS])])
-    return _answer(request.version, ErrorCode.NONE, sorted(SPOKEN.items()))
+        return _answer(0, ErrorCode.UNSUPPORTED_VERSION, [(ApiKey.API_VERSIONS, SPOKEN[ApiKey.API_VERSIONS])], ())
+    features = _features(features_epoch) if request.version >= _FEATURES_SINCE else ()
+    return _answer(request.version, ErrorCode.NONE, sorted(SPOKEN.items()), features)
 
 
-def _answer(version: int, code: ErrorCode, spoken: list[tuple[ApiKey, Versions]]) -> Writer:
+def _answer(
+    version: int, code: ErrorCode, spoken: list[tuple[ApiKey, Versions]], features: Sequence[tuple[int, bytes]]
+) -> Writer:
     writer = Writer(flexible=version >= SPOKEN[ApiKey.API_VERSIONS].flexible)
     writer.int16(code)
 
@@ -29,5 +44,18 @@ def _answer(version: int, code: ErrorCode, spoken: list[tuple[ApiKey, Versions]]
     writer.array(spoken, write)
     if version >= 1:
         writer.int32(0)
-    writer.tagged_fields()
+    writer.tagged_fields(features)
     return writer
+
+
+def _features(epoch: int) -> list[tuple[int, bytes]]:
+    """What is supported and what is in force look the same: the lowest and the highest level of a feature are one."""
+    levels = Writer(flexible=True)
+    levels.array_size(len(LEVELS))
+    for name, level in sorted(LEVELS.items()):
+        levels.string(name)
+        levels.int16(level)
+        levels.int16(level)
+        levels.tagged_fields()
+    encoded = levels.value()
+    return [(_SUPPORTED_TAG, encoded), (_EPOCH_TAG, epoch.to_bytes(8, "big")), (_FINALIZED_TAG, encoded)]

@@ -54,7 +54,7 @@ class KafkaApis:
             case ApiKey.METADATA:
                 return metadata(request, self._handlers.metadata, self._cluster, self._topic_ids).parts()
             case ApiKey.API_VERSIONS:
-                return api_versions(request).parts()
+                return api_versions(request, self._cluster.image.end_index).parts()
         return self._answer_cold(request)
 
     async def _answer_cold(self, request: Request) -> Answer:

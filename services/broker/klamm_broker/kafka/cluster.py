@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
-from klamm_broker.kafka import authorized_operations
+from klamm_broker.kafka import authorized_operations, features
 from klamm_broker.kafka.cluster_view import ClusterView, SeenBroker
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
 from klamm_broker.kafka.messages import Fields
@@ -110,18 +110,18 @@ class Cluster:
         return {"error_code": ErrorCode.NONE, "error_message": None}
 
     async def update_features(self, request: Request, wanted: Any) -> Fields:
-        """Refused: a cluster's protocol has one level, that of its software."""
+        """To the levels that there are; all others are refused, and with one of them the whole request."""
+        for one in wanted.feature_updates:
+            upgrade_type = getattr(one, "upgrade_type", None)
+            if upgrade_type is None:
+                upgrade_type = features.SAFE_DOWNGRADE if one.allow_downgrade else features.UPGRADE
+            if why := features.why_refused(one.feature, one.max_version_level, upgrade_type):
+                return {"error_code": ErrorCode.INVALID_UPDATE_VERSION, "error_message": why, "results": []}
         results = [
-            {
-                "feature": one.feature,
-                "error_code": ErrorCode.INVALID_UPDATE_VERSION,
-                "error_message": f"this cluster has no feature {one.feature!r} that can be set",
-            }
+            {"feature": one.feature, "error_code": ErrorCode.NONE, "error_message": None}
             for one in wanted.feature_updates
         ]
-        if not results or request.version < 2:
-            return {"error_code": ErrorCode.NONE, "error_message": None, "results": results}
-        return results[0]
+        return {"error_code": ErrorCode.NONE, "error_message": None, "results": results}
 
 
 def _broker(broker: SeenBroker) -> Fields:

@@ -36,6 +36,4 @@ def node_endpoints(cluster: ClusterView, partitions: Iterable[AnsweredPartition]
         writer.int32(node.port)
         writer.nullable_string(node.rack or None)
         writer.tagged_fields()
-    (field,) = writer.parts()
-    assert isinstance(field, bytearray)
-    return [(NODE_ENDPOINTS_TAG, bytes(field))]
+    return [(NODE_ENDPOINTS_TAG, writer.value())]

@@ -1,9 +1,10 @@
 """Transactions of Kafka clients, passed on to the coordinators: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn,
 EndTxn, TxnOffsetCommit, ListTransactions, DescribeTransactions.
 
-Spoken is the protocol before KIP-890's second part, which all clients have: they name a transaction's partitions
-themselves, and keep their epoch from one transaction to the next. The brokers ask the coordinator before a
-transaction's first write all the same.
+Both protocols are spoken, by the version of each request. In the first, which all clients have, they name a
+transaction's partitions themselves and keep their epoch from one transaction to the next. In that of KIP-890's second
+part (`transaction.version` 2) what is written is added on the way, and each transaction has an epoch of its own. The
+brokers ask the coordinator before a transaction's first write in either.
 """
 
 from __future__ import annotations
@@ -55,6 +56,12 @@ _STATES: Final = frozenset(
     }
 )
 """Kafka's names of what a transaction can be in; some occur in Kafka only."""
+
+
+_BUMPS_EPOCH: Final = 5
+"""From this version of EndTxn on each transaction has an epoch of its own, and the answer says the next one."""
+_ADDS_OFFSETS: Final = 5
+"""From this version of TxnOffsetCommit on it adds the group to the transaction; before, the client does."""
 
 
 class Transactions:
@@ -129,12 +136,13 @@ class Transactions:
             producer_id=wanted.producer_id,
             producer_epoch=wanted.producer_epoch,
             committed=wanted.committed,
+            bump_epoch=request.version >= _BUMPS_EPOCH,
         )
         try:
-            code = (await self._ask(wanted.transactional_id, "end_txn", ask)).error_code
+            answer = await self._ask(wanted.transactional_id, "end_txn", ask)
         except BrokerError as error:
-            code = error.code
-        return {"error_code": _known(request, code)}
+            answer = pb.EndTxnResponse(error_code=error.code)
+        return {**_identity(answer), "error_code": _known(request, answer.error_code)}
 
     async def txn_offset_commit(self, request: Request, wanted: Any) -> Fields:
         ask = pb.TxnOffsetCommitRequest(
@@ -156,7 +164,7 @@ class Transactions:
                 for topic in wanted.topics
                 for one in topic.partitions
             ],
-            verify_only=True,
+            verify_only=request.version < _ADDS_OFFSETS,
         )
         try:
             results: Iterable[PartitionResult] = (
@@ -275,7 +283,7 @@ def _added(request: Request, results: Iterable[PartitionResult]) -> list[Fields]
 
 
 def _identity(answer: Any) -> Fields:
-    """Of either service's InitProducerId."""
+    """Who the producer is from now on, by either service's InitProducerId or by EndTxn."""
     if answer.error_code:
         return {"error_code": answer.error_code, "producer_id": -1, "producer_epoch": -1}
     return {"error_code": 0, "producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}

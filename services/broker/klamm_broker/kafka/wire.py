@@ -164,6 +164,11 @@ class Writer:
         """Everything written so far, in order."""
         return [*self._parts, self._open]
 
+    def value(self) -> bytes:
+        """Everything written so far, as the value of a tagged field; it has no records."""
+        assert not self._parts, "records lie outside"
+        return bytes(self._open)
+
     def fields(self, layout: struct.Struct, *values: int) -> None:
         """Several numbers at once."""
         self._open += layout.pack(*values)

@@ -28,6 +28,7 @@ from klamm.wire.v1.metadata_pb2 import (
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.api_versions import api_versions
 from klamm_broker.kafka.cluster_view import ClusterView
+from klamm_broker.kafka.features import LEVELS
 from klamm_broker.kafka.fetch import Fetch
 from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.leader_hints import node_endpoints
@@ -595,13 +596,23 @@ def test_api_versions(version: int) -> None:
         {"api_key": key, "min_version": one.advertised_min, "max_version": one.max}
         for key, one in sorted(SPOKEN.items())
     ]
-    expected = messages.encode(request, {"error_code": 0, "api_keys": entries})
-    assert bytes_of(api_versions(request)) == expected
+    supported = [{"name": name, "min_version": level, "max_version": level} for name, level in sorted(LEVELS.items())]
+    finalized = [
+        {"name": name, "max_version_level": level, "min_version_level": level} for name, level in sorted(LEVELS.items())
+    ]
+    fields = {
+        "error_code": 0,
+        "api_keys": entries,
+        "supported_features": supported,
+        "finalized_features_epoch": 70_000,
+        "finalized_features": finalized,
+    }
+    assert bytes_of(api_versions(request, 70_000)) == messages.encode(request, fields)
 
 
 def test_a_newer_version_of_api_versions_is_answered_in_version_0_with_the_range() -> None:
     frame = struct.pack(">hhih", ApiKey.API_VERSIONS, 9, 1, -1) + b"\x00"
-    answer = bytes_of(api_versions(parse_request(memoryview(frame), "")))
+    answer = bytes_of(api_versions(parse_request(memoryview(frame), ""), 1))
     assert answer == struct.pack(">hihhh", 35, 1, 18, 0, 4)
 
 

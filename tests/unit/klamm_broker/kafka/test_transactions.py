@@ -81,3 +81,50 @@ def test_transactions_are_listed_by_a_pattern_of_their_ids(version: int, pattern
     assert answer.unknown_state_filters == ("Nonsense",)
     ((_, asked),) = coordinators.asked
     assert asked.transactional_id_pattern == pattern
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_the_end_of_a_transaction_ends_its_epoch_from_version_5_on(version: int) -> None:
+    coordinators = ScriptedCoordinators({"end_txn": lambda _: pb.EndTxnResponse(producer_id=8, producer_epoch=6)})
+    fields = {"transactional_id": "tx", "producer_id": 8, "producer_epoch": 5, "committed": True}
+    answer = asyncio.run(answer_of(transactions_of(coordinators).end_txn, ApiKey.END_TXN, version, fields))
+    ((_, asked),) = coordinators.asked
+    assert asked.bump_epoch is (version >= 5)
+    assert answer.error_code == 0
+    if version >= 5:
+        assert (answer.producer_id, answer.producer_epoch) == (8, 6)
+
+
+def test_who_is_refused_has_no_next_epoch() -> None:
+    refused = pb.EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED, producer_id=-1, producer_epoch=-1)
+    coordinators = ScriptedCoordinators({"end_txn": lambda _: refused})
+    fields = {"transactional_id": "tx", "producer_id": 8, "producer_epoch": 5, "committed": True}
+    answer = asyncio.run(answer_of(transactions_of(coordinators).end_txn, ApiKey.END_TXN, 5, fields))
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_offsets_add_their_group_to_the_transaction_from_version_5_on(version: int) -> None:
+    def commit(request: Any) -> pb.TxnOffsetCommitResponse:
+        code = ErrorCode.TRANSACTION_ABORTABLE
+        results = [
+            PartitionResult(topic=one.topic, partition=one.partition, error_code=code) for one in request.offsets
+        ]
+        return pb.TxnOffsetCommitResponse(partitions=results)
+
+    coordinators = ScriptedCoordinators({"txn_offset_commit": commit})
+    partitions = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
+    fields = {
+        "transactional_id": "tx",
+        "group_id": "g",
+        "producer_id": 8,
+        "producer_epoch": 5,
+        "group_instance_id": None,
+        "topics": [{"name": "flights", "partitions": partitions}],
+    }
+    handle = transactions_of(coordinators).txn_offset_commit
+    answer = asyncio.run(answer_of(handle, ApiKey.TXN_OFFSET_COMMIT, version, fields))
+    ((_, asked),) = coordinators.asked
+    assert asked.verify_only is (version < 5)
+    expected = ErrorCode.INVALID_TXN_STATE if version < 4 else ErrorCode.TRANSACTION_ABORTABLE
+    assert answer.topics[0].partitions[0].error_code == expected

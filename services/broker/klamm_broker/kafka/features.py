@@ -1,0 +1,46 @@
+"""The cluster's features and their levels (KIP-584): those that Apache Kafka 4.3 finalizes, but for share and streams
+groups.
+
+A cluster has the levels of its software and can be set to no others: what is supported is what is finalized. Of
+`metadata.version` the level says which release's requests are understood; the records of the metadata log are Klamm's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
+GROUP: Final = "group.version"
+KRAFT: Final = "kraft.version"
+METADATA: Final = "metadata.version"
+TRANSACTION: Final = "transaction.version"
+
+LEVELS: Final = {
+    ELIGIBLE_LEADER_REPLICAS: 1,  # KIP-966
+    GROUP: 1,  # KIP-848
+    KRAFT: 1,  # controllers join and leave, KIP-853
+    METADATA: 30,  # 4.3-IV0
+    TRANSACTION: 2,  # KIP-890's second part
+}
+
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+_UNSAFE_DOWNGRADE: Final = 3
+
+
+def why_refused(feature: str, level: int, upgrade_type: int) -> str:
+    """What is wrong with an update, whose error is INVALID_UPDATE_VERSION; empty if it changes nothing."""
+    current = LEVELS.get(feature)
+    if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
+        why = "The controller does not support the given upgrade type."
+    elif level < 0:
+        why = "A feature version cannot be less than 0."
+    elif current is None:
+        why = "The cluster does not support this feature."
+    elif level < current and upgrade_type == UPGRADE:
+        why = "Can't downgrade the version of this feature without setting the upgrade type."
+    elif level != current:
+        why = f"The cluster only supports version {current}."
+    else:
+        return ""
+    return f"Invalid update version {level} for feature {feature}. {why}"

@@ -1,0 +1,62 @@
+"""A feature can be set to the level it has, and to no other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from cold_requests import answer_of
+
+from klamm.errors import ErrorCode
+from klamm_broker.kafka.cluster import Cluster
+from klamm_broker.kafka.features import LEVELS, why_refused
+from klamm_broker.kafka.requests import ApiKey
+
+CLUSTER = Cluster(None, None, None)  # type: ignore[arg-type]
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+def update(*updates: tuple[str, int, int], version: int) -> Any:
+    fields = {
+        "timeout": 1_000,
+        "validate_only": False,
+        "feature_updates": [
+            {"feature": name, "max_version_level": level, "allow_downgrade": kind > UPGRADE, "upgrade_type": kind}
+            for name, level, kind in updates
+        ],
+    }
+    return asyncio.run(answer_of(CLUSTER.update_features, ApiKey.UPDATE_FEATURES, version, fields))
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_levels_that_there_are_may_be_asked_for(version: int) -> None:
+    answer = update(*((name, level, UPGRADE) for name, level in LEVELS.items()), version=version)
+    assert (answer.error_code, answer.error_message) == (0, None)
+    if version < 2:
+        assert {one.feature: int(one.error_code) for one in answer.results} == dict.fromkeys(LEVELS, 0)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_one_update_that_is_refused_fails_all_of_them(version: int) -> None:
+    answer = update(("group.version", 1, UPGRADE), ("no.such.version", 1, UPGRADE), version=version)
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "no.such.version" in answer.error_message
+    assert getattr(answer, "results", ()) == ()
+
+
+@pytest.mark.parametrize(
+    ("level", "kind", "why"),
+    [
+        (1, UPGRADE, "without setting the upgrade type"),
+        (1, SAFE_DOWNGRADE, "only supports version 2"),
+        (0, UNSAFE_DOWNGRADE, "only supports version 2"),
+        (3, UPGRADE, "only supports version 2"),
+        (-1, SAFE_DOWNGRADE, "cannot be less than 0"),
+        (2, 0, "upgrade type"),
+        (2, 9, "upgrade type"),
+    ],
+)
+def test_there_is_no_other_level(level: int, kind: int, why: str) -> None:
+    assert why in why_refused("transaction.version", level, kind)
+    assert why_refused("transaction.version", 2, SAFE_DOWNGRADE) == ""
