@@ -529,6 +529,13 @@ _OWN = [
         None,
         "Spans of calls for OpenTelemetry; OTEL_EXPORTER_OTLP_ENDPOINT and its like in the environment say where to.",
     ),
+    _broker(
+        "metrics.host",
+        _STRING,
+        None,
+        None,
+        "Where the Prometheus endpoint listens (empty: everywhere); unless set, where the first gRPC listener does.",
+    ),
     _broker("metrics.port", _INT, 0, between(0, 65_535), "Port of the Prometheus endpoint /metrics; 0: none."),
     _broker(
         "log.level",

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, TypeVar
 from klamm.errors import ConfigError
 from klamm_server.broker_configs import BROKER_CONFIGS
 from klamm_server.config_def import ConfigDef, Required, render
-from klamm_server.listeners import PORT_MAX, ListenerSet, listener_set
+from klamm_server.listeners import PORT_MAX, ListenerSet, SecurityProtocol, listener_set
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +55,7 @@ class ServiceConfig:
     socket_request_max_bytes: int = setting(BROKER_CONFIGS["socket.request.max.bytes"])
     max_concurrent_rpcs: int = setting(BROKER_CONFIGS["max.concurrent.rpcs"])
     shutdown_grace_ms: int = setting(BROKER_CONFIGS["shutdown.grace.ms"])
+    metrics_host: str | None = setting(BROKER_CONFIGS["metrics.host"])
     metrics_port: int = setting(BROKER_CONFIGS["metrics.port"])
     log_level: str = setting(BROKER_CONFIGS["log.level"])
     log_format: str = setting(BROKER_CONFIGS["log.format"])
@@ -71,6 +72,12 @@ class ServiceConfig:
     def resolved_listeners(self) -> ListenerSet:
         """Where the server listens, and what others dial. Raises ConfigError where nobody could listen or dial."""
         return listener_set(self.listeners, self.advertised_listeners, self.listener_security_protocol_map)
+
+    def resolved_metrics_host(self) -> str:
+        """Where metrics are shown; empty: at every interface."""
+        if self.metrics_host is not None:
+            return self.metrics_host
+        return self.resolved_listeners().of(SecurityProtocol.GRPC)[0].host
 
 
 C = TypeVar("C", bound=ServiceConfig)

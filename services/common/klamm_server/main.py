@@ -40,7 +40,7 @@ from klamm_server.metrics import measure_event_loop
 from klamm_server.rpc_server import RpcServer
 
 if TYPE_CHECKING:
-    from klamm_server.prometheus import MetricsServer
+    from klamm_server.metrics_server import MetricsServer
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
         _die_with_stdin()
     server = make_server(config)
     rpc = RpcServer(max_message_bytes=config.socket_request_max_bytes, max_concurrent_rpcs=config.max_concurrent_rpcs)
-    metrics = _serve_metrics(config.metrics_port) if config.metrics_port else None
+    metrics = _serve_metrics(config) if config.metrics_port else None
     measuring = watch(asyncio.create_task(measure_event_loop(), name="event-loop-lag")) if metrics else None
     reporting: asyncio.Task[None] | None = None
     try:
@@ -163,11 +163,11 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
         log.info("stopped")
 
 
-def _serve_metrics(port: int) -> MetricsServer:
+def _serve_metrics(config: ServiceConfig) -> MetricsServer:
     # Loaded by who is scraped (instruments.py says what it takes).
-    from klamm_server.prometheus import MetricsServer
+    from klamm_server.metrics_server import MetricsServer
 
-    return MetricsServer(port)
+    return MetricsServer(config.resolved_metrics_host(), config.metrics_port)
 
 
 async def _start_unless_stopped(server: Server, endpoints: Sequence[Listener], stop_requested: asyncio.Event) -> bool:

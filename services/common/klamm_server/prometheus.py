@@ -1,25 +1,18 @@
-"""This process's instruments in Prometheus' format, and the endpoint that serves them.
-
-The endpoint runs in a thread, so that a process whose event loop is stuck can still be asked what it is doing.
-"""
+"""This process's instruments in Prometheus' format; `metrics_server.py` serves them."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from klamm.errors import KlammError
 from klamm_server.instruments import FAMILIES, Counter, Family, Gauge, Histogram, Readings
-
-log = logging.getLogger(__name__)
 
 
 class _Instruments(Collector):
@@ -72,22 +65,3 @@ def registry() -> CollectorRegistry:
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
     return registry
-
-
-class MetricsServer:
-    """Serves `/metrics` on every interface until closed; `port` 0 lets the system choose."""
-
-    def __init__(self, port: int) -> None:
-        """Raises KlammError when the port cannot be bound."""
-        try:
-            self._server, self._thread = start_http_server(port, registry=registry())
-        except OSError as error:
-            raise KlammError(f"metrics.port={port}: cannot listen there ({error.strerror})") from error
-        self.port: int = self._server.server_port
-        log.info("metrics on port=%d", self.port)
-
-    def close(self) -> None:
-        """Stops listening."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()

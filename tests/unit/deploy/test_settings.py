@@ -140,6 +140,11 @@ def test_probes_ask_where_the_server_listens(cluster: list[Server]) -> None:
 
 
 @EACH
+def test_prometheus_reaches_every_server_from_another_container(cluster: list[Server]) -> None:
+    assert {(one.config.resolved_metrics_host(), one.config.metrics_port) for one in cluster} == {("0.0.0.0", 9404)}
+
+
+@EACH
 def test_a_broker_may_hold_less_than_its_limit(cluster: list[Server]) -> None:
     for server in cluster:
         if isinstance(config := server.config, BrokerConfig):

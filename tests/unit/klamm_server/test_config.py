@@ -151,6 +151,20 @@ def test_the_effective_config_shows_everything_but_secrets(caplog: pytest.LogCap
     assert "hunter2" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("settings", "host"),
+    [
+        ({}, "127.0.0.1"),
+        ({"listeners": "KAFKA://0.0.0.0:1,GRPC://192.0.2.1:2", "advertised.listeners": "KAFKA://a:1"}, "192.0.2.1"),
+        ({"metrics.host": "::1"}, "::1"),
+        ({"metrics.host": ""}, ""),
+    ],
+)
+def test_metrics_are_shown_where_clients_are_served_unless_said(settings: dict[str, str], host: str) -> None:
+    given = {"node.id": "1", "listeners": "GRPC://127.0.0.1:0", "store.password": "x", **settings}
+    assert load(ExampleConfig, given).resolved_metrics_host() == host
+
+
 def test_properties_files(tmp_path: Path) -> None:
     path = tmp_path / "broker.properties"
     path.write_text("# a comment\n! another\n\n node.id = 3 \nlog.dirs=/a,/b\nbroker.rack=\nx=a=b\n")

@@ -1,0 +1,60 @@
+"""Who came to a port that is not meant for them, by the first bytes that they sent.
+
+A server that merely closes the connection has its user look for the mistake in every other place first. So it says
+once what came and where to go instead: in its log, and to who came wherever there are words for it.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable
+from typing import Final
+
+FIRST_BYTES: Final = 4
+"""Enough to tell."""
+REPEAT_AFTER_MS: Final = 60_000
+"""A client that comes again and again is logged once in this time."""
+
+_METHODS: Final = frozenset({b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC"})
+
+
+class Visitor(enum.Enum):
+    """Who speaks first at all of our ports, as a log calls them."""
+
+    GRPC = "a gRPC client"
+    HTTP = "an HTTP client"
+    TLS = "a TLS client"
+    KAFKA = "a Kafka client"
+
+
+def recognised(first: bytes) -> Visitor | None:
+    """By the first four bytes. Of Kafka's length anything below 16 MiB is believed."""
+    first = first[:FIRST_BYTES]
+    if first == b"PRI ":
+        return Visitor.GRPC
+    if first in _METHODS:
+        return Visitor.HTTP
+    if first[:2] == b"\x16\x03":
+        return Visitor.TLS
+    return Visitor.KAFKA if len(first) == FIRST_BYTES and first[0] == 0 else None
+
+
+class Porter:
+    """Logs who came to a wrong port, each kind of visitor once in a while."""
+
+    def __init__(self, log: logging.Logger, here: str, now_ms: Callable[[], int]) -> None:
+        """`here` is the port, in words: "the metrics port 9404"."""
+        self._log = log
+        self._here = here
+        self._now_ms = now_ms
+        self._said_ms: dict[Visitor, int] = {}
+
+    def turn_away(self, visitor: Visitor, peer: str, advice: str) -> None:
+        """Says it, unless it was said just before. `advice` tells where to go."""
+        now_ms = self._now_ms()
+        said_ms = self._said_ms.get(visitor)
+        if said_ms is not None and now_ms - said_ms < REPEAT_AFTER_MS:
+            return
+        self._said_ms[visitor] = now_ms
+        self._log.warning("%s from %s came to %s: %s", visitor.value, peer, self._here, advice)
