@@ -1,10 +1,11 @@
-"""A slice of the simulation with new seeds each time, every planted bug, and the simulated disk and network."""
+"""A slice of the simulation every planted bug, and the simulated disk and network."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
+import seeds
 from raft_sim import MODEL
 from raftsim.decisions import Decision
 from raftsim.disk import Disk, Image
@@ -20,12 +21,18 @@ from klamm_controller.raft.effects import HardState, Persist, WriteSnapshotChunk
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import EntryKind, LogEntry, Message, ReplicaKey, SnapshotId, TimeoutNowRequest
 
-SLICE_S = 30
+SLICE_SEEDS = 100
+REMOVED_WITH_A_NEWER_TERM = 20261137
+"""A voter stands for election in a new term, and is removed meanwhile by the leader of the older term."""
 SNAPSHOT = SnapshotId(end_index=2, term=1)
 
 
-def test_fresh_seeds_violate_nothing() -> None:
-    run_slice(MODEL, SLICE_S)
+def test_a_slice_of_seeds_violates_nothing() -> None:
+    run_slice(MODEL, seeds.run_seed(), SLICE_SEEDS)
+
+
+def test_a_removed_voter_with_a_newer_term_finds_the_leader() -> None:
+    assert run_seed(REMOVED_WITH_A_NEWER_TERM).committed_count > 0
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

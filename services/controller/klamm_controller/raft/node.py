@@ -251,7 +251,8 @@ class RaftNode:
         return message.receiver == self.me or isinstance(message, AttachRequest)
 
     def _on_old_term(self, message: Message) -> None:
-        """Leaders and candidates of the past learn the present term; everything else is too late."""
+        """Leaders and candidates of the past learn the present term. A refusal may name the leader of an older term.
+        Everything else is too late."""
         if isinstance(message, AppendRequest | SnapshotChunkRequest):
             self._state.on_false_alarm()
         match message:
@@ -261,6 +262,9 @@ class RaftNode:
                 self._refuse_stale_leader(message)
             case AttachRequest():
                 self._answer_attach(message)
+            case VoteResponse(pre_vote=True, granted=False) if isinstance(self._role, Prospective):
+                # A leader sends nothing to a voter that it removed, so it never hears of that voter's newer term.
+                self._role.on_vote_response(message)
             case _:
                 pass
 

@@ -9,7 +9,7 @@ import pytest
 from raft_script import SETTINGS, Script, key
 
 from klamm.errors import ErrorCode
-from klamm_controller.raft.effects import Appended, ReadReady, Rejected, Reply
+from klamm_controller.raft.effects import Appended, HardState, ReadReady, Rejected, Reply
 from klamm_controller.raft.events import AddVoter, DeadlinePassed, Propose
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import (
@@ -273,6 +273,18 @@ def test_two_leaders_of_one_term_stop_the_process() -> None:
     )
     with pytest.raises(AssertionError, match="both lead in term 1"):
         script.step(1, rival)
+
+
+def test_a_removed_voter_with_a_newer_term_asks_the_leader_of_the_older_one() -> None:
+    """The leader sends nothing to a voter that it removed, and its refusal of the pre-vote carries the older term."""
+    voters = VoterSet(Voter(key(node_id), "") for node_id in (1, 2))
+    stored = replace(StoredState.empty(voters), hard_state=HardState(term=5, voted_for=None))
+    node = RaftNode(key(1), stored, SETTINGS, random.Random(1), now_ms=0)
+    now_ms = node.next_deadline_ms()
+    node.step(DeadlinePassed(), now_ms)
+    refused = VoteResponse(sender=key(2), receiver=key(1), term=4, pre_vote=True, granted=False, leader=key(2))
+    effects = node.step(refused, now_ms)
+    assert effects.messages == (AttachRequest(sender=key(1), receiver=key(2), term=5, end_index=0),)
 
 
 def test_the_same_events_have_the_same_effects() -> None:
