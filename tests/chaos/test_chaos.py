@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import pathlib
-import random
 import subprocess
 import sys
 
 import pytest
+import seeds
 
 RUN = pathlib.Path(__file__).parent / "run.py"
 DEADLINE_S = 600
@@ -23,7 +23,7 @@ UP_SHARE = 3
 @pytest.mark.parametrize(("workload", "slice_s"), [("quorum", 20), ("partitions", 90), ("transactions", 30)])
 def test_nothing_is_violated_whatever_strikes(workload: str, slice_s: int, tmp_path: pathlib.Path) -> None:
     """A process of its own: it has mounts and a network of its own, where that is allowed."""
-    seed = random.SystemRandom().randrange(1_000_000_000)
+    seed = seeds.run_seed()
     command = [sys.executable, str(RUN), workload, "--minutes", f"{slice_s / 60:.3f}", "--seed", str(seed)]
     if workload == "partitions" and seed % UP_SHARE == 0:
         command += ["--cluster", "up"]

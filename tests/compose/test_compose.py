@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import random
 import subprocess
 import sys
 import time
 
 import pytest
+import seeds
 from compose_cluster import BOOTSTRAP, SERVICES, SMALL_SERVICES, ComposeCluster
 from compose_faults import COMPOSE_FAULTS
 from confluent_kafka import Consumer, Producer
@@ -20,7 +19,7 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 BROKER = 1
 RECORDS = 1_000
 HEALTHY_S = 60
-SEED = int(os.environ.get("TEST_SEED", random.SystemRandom().randrange(2**32)))
+SEED = seeds.run_seed()
 
 
 def _klamm(*arguments: str, stdin: str = "") -> str:

@@ -6,13 +6,13 @@ Well-formed messages with arbitrary contents, made from the contracts alone, to 
 from __future__ import annotations
 
 import asyncio
-import os
 import pathlib
 import random
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import seeds
 from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
@@ -24,7 +24,7 @@ from klamm.errors import ErrorCode
 from klamm.records import encode_batch
 from klamm.wire.service import ADMIN, BROKER, CONTROLLER, COORDINATOR
 
-SEED = int(os.environ.get("TEST_SEED", random.SystemRandom().randrange(2**32)))
+SEED = seeds.run_seed()
 RERUN = f"TEST_SEED={SEED} python -m pytest {__file__}"
 REQUEST_COUNT = 6_000
 CONCURRENCY = 16

@@ -6,11 +6,11 @@ Controller and broker live in the test's process; the coordinator is a process o
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from pathlib import Path
 
 import pytest
+import seeds
 from coordinator_cluster import Cluster, cluster, error_of
 from coordinator_process import CoordinatorProcess
 
@@ -29,7 +29,7 @@ from klamm.wire.v1.coordinator_pb2 import (
 GROUP = "ledger"
 KILL_COUNT = 6
 COMMITTERS = 3
-SEED = int(os.environ.get("TEST_SEED", random.SystemRandom().randrange(2**32)))
+SEED = seeds.run_seed()
 RERUN = f"TEST_SEED={SEED} python -m pytest {__file__}"
 
 

@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+import seeds
 from cli_runner import KlammCommand
 from klamm_process import KlammProcess, running_cluster
 
 from klamm import Admin, Consumer, KlammError, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 
-SEED = int(os.environ.get("TEST_SEED", random.SystemRandom().randrange(2**32)))
+SEED = seeds.run_seed()
 RERUN = f"TEST_SEED={SEED} python -m pytest tests/integration/test_damage.py"
 SETTINGS = {"log.segment.bytes": "1048576"}
 TP = TopicPartition("ledger", 0)

@@ -8,12 +8,12 @@ been seen to go back.
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections.abc import Iterator
 
 import pytest
+import seeds
 from klamm_process import KlammProcess
 
 from klamm import Admin, Consumer, KlammError, NewTopic, OffsetAndMetadata, Producer, TopicPartition
@@ -23,7 +23,7 @@ GROUP = "auditors"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(3)]
 WRITER_COUNT = 4
 KILL_COUNT = 20
-SEED = int(os.environ.get("TEST_SEED", random.SystemRandom().randrange(2**32)))
+SEED = seeds.run_seed()
 RERUN = f"TEST_SEED={SEED} python -m pytest tests/integration/test_kill9.py"
 
 

@@ -218,16 +218,32 @@ class TestValues:
             assert found == value, query
 
     def test_the_size_of_the_logs_is_that_of_their_files(self, watched: Watched) -> None:
-        sizes = {
-            replica.tp: replica.size_bytes
-            for log_dir in watched.admin.describe_log_dirs()[1]
-            for replica in log_dir.replicas
-        }
+        """The logs grow between a scrape and a look at them, so both are asked until they agree."""
         query = f'klamm_broker_log_size_bytes{{topic="{TOPIC}"}}'
-        for sample in watched.prometheus.ask(query):
-            size = sizes[TopicPartition(TOPIC, int(sample.labels["partition"]))]
-            _show(f"{query} {sample.labels['partition']}", sample.value, size)
-            assert sample.value == size > 0
+
+        def in_prometheus() -> dict[int, float]:
+            return {int(sample.labels["partition"]): sample.value for sample in watched.prometheus.ask(query)}
+
+        def differences() -> dict[int, tuple[float, int]]:
+            shown, sizes = in_prometheus(), _log_sizes(watched)
+            return {
+                partition: (shown.get(partition, 0), size)
+                for partition, size in sizes.items()
+                if shown.get(partition) != size
+            }
+
+        assert watched.prometheus.until(differences, {}) == {}
+        assert all(size > 0 for size in in_prometheus().values())
+
+
+def _log_sizes(watched: Watched) -> dict[int, int]:
+    """The bytes of each partition's log, as the brokers describe them."""
+    return {
+        replica.tp.partition: replica.size_bytes
+        for log_dir in watched.admin.describe_log_dirs()[1]
+        for replica in log_dir.replicas
+        if replica.tp.topic == TOPIC
+    }
 
 
 def _builder() -> ModuleType:

@@ -145,21 +145,17 @@ def main(model: Model) -> int:
     return int(bool(failures) != bool(arguments.mutation))
 
 
-def run_slice(model: Model, slice_s: float) -> None:
-    """Fresh seeds in this process for so many seconds. Raises what a violation raises, and says what to run again."""
-    start = random.SystemRandom().randrange(1_000_000_000)
-    print(f"seeds from {start}")
-    end_s = time.monotonic() + slice_s
-    seed, event_count = start, 0
-    while time.monotonic() < end_s:
+def run_slice(model: Model, start: int, seed_count: int) -> None:
+    """Runs seeds in this process. Raises what a violation raises, and says what to run again."""
+    print(f"{seed_count} seeds from {start}; again: python {model.script} --start {start} --seeds {seed_count}")
+    committed_count = 0
+    for seed in range(start, start + seed_count):
         try:
-            event_count += model.run_seed(seed, None).event_count
+            committed_count += model.run_seed(seed, None).committed_count
         except BaseException:
             print(f"again: {rerun_command(model.script, seed)}")
             raise
-        seed += 1
-    print(f"{seed - start} seeds, {event_count} events; again: python {model.script} --start {start}")
-    assert event_count > 0
+    assert committed_count > 0
 
 
 def _parse_arguments(model: Model) -> argparse.Namespace:
