@@ -109,8 +109,8 @@ class PrometheusServer(PrometheusApi):
 
     def wait_scraped(self) -> None:
         """Until every target was asked after this call, and has answered: a busy one may miss its time, and one that
-        was never asked is not in `up`."""
-        self._wait(f"count(timestamp(up == 1) > {time.time()}) == {self._target_count}")
+        was never asked is not in `up`. Only of a bare series `timestamp` gives the time of its sample."""
+        self._wait(f"count(timestamp(up) > {time.time()} and up == 1) == {self._target_count}")
 
     def wait_evaluated(self) -> None:
         """Until every rule has seen what is known by this call. Those that go by others' come after them."""
