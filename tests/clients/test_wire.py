@@ -386,3 +386,35 @@ def test_members_leave_one_by_one_or_together(wire: KafkaWire, name: str, versio
         ("nobody", ErrorCode.unknown_member_id),
         ("one", ErrorCode.none),
     ]
+
+
+def metadata_of(wire: KafkaWire, name: str):
+    asked = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
+    return wire.ask(ApiKey.METADATA, 12, {"topics": [{"name": name, "topic_id": None}], **asked}).topics[0]
+
+
+def test_who_has_changed_a_topic_sees_it_at_once(bootstrap: str, name: str) -> None:
+    """The broker that passed the change on answers when its own metadata shows it."""
+    for number, address in enumerate(bootstrap.split(",") * 3):
+        topic = f"{name}-{number}"
+        with KafkaWire(address) as wire:
+            wanted = {"name": topic, "num_partitions": 2, "replication_factor": 2, "assignments": [], "configs": []}
+            created = {"topics": [wanted], "timeout": TIMEOUT_MS, "validate_only": False}
+            assert wire.ask(ApiKey.CREATE_TOPICS, 7, created).topics[0].error_code == ErrorCode.none
+            found = metadata_of(wire, topic)
+            assert (found.error_code, len(found.partitions)) == (ErrorCode.none, 2)
+            grown = {"topics": [{"name": topic, "count": 3, "assignments": None}], "timeout": TIMEOUT_MS}
+            answer = wire.ask(ApiKey.CREATE_PARTITIONS, 3, {**grown, "validate_only": False})
+            assert answer.results[0].error_code == ErrorCode.none
+            found = metadata_of(wire, topic)
+            assert len(found.partitions) == 3
+            moved = list(reversed(found.partitions[0].replica_nodes))
+            partition = {"partition_index": found.partitions[0].partition_index, "replicas": moved}
+            reassign = {"timeout": TIMEOUT_MS, "topics": [{"name": topic, "partitions": [partition]}]}
+            answer = wire.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, reassign)
+            assert answer.responses[0].partitions[0].error_code == ErrorCode.none
+            by_number = {one.partition_index: list(one.replica_nodes) for one in metadata_of(wire, topic).partitions}
+            assert by_number[partition["partition_index"]] == moved
+            gone = {"topics": [{"name": topic, "topic_id": None}], "timeout": TIMEOUT_MS}
+            assert wire.ask(ApiKey.DELETE_TOPICS, 6, gone).responses[0].error_code == ErrorCode.none
+            assert metadata_of(wire, topic).error_code == ErrorCode.unknown_topic_or_partition

@@ -33,6 +33,7 @@ from klamm_broker.log_dir_moves import LogDirMoves
 from klamm_broker.log_maintenance import LogMaintenance, MaintenanceIntervals
 from klamm_broker.log_scrubber import LogScrubber, ScrubberSettings
 from klamm_broker.metadata_publisher import MetadataPublisher
+from klamm_broker.metadata_waiters import MetadataWaiters
 from klamm_broker.metrics import watch_gauges
 from klamm_broker.record_reader import RecordReader
 from klamm_broker.replica.replica_selector import replica_selector
@@ -125,11 +126,13 @@ class BrokerServer:
         )
         handlers = self._make_handlers()
         self._servicer = BrokerServicer(handlers)
+        self._metadata_waiters = MetadataWaiters(lambda: self._replicas.image)
         self._kafka = KafkaDoor(
             config,
             handlers,
             self._controllers,
             self._memory,
+            self._metadata_waiters,
             image=lambda: self._replicas.image,
             clock=self._clock,
         )
@@ -405,6 +408,7 @@ class BrokerServer:
             self._spawn("log-cleaner", self._cleaner.run())
 
     def _on_applied(self) -> None:
+        self._metadata_waiters.wake()
         self._replication.on_image()
         self._moves.wake()
         self._scrubber.on_image()

@@ -1,8 +1,9 @@
-"""What a Kafka client is told when the controllers cannot decide."""
+"""What a Kafka client is told when the controllers cannot decide, and when the broker has not heard what they did."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import uuid
 from typing import Any
 
@@ -18,6 +19,7 @@ from klamm_broker.kafka.replicas import Replicas
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_broker.kafka.topics import Topics
+from klamm_broker.metadata_waiters import MetadataWaiters
 from klamm_server.clock import SystemClock
 from klamm_server.controllers import Controllers
 from klamm_server.metadata.image import MetadataImage
@@ -47,7 +49,9 @@ def test_a_decision_that_took_too_long_is_an_error_of_each_thing_asked_for() -> 
         server = RpcServer(max_message_bytes=1_000_000, max_concurrent_rpcs=10)
         server.add_service(ADMIN, UndecidedController())
         port = await server.start("127.0.0.1", 0)
-        controller = ActiveController(Controllers([("127.0.0.1", port)]), SystemClock())
+        controller = ActiveController(
+            Controllers([("127.0.0.1", port)]), MetadataWaiters(MetadataImage.empty), SystemClock()
+        )
         image = MetadataImage.empty()
         try:
             resource = {"resource_type": 2, "resource_name": "a"}
@@ -106,3 +110,49 @@ def test_a_decision_that_took_too_long_is_an_error_of_each_thing_asked_for() -> 
             await server.stop(0)
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+class DecidedController(UndecidedController):
+    """The active controller of a quorum that has created a topic by record 41, and says so."""
+
+    async def create_topics(self, request: Any, context: Any) -> Any:
+        created = [controller_pb2.CreatedTopic(name=one.name, partition_count=1) for one in request.topics]
+        return controller_pb2.CreateTopicsResponse(topics=created, metadata_end_index=42)
+
+
+async def created_by(controller: ActiveController, timeout_ms: int) -> int:
+    """The code of the topic."""
+    topic = {"name": "a", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    topics = Topics(controller, TopicIds(MetadataImage.empty))
+    fields = {"topics": [topic], "timeout": timeout_ms, "validate_only": False}
+    created = await topics.create_topics(*request_of(ApiKey.CREATE_TOPICS, 4, fields))
+    code: int = created["topics"][0]["error_code"]
+    return code
+
+
+def test_a_change_is_answered_when_the_broker_itself_has_heard_of_it_or_would_be_too_late() -> None:
+    async def scenario() -> None:
+        server = RpcServer(max_message_bytes=1_000_000, max_concurrent_rpcs=10)
+        server.add_service(ADMIN, DecidedController())
+        port = await server.start("127.0.0.1", 0)
+        image = MetadataImage.empty()
+        waiters = MetadataWaiters(lambda: image)
+        controller = ActiveController(Controllers([("127.0.0.1", port)]), waiters, SystemClock())
+        try:
+            answer = asyncio.create_task(created_by(controller, 20_000))
+            await controller.ask("create_topics", controller_pb2.CreateTopicsRequest(), timeout_ms=20_000)
+            for end_index in (1, 41):
+                image = dataclasses.replace(image, end_index=end_index)
+                waiters.wake()
+                done, _ = await asyncio.wait([answer], timeout=0.05)
+                assert not done, f"answered by an image that ends at {end_index}"
+            image = dataclasses.replace(image, end_index=42)
+            waiters.wake()
+            assert await answer == ErrorCode.NONE
+            image = MetadataImage.empty()
+            assert await created_by(controller, 200) == ErrorCode.NONE, "the topic is there, whoever has heard of it"
+        finally:
+            await controller.close()
+            await server.stop(0)
+
+    asyncio.run(asyncio.wait_for(scenario(), 15))

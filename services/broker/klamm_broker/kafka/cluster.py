@@ -104,7 +104,7 @@ class Cluster:
     async def unregister_broker(self, request: Request, wanted: Any) -> Fields:
         ask = pb.UnregisterBrokerRequest(broker_id=wanted.broker_id)
         try:
-            await self._controller.ask("unregister_broker", ask, timeout_ms=TIMEOUT_MS)
+            await self._controller.change("unregister_broker", ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
             return {"error_code": error.code, "error_message": error.message}
         return {"error_code": ErrorCode.NONE, "error_message": None}

@@ -110,7 +110,7 @@ class Configs:
             return []
         ask = pb.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
         try:
-            answer = await self._controller.ask("incremental_alter_configs", ask, timeout_ms=TIMEOUT_MS)
+            answer = await self._controller.change("incremental_alter_configs", ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
             return [pb.NamedResult(error_code=error.code, error_message=error.message)] * len(resources)
         return list(answer.results)

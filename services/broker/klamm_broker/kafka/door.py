@@ -13,6 +13,7 @@ from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
 from klamm_broker.kafka.listener import ConnectionRoom, KafkaListener
+from klamm_broker.metadata_waiters import MetadataWaiters
 from klamm_broker.rpc.handlers import Handlers
 from klamm_broker.rpc.request_memory import RequestMemory
 from klamm_server.clock import Clock
@@ -31,13 +32,14 @@ class KafkaDoor:
         handlers: Handlers,
         controllers: Controllers,
         memory: RequestMemory,
+        metadata: MetadataWaiters,
         *,
         image: Callable[[], MetadataImage],
         clock: Clock,
     ) -> None:
         self._listeners = config.resolved_listeners()
         self._coordinators = Coordinators(image)
-        self._controller = ActiveController(controllers, clock)
+        self._controller = ActiveController(controllers, metadata, clock)
         sessions = FetchSessions(
             slots=config.max_incremental_fetch_session_cache_slots,
             eviction_ms=config.min_incremental_fetch_session_eviction_ms,

@@ -18,6 +18,7 @@ from klamm.errors import EXCEPTIONS, ErrorCode, raise_for
 from klamm.model import coordinator_shard
 from klamm.retry import Backoff
 from klamm.wire.service import ADMIN, Stub
+from klamm_broker.metadata_waiters import MetadataWaiters
 from klamm_server.clock import Clock
 from klamm_server.controller_channel import ControllerChannel
 from klamm_server.controllers import Controllers
@@ -27,6 +28,7 @@ from klamm_server.metadata.image import MetadataImage
 RETRY = Backoff(initial_ms=20, max_ms=500)
 TIMEOUT_MS = 30_000
 """Of calls that do not say how long they may take."""
+CATCH_UP_MAX_MS = 10_000
 
 _NotCoordinatorError = EXCEPTIONS[ErrorCode.NOT_COORDINATOR]
 _CoordinatorNotAvailableError = EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -66,8 +68,15 @@ class Coordinators:
 class ActiveController:
     """The Admin API of whichever controller is active; `close` it."""
 
-    def __init__(self, controllers: Controllers, clock: Clock, service: ServiceDescriptor = ADMIN) -> None:
+    def __init__(
+        self,
+        controllers: Controllers,
+        metadata: MetadataWaiters,
+        clock: Clock,
+        service: ServiceDescriptor = ADMIN,
+    ) -> None:
         self._channel = ControllerChannel(controllers, service)
+        self._metadata = metadata
         self._clock = clock
         self._rng = random.Random()
         self._moving = asyncio.Lock()
@@ -92,6 +101,19 @@ class ActiveController:
             failures += 1
             await asyncio.sleep(min(left_ms, RETRY.delay_ms(failures, self._rng)) / 1000)
         raise _RequestTimedOutError(f"{rpc}: no active controller answered within {timeout_ms} ms ({why})")
+
+    async def change(self, rpc: str, request: object, *, timeout_ms: int) -> Any:
+        """As `ask`, for what changes metadata: returns when this broker's own metadata shows the result. A client looks
+        at once for what it has changed, and takes a topic that it does not find for one that was not made.
+
+        A broker that is cut off from the controllers' log waits for half of the time that is left, and for no more than
+        `CATCH_UP_MAX_MS`: the change was made all the same, and its client must hear so before it gives up. Some name a
+        longer time than they wait for an answer."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        answer = await self.ask(rpc, request, timeout_ms=timeout_ms)
+        left_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+        await self._metadata.reach(answer.metadata_end_index, timeout_ms=min(left_ms // 2, CATCH_UP_MAX_MS))
+        return answer
 
     async def close(self) -> None:
         await self._channel.close()

@@ -37,7 +37,9 @@ class Replicas:
         ask = pb.ElectLeadersRequest(election_type=election_type, partitions=named, timeout_ms=timeout_ms)
         code = ErrorCode.NONE
         try:
-            results: Iterable[Any] = (await self._controller.ask("elect_leaders", ask, timeout_ms=timeout_ms)).results
+            results: Iterable[Any] = (
+                await self._controller.change("elect_leaders", ask, timeout_ms=timeout_ms)
+            ).results
         except BrokerError as error:
             code = error.code
             results = _all_failed(named, error)
@@ -75,7 +77,9 @@ class Replicas:
             "responses": [],
         }
         try:
-            results = (await self._controller.ask("alter_partition_reassignments", ask, timeout_ms=timeout_ms)).results
+            results = (
+                await self._controller.change("alter_partition_reassignments", ask, timeout_ms=timeout_ms)
+            ).results
         except BrokerError as error:
             return {**answer, "error_code": error.code, "error_message": error.message}
         return {**answer, "responses": by_topic(results, _outcome)}

@@ -34,7 +34,7 @@ class Topics:
             timeout_ms=timeout_ms,
         )
         try:
-            answer = await self._controller.ask("create_topics", ask, timeout_ms=timeout_ms)
+            answer = await self._controller.change("create_topics", ask, timeout_ms=timeout_ms)
         except BrokerError as error:
             failed = [
                 pb.CreatedTopic(name=one.name, error_code=error.code, error_message=error.message) for one in ask.topics
@@ -90,7 +90,7 @@ class Topics:
 
     async def _delete_topics(self, names: list[str], timeout_ms: int) -> list[pb.NamedResult]:
         try:
-            answer = await self._controller.ask(
+            answer = await self._controller.change(
                 "delete_topics", pb.DeleteTopicsRequest(topics=names, timeout_ms=timeout_ms), timeout_ms=timeout_ms
             )
         except BrokerError as error:
@@ -112,7 +112,7 @@ class Topics:
             timeout_ms=timeout_ms,
         )
         try:
-            results = (await self._controller.ask("create_partitions", ask, timeout_ms=timeout_ms)).results
+            results = (await self._controller.change("create_partitions", ask, timeout_ms=timeout_ms)).results
         except BrokerError as error:
             results = _all_failed([topic.topic for topic in ask.topics], error)
         return {

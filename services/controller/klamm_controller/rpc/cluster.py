@@ -41,7 +41,7 @@ class ClusterRpcs:
         decided = self._gateway.controller.submit(
             "UnregisterBroker", lambda image: handle_unregister_broker(request, image)
         )
-        return await self._gateway.answer(context, decided, UnregisterBrokerResponse)
+        return await self._gateway.change(context, decided, UnregisterBrokerResponse)
 
 
 def _broker_node(broker: BrokerImage) -> Node:

@@ -32,4 +32,4 @@ class ConfigsRpcs:
         decided = self._gateway.controller.submit(
             "IncrementalAlterConfigs", lambda image: handle_incremental_alter_configs(request, image)
         )
-        return await self._gateway.answer(context, decided, IncrementalAlterConfigsResponse)
+        return await self._gateway.change(context, decided, IncrementalAlterConfigsResponse)

@@ -61,6 +61,19 @@ class Gateway:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
             raise AssertionError("abort raises") from error
 
+    async def change(
+        self, context: Any, decided: Awaitable[ReplyT], response: Callable[..., ReplyT], *, timeout_ms: int = 0
+    ) -> ReplyT:
+        """As `answer`, and says how far metadata has to be replayed to show what was decided. That may be a little
+        further than need be: what has committed by now."""
+
+        async def told() -> ReplyT:
+            reply: Any = await decided
+            reply.metadata_end_index = self.controller.committed.end_index
+            return reply  # type: ignore[no-any-return]
+
+        return await self.answer(context, told(), response, timeout_ms=timeout_ms)
+
     async def read(
         self, context: Any, describe: Callable[[MetadataImage], ReplyT], response: Callable[..., ReplyT]
     ) -> ReplyT:

@@ -81,7 +81,7 @@ class LeadersAndReplicasRpcs:
                 error_code=replies[0].error_code, results=[result for reply in replies for result in reply.results]
             )
 
-        return await self._gateway.answer(context, decided(), ElectLeadersResponse, timeout_ms=request.timeout_ms)
+        return await self._gateway.change(context, decided(), ElectLeadersResponse, timeout_ms=request.timeout_ms)
 
     async def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest, context: Any
@@ -93,7 +93,7 @@ class LeadersAndReplicasRpcs:
                 results=[result for reply in replies for result in reply.results]
             )
 
-        return await self._gateway.answer(
+        return await self._gateway.change(
             context, decided(), AlterPartitionReassignmentsResponse, timeout_ms=request.timeout_ms
         )
 

@@ -41,20 +41,20 @@ class TopicsRpcs:
             replies = await self._gateway.controller.submit_parts("CreateTopics", creation.parts())
             return CreateTopicsResponse(topics=[topic for reply in replies for topic in reply.topics])
 
-        return await self._gateway.answer(context, decided(), CreateTopicsResponse, timeout_ms=request.timeout_ms)
+        return await self._gateway.change(context, decided(), CreateTopicsResponse, timeout_ms=request.timeout_ms)
 
     async def delete_topics(self, request: DeleteTopicsRequest, context: Any) -> DeleteTopicsResponse:
         decided = self._gateway.controller.submit(
             "DeleteTopics", lambda image: handle_delete_topics(request, image, self._policy)
         )
-        return await self._gateway.answer(context, decided, DeleteTopicsResponse, timeout_ms=request.timeout_ms)
+        return await self._gateway.change(context, decided, DeleteTopicsResponse, timeout_ms=request.timeout_ms)
 
     async def create_partitions(self, request: CreatePartitionsRequest, context: Any) -> CreatePartitionsResponse:
         decided = self._gateway.controller.submit(
             "CreatePartitions",
             lambda image: handle_create_partitions(request, image, self._policy, self._rng),
         )
-        return await self._gateway.answer(context, decided, CreatePartitionsResponse, timeout_ms=request.timeout_ms)
+        return await self._gateway.change(context, decided, CreatePartitionsResponse, timeout_ms=request.timeout_ms)
 
     async def describe_topics(self, request: DescribeTopicsRequest, context: Any) -> DescribeTopicsResponse:
         async def decided() -> DescribeTopicsResponse:
