@@ -47,6 +47,10 @@ class ScriptedCoordinators:
         self.asked.append((rpc, request))
         return self._answers[rpc](request)
 
+    async def ask_owner(self, topic: str, shard: int, rpc: str, request: Any, *, timeout_ms: int) -> Any:
+        self.asked.append((rpc, request))
+        return self._answers[rpc](request)
+
     async def ask_all(self, rpc: str, request: Any, *, timeout_ms: int) -> list[Any]:
         self.asked.append((rpc, request))
         return [self._answers[rpc](request)]

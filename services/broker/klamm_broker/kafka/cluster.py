@@ -3,9 +3,6 @@ UpdateFeatures (KIP-584)."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import uuid
 from typing import Any, Final
 
 from klamm.errors import BrokerError, ErrorCode
@@ -15,11 +12,11 @@ from klamm_broker.kafka.cluster_view import ClusterView, SeenBroker
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.voters import CONTROLLER_LISTENER, directory_id
 from klamm_server.clock import Clock
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 """What Kafka calls the controllers' log; it has one partition."""
-CONTROLLER_LISTENER: Final = "CONTROLLER"
 _BROKERS, _CONTROLLERS = 1, 2
 """Kinds of endpoints (KIP-919)."""
 
@@ -95,7 +92,7 @@ class Cluster:
         heard_ms = self._clock.wall_ms() - replica.silent_ms
         return {
             "replica_id": replica.node_id,
-            "replica_directory_id": _directory_id(replica.directory_id),
+            "replica_directory_id": directory_id(replica.directory_id),
             "log_end_offset": max(0, end_index - replica.lag),
             "last_fetch_timestamp": heard_ms,
             "last_caught_up_timestamp": -1 if replica.lag else heard_ms,
@@ -140,14 +137,6 @@ def _quorum_node(controller: pb.QuorumReplica) -> Fields:
         "node_id": controller.node_id,
         "listeners": [{"name": CONTROLLER_LISTENER, "host": endpoint.host, "port": endpoint.port}],
     }
-
-
-def _directory_id(text: str) -> uuid.UUID | None:
-    """Of Kafka's 22 characters for 16 bytes."""
-    try:
-        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
-    except (ValueError, binascii.Error):
-        return None
 
 
 def _no_quorum(code: ErrorCode, message: str) -> Fields:

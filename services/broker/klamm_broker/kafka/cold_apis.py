@@ -20,6 +20,8 @@ from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_broker.kafka.topic_pages import describe_topic_partitions
 from klamm_broker.kafka.topics import Topics
 from klamm_broker.kafka.transactions import Transactions
+from klamm_broker.kafka.txn_markers import write_txn_markers
+from klamm_broker.kafka.voters import Voters
 from klamm_broker.rpc.handlers import Handlers
 from klamm_server.clock import Clock
 
@@ -43,6 +45,10 @@ class ColdApis:
             **_partitions(handlers),
             **_groups(Groups(to_coordinators, topic_ids), ConsumerGroups(to_coordinators)),
             **_transactions(Transactions(to_coordinators, cluster, handlers.init_producer_id)),
+            **_voters(Voters(controller, lambda: cluster.image)),
+            ApiKey.WRITE_TXN_MARKERS: partial(
+                write_txn_markers, handler=handlers.write_txn_markers, coordinators=to_coordinators
+            ),
             **_topics(Topics(controller, topic_ids), cluster),
             **_configs(Configs(controller, lambda: cluster.image)),
             **_replicas(Replicas(controller)),
@@ -141,3 +147,7 @@ def _cluster(cluster: Cluster) -> dict[ApiKey, ColdHandler]:
         ApiKey.UNREGISTER_BROKER: cluster.unregister_broker,
         ApiKey.UPDATE_FEATURES: cluster.update_features,
     }
+
+
+def _voters(voters: Voters) -> dict[ApiKey, ColdHandler]:
+    return {ApiKey.ADD_RAFT_VOTER: voters.add, ApiKey.REMOVE_RAFT_VOTER: voters.remove}

@@ -47,9 +47,14 @@ class Coordinators:
         answer."""
         internal = self._image().topic(topic)
         shard_count = 0 if internal is None else len(internal.partitions)
-        stub = self._channels.owner_of(topic, coordinator_shard(key, shard_count)) if shard_count else None
+        shard = coordinator_shard(key, shard_count) if shard_count else -1
+        return await self.ask_owner(topic, shard, rpc, request, timeout_ms=timeout_ms)
+
+    async def ask_owner(self, topic: str, shard: int, rpc: str, request: object, *, timeout_ms: int) -> Any:
+        """As `ask`, by the shard's number; -1: the topic does not exist yet."""
+        stub = self._channels.owner_of(topic, shard)
         if stub is None:
-            raise _NotCoordinatorError(f"nobody owns the shard of {key!r} in {topic} at the moment")
+            raise _NotCoordinatorError(f"nobody owns shard {shard} of {topic} at the moment")
         return await _asked(stub, rpc, request, timeout_ms)
 
     async def ask_all(self, rpc: str, request: object, *, timeout_ms: int) -> list[Any]:

@@ -38,6 +38,7 @@ class ApiKey(IntEnum):
     ADD_PARTITIONS_TO_TXN = 24
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
+    WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
     DESCRIBE_ACLS = 29
     CREATE_ACLS = 30
@@ -65,6 +66,8 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
 
 
 class Versions(NamedTuple):
@@ -104,6 +107,7 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: _spoken(0, 5, 3),
     ApiKey.ADD_OFFSETS_TO_TXN: _spoken(0, 4, 3),
     ApiKey.END_TXN: _spoken(0, 5, 3),
+    ApiKey.WRITE_TXN_MARKERS: _spoken(1, 2, 1),
     ApiKey.TXN_OFFSET_COMMIT: _spoken(0, 5, 3),
     ApiKey.DESCRIBE_ACLS: _spoken(1, 3, 2),
     ApiKey.CREATE_ACLS: _spoken(1, 3, 2),
@@ -131,6 +135,8 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: _spoken(0, 1, 0),
     ApiKey.LIST_CONFIG_RESOURCES: _spoken(0, 1, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _spoken(0, 0, 0),
+    ApiKey.ADD_RAFT_VOTER: _spoken(0, 1, 0),
+    ApiKey.REMOVE_RAFT_VOTER: _spoken(0, 0, 0),
 }
 
 _HEADER: Final = struct.Struct(">hhih")

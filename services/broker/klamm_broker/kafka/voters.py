@@ -1,0 +1,83 @@
+"""AddRaftVoter and RemoveRaftVoter (KIP-853), passed on to the active controller."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.common_pb2 import Endpoint
+from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
+from klamm_broker.kafka.messages import Fields, milliseconds
+from klamm_broker.kafka.requests import Request
+from klamm_server.metadata.image import MetadataImage
+
+CONTROLLER_LISTENER: Final = "CONTROLLER"
+"""What Kafka clients are told is the name of controllers' listeners."""
+
+
+class Voters:
+    """Each method takes a decoded request and gives the answer's fields."""
+
+    def __init__(self, controller: ActiveController, image: Callable[[], MetadataImage]) -> None:
+        self._controller = controller
+        self._image = image
+
+    async def add(self, request: Request, wanted: Any) -> Fields:
+        """Answered when the change is committed, also to who would be content with less."""
+        endpoint = next((one for one in wanted.listeners if one.name == CONTROLLER_LISTENER), None)
+        ask = pb.AddRaftVoterRequest(
+            timeout_ms=milliseconds(wanted.timeout),
+            node_id=wanted.voter_id,
+            directory_id=directory_text(wanted.voter_directory_id),
+            endpoint=None if endpoint is None else Endpoint(host=endpoint.host, port=endpoint.port),
+        )
+        try:
+            self._check(wanted)
+            if endpoint is None:
+                raise ErrorCode.INVALID_REQUEST.exception(f"the voter has no endpoint {CONTROLLER_LISTENER}")
+            await self._controller.ask("add_raft_voter", ask, timeout_ms=ask.timeout_ms)
+        except BrokerError as error:
+            return {"error_code": error.code, "error_message": error.message}
+        return {"error_code": ErrorCode.NONE, "error_message": None}
+
+    async def remove(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.RemoveRaftVoterRequest(
+            node_id=wanted.voter_id, directory_id=directory_text(wanted.voter_directory_id), timeout_ms=TIMEOUT_MS
+        )
+        try:
+            self._check(wanted)
+            await self._controller.ask("remove_raft_voter", ask, timeout_ms=TIMEOUT_MS)
+        except BrokerError as error:
+            return {"error_code": error.code, "error_message": error.message}
+        return {"error_code": ErrorCode.NONE, "error_message": None}
+
+    def _check(self, wanted: Any) -> None:
+        """Raises InconsistentClusterIdError, InvalidRequestError."""
+        cluster_id = self._image().cluster_id
+        if wanted.cluster_id is not None and wanted.cluster_id != cluster_id:
+            raise ErrorCode.INCONSISTENT_CLUSTER_ID.exception(
+                f"this is cluster {cluster_id}, the request is for {wanted.cluster_id}"
+            )
+        if wanted.voter_id < 0 or wanted.voter_directory_id is None:
+            raise ErrorCode.INVALID_REQUEST.exception(
+                f"voter {wanted.voter_id} with directory {wanted.voter_directory_id}; expected an id from 0 on and a"
+                " directory's id"
+            )
+
+
+def directory_id(text: str) -> uuid.UUID | None:
+    """The id that Kafka writes as 22 characters; None for any other text."""
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except (ValueError, binascii.Error):
+        return None
+
+
+def directory_text(number: uuid.UUID | None) -> str:
+    """The 22 characters; empty for no id."""
+    return "" if number is None else base64.urlsafe_b64encode(number.bytes).decode().rstrip("=")

@@ -1,0 +1,89 @@
+"""Markers that an operator writes: to this broker's partitions, and to the groups' by way of their coordinators."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+from cold_requests import ScriptedCoordinators, answer_of
+
+from klamm.errors import ErrorCode
+from klamm.wire.v1.common_pb2 import PartitionResult, WriteTxnMarkersRequest, WriteTxnMarkersResponse, WrittenTxnMarker
+from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.txn_markers import write_txn_markers
+
+OFFSETS = "__consumer_offsets"
+
+
+def written(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    """Partition 0 takes its marker, others are led elsewhere; shard 9 is being loaded."""
+    codes = {0: ErrorCode.NONE, 9: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    answers = [
+        WrittenTxnMarker(
+            producer_id=marker.producer_id,
+            partitions=[
+                PartitionResult(
+                    topic=one.topic,
+                    partition=number,
+                    error_code=codes.get(number, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+                )
+                for one in marker.topics
+                for number in one.partitions
+            ],
+        )
+        for marker in request.markers
+    ]
+    return WriteTxnMarkersResponse(markers=answers)
+
+
+class ScriptedMarkers:
+    """Keeps the markers that it is given."""
+
+    def __init__(self) -> None:
+        self.given: list[Any] = []
+
+    async def write_txn_markers(self, request: WriteTxnMarkersRequest, context: Any) -> WriteTxnMarkersResponse:
+        self.given += request.markers
+        return written(request)
+
+
+def marker(producer_id: int, epoch: int, **topics: list[int]) -> dict[str, Any]:
+    return {
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+        "transaction_result": False,
+        "coordinator_epoch": 3,
+        "transaction_version": 2,
+        "topics": [{"name": name, "partition_indexes": numbers} for name, numbers in topics.items()],
+    }
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_markers_are_written_where_they_belong_and_answered_by_producer(version: int) -> None:
+    handler, coordinators = ScriptedMarkers(), ScriptedCoordinators({"write_txn_markers": written})
+    handle = partial(write_txn_markers, handler=handler, coordinators=coordinators)  # type: ignore[arg-type]
+    asked = [marker(7, 4, flights=[0, 1]), marker(7, 4, **{OFFSETS: [0, 9]}), marker(8, 0, flights=[0])]
+    answer = asyncio.run(answer_of(handle, ApiKey.WRITE_TXN_MARKERS, version, {"markers": asked}))
+    codes = {
+        one.producer_id: {
+            (topic.name, part.partition_index): int(part.error_code)
+            for topic in one.topics
+            for part in topic.partitions
+        }
+        for one in answer.markers
+    }
+    not_leader = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert codes == {
+        7: {("flights", 0): 0, ("flights", 1): not_leader, (OFFSETS, 0): 0, (OFFSETS, 9): not_leader},
+        8: {("flights", 0): 0},
+    }
+    here = [(one.producer_id, one.producer_epoch, one.committed, one.coordinator_epoch) for one in handler.given]
+    assert here == [(7, 4, False, 3), (7, 4, False, 3), (8, 0, False, 3)]
+    assert {topic.topic for one in handler.given for topic in one.topics} == {"flights"}
+    assert {one.transaction_version for one in handler.given} == {2 if version >= 2 else 0}
+    shards = [
+        (one.topics[0].topic, list(one.topics[0].partitions)) for _, ask in coordinators.asked for one in ask.markers
+    ]
+    assert shards == [(OFFSETS, [0]), (OFFSETS, [9])]
