@@ -49,7 +49,7 @@ app = new_app()
 \b
 seq 1000 | klamm produce numbers
 klamm produce orders --file orders.txt --key-separator '\\t'
-klamm consume orders --from beginning -e --json | klamm produce copy --json-lines"""
+klamm consume orders -e --from -9 --json | klamm produce copy --json-lines"""
 )
 def produce(
     topic: Annotated[str, typer.Argument(help="The topic.", show_default=False)],

@@ -27,6 +27,7 @@ from klamm_pipelines.archive_log import Advance, Change, Contents, SourcePartiti
 from klamm_pipelines.archive_store import IN_FILES, ArchiveStore
 from klamm_pipelines.compact import add_compaction_arguments, compact
 from klamm_pipelines.job import Pipeline, client_settings, read_stream, run, started
+from klamm_pipelines.preflight import require_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,6 +108,10 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def check(options: argparse.Namespace) -> None:
+    require_topics(client_settings(options), [("--topics", options.topics)])
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topics", required=True, help="topics to read, with commas")
     parser.add_argument("--archive", required=True, metavar="DIRECTORY", help="any that Spark can write to")
@@ -114,7 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_compaction_arguments(parser)
 
 
-PIPELINE = Pipeline(name="archive", doc=__doc__, add_arguments=add_arguments, start=start)
+PIPELINE = Pipeline(name="archive", doc=__doc__, add_arguments=add_arguments, check=check, start=start)
 
 if __name__ == "__main__":
     sys.exit(run(PIPELINE, sys.argv[1:]))

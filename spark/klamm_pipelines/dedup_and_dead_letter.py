@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from klamm.errors import IllegalStateError
 from klamm_pipelines.durations import duration_ms
-from klamm_pipelines.job import Pipeline, read_stream, run, started, write_topic
+from klamm_pipelines.job import Pipeline, client_settings, read_stream, run, started, write_topic
 from klamm_pipelines.ordering import in_partition_order
+from klamm_pipelines.preflight import require_topics
 from klamm_pipelines.seen_ids import PackedIds, SeenIds, Verdict
 
 if TYPE_CHECKING:
@@ -156,6 +157,13 @@ def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
     return started(write_topic(rows, options, None, includeTimestamp="true"), options, PIPELINE.name)
 
 
+def check(options: argparse.Namespace) -> None:
+    for duration in (options.window, options.ahead):
+        duration_ms(duration)
+    outputs = [("--output", options.output), ("--dead-letter", options.dead_letter)]
+    require_topics(client_settings(options), [("--input", options.input)], outputs)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", required=True, help="topic to read; several with commas")
     parser.add_argument("--output", required=True, help="topic of what goes on")
@@ -173,7 +181,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-ids", type=int, default=10_000_000, help="to remember at most (default: %(default)s)")
 
 
-PIPELINE = Pipeline(name="dedup_and_dead_letter", doc=__doc__, add_arguments=add_arguments, start=start)
+PIPELINE = Pipeline(name="dedup_and_dead_letter", doc=__doc__, add_arguments=add_arguments, check=check, start=start)
 
 if __name__ == "__main__":
     sys.exit(run(PIPELINE, sys.argv[1:]))

@@ -29,6 +29,7 @@ from klamm_pipelines.job import (
     started,
     write_topic,
 )
+from klamm_pipelines.preflight import require_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -129,6 +130,11 @@ def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
     return started(write_topic(output, options, options.output), options, PIPELINE.name)
 
 
+def check(options: argparse.Namespace) -> None:
+    inputs = [("--flights", options.flights), ("--weather", options.weather), ("--planes", options.planes)]
+    require_topics(client_settings(options), inputs, [("--output", options.output)])
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--flights", default="flights", help="topic of departures (default: %(default)s)")
     parser.add_argument("--weather", default="weather", help="topic of hourly reports (default: %(default)s)")
@@ -137,7 +143,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--watermark", default="26 hours", help="how late either stream may be (default: %(default)s)")
 
 
-PIPELINE = Pipeline(name="enrich", doc=__doc__, add_arguments=add_arguments, start=start)
+PIPELINE = Pipeline(name="enrich", doc=__doc__, add_arguments=add_arguments, check=check, start=start)
 
 if __name__ == "__main__":
     sys.exit(run(PIPELINE, sys.argv[1:]))

@@ -20,7 +20,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from klamm_pipelines.job import Pipeline, read_stream, run, started, write_topic
+from klamm_pipelines.job import Pipeline, client_settings, read_stream, run, started, write_topic
+from klamm_pipelines.preflight import require_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,6 +72,10 @@ def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
     return started(writer, options, PIPELINE.name)
 
 
+def check(options: argparse.Namespace) -> None:
+    require_topics(client_settings(options), [("--input", options.input)], [("--output", options.output)])
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", default="flights", help="topic of departures (default: %(default)s)")
     parser.add_argument("--output", default="flight-delays", help="topic of hourly figures (default: %(default)s)")
@@ -79,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-PIPELINE = Pipeline(name="flight_delays", doc=__doc__, add_arguments=add_arguments, start=start)
+PIPELINE = Pipeline(name="flight_delays", doc=__doc__, add_arguments=add_arguments, check=check, start=start)
 
 if __name__ == "__main__":
     sys.exit(run(PIPELINE, sys.argv[1:]))

@@ -8,6 +8,7 @@ micro-batches; one that takes longer than STOP_WAIT_S is left, and runs again at
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import logging
 import os
@@ -21,7 +22,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.config import DEFAULT_PORT
-from klamm.errors import ConfigError, KlammError
+from klamm.errors import ConfigError, KlammError, NoBrokerError
+from klamm_pipelines.spark_errors import innermost
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +38,8 @@ STOP_WAIT_S: Final = 30
 """How long a micro-batch may go on after the pipeline was told to stop."""
 USAGE: Final = 2
 """The exit status for wrong options, as argparse has it."""
+UNREACHABLE: Final = 3
+"""The exit status when no server answers, as that of other commands."""
 CHECK_S: Final = 5
 """How often it is made sure that Spark is still there, which says by itself when a query ends."""
 
@@ -56,6 +60,8 @@ class Pipeline:
     """Starts a streaming query."""
     work: Callable[[SparkSession, argparse.Namespace], Mapping[str, Any]] | None = None
     """Does a batch job; returns what it counted."""
+    check: Callable[[argparse.Namespace], None] | None = None
+    """Looks, before Spark starts, whether what it needs of its clusters is there. Raises KlammError."""
     beside: Callable[[argparse.Namespace], Look] | None = None
     """Makes what is done beside the query, every --beside-interval seconds and at its end."""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -171,17 +177,23 @@ def run(pipeline: Pipeline, arguments: Sequence[str], *, program: str | None = N
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
+        _require_spark()
+        assignments(options.conf, "--conf")
+        if pipeline.check is not None:
+            pipeline.check(options)
         with spark_session(pipeline, options) as spark, _told_to_stop() as stop:
             counted = run_in(spark, pipeline, options, stop)
     except ConfigError as error:
         return _failed(str(error), USAGE)
+    except NoBrokerError as error:
+        return _failed(str(error), UNREACHABLE)
     except KlammError as error:
         return _failed(str(error))
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
         return _failed(f"{package} is missing: pip install 'klamm[spark]'")
     except Exception as error:  # noqa: BLE001 - Spark's errors have no base of their own; the query's is one of them
-        return _failed(_innermost(error))
+        return _failed(innermost(str(error)))
     print(json.dumps(counted))
     return 0
 
@@ -262,13 +274,12 @@ def _told_to_stop() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
+def _require_spark() -> None:
+    """Raises ModuleNotFoundError; to import it would take a while."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise ModuleNotFoundError("pyspark is missing", name="pyspark")
+
+
 def _failed(text: str, status: int = 1) -> int:
     print(f"klamm: {text}", file=sys.stderr)
     return status
-
-
-def _innermost(error: Exception) -> str:
-    """The line that says what happened: Spark wraps a Python error in several of Java's."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if line.startswith("klamm.errors.")]
-    return named[-1] if named else lines[0] if lines else type(error).__name__

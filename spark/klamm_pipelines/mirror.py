@@ -28,8 +28,16 @@ from klamm_pipelines.job import (
     run,
     started,
 )
-from klamm_pipelines.mirror_cluster import create_targets, mirrored_topics, sync_topic, translate_groups
+from klamm_pipelines.mirror_cluster import (
+    create_targets,
+    matching_groups,
+    matching_topics,
+    mirrored_topics,
+    sync_topic,
+    translate_groups,
+)
 from klamm_pipelines.ordering import in_partition_order
+from klamm_pipelines.preflight import reached
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,6 +92,16 @@ def beside(options: argparse.Namespace) -> Look:
     return look
 
 
+def check(options: argparse.Namespace) -> None:
+    """Both clusters answer, and the source has what is to be mirrored; with --follow groups may still come."""
+    with reached(client_settings(options), "--bootstrap") as source:
+        matching_topics(source, options.topics)
+        if options.groups is not None:
+            matching_groups(source, options.groups, may_be_none=options.follow)
+    with reached(target_settings(options), "--target-bootstrap") as target:
+        target.list_groups()
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topics", required=True, metavar="PATTERNS", help="regular expressions, with commas")
     parser.add_argument("--target-bootstrap", required=True, metavar="HOST:PORT", help="of the other cluster")
@@ -93,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--groups", metavar="PATTERN", help="translate the offsets of these groups")
 
 
-PIPELINE = Pipeline(name="mirror", doc=__doc__, add_arguments=add_arguments, start=start, beside=beside)
+PIPELINE = Pipeline(name="mirror", doc=__doc__, add_arguments=add_arguments, check=check, start=start, beside=beside)
 
 if __name__ == "__main__":
     sys.exit(run(PIPELINE, sys.argv[1:]))

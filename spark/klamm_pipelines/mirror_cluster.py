@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from klamm import Admin, Consumer, NewTopic, TopicPartition
+from klamm import Admin, NewTopic, TopicPartition
 from klamm.admin import ConfigResource, ConfigResourceType, ConfigSource
 from klamm.errors import EXCEPTIONS, ConfigError, ErrorCode
 from klamm.model import EARLIEST_TIMESTAMP
@@ -39,14 +39,31 @@ def sync_topic(alias: str) -> str:
 
 
 def mirrored_topics(source: Settings, patterns: str) -> list[str]:
+    """The topics of `matching_topics`."""
+    with Admin(source) as admin:
+        return matching_topics(admin, patterns)
+
+
+def matching_topics(source: Admin, patterns: str) -> list[str]:
     """The source's topics that one of the patterns (with commas) matches as a whole. Raises ConfigError if none is."""
     wanted = [_pattern(each.strip(), "--topics") for each in patterns.split(",")]
-    with Admin(source) as admin:
-        names = sorted(admin.list_topics())
+    names = sorted(source.list_topics())
     found = [name for name in names if any(each.fullmatch(name) for each in wanted)]
     if not found:
         raise ConfigError(
             f"--topics {patterns!r} matches no topic of {', '.join(names) or 'the source, which has none'}"
+        )
+    return found
+
+
+def matching_groups(source: Admin, pattern: str, *, may_be_none: bool = False) -> list[str]:
+    """The source's groups that the pattern matches as a whole. Raises ConfigError if none is, unless it may be."""
+    wanted = _pattern(pattern, "--groups")
+    names = sorted(source.list_groups())
+    found = [name for name in names if wanted.fullmatch(name)]
+    if not found and not may_be_none:
+        raise ConfigError(
+            f"--groups {pattern!r} matches no group of {', '.join(names) or 'the source, which has none'}"
         )
     return found
 
@@ -91,13 +108,12 @@ def translate_groups(
     source: Settings, target: Settings, pattern: str, prefix: str, alias: str
 ) -> dict[str, dict[TopicPartition, int]]:
     """Commits at the target where groups stand at the source; returns the offsets by group."""
-    wanted = _pattern(pattern, "--groups")
     syncs = read_syncs(target, alias)
     translated: dict[str, dict[TopicPartition, int]] = {}
     with Admin(source) as origin, Admin(target) as admin:
         active = {name for name, each in admin.list_groups().items() if each.state not in INACTIVE}
-        for group in sorted(origin.list_groups()):
-            if group in active or not wanted.fullmatch(group):
+        for group in matching_groups(origin, pattern, may_be_none=True):
+            if group in active:
                 continue
             committed = {tp: each.offset for tp, each in origin.list_group_offsets(group).items() if tp in syncs}
             offsets = _ahead(admin, group, _translated(admin, committed, syncs, prefix))
@@ -136,6 +152,8 @@ def _commit(admin: Admin, group: str, offsets: Mapping[TopicPartition, int]) -> 
 
 def read_syncs(target: Settings, alias: str) -> dict[TopicPartition, list[Segment]]:
     """All that the target knows of where the source's records are, by source offset."""
+    from klamm import Consumer
+
     topic = TopicPartition(sync_topic(alias), 0)
     latest: dict[bytes, bytes] = {}
     settings = {**target, "enable.auto.commit": False, "isolation.level": "read_committed"}

@@ -17,6 +17,7 @@ from klamm_pipelines.archive_log import ArchivedFile, Contents
 from klamm_pipelines.archive_store import ArchiveStore
 from klamm_pipelines.durations import utc_time
 from klamm_pipelines.job import Pipeline, client_settings, connector_options, run
+from klamm_pipelines.preflight import require_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,6 +88,13 @@ def _require_partitions(options: argparse.Namespace, count: int) -> None:
             raise ConfigError(f"{options.to} has {len(topic.partitions)} partitions, and {options.topic} {count}")
 
 
+def check(options: argparse.Namespace) -> None:
+    """The topic it writes to is created when it is missing."""
+    for time in (options.start, options.until):
+        _hour(time)
+    require_topics(client_settings(options), [])
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--archive", required=True, metavar="DIRECTORY", help="of the pipeline archive")
     parser.add_argument("--topic", required=True, help="that was archived")
@@ -96,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", metavar="TIME", help="exclusive")
 
 
-PIPELINE = Pipeline(name="replay", doc=__doc__, add_arguments=add_arguments, work=work)
+PIPELINE = Pipeline(name="replay", doc=__doc__, add_arguments=add_arguments, check=check, work=work)
 
 if __name__ == "__main__":
     sys.exit(run(PIPELINE, sys.argv[1:]))
