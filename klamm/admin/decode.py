@@ -54,6 +54,8 @@ def topic_description(message: controller_pb2.DescribedTopic) -> TopicDescriptio
                 adding_replicas=tuple(each.adding_replicas),
                 removing_replicas=tuple(each.removing_replicas),
                 offline_replicas=tuple(each.offline_replicas),
+                resigned_replicas=tuple(each.resigned_replicas),
+                min_isr=each.min_isr,
             )
             for each in message.partitions
         ),

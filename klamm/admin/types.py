@@ -57,6 +57,10 @@ class PartitionDescription:
     removing_replicas: tuple[int, ...] = ()
     offline_replicas: tuple[int, ...] = ()
     """Those that cannot be reached."""
+    resigned_replicas: tuple[int, ...] = ()
+    """Those whose brokers do not want them to lead or be in sync while others can: a full disk, a damaged log."""
+    min_isr: int = 0
+    """How many must be in sync to take records with acks=all; 0: an older controller does not say."""
 
     @property
     def target_replicas(self) -> tuple[int, ...]:
@@ -67,6 +71,15 @@ class PartitionDescription:
     def is_under_replicated(self) -> bool:
         """Whether fewer are in sync than there should be; what a reassignment adds does not count."""
         return len(self.isr) < len(self.replicas) - len(self.adding_replicas)
+
+    @property
+    def refusal(self) -> str:
+        """Why it takes no records with acks=all, or empty: it does."""
+        if self.leader < 0:
+            return "no leader"
+        if self.leader in self.resigned_replicas:
+            return "the leader has resigned"
+        return "below min.insync.replicas" if len(self.isr) < self.min_isr else ""
 
 
 class ElectionType(enum.IntEnum):

@@ -80,6 +80,9 @@ def describe(
         bool, typer.Option("--under-replicated-partitions", help="Only those with a replica that is not in sync.")
     ] = False,
     unavailable: Annotated[bool, typer.Option("--unavailable-partitions", help="Only those without a leader.")] = False,
+    refusing: Annotated[
+        bool, typer.Option("--refusing-partitions", help="Only those that take no records with acks=all.")
+    ] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -87,8 +90,9 @@ def describe(
     """Shows each partition's leader, replicas and offsets.
 
     ELR are replicas out of sync that have every acknowledged record, LAST KNOWN ELR is who led last where nobody is,
-    ADDING and REMOVING what a reassignment does, OFFLINE what cannot be reached; the table shows those columns when
-    there is something in them."""
+    ADDING and REMOVING what a reassignment does, OFFLINE what cannot be reached, RESIGNED what is not to lead for a
+    full disk or a damaged log, REFUSES why no records are taken with acks=all; the table shows those columns when there
+    is something in them."""
     from klamm import TopicPartition
     from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
@@ -98,7 +102,9 @@ def describe(
             (TopicPartition(name, each.partition), each)
             for name, topic in sorted(topics.items())
             for each in topic.partitions
-            if not (under_replicated and not each.is_under_replicated) and not (unavailable and each.leader >= 0)
+            if not (under_replicated and not each.is_under_replicated)
+            and not (unavailable and each.leader >= 0)
+            and not (refusing and not each.refusal)
         ]
         # A partition without a leader cannot say its offsets; it is shown without them.
         led = [tp for tp, each in shown if each.leader >= 0]
@@ -109,13 +115,14 @@ def describe(
         start, end = starts.get(tp), ends.get(tp)
         offsets = (start and start.offset, end and end.offset)
         special = (each.elr, each.last_known_elr, each.adding_replicas, each.removing_replicas, each.offline_replicas)
-        rows.append((*tp, each.leader, each.leader_epoch, each.replicas, each.isr, *special, *offsets))
+        refusal = (each.resigned_replicas, each.refusal)
+        rows.append((*tp, each.leader, each.leader_epoch, each.replicas, each.isr, *special, *refusal, *offsets))
     columns = (
         *("topic", "partition", "leader", "leader_epoch", "replicas", "isr"),
-        *("elr", "last_known_elr", "adding", "removing", "offline"),
+        *("elr", "last_known_elr", "adding", "removing", "offline", "resigned", "refuses"),
         *("start_offset", "end_offset"),
     )
-    empty = {column for index, column in enumerate(columns) if all(row[index] == () for row in rows)}
+    empty = {column for index, column in enumerate(columns) if all(row[index] in ((), "") for row in rows)}
     print_rows(columns, rows, as_json=as_json, json_only={"leader_epoch", *empty} - {"replicas", "isr"})
 
 

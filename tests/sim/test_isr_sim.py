@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import deque
 
@@ -31,7 +32,8 @@ def test_a_slice_of_seeds_violates_nothing() -> None:
 
 def test_a_broker_whose_registration_was_replaced_registers_again() -> None:
     trace: deque[str] = deque()
-    run_seed(LATE_REGISTRATION, trace)
+    drawn = Options.draw(random.Random(LATE_REGISTRATION))
+    run_seed(LATE_REGISTRATION, trace, dataclasses.replace(drawn, full_disk_mean_ms=0))
     assert any("is not registered any more" in line for line in trace)
 
 
@@ -66,6 +68,7 @@ def test_swarm_options_differ_between_seeds() -> None:
     assert {options.crash_mean_ms > 0 for options in drawn} == {True, False}
     assert {options.partition_mean_ms > 0 for options in drawn} == {True, False}
     assert {options.reassignment_mean_ms > 0 for options in drawn} == {True, False}
+    assert {options.full_disk_mean_ms > 0 for options in drawn} == {True, False}
     assert {options.partitions_per_turn for options in drawn} == {0, 1, 2}
     assert {options.replica_count for options in drawn} == {2, 3, 4, 5}
 

@@ -22,9 +22,9 @@ def server(node_id, **changes):
     return ServerDescription(**values)
 
 
-def partition(number, leader=1, replicas=(1, 2, 3), isr=(1, 2, 3)):
+def partition(number, leader=1, replicas=(1, 2, 3), isr=(1, 2, 3), **changes):
     return PartitionDescription(
-        partition=number, leader=leader, leader_epoch=0, partition_epoch=0, replicas=replicas, isr=isr
+        partition=number, leader=leader, leader_epoch=0, partition_epoch=0, replicas=replicas, isr=isr, **changes
     )
 
 

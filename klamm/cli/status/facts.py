@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -76,6 +77,14 @@ class ClusterFacts:
     def under_replicated(self) -> list[TopicPartition]:
         """Partitions with fewer replicas in sync than they should have."""
         return [tp for tp, each in self.partitions() if each.is_under_replicated]
+
+    def led_by_resigned(self) -> list[TopicPartition]:
+        """Partitions whose leader can take no records, with nobody in sync to take over."""
+        return [tp for tp, each in self.partitions() if each.leader in each.resigned_replicas]
+
+    def resigned(self) -> dict[int, int]:
+        """How many replicas have resigned, by broker."""
+        return dict(sorted(Counter(one for _, each in self.partitions() for one in each.resigned_replicas).items()))
 
     def under_min_isr(self) -> list[TopicPartition]:
         """Partitions that take no records with acks=all."""

@@ -86,15 +86,27 @@ _MIN_ISR_ADVICE: Final = (
 )
 
 
+_RESIGNED_ADVICE: Final = (
+    "make room on the disk of the leader: shorten retention (retention.ms, retention.bytes), move replicas"
+    " (`klamm reassign`), or add room; or bring back another replica"
+)
+
+
 def _of_partitions(facts: ClusterFacts) -> Iterator[Problem]:
     total = len(facts.partitions())
     for found, what, advice in (
         (facts.offline(), "without a leader: neither read nor written", _OFFLINE_ADVICE),
+        (facts.led_by_resigned(), "led by who has resigned: refuse records", _RESIGNED_ADVICE),
         (facts.under_min_isr(), "below min.insync.replicas: refuse records with acks=all", _MIN_ISR_ADVICE),
         (facts.under_replicated(), "under-replicated", "start the brokers that are missing, or see why they lag"),
     ):
         if found:
             yield Problem(f"{len(found)} of {_count(total, 'partition')} {what}: {name_some(found)}", advice)
+    for broker_id, count in facts.resigned().items():
+        yield Problem(
+            f"broker {broker_id}: {_count(count, 'replica')} resigned, and will not lead while others can",
+            "its disk is full, or a log is damaged: the broker's log says which; it takes part again by itself",
+        )
 
 
 def _of_servers(cluster: ClusterDescription) -> Iterator[Problem]:

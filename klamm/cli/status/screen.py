@@ -47,7 +47,8 @@ def summary(facts: ClusterFacts) -> list[str]:
         partitions = len(facts.partitions())
         lines.append(
             f"topics {len(facts.topics)}, partitions {partitions}: {len(facts.under_replicated())} under-replicated,"
-            f" {len(facts.under_min_isr())} below min.insync.replicas, {len(facts.offline())} without a leader"
+            f" {len(facts.under_min_isr())} below min.insync.replicas, {len(facts.led_by_resigned())} led by who has"
+            f" resigned, {len(facts.offline())} without a leader"
         )
     if facts.open_transactions is not None:
         oldest = f" (oldest {facts.open_transactions[0].open_ms / 1000:.1f} s)" if facts.open_transactions else ""
@@ -84,6 +85,7 @@ def document(facts: ClusterFacts, found: Sequence[Problem]) -> dict[str, Any]:
             "total": len(facts.partitions()),
             "under_replicated": list(map(str, facts.under_replicated())),
             "under_min_isr": list(map(str, facts.under_min_isr())),
+            "led_by_resigned": list(map(str, facts.led_by_resigned())),
             "offline": list(map(str, facts.offline())),
         },
         "open_transactions": transactions,

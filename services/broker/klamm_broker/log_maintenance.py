@@ -18,6 +18,7 @@ from klamm.errors import BrokerError
 from klamm.model import TopicPartition
 from klamm_broker.log.log_manager import LogManager
 from klamm_broker.log.partition_log import PartitionLog, PendingDeletion
+from klamm_broker.log.storage_failure import DiskFull, LogDir
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.clock import Clock
 from klamm_server.faults import fatal
@@ -54,11 +55,18 @@ class LogMaintenance:
     """`run` works until cancelled; then `close`."""
 
     def __init__(
-        self, logs: LogManager, replicas: ReplicaManager, intervals: MaintenanceIntervals, clock: Clock
+        self,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        intervals: MaintenanceIntervals,
+        clock: Clock,
+        *,
+        on_disk_full: Callable[[LogDir], None],
     ) -> None:
         self._logs = logs
         self._replicas = replicas
         self._clock = clock
+        self._on_disk_full = on_disk_full
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="log-maintenance")
         self._producer_id_expiration_ms = intervals.producer_id_expiration_ms
         self._deletions: list[tuple[int, int, PendingDeletion]] = []
@@ -113,9 +121,16 @@ class LogMaintenance:
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, job)
         except BrokerError as error:
-            log.error("%s", error)
+            self._note(error)
             return False
         return True
+
+    def _note(self, error: BrokerError) -> None:
+        """What the disk failed is done at its next turn; of a full one there is one who tells."""
+        if isinstance(error, DiskFull):
+            self._on_disk_full(error.log_dir)
+        else:
+            log.error("%s", error)
 
     # The chores
 
@@ -128,7 +143,7 @@ class LogMaintenance:
         try:
             job = partition_log.plan_flush()
         except BrokerError as error:
-            log.error("%s", error)
+            self._note(error)
             return
         if await self._on_thread(job.run):
             self._logs.complete_flush(job)
@@ -140,7 +155,7 @@ class LogMaintenance:
         try:
             deletions = self._logs.apply_retention(self._high_watermark, now_ms=self._clock.wall_ms())
         except BrokerError as error:
-            log.error("%s", error)
+            self._note(error)
             return
         for deletion in deletions:
             self.retire(deletion)

@@ -25,6 +25,7 @@ _KAFKA_CONNECTIONS = gauge("klamm_broker_kafka_connections", "Connections of Kaf
 _PARKED = gauges("klamm_broker_parked_requests", "Calls that wait in a purgatory.", ["purgatory"])
 _REQUEST_MEMORY = gauge("klamm_broker_request_memory_bytes", "Requests and answers under way.")
 _OFFLINE_LOG_DIRS = gauge("klamm_broker_offline_log_dirs", "Log directories that failed.")
+_FULL_LOG_DIRS = gauge("klamm_broker_full_log_dirs", "Log directories without space, whose replicas have resigned.")
 _PARTITIONS = gauge("klamm_broker_partitions", "Partition replicas that are online.")
 _PRODUCER_IDS = gauge("klamm_broker_producer_ids", "Idempotent producers that partitions remember, summed over them.")
 
@@ -134,6 +135,7 @@ def watch_replication(
     under_min_isr: Callable[[], int],
     at_min_isr: Callable[[], int],
     offline_replicas: Callable[[], int],
+    full_log_dirs: Callable[[], int],
     replica_max_lag: Callable[[], int],
     throttled_bytes_out: Callable[[], int],
     throttled_bytes_in: Callable[[], int],
@@ -145,6 +147,7 @@ def watch_replication(
     _UNDER_MIN_ISR.set_function(under_min_isr)
     _AT_MIN_ISR.set_function(at_min_isr)
     _OFFLINE_REPLICAS.set_function(offline_replicas)
+    _FULL_LOG_DIRS.set_function(full_log_dirs)
     _REPLICA_MAX_LAG.set_function(replica_max_lag)
     _THROTTLED_OUT.set_function(throttled_bytes_out)
     _THROTTLED_IN.set_function(throttled_bytes_in)

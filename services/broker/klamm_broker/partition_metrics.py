@@ -23,6 +23,11 @@ _LOG_SIZE = Readings("klamm_broker_log_size_bytes", "Of a replica's .log files h
 _OUT_OF_SYNC = Readings(
     "klamm_broker_partition_out_of_sync_replicas", "Of a partition led here, if it has any.", _LABELS
 )
+_REFUSES = Readings(
+    "klamm_broker_partition_refuses_writes",
+    "1 for a partition led here that takes no records with acks=all, and why.",
+    (*_LABELS, "reason"),
+)
 _OPEN_TRANSACTION = Readings(
     "klamm_broker_partition_open_transaction_idle_seconds",
     "Of a partition led here: since the producer of its earliest open transaction wrote last.",
@@ -40,6 +45,7 @@ def watch_partitions(partitions: Callable[[], Sequence[Partition]], wall_ms: Cal
     _LOG_START.set_function(of_led(lambda one: one.log.log_start_offset))
     _LOG_SIZE.set_function(lambda: [(one.topic_partition, one.log.size_bytes) for one in partitions()])
     _OUT_OF_SYNC.set_function(lambda: _out_of_sync(partitions()))
+    _REFUSES.set_function(lambda: _refusals(partitions()))
     _OPEN_TRANSACTION.set_function(lambda: _open_transactions(partitions(), wall_ms()))
 
 
@@ -48,6 +54,12 @@ def _out_of_sync(partitions: Iterable[Partition]) -> Iterator[Reading]:
         leadership = partition.leadership
         if leadership is not None and len(leadership.isr) < leadership.replica_count:
             yield partition.topic_partition, leadership.replica_count - len(leadership.isr)
+
+
+def _refusals(partitions: Iterable[Partition]) -> Iterator[Reading]:
+    for partition in partitions:
+        if partition.is_leader and (reason := partition.refusal):
+            yield (*partition.topic_partition, reason), 1
 
 
 def _open_transactions(partitions: Iterable[Partition], now_ms: int) -> Iterator[Reading]:

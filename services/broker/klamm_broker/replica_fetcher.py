@@ -26,6 +26,7 @@ from klamm.wire.framed import decode_framed, split_records
 from klamm.wire.service import REPLICATION, Stub
 from klamm.wire.v1.broker_pb2 import ReplicaFetchHeader
 from klamm_broker import metrics
+from klamm_broker.log.storage_failure import DiskFull, LogDir
 from klamm_broker.replica.follower_partition import FollowerUpdate, LeaderAnswer, NextStep
 from klamm_broker.replica.follower_session import FetchBounds, FollowerSession, PartitionKey, key_of
 from klamm_broker.replica.partition import Partition
@@ -63,6 +64,9 @@ class FetcherPorts(Protocol):
 
     def on_update(self, partition: Partition, update: FollowerUpdate) -> None:
         """An answer of the leader was taken over. Raises a BrokerError when that could not be made durable."""
+
+    def on_disk_full(self, log_dir: LogDir) -> None:
+        """An answer could not be taken over: there is no space."""
 
 
 class ReplicaFetcher:
@@ -213,6 +217,9 @@ class ReplicaFetcher:
             update = partition.on_leader_answer(answer, wall_ms=self._clock.wall_ms())
             self._ports.on_update(partition, update)
             step = update.next_step
+        except DiskFull as error:
+            self._ports.on_disk_full(error.log_dir)
+            step = NextStep.BACK_OFF
         except KlammError as error:
             log.error("partition=%s leader=%d not replicated: %s", partition.topic_partition, self._leader, error)
             step = NextStep.BACK_OFF

@@ -17,7 +17,10 @@ from klamm_broker import metrics
 from klamm_broker.alter_partition_sender import AlterPartitionSender
 from klamm_broker.config import BrokerConfig
 from klamm_broker.controller_calls import ControllerCalls
+from klamm_broker.full_disks import FullDisks
+from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_manager import LogManager
+from klamm_broker.log.storage_failure import LogDir
 from klamm_broker.offline_replica_reporter import OfflineReplicaReporter
 from klamm_broker.partition_metrics import watch_partitions
 from klamm_broker.purgatory.driver import PurgatoryDriver
@@ -39,6 +42,8 @@ from klamm_server.registration import NOT_REGISTERED, Registration
 
 log = logging.getLogger(__name__)
 
+_NO_LOG = "no log"
+"""Why a replica resigns that a full disk refused a log."""
 ANSWER_OVERHEAD_BYTES = 1024**2
 """What an answer of a leader has besides records, at most."""
 
@@ -51,6 +56,7 @@ class Replication:
         config: BrokerConfig,
         controllers: Controllers,
         *,
+        disk: Disk,
         records: RecordReader,
         memory: RequestMemory,
         clock: Clock,
@@ -79,6 +85,7 @@ class Replication:
             broker_epoch=lambda: self.broker_epoch,
             image=lambda: self.replicas.image,
         )
+        self._full_disks = FullDisks(disk, self.replicas, self.resignations, clock)
         self._fetchers = ReplicaFetchers(
             self._make_fetcher, streams_per_leader=config.num_replica_fetchers, watch=watch
         )
@@ -94,6 +101,7 @@ class Replication:
         self._spawn("alter-partition", self._changes.run())
         self._spawn("offline-replicas", self._offline.run())
         self._spawn("resignations", self.resignations.run())
+        self._spawn("full-disks", self._full_disks.run({one.log_dir for one in logs.all_logs()}))
         self._spawn("isr-expiration", self._expire())
 
     async def close(self) -> None:
@@ -135,11 +143,19 @@ class Replication:
         self._changes.submit(partition, change)
 
     def on_role(self, partition: Partition) -> None:
+        self.resignations.resume((partition.topic_id.bytes, partition.topic_partition.partition), _NO_LOG)
         self._fetchers.on_role(partition)
         self.deletions.check_and_complete(partition.topic_partition)
 
     def on_offline(self, topic_id: bytes, partition: int) -> None:
         self._offline.report(topic_id, partition)
+
+    def on_no_space(self, topic_id: bytes, partition: int) -> None:
+        self.resignations.resign((topic_id, partition), _NO_LOG)
+
+    def on_disk_full(self, log_dir: LogDir) -> None:
+        """Also for whoever else finds that out."""
+        self._full_disks.on_full(log_dir)
 
     def on_image(self) -> None:
         """The replicas are in line with newer metadata."""
@@ -228,6 +244,7 @@ class Replication:
             under_min_isr=led(lambda partition, leadership: len(leadership.isr) < partition.effective_min_isr),
             at_min_isr=led(lambda partition, leadership: len(leadership.isr) == partition.effective_min_isr),
             offline_replicas=lambda: self.replicas.offline_count,
+            full_log_dirs=lambda: len(self._full_disks),
             replica_max_lag=lambda: max_lag(self.replicas),
             throttled_bytes_out=lambda: self.replicas.quotas.leader.copied_bytes,
             throttled_bytes_in=lambda: self.replicas.quotas.follower.copied_bytes,

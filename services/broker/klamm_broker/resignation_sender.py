@@ -44,8 +44,8 @@ class ResignationSender:
 
     def resume(self, key: ReplicaKey, reason: Hashable) -> None:
         """`reason` is gone. With the last one the replica can join the in-sync set and lead again."""
-        self._resignations.resume(key, reason)
-        self._is_news.set()
+        if self._resignations.resume(key, reason):
+            self._is_news.set()
 
     def resigned_for(self, reason: Hashable) -> list[ReplicaKey]:
         """The replicas that have that reason."""

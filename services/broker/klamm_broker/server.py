@@ -101,7 +101,12 @@ class BrokerServer:
         self._memory = RequestMemory(config.queued_max_request_bytes)
         self._controllers = Controllers(config.controllers)
         self._replication = Replication(
-            config, self._controllers, records=self._records, memory=self._memory, clock=self._clock
+            config,
+            self._controllers,
+            disk=self._disk,
+            records=self._records,
+            memory=self._memory,
+            clock=self._clock,
         )
         self._replicas = self._replication.replicas
         self._replica_records = ReplicaRecords(
@@ -274,7 +279,9 @@ class BrokerServer:
         deletions = await asyncio.to_thread(logs.load, lambda _: defaults, now_ms=self._clock.wall_ms())
         # Not before: closing logs that were not loaded would mark them as cleanly shut down.
         self._logs = logs
-        self._maintenance = LogMaintenance(logs, self._replicas, self._intervals(), self._clock)
+        self._maintenance = LogMaintenance(
+            logs, self._replicas, self._intervals(), self._clock, on_disk_full=self._replication.on_disk_full
+        )
         self._cleaner = LogCleaner(
             logs,
             self._replicas,

@@ -13,6 +13,7 @@ from klammchaos.partition_cluster import BROKERS, CONTROLLERS
 from klammchaos.partition_moves import cancel_move, elect_leaders, move_replicas, move_to_full_disk, move_while_killing
 from klammchaos.partition_strike import (
     EXCEPT_BYTES_MAX,
+    GO_ON_S,
     HOLD_S,
     LONG_HOLD_S,
     Act,
@@ -88,6 +89,17 @@ def _fill(victims: Victims) -> Act:
     async def act(strike: PartitionStrike) -> None:
         with strike.cluster.surroundings.full(victims(strike), strike.rng.randrange(EXCEPT_BYTES_MAX)):
             await strike.hold()
+
+    return act
+
+
+def _fill_one(victims: Victims) -> Act:
+    """Of brokers that are all in sync: the others go on long before there is space again."""
+
+    async def act(strike: PartitionStrike) -> None:
+        await strike.cluster.wait_whole()
+        with strike.cluster.surroundings.full(victims(strike), strike.rng.randrange(EXCEPT_BYTES_MAX)):
+            await strike.hold(LONG_HOLD_S)
 
     return act
 
@@ -181,6 +193,20 @@ PARTITION_FAULTS: Final[Sequence[PartitionFault]] = (
     PartitionFault(name="elect leaders", weight=1, strike=elect_leaders),
     PartitionFault(name="full disk leader", weight=1, strike=_fill(leader), needs=Means.DISKS),
     PartitionFault(name="full disk follower", weight=1, strike=_fill(follower), needs=Means.DISKS),
+    PartitionFault(
+        name="full disk leader for long",
+        weight=1,
+        strike=_fill_one(leader),
+        needs=Means.DISKS,
+        outage_max_s=GO_ON_S,
+    ),
+    PartitionFault(
+        name="full disk follower for long",
+        weight=1,
+        strike=_fill_one(follower),
+        needs=Means.DISKS,
+        outage_max_s=GO_ON_S,
+    ),
     PartitionFault(name="full disk all brokers", weight=1, strike=_fill(every_broker), needs=Means.DISKS),
     PartitionFault(name="full disk, kill -9 leader", weight=1, strike=_fill_and_kill_leader, needs=Means.DISKS),
     PartitionFault(name="cut leader from followers", weight=1, strike=_cut(_followers), needs=Means.CABLES),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from klammchaos.partition_cluster import BROKERS, CONTROLLERS, PartitionCluster
 HOLD_S: Final = (0.5, 4.0)
 LONG_HOLD_S: Final = (10.0, 14.0)
 """Longer than a broker's session, and than a follower may lag."""
+GO_ON_S: Final = 8.0
+"""What others may need to take over from a broker that says that it cannot go on, where processes get little CPU."""
 EXCEPT_BYTES_MAX: Final = 32 << 10
 """Of a full disk; some writes succeed yet."""
 
@@ -46,6 +49,8 @@ class PartitionFault:
     fails_over: bool = False
     """The leader dies, and the others can go on."""
     needs: Means | None = None
+    outage_max_s: float = math.inf
+    """The others can go on that soon, though the fault lasts."""
 
     def is_possible(self, cluster: PartitionCluster) -> bool:
         return self.needs is None or self.needs in cluster.means

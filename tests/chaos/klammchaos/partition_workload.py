@@ -188,6 +188,7 @@ class _Run:
                 f"{' (fail-over)' if struck.is_fail_over else ''}",
                 flush=True,
             )
+            assert struck.outage_s <= fault.outage_max_s, f"{fault.name}: expected at most {fault.outage_max_s} s"
             await asyncio.sleep(self._rng.uniform(*PAUSE_S))
             if self._rng.random() >= HASTE_PROBABILITY:
                 await self._cluster.wait_whole()

@@ -10,7 +10,7 @@ from raftsim.world import MS
 
 from isrsim.controller import CLUSTER_ID, TOPIC, TOPIC_ID
 from isrsim.network import CONTROLLER
-from isrsim.sim_log import SimLog, SimLogConfig, encode
+from isrsim.sim_log import SimDisk, SimLog, SimLogConfig, encode
 from isrsim.streams import AnswerPort, FollowerStream, LeaderStream
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
@@ -24,13 +24,16 @@ from klamm.wire.v1.controller_pb2 import (
     HeartbeatResponse,
     RegisterBrokerRequest,
     RegisterResponse,
+    ResignReplicasResponse,
 )
+from klamm_broker.log.storage_failure import LogDir
 from klamm_broker.replica.delayed_produce import PendingAppend
 from klamm_broker.replica.follower_partition import FollowerPartition
 from klamm_broker.replica.leadership import IsrChange
 from klamm_broker.replica.partition import CommittedIsr, Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_session import SessionWatch
+from klamm_broker.replica.resignations import Resignations
 from klamm_server.metadata.image import MetadataImage, replay
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
     from klamm.wire.v1.metadata_pb2 import MetadataRecord
 
 NAME = TopicPartition(TOPIC, 0)
+KEY = (TOPIC_ID.bytes, 0)
+FULL = "full"
 UNKNOWN_EPOCH = -1
 LOST = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 """What the controller says to the heartbeat of a broker that it does not know by this epoch."""
@@ -80,6 +85,7 @@ class Life:
         """The leadership that the stream follows."""
         self.refused: IsrChange | None = None
         self.wants_shutdown = False
+        self.resignations = Resignations(broker.broker_id)
 
     @property
     def is_up(self) -> bool:
@@ -108,6 +114,14 @@ class Life:
     def on_offline(self, topic_id: bytes, partition: int) -> None:
         raise AssertionError("no disk fails here")
 
+    def on_no_space(self, topic_id: bytes, partition: int) -> None:
+        raise AssertionError("logs are made for nothing here")
+
+    def on_disk_full(self, log_dir: LogDir) -> None:
+        if self.resignations.resign(KEY, FULL):
+            self._broker.note("has no space, and resigns")
+            self._broker.send_resignation()
+
 
 class SimBroker:
     """`life` is None while it is down; `log` and `checkpoint` are its disk."""
@@ -122,10 +136,11 @@ class SimBroker:
         """The broker epoch that a controlled shutdown left behind."""
         self.life: Life | None = None
         self.paused_until_us = 0
+        self.disk = SimDisk()
         self._delete_log()
 
     def _delete_log(self) -> None:
-        self.log = SimLog(SimLogConfig(self.options.min_isr))
+        self.log = SimLog(SimLogConfig(self.options.min_isr), self.disk)
         self.checkpoint = 0
         """The high watermark as it was stored some time ago."""
 
@@ -261,6 +276,7 @@ class SimBroker:
             want_shutdown=life.wants_shutdown,
         )
         epoch = life.epoch
+        self._look_at_disk()
         self._call(
             self.cluster.controller.heartbeat, request, lambda response: self._heartbeat_answered(epoch, response)
         )
@@ -465,6 +481,27 @@ class SimBroker:
         self.present.replicas.on_isr_refused(partition, change, code)
 
     # The disk
+
+    def _look_at_disk(self) -> None:
+        """What `klamm_broker.full_disks` does every second."""
+        resignations = self.present.resignations
+        if KEY in resignations and self.disk.room is None:
+            self.note("has space again")
+            resignations.resume(KEY, FULL)
+        self.send_resignation()
+
+    def send_resignation(self) -> None:
+        """Tells the controller what it does not know; called again and again."""
+        life = self.present
+        request = life.resignations.next_request(life.replicas.image, broker_epoch=life.epoch)
+        if request is None or not life.is_up:
+            return
+
+        def answered(response: ResignReplicasResponse) -> None:
+            if not response.error_code:
+                life.resignations.on_answer(request)
+
+        self._call(self.cluster.controller.resign_replicas, request, answered)
 
     def _store(self) -> None:
         """The checkpoint, and sometimes a flush."""

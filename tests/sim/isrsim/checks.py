@@ -218,8 +218,10 @@ class Checks:
             candidates = (*before.isr, *before.elr, *before.last_known_elr)
             # The change that completes a reassignment may bring the next leader into the in-sync set.
             is_completion = before.removing_replicas and not image.removing_replicas
+            # So may one that takes over from a leader that has resigned.
+            is_relief = before.leader in before.resigned_replicas
             require(
-                image.leader in candidates or is_completion,
+                image.leader in candidates or is_completion or is_relief,
                 f"clean-election: {image.leader} is elected, and not one of {candidates}",
             )
         if not self._cluster.is_dead_in_secret(image.leader):

@@ -15,6 +15,7 @@ from isrsim.controller import SimController
 from isrsim.network import CONTROLLER, Network
 from isrsim.options import Options
 from isrsim.producers import SimProducer
+from isrsim.sim_log import SimDisk
 from klamm_server.metadata.image import MetadataImage
 
 
@@ -110,6 +111,7 @@ class Cluster:
             (self.options.pause_mean_ms, self._pause),
             (self.options.reassignment_mean_ms, self._administer),
             (self.options.controller_mean_ms, self._fail_over),
+            (self.options.full_disk_mean_ms, self._fill),
         ):
             if mean_ms:
                 self._repeat(mean_ms, fault)
@@ -162,6 +164,7 @@ class Cluster:
         self.network.is_faulty = False
         self.network.cut.clear()
         for broker in self.brokers.values():
+            broker.disk.room = None
             if broker.life is None:
                 broker.start()
 
@@ -225,6 +228,18 @@ class Cluster:
             if broker.paused_until_us <= self.world.now_us:
                 broker.paused_until_us = until_us
             self.note(f"broker {broker.broker_id} pauses")
+
+    def _fill(self) -> None:
+        if not self._is_faulty:
+            return
+        rng = self.world.rng
+        disk = rng.choice(list(self.brokers.values())).disk
+        disk.room = rng.randrange(4)
+        self.world.after(int(rng.expovariate(1 / (1_000 * MS))) + 1, self._free, disk)
+
+    def _free(self, disk: SimDisk) -> None:
+        if self._is_faulty:
+            disk.room = None
 
     # Administrators and controllers
 

@@ -26,6 +26,7 @@ from klamm.wire.v1.controller_pb2 import (
     ElectLeadersRequest,
     PartitionReassignment,
     RegisterBrokerRequest,
+    ResignReplicasRequest,
 )
 from klamm.wire.v1.metadata_pb2 import (
     CONFIG_RESOURCE_TYPE_TOPIC,
@@ -46,6 +47,7 @@ from klamm_controller.metadata.brokers import (
 from klamm_controller.metadata.decision import Decision
 from klamm_controller.metadata.elections import LeaderElections
 from klamm_controller.metadata.reassignment import handle_alter_partition_reassignments
+from klamm_controller.metadata.resignation import handle_resign_replicas
 from klamm_controller.metadata.sessions import Sessions
 from klamm_controller.metadata.sweep import Sweep, all_partitions
 from klamm_server.metadata.image import MetadataImage, PartitionImage, replay
@@ -162,6 +164,11 @@ class SimController:
 
     def alter_partition(self, request: AlterPartitionRequest, answer: Callable[..., None]) -> None:
         decision = handle_alter_partition(request, self.image)
+        self._carry_out(decision)
+        self._reply(request.broker_id, answer, decision.reply)
+
+    def resign_replicas(self, request: ResignReplicasRequest, answer: Callable[..., None]) -> None:
+        decision = handle_resign_replicas(request, self.image)
         self._carry_out(decision)
         self._reply(request.broker_id, answer, decision.reply)
 

@@ -272,6 +272,21 @@ def _registers_at_once(self: BrokerRegistration, known: Any, image: Any) -> Any:
 _end_life = BrokerRegistration._end_life
 
 
+def _resigned_stay(self: Any, isr: tuple[int, ...], lost: Any) -> None:
+    self._isr = tuple(broker_id for broker_id in isr if self._may_lead(broker_id) and broker_id not in lost)
+
+
+def _nobody_has_resigned(self: Any, broker_id: int) -> bool:
+    return False
+
+
+def _anybody_for_resigned(self: Any, isr: tuple[int, ...], lost: Any) -> None:
+    _set_isr(self, isr, lost)
+    if self._isr and set(self._isr) <= set(self._resigned):
+        able = tuple(one for one in self.replicas if self._may_lead(one) and one not in self._resigned)
+        self._isr = able or self._isr
+
+
 MUTATIONS: dict[str, Mutation] = {
     "cut-to-high-watermark": Mutation(
         what="a new follower cuts its log to its high watermark (before KIP-101)",
@@ -290,7 +305,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "committed-isr": Mutation(
         what="the high watermark does not wait for who is being added (KIP-497)",
-        known_seed=56,
+        known_seed=2,
         changes=((Leadership, "maximal_isr", property(_committed_isr)),),
     ),
     "proposed-isr": Mutation(
@@ -305,7 +320,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "join-at-high-watermark": Mutation(
         what="a follower joins the in-sync set without what the leader's epoch began with",
-        known_seed=252,
+        known_seed=147,
         changes=((Leadership, "maybe_expand", _join_at_high_watermark),),
     ),
     "fenced-members": Mutation(
@@ -336,7 +351,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "early-offsets": Mutation(
         what="a new leader tells consumers its high watermark before it reached the start of its epoch",
-        known_seed=26,
+        known_seed=5,
         changes=((Partition, "check_high_watermark", _serves_offsets_at_once),),
     ),
     "follower-reads-too-early": Mutation(
@@ -431,6 +446,19 @@ MUTATIONS: dict[str, Mutation] = {
     "leaves-under-same-epoch": Mutation(
         what="a replica that is taken away does not begin a leader epoch",
         changes=((partition_change._Target, "record", _leaves_under_same_epoch),),
+    ),
+    "resigned-stay": Mutation(
+        what="a replica that has resigned goes on leading, and being waited for",
+        known_seed=0,
+        changes=(
+            (partition_change._Target, "set_isr", _resigned_stay),
+            (partition_change._Target, "_has_resigned", _nobody_has_resigned),
+        ),
+    ),
+    "resigned-replaced-by-anybody": Mutation(
+        what="a replica that is out of sync takes over from a leader that has resigned",
+        known_seed=2,
+        changes=((partition_change._Target, "set_isr", _anybody_for_resigned),),
     ),
     "half-a-sweep": Mutation(
         what="what a decision leaves for later turns is not done",

@@ -52,6 +52,8 @@ class Options:
     """How many a controller looks at before it does something else; 0: all."""
     turn_ms: int
     """From one turn to the next."""
+    full_disk_mean_ms: int
+    """Of disks that are full for a while."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> Options:
@@ -96,6 +98,7 @@ class Options:
             controller_mean_ms=sometimes(0.3, 500, 5_000),
             partitions_per_turn=rng.choice((0, 0, 1, 2)),
             turn_ms=rng.choice((1, 1, 20, 200)),
+            full_disk_mean_ms=sometimes(0.3, 200, 3_000),
         )
 
     def describe(self) -> str:

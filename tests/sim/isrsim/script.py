@@ -85,6 +85,7 @@ def options(broker_count: int, min_isr: int) -> Options:
         downtime_mean_ms=HOUR_MS,
         partitions_per_turn=0,
         turn_ms=1,
+        full_disk_mean_ms=0,
         **never,
     )
 

@@ -16,6 +16,7 @@ from klamm.records.header import BatchHeader
 from klamm_broker.log.leader_epochs import LeaderEpochCache
 from klamm_broker.log.partition_log import AppendResult
 from klamm_broker.log.producer_state import ProducerStates
+from klamm_broker.log.storage_failure import DiskFull, LogDir
 
 _RECORD = struct.Struct(">qiiq")
 RECORD_BYTES = _RECORD.size
@@ -62,15 +63,32 @@ def decode(records: bytes | memoryview) -> list[tuple[int, int, int, int]]:
     return list(_RECORD.iter_unpack(records))
 
 
+class SimDisk:
+    """What a broker's logs are on."""
+
+    def __init__(self) -> None:
+        self.log_dir = LogDir("disk")
+        self.room: int | None = None
+        """How many records find space yet; None: any."""
+
+    def take(self, record_count: int) -> None:
+        """Raises DiskFull."""
+        if self.room is not None:
+            if record_count > self.room:
+                raise DiskFull(self.log_dir, "an append")
+            self.room -= record_count
+
+
 class SimLog:
     """See the module. It starts at offset 0 for ever: nothing is deleted."""
 
-    def __init__(self, config: SimLogConfig) -> None:
+    def __init__(self, config: SimLogConfig, disk: SimDisk | None = None) -> None:
         self.config = config
+        self._disk = disk or SimDisk()
         self.epochs = LeaderEpochCache()
         self.producers = ProducerStates()
         self.log_start_offset = 0
-        self.log_dir = None
+        self.log_dir = self._disk.log_dir
         self.records: list[Record] = []
         self.offsets_of: dict[int, list[int]] = {}
         """By producer, where its records are."""
@@ -101,6 +119,7 @@ class SimLog:
         duplicate = self.producers.check([_header(0, *batch) for batch in batches])
         if duplicate is not None:
             return AppendResult(duplicate.base_offset, duplicate.next_offset - 1, -1, 0, is_duplicate=True)
+        self._disk.take(len(batches))
         for _, producer, sequence, value in batches:
             self._append(leader_epoch, producer, sequence, value)
         return AppendResult(base_offset, self.log_end_offset - 1, -1, 0)
@@ -108,6 +127,7 @@ class SimLog:
     def append_as_follower(self, records: bytes, *, now_ms: int) -> None:
         for epoch, producer, sequence, value in decode(records):
             assert epoch >= self.epochs.latest_epoch, (epoch, self.epochs.entries)
+            self._disk.take(1)
             self._append(epoch, producer, sequence, value)
 
     def _append(self, epoch: int, producer: int, sequence: int, value: int) -> None:

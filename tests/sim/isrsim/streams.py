@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from isrsim.sim_log import RECORD_BYTES
 from klamm.wire.v1.broker_pb2 import ReplicaFetchHeader, ReplicaFetchRequest
+from klamm_broker.log.storage_failure import DiskFull
 from klamm_broker.replica.follower_partition import LeaderAnswer, NextStep
 from klamm_broker.replica.follower_session import FetchBounds, FollowerSession
 from klamm_broker.replica.partition import Partition
@@ -116,7 +117,12 @@ class FollowerStream:
 
     def _take(self, partition: Partition, answer: LeaderAnswer) -> None:
         session = self.session
-        update = partition.on_leader_answer(answer, wall_ms=0)
+        try:
+            update = partition.on_leader_answer(answer, wall_ms=0)
+        except DiskFull as error:
+            self._life.on_disk_full(error.log_dir)
+            self._broker.later(self._broker.options.backoff_ms, self._resume, session, partition)
+            return
         if update.truncated_from is not None:
             self._broker.note(f"cuts {update.truncated_from} to {partition.log.log_end_offset}")
         if update.next_step is NextStep.AWAIT_METADATA:

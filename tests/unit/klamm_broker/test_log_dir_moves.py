@@ -22,6 +22,7 @@ from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_manager import LogManager, LogManagerConfig
 from klamm_broker.log.partition_log import PendingDeletion
+from klamm_broker.log.storage_failure import LogDir
 from klamm_broker.log_dir_moves import LogDirMoves
 from klamm_broker.record_reader import RecordReader
 from klamm_broker.replica.follower_partition import LeaderAnswer
@@ -45,6 +46,8 @@ class Observer:
     def on_isr_change(self, partition: Partition, change: IsrChange) -> None: ...
     def on_role(self, partition: Partition) -> None: ...
     def on_offline(self, topic_id: bytes, partition: int) -> None: ...
+    def on_no_space(self, topic_id: bytes, partition: int) -> None: ...
+    def on_disk_full(self, log_dir: LogDir) -> None: ...
 
 
 class FailingDisk(Disk):

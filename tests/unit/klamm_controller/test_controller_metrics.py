@@ -23,6 +23,17 @@ def test_metrics_follow_the_image(three_brokers):
     assert registry().get_sample_value("klamm_topics") == 2
     assert registry().get_sample_value("klamm_partitions") == 6
     assert registry().get_sample_value("klamm_offline_partitions") == led_by_nobody
+    named = {
+        (topic, str(number)): registry().get_sample_value(
+            "klamm_partition_without_leader", {"topic": topic, "partition": str(number)}
+        )
+        for topic, number in (("a", n) for n in range(4))
+    }
+    assert named == {
+        ("a", str(p.partition)): 1 if p.leader == -1 else None for p in three_brokers.topic("a").partitions
+    }
+    controller.is_active = False
+    assert not any(one.samples for one in registry().collect() if one.name == "klamm_partition_without_leader")
     assert registry().get_sample_value("klamm_preferred_replica_imbalance") == led_by_nobody, "each has one replica"
     assert registry().get_sample_value("klamm_reassigning_partitions") == 0
     assert registry().get_sample_value("klamm_brokers", {"state": "live"}) == 2

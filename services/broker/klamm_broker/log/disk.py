@@ -92,6 +92,17 @@ class Disk:
         stats = os.statvfs(path)
         return DiskSpace(stats.f_blocks * stats.f_frsize, stats.f_bavail * stats.f_frsize)
 
+    def allocate(self, directory: str, size_bytes: int) -> None:
+        """Takes so much of the file system of `directory`, and gives it back. Raises OSError where it cannot be had: of
+        a quota `space` knows nothing."""
+        path = os.path.join(directory, ALLOCATION_FILE)
+        fd = self.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        try:
+            os.unlink(path)
+            os.posix_fallocate(fd, 0, size_bytes)
+        finally:
+            self.close(fd)
+
     def read_file(self, path: str) -> bytes:
         fd = self.open(path, os.O_RDONLY)
         try:
@@ -159,6 +170,9 @@ class Disk:
         self.replace(temporary, path)
         self.fsync_directory(os.path.dirname(path))
 
+
+ALLOCATION_FILE = ".klamm-space"
+"""What `allocate` gives a name for a moment."""
 
 IOV_MAX = os.sysconf("SC_IOV_MAX")
 """Buffers that one writev takes (1024 on Linux)."""

@@ -10,7 +10,8 @@
 
 Kafka takes a directory offline on every IOException, a full disk included, and leaves it so until restart.
 A full disk is the one failure that heals by itself (retention, or an operator deleting files) and that
-loses nothing when the write is undone, so here it refuses the write and keeps the directory.
+loses nothing when the write is undone, so here it refuses the write and keeps the directory. Its replicas resign
+meanwhile (`full_disks.py`).
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ class DiskFull(BrokerError):
     retriable = True
     refresh_metadata = True
 
-    def __init__(self, path: str, action: str) -> None:
-        super().__init__(f"no space left on the disk of {path}: {action} was refused and undone")
+    def __init__(self, log_dir: LogDir, action: str) -> None:
+        super().__init__(f"no space left on the disk of {log_dir.path}: {action} was refused and undone")
+        self.log_dir = log_dir
 
 
 class UnexpectedOffset(KlammError):
@@ -75,7 +77,7 @@ class LogDir:
         """The exception to raise for `error` met during `action`; any but a full disk takes the dir
         offline."""
         if is_disk_full(error):
-            return DiskFull(self.path, action)
+            return DiskFull(self, action)
         return self.take_offline(error, action)
 
     def take_offline(self, error: OSError, action: str) -> LogDirFailure:

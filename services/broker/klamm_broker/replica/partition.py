@@ -158,6 +158,13 @@ class Partition:
         in_sync = len(leadership.isr)
         return in_sync >= self.log.config.min_insync_replicas or in_sync >= leadership.replica_count
 
+    @property
+    def refusal(self) -> str:
+        """Why this leader takes no records with acks=all, in a word; empty: it does."""
+        if self.image is not None and self._broker_id in self.image.resigned_replicas:
+            return "resigned"
+        return "" if self.has_min_isr else "below_min_isr"
+
     # What the controller decides
 
     def apply(self, image: PartitionImage, *, now_ms: int) -> Effects:

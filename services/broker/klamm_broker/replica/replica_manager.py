@@ -13,6 +13,7 @@ from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm.records.header import BatchHeader
 from klamm_broker.log.partition_log import AppendResult, ShardWriter, TransactionEnd
+from klamm_broker.log.storage_failure import DiskFull, LogDir
 from klamm_broker.log.verification import VerificationGuard
 from klamm_broker.replica.leadership import FollowerFetch, IsrChange
 from klamm_broker.replica.partition import CommittedIsr, Effects, FetchOutcome, Partition
@@ -55,6 +56,12 @@ class ReplicaObserver(Protocol):
 
     def on_offline(self, topic_id: bytes, partition: int) -> None:
         """The replica's log dir failed: it is gone until the broker starts anew."""
+
+    def on_no_space(self, topic_id: bytes, partition: int) -> None:
+        """A full disk refused the replica a log: it is not here until there is space."""
+
+    def on_disk_full(self, log_dir: LogDir) -> None:
+        """An append found no space there."""
 
 
 class BrokerDirectory:
@@ -146,6 +153,8 @@ class ReplicaManager:
         self._remove(topic_partition)
         if until_restart:
             self._observer.on_offline(topic_id.bytes, topic_partition.partition)
+        else:
+            self._observer.on_no_space(topic_id.bytes, topic_partition.partition)
 
     def offline_reason(self, topic_partition: TopicPartition) -> str | None:
         """Why a replica that should be here cannot be reached; None when it can, or should not."""
@@ -237,7 +246,11 @@ class ReplicaManager:
         partition = self.leader(topic_partition)
         if acks == -1:
             partition.check_min_isr()
-        appended, high_watermark_moved = partition.append(records, now_ms=self._clock.wall_ms(), guard=guard)
+        try:
+            appended, high_watermark_moved = partition.append(records, now_ms=self._clock.wall_ms(), guard=guard)
+        except DiskFull as error:
+            self._observer.on_disk_full(error.log_dir)
+            raise
         self._tell(topic_partition, high_watermark_moved)
         return partition, appended
 
@@ -247,7 +260,12 @@ class ReplicaManager:
         """As `append` with acks=-1, to the shard of an internal topic. Raises as `Partition.append_as_coordinator`."""
         partition = self.leader(topic_partition)
         partition.check_min_isr()
-        appended, high_watermark_moved = partition.append_as_coordinator(records, writer, now_ms=self._clock.wall_ms())
+        now_ms = self._clock.wall_ms()
+        try:
+            appended, high_watermark_moved = partition.append_as_coordinator(records, writer, now_ms=now_ms)
+        except DiskFull as error:
+            self._observer.on_disk_full(error.log_dir)
+            raise
         self._tell(topic_partition, high_watermark_moved)
         return partition, appended
 
@@ -255,7 +273,11 @@ class ReplicaManager:
         """As `append` with acks=-1, of the marker that ends a transaction. Raises as `Partition.append_marker`."""
         partition = self.leader(topic_partition)
         partition.check_min_isr()
-        appended, high_watermark_moved = partition.append_marker(end, now_ms=self._clock.wall_ms())
+        try:
+            appended, high_watermark_moved = partition.append_marker(end, now_ms=self._clock.wall_ms())
+        except DiskFull as error:
+            self._observer.on_disk_full(error.log_dir)
+            raise
         self._tell(topic_partition, high_watermark_moved)
         return partition, appended
 

@@ -43,13 +43,17 @@ class Resignations:
         self._resumed.discard(key)
         return is_new
 
-    def resume(self, key: ReplicaKey, reason: Hashable) -> None:
-        """The reason is gone, if it was there."""
-        reasons = self._reasons.get(key, set())
+    def resume(self, key: ReplicaKey, reason: Hashable) -> bool:
+        """The reason is gone, if it was there; whether it was the last one."""
+        reasons = self._reasons.get(key)
+        if reasons is None:
+            return False
         reasons.discard(reason)
-        if key in self._reasons and not reasons:
-            del self._reasons[key]
-            self._resumed.add(key)
+        if reasons:
+            return False
+        del self._reasons[key]
+        self._resumed.add(key)
+        return True
 
     def resigned_for(self, reason: Hashable) -> list[ReplicaKey]:
         """The replicas that have that reason."""
@@ -60,7 +64,9 @@ class Resignations:
         unknown: list[tuple[bool, ReplicaKey]] = []
         for key in self._reasons:
             partition = _partition(key, image)
-            if partition is not None and self._broker_id not in partition.resigned_replicas:
+            if partition is None or self._broker_id not in partition.replicas:
+                continue
+            if self._broker_id not in partition.resigned_replicas:
                 unknown.append((partition.leader != self._broker_id, key))
         if not unknown and not self._resumed:
             return None

@@ -338,6 +338,16 @@ def test_nobody_is_asked_in_while_a_member_shuts_down(make_partition: MakePartit
     assert effects.isr_change.isr == (1, 3)
 
 
+def test_a_leader_says_why_it_refuses_records(make_partition: MakePartition) -> None:
+    partition = make_partition(min_insync_replicas=2)
+    partition.apply(image(isr=(1, 2)), now_ms=0)
+    assert not partition.refusal
+    partition.apply(image(isr=(1,), partition_epoch=1), now_ms=0)
+    assert partition.refusal == "below_min_isr"
+    partition.apply(image(isr=(1, 2), partition_epoch=2, resigned=(1, 2)), now_ms=0)
+    assert partition.refusal == "resigned"
+
+
 def test_who_resigned_does_not_join_until_it_resumes(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(isr=(1,), resigned=(2,)), now_ms=0)

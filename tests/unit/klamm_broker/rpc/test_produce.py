@@ -17,6 +17,7 @@ from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePa
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.log_manager import LogManager, LogManagerConfig
+from klamm_broker.log.storage_failure import LogDir
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.leadership import IsrChange
 from klamm_broker.replica.partition import Partition
@@ -54,6 +55,12 @@ class Observer:
         pass
 
     def on_offline(self, topic_id: bytes, partition: int) -> None:
+        pass
+
+    def on_no_space(self, topic_id: bytes, partition: int) -> None:
+        pass
+
+    def on_disk_full(self, log_dir: LogDir) -> None:
         pass
 
 

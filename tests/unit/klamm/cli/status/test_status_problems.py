@@ -72,6 +72,21 @@ def test_partitions_are_named_by_what_it_means_for_clients(facts):
     ]
 
 
+def test_a_broker_that_resigned_is_named_and_what_it_leads_nevertheless(facts):
+    topics = {
+        "orders": topic(
+            "orders",
+            partition(0, isr=(1, 2), resigned_replicas=(3,)),
+            partition(1, leader=3, isr=(3, 1), resigned_replicas=(3,)),
+        )
+    }
+    assert problems(facts(topics=topics)) == [
+        "1 of 2 partitions led by who has resigned: refuse records: orders-1",
+        "2 of 2 partitions under-replicated: orders-0, orders-1",
+        "broker 3: 2 replicas resigned, and will not lead while others can",
+    ]
+
+
 def test_more_replicas_wanted_in_sync_than_there_are_is_below_the_minimum(facts):
     topics = {"orders": topic("orders", partition(0, replicas=(1,), isr=(1,)))}
     (said,) = problems(facts(topics=topics))

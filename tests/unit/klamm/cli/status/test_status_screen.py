@@ -61,7 +61,13 @@ def test_the_document_is_json_and_has_every_part(facts):
     found = json.loads(json.dumps(document(facts(groups=()), [Problem("broken", "mend it")])))
     assert found["problems"] == ["broken"]
     assert found["healthy"] is False
-    assert found["partitions"] == {"total": 2, "under_replicated": [], "under_min_isr": [], "offline": []}
+    assert found["partitions"] == {
+        "total": 2,
+        "under_replicated": [],
+        "under_min_isr": [],
+        "led_by_resigned": [],
+        "offline": [],
+    }
     assert found["groups"] == []
     assert len(found["brokers"]) == 3
 
