@@ -6,6 +6,10 @@ import subprocess
 
 import java_programs
 import pytest
+import scenarios
+import version_scenarios
+from kafka_wire import KafkaWire
+from klamm_process import KlammProcess
 
 TIMEOUT_S = 120
 TOOLS = "org.apache.kafka.tools"
@@ -54,7 +58,8 @@ def test_a_topic_from_its_creation_to_its_end(bootstrap: str, name: str) -> None
     [
         (["MetadataQuorumCommand", "describe", "--status"], "LeaderId:"),
         (["MetadataQuorumCommand", "describe", "--replication"], "Leader"),
-        (["FeatureCommand", "describe"], ""),
+        (["FeatureCommand", "describe"], "FinalizedVersionLevel: 4.3-IV0"),
+        (["FeatureCommand", "upgrade", "--feature", "transaction.version=2"], "transaction.version was upgraded to 2."),
         (["BrokerApiVersionsCommand"], "DescribeTopicPartitions(75)"),
         (["ClusterTool", "list-endpoints"], "127.0.0.1"),
         (["GroupsCommand", "--list"], ""),
@@ -67,3 +72,21 @@ def test_the_cluster_as_the_tools_show_it(bootstrap: str, command: list[str], ex
     position = 1 if name == "ClusterTool" else 0
     arguments[position:position] = ["--bootstrap-server", bootstrap]
     assert expected in tool(name, *arguments)
+
+
+def test_an_operator_aborts_what_hangs(klamm_node: KlammProcess, name: str) -> None:
+    at = ["--bootstrap-server", klamm_node.kafka_bootstrap]
+    with KafkaWire(klamm_node.kafka_bootstrap) as wire:
+        topic_id = scenarios.create_topic(wire, name)
+        producer = version_scenarios.init(wire, name)
+        records = version_scenarios.records(producer)
+        version_scenarios.produce(wire, 13, topic_id, transactional_id=name, data=records)
+        assert version_scenarios.stable_end(wire, name) == 0
+        tool("TransactionsCommand", *at, "abort", "--topic", name, "--partition", "0", "--start-offset", "0")
+        assert version_scenarios.stable_end(wire, name) == 4
+
+
+def test_a_feature_keeps_its_level(bootstrap: str) -> None:
+    at = ["--bootstrap-server", bootstrap]
+    with pytest.raises(AssertionError, match="only supports version 2"):
+        tool("FeatureCommand", *at, "downgrade", "--feature", "transaction.version=1")

@@ -51,10 +51,19 @@ class Voters:
         )
         try:
             self._check(wanted)
-            await self._controller.ask("remove_raft_voter", ask, timeout_ms=TIMEOUT_MS)
+            await self._remove(ask)
         except BrokerError as error:
             return {"error_code": error.code, "error_message": error.message}
         return {"error_code": ErrorCode.NONE, "error_message": None}
+
+    async def _remove(self, ask: pb.RemoveRaftVoterRequest) -> None:
+        """Raises VoterNotFoundError for the last voter, too, as Kafka does."""
+        try:
+            await self._controller.ask("remove_raft_voter", ask, timeout_ms=ask.timeout_ms)
+        except BrokerError as error:
+            if error.code is ErrorCode.INVALID_REQUEST:
+                raise ErrorCode.VOTER_NOT_FOUND.exception(error.message) from error
+            raise
 
     def _check(self, wanted: Any) -> None:
         """Raises InconsistentClusterIdError, InvalidRequestError."""

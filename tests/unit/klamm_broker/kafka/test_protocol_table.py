@@ -1,0 +1,48 @@
+"""`docs/kafka-protocol.md` names the APIs and versions that ApiVersions names, and no difference goes unsaid."""
+
+from __future__ import annotations
+
+import protocol_table
+from cold_requests import request_of
+from kio.index import load_response_schema
+from kio.serial import entity_reader
+
+from klamm_broker.kafka.api_versions import api_versions
+from klamm_broker.kafka.features import LEVELS
+from klamm_broker.kafka.requests import ApiKey
+
+
+def named() -> dict[int, protocol_table.Range]:
+    """What a client is told."""
+    fields = {"client_software_name": "test", "client_software_version": "1"}
+    request = request_of(ApiKey.API_VERSIONS, 4, fields)
+    answer = b"".join(bytes(part) for part in api_versions(request, 1).parts())  # type: ignore[arg-type]
+    message, _ = entity_reader(load_response_schema(ApiKey.API_VERSIONS, 4))(memoryview(answer), 0)
+    return {one.api_key: (one.min_version, one.max_version) for one in message.api_keys}
+
+
+def test_the_page_has_what_clients_are_told() -> None:
+    rows = protocol_table.rows()
+    assert {row.key: row.klamm for row in rows if row.klamm is not None} == named()
+    assert {row.name.lower() for row in rows if row.klamm is not None} == {
+        ApiKey(key).name.replace("_", "").lower() for key in named()
+    }
+    assert sorted(row.key for row in rows) == [row.key for row in rows]
+
+
+def test_the_page_says_what_differs_where_versions_do() -> None:
+    assert [row.name for row in protocol_table.rows() if row.klamm != row.kafka and not row.differs] == []
+
+
+def test_the_page_is_as_it_would_be_written_again() -> None:
+    rows = protocol_table.rows()
+    written = protocol_table.written(
+        {row.name: (row.key, row.kafka) for row in rows}, {row.name: row.differs for row in rows}
+    )
+    text = protocol_table.PAGE.read_text()
+    assert "\n".join(written) in text
+
+
+def test_the_page_names_the_features_and_their_levels() -> None:
+    text = protocol_table.PAGE.read_text()
+    assert [name for name, level in LEVELS.items() if f"| {name} | {level} |" not in text] == []
