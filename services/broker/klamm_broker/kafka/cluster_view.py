@@ -29,10 +29,17 @@ class SeenBroker(NamedTuple):
 class ClusterView:
     """By the newest metadata, for clients that came in by the listener of that name."""
 
-    def __init__(self, image: Callable[[], MetadataImage], broker_id: int, listener: str) -> None:
+    def __init__(
+        self,
+        image: Callable[[], MetadataImage],
+        broker_id: int,
+        listener: str,
+        just_fenced: Callable[[], frozenset[int]] = frozenset,
+    ) -> None:
         self._image = image
         self.broker_id = broker_id
         self._listener = listener
+        self._just_fenced = just_fenced
 
     @property
     def image(self) -> MetadataImage:
@@ -41,6 +48,11 @@ class ClusterView:
     def brokers(self) -> list[SeenBroker]:
         """Live ones with that listener, by id."""
         return self._seen(self._image().live_brokers())
+
+    def listed(self) -> list[SeenBroker]:
+        """What Metadata lists, by id: live ones, and those that were until a moment ago."""
+        just_fenced = self._just_fenced()
+        return [one for one in self.registered() if not one.fenced or one.broker_id in just_fenced]
 
     def registered(self) -> list[SeenBroker]:
         """Fenced ones, too."""

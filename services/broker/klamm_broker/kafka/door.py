@@ -12,6 +12,7 @@ from klamm_broker.kafka.apis import KafkaApis
 from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
+from klamm_broker.kafka.just_fenced import JustFenced
 from klamm_broker.kafka.listener import ConnectionRoom, KafkaListener
 from klamm_broker.metadata_waiters import MetadataWaiters
 from klamm_broker.rpc.handlers import Handlers
@@ -46,9 +47,10 @@ class KafkaDoor:
             rng=random.Random(),
         )
         room = ConnectionRoom(config.max_connections)
+        just_fenced = JustFenced(image, clock, listed_ms=config.broker_session_timeout_ms)
 
         def listener(name: str) -> KafkaListener:
-            view = ClusterView(image, config.node_id, name)
+            view = ClusterView(image, config.node_id, name, just_fenced.ids)
             apis = KafkaApis(handlers, self._controller, self._coordinators, view, sessions, clock)
             return KafkaListener(
                 apis.handle,

@@ -68,8 +68,8 @@ class _Answer:
         self._handler = handler
         self._wanted = wanted
         self._cluster = cluster
-        self._brokers = cluster.brokers()
-        self._live = frozenset(broker.broker_id for broker in self._brokers)
+        self._brokers = cluster.listed()
+        self._live = frozenset(broker.broker_id for broker in self._brokers if not broker.fenced)
         self._unreachable = cluster.unreachable()
 
     def write(self) -> Writer:
