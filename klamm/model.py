@@ -40,6 +40,8 @@ NO_LEADER_EPOCH = -1
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+"""What Kafka calls the controllers' log, which has one partition; no topic has the name."""
 
 TOPIC_NAME_LENGTH_MAX = 249
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")

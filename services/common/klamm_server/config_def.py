@@ -114,6 +114,11 @@ class ConfigDef:
             raise self._problem(text, self.validator.expected)
         return value
 
+    @property
+    def has_default(self) -> bool:
+        """Whether it has a value that nobody set."""
+        return self.default is not None and not isinstance(self.default, Required)
+
     def default_text(self) -> str:
         """The default as text; empty when there is none."""
         return "" if isinstance(self.default, Required) else render(self.default)
@@ -129,6 +134,8 @@ def render(value: ConfigValue) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return str(value).replace("e+", "E").replace("e", "E")
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 

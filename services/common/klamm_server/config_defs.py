@@ -8,6 +8,7 @@ config in ms wins over its synonyms in minutes and hours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import dropwhile
 from typing import NamedTuple
 
 from klamm.errors import ConfigError, ErrorCode
@@ -25,14 +26,17 @@ __all__ = [
     "ConfigValue",
     "Resolved",
     "Synonym",
+    "SynonymValue",
     "UpdateMode",
     "append_to_list",
+    "broker_config_synonyms",
     "effective_topic_configs",
     "parse",
     "render",
     "resolve_broker_config",
     "resolve_topic_config",
     "subtract_from_list",
+    "topic_config_synonyms",
     "validate_broker_configs",
     "validate_topic_configs",
 ]
@@ -108,6 +112,46 @@ def resolve_broker_config(name: str, layers: Sequence[Layer]) -> Resolved:
         if name in configs:
             return Resolved(configs[name], source)
     return Resolved(BROKER_CONFIGS[name].default_text(), CONFIG_SOURCE_DEFAULT)
+
+
+class SynonymValue(NamedTuple):
+    """One of the places that a config's value can come from."""
+
+    name: str
+    value: str
+    source: int
+
+
+def topic_config_synonyms(name: str, own: Mapping[str, str], layers: Sequence[Layer]) -> list[SynonymValue]:
+    """Where a topic config's value can come from, strongest first, as Kafka lists it."""
+    values = [SynonymValue(name, own[name], CONFIG_SOURCE_DYNAMIC_TOPIC)] if name in own else []
+    if names := [synonym.name for synonym in SYNONYMS.get(name, ())]:
+        values += _synonyms(names[0], names, [*layers, _DEFAULTS])
+    return values
+
+
+def broker_config_synonyms(name: str, layers: Sequence[Layer], *, with_default: bool) -> list[SynonymValue]:
+    """Where a broker config's value can come from, strongest first, as Kafka lists it."""
+    all_layers = [*layers, _DEFAULTS] if with_default else layers
+    return _synonyms(name, _STAND_INS.get(name, [name]), all_layers)
+
+
+def _synonyms(first: str, names: Sequence[str], layers: Sequence[Layer]) -> list[SynonymValue]:
+    """Kafka leaves out what is stronger than the `first` place of the config itself, and lists nothing at all of one
+    that has a value by its stand-ins only."""
+    values = [
+        SynonymValue(name, configs[name], source) for source, configs in layers for name in names if name in configs
+    ]
+    return list(dropwhile(lambda one: one.name != first, values))
+
+
+_STAND_INS: Mapping[str, list[str]] = {
+    synonym.name: [one.name for one in synonyms] for synonyms in SYNONYMS.values() for synonym in synonyms
+}
+_DEFAULTS: Layer = (
+    CONFIG_SOURCE_DEFAULT,
+    {name: definition.default_text() for name, definition in BROKER_CONFIGS.items() if definition.has_default},
+)
 
 
 def effective_topic_configs(own: Mapping[str, str], *broker_layers: Mapping[str, str]) -> dict[str, str]:

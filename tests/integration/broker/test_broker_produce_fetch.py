@@ -191,6 +191,9 @@ def test_list_offsets_and_delete_records(start_broker: StartBroker) -> None:
             assert (await delete_before(-2))[0] == ErrorCode.OFFSET_OUT_OF_RANGE
             assert (await delete_before(1, "nowhere"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert await delete_before(-1) == (0, 6)
+            await controller.create_topic("compacted", configs={"cleanup.policy": "compact"})
+            await broker.wait_for_topic("compacted")
+            assert await delete_before(0, "compacted") == (ErrorCode.POLICY_VIOLATION, -1)
             assert (await broker.fetch("flights", 6))[0].error_code == 0
 
     asyncio.run(scenario())

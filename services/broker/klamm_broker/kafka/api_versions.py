@@ -3,6 +3,7 @@ version, before anything else."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,6 +16,8 @@ _SUPPORTED_TAG: Final = 0
 _EPOCH_TAG: Final = 1
 _FINALIZED_TAG: Final = 2
 _FEATURES_SINCE: Final = 3
+_SOFTWARE_SINCE: Final = 3
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def api_versions(request: Request, features_epoch: int) -> Writer:
@@ -24,8 +27,16 @@ def api_versions(request: Request, features_epoch: int) -> Writer:
     of this API."""
     if not request.is_spoken:
         return _answer(0, ErrorCode.UNSUPPORTED_VERSION, [(ApiKey.API_VERSIONS, SPOKEN[ApiKey.API_VERSIONS])], ())
+    if request.version >= _SOFTWARE_SINCE and not _names_software(request):
+        return _answer(request.version, ErrorCode.INVALID_REQUEST, [], ())
     features = _features(features_epoch) if request.version >= _FEATURES_SINCE else ()
     return _answer(request.version, ErrorCode.NONE, sorted(SPOKEN.items()), features)
+
+
+def _names_software(request: Request) -> bool:
+    """Whether name and version of the client are legal (KIP-511). Raises MalformedRequestError."""
+    reader = request.body()
+    return all(_SOFTWARE.fullmatch(reader.string()) for _ in ("name", "version"))
 
 
 def _answer(

@@ -3,9 +3,10 @@ UpdateFeatures (KIP-584)."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from klamm.errors import BrokerError, ErrorCode
+from klamm.model import CLUSTER_METADATA_TOPIC
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm_broker.kafka import authorized_operations, features
 from klamm_broker.kafka.cluster_view import ClusterView, SeenBroker
@@ -15,8 +16,6 @@ from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.voters import CONTROLLER_LISTENER, directory_id
 from klamm_server.clock import Clock
 
-METADATA_TOPIC: Final = "__cluster_metadata"
-"""What Kafka calls the controllers' log; it has one partition."""
 _BROKERS, _CONTROLLERS = 1, 2
 """Kinds of endpoints (KIP-919)."""
 
@@ -55,11 +54,10 @@ class Cluster:
         }
 
     async def describe_quorum(self, request: Request, wanted: Any) -> Fields:
-        """Of one partition, whatever was asked for: the controllers' log is all there is."""
-        if [(topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in wanted.topics] != [
-            (METADATA_TOPIC, [0])
-        ]:
-            return _no_quorum(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"only {METADATA_TOPIC}-0 has a quorum")
+        """The controllers' log is all there is."""
+        asked = {(topic.topic_name, one.partition_index) for topic in wanted.topics for one in topic.partitions}
+        if asked != {(CLUSTER_METADATA_TOPIC, 0)}:
+            return _no_quorums(wanted)
         try:
             quorum = await self._controller.ask("describe_quorum", pb.DescribeQuorumRequest(), timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
@@ -83,7 +81,7 @@ class Cluster:
         return {
             "error_code": ErrorCode.NONE,
             "error_message": None,
-            "topics": [{"topic_name": METADATA_TOPIC, "partitions": [partition]}],
+            "topics": [{"topic_name": CLUSTER_METADATA_TOPIC, "partitions": [partition]}],
             "nodes": [_quorum_node(one) for one in controllers if one.is_voter],
         }
 
@@ -141,3 +139,25 @@ def _quorum_node(controller: pb.QuorumReplica) -> Fields:
 
 def _no_quorum(code: ErrorCode, message: str) -> Fields:
     return {"error_code": code, "error_message": message, "topics": [], "nodes": []}
+
+
+def _no_quorums(wanted: Any) -> Fields:
+    """Kafka refuses all partitions of a request that names another one than that of the controllers' log."""
+    topics = [
+        {"topic_name": topic.topic_name, "partitions": [_no_partition(one.partition_index) for one in topic.partitions]}
+        for topic in wanted.topics
+    ]
+    return {"error_code": ErrorCode.NONE, "error_message": None, "topics": topics, "nodes": []}
+
+
+def _no_partition(number: int) -> Fields:
+    return {
+        "partition_index": number,
+        "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "error_message": f"only {CLUSTER_METADATA_TOPIC}-0 has a quorum",
+        "leader_id": 0,
+        "leader_epoch": 0,
+        "high_watermark": 0,
+        "current_voters": [],
+        "observers": [],
+    }

@@ -36,6 +36,7 @@ class Configs:
                 for one in wanted.resources
             ],
             include_documentation=getattr(wanted, "include_documentation", False),
+            include_synonyms=wanted.include_synonyms,
         )
         try:
             results = (await self._controller.ask("describe_configs", ask, timeout_ms=TIMEOUT_MS)).results
@@ -44,7 +45,7 @@ class Configs:
                 pb.DescribedConfigs(resource=one.resource, error_code=error.code, error_message=error.message)
                 for one in ask.resources
             ]
-        return {"results": [_described(one, wanted.include_synonyms) for one in results]}
+        return {"results": [_described(one) for one in results]}
 
     async def alter(self, request: Request, wanted: Any) -> Fields:
         """The older call: what it does not name goes back to its default."""
@@ -135,7 +136,7 @@ class Configs:
             "error_code": ErrorCode.NONE,
             "config_resources": [
                 {"resource_name": name, "resource_type": kind}
-                for kind in wanted.resource_types or names
+                for kind in dict.fromkeys(wanted.resource_types or names)
                 for name in names[kind]
             ],
         }
@@ -146,7 +147,7 @@ def _resource(resource_type: int, name: str) -> pb.ConfigResource:
     return pb.ConfigResource(type=resource_type, name=name)  # type: ignore[arg-type]
 
 
-def _described(result: pb.DescribedConfigs, include_synonyms: bool) -> Fields:
+def _described(result: pb.DescribedConfigs) -> Fields:
     return {
         "error_code": result.error_code,
         "error_message": result.error_message or None,
@@ -156,7 +157,10 @@ def _described(result: pb.DescribedConfigs, include_synonyms: bool) -> Fields:
             {
                 **described_config(one),
                 "is_default": one.source == pb.CONFIG_SOURCE_DEFAULT,
-                "synonyms": [{"name": one.name, "value": one.value, "source": one.source}] if include_synonyms else [],
+                "synonyms": [
+                    {"name": each.name, "value": None if one.sensitive else each.value, "source": each.source}
+                    for each in one.synonyms
+                ],
                 "config_type": _CONFIG_TYPES.get(one.type, 0),
                 "documentation": one.documentation or None,
             }
@@ -169,7 +173,7 @@ def described_config(config: pb.DescribedConfig) -> Fields:
     """What DescribeConfigs and CreateTopics both say of a config."""
     return {
         "name": config.name,
-        "value": None if config.sensitive else config.value,
+        "value": None if config.sensitive or config.has_no_value else config.value,
         "read_only": config.read_only,
         "config_source": config.source,
         "is_sensitive": config.sensitive,

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from klamm.errors import BrokerError
+from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm_broker.kafka import authorized_operations
@@ -18,6 +18,8 @@ from klamm_broker.kafka.requests import Request
 TIMEOUT_MS = 30_000
 CONSUMER_MEMBER = 1
 """Kafka's number of a member that speaks the new protocol."""
+CLIENT_NAMES_MEMBER = 1
+"""From this version of ConsumerGroupHeartbeat on a client makes its member id itself (KIP-1082)."""
 _NO_ID = bytes(16)
 
 
@@ -29,6 +31,7 @@ class ConsumerGroups:
 
     async def heartbeat(self, request: Request, wanted: Any) -> Fields:
         try:
+            _check(request, wanted)
             answer = await self._coordinators.ask(
                 GROUP_METADATA_TOPIC,
                 wanted.group_id,
@@ -37,13 +40,11 @@ class ConsumerGroups:
                 timeout_ms=TIMEOUT_MS,
             )
         except BrokerError as error:
-            answer = pb.ConsumerGroupHeartbeatResponse(
-                error_code=error.code, error_message=error.message, member_id=wanted.member_id
-            )
+            answer = pb.ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
         return {
             "error_code": answer.error_code,
             "error_message": answer.error_message or None,
-            "member_id": answer.member_id or None,
+            "member_id": None if answer.error_code else answer.member_id,
             "member_epoch": answer.member_epoch,
             "heartbeat_interval": answer.heartbeat_interval_ms,
             "assignment": _assignment(answer.assignment) if answer.HasField("assignment") else None,
@@ -75,6 +76,19 @@ class ConsumerGroups:
         }
 
 
+def _check(request: Request, wanted: Any) -> None:
+    """What may be null but not empty, which our own request does not tell apart. Raises InvalidRequestError or
+    UnsupportedAssignorError."""
+    texts = {"group_id": wanted.group_id.strip(), "instance_id": wanted.instance_id, "rack_id": wanted.rack_id}
+    if request.version >= CLIENT_NAMES_MEMBER:
+        texts["member_id"] = wanted.member_id
+    for name, text in texts.items():
+        if text == "":
+            raise ErrorCode.INVALID_REQUEST.exception(f"{name} is empty")
+    if wanted.server_assignor == "":
+        raise ErrorCode.UNSUPPORTED_ASSIGNOR.exception("server_assignor is empty")
+
+
 def _heartbeat(request: Request, wanted: Any) -> pb.ConsumerGroupHeartbeatRequest:
     """What is null in Kafka's request is not set in ours."""
     ask = pb.ConsumerGroupHeartbeatRequest(
@@ -86,7 +100,7 @@ def _heartbeat(request: Request, wanted: Any) -> pb.ConsumerGroupHeartbeatReques
         subscribed_topic_regex=getattr(wanted, "subscribed_topic_regex", None),
         server_assignor=wanted.server_assignor,
         client_id=request.client_id,
-        client_host=request.client_host,
+        client_host=f"/{request.client_host}",
     )
     if (rebalance_timeout_ms := milliseconds(wanted.rebalance_timeout)) >= 0:
         ask.rebalance_timeout_ms = rebalance_timeout_ms
@@ -122,7 +136,7 @@ def _member(member: pb.DescribedConsumerMember) -> Fields:
         "client_id": member.client_id,
         "client_host": member.client_host,
         "subscribed_topic_names": member.subscribed_topic_names,
-        "subscribed_topic_regex": member.subscribed_topic_regex or None,
+        "subscribed_topic_regex": member.subscribed_topic_regex,
         "assignment": _assignment(member.assignment),
         "target_assignment": _assignment(member.target_assignment),
         "member_type": CONSUMER_MEMBER,

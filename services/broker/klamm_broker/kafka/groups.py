@@ -23,6 +23,8 @@ JOIN_GRACE_MS = 5_000
 """What a join may take beyond its rebalance timeout, as Kafka's clients allow."""
 KNOWS_MEMBER_ID_REQUIRED = 4
 """Version of JoinGroup (KIP-394)."""
+NAMES_ITS_PROTOCOL = 5
+"""From this version of SyncGroup on a member has to say type and name of the group's protocol (KIP-559)."""
 BY_TOPIC_ID = 10
 """From this version of OffsetCommit and OffsetFetch on topics are named by id."""
 KNOWS_GROUP_ID_NOT_FOUND = 6
@@ -90,6 +92,13 @@ class Groups:
         }
 
     async def sync_group(self, request: Request, wanted: Any) -> Fields:
+        if request.version >= NAMES_ITS_PROTOCOL and None in (wanted.protocol_type, wanted.protocol_name):
+            return {
+                "error_code": ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                "protocol_type": None,
+                "protocol_name": None,
+                "assignment": b"",
+            }
         ask = pb.SyncGroupRequest(
             group_id=wanted.group_id,
             generation_id=wanted.generation_id,

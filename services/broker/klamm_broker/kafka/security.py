@@ -3,6 +3,7 @@ DescribeUserScramCredentials, as a Kafka without an authorizer answers."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Final
 
 from klamm.errors import ErrorCode
@@ -29,13 +30,13 @@ async def delete_acls(request: Request, wanted: Any) -> Fields:
 
 async def describe_user_scram_credentials(request: Request, wanted: Any) -> Fields:
     """There are none: of all users an empty list, of a user by name RESOURCE_NOT_FOUND."""
-    results = [
-        {
-            "user": one.name,
-            "error_code": ErrorCode.RESOURCE_NOT_FOUND,
-            "error_message": f"user {one.name!r} has no credentials",
-            "credential_infos": [],
-        }
-        for one in wanted.users or ()
-    ]
+    times = Counter(one.name for one in wanted.users or ())
+    results = [_no_credentials(name, asked) for name, asked in times.items()]
     return {"error_code": ErrorCode.NONE, "error_message": None, "results": results}
+
+
+def _no_credentials(user: str, times: int) -> Fields:
+    code, problem = ErrorCode.RESOURCE_NOT_FOUND, "has no credentials"
+    if times > 1:
+        code, problem = ErrorCode.DUPLICATE_RESOURCE, f"is named {times} times"
+    return {"user": user, "error_code": code, "error_message": f"user {user!r} {problem}", "credential_infos": []}

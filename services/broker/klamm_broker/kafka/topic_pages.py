@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from klamm.errors import ErrorCode
-from klamm.model import INTERNAL_TOPICS
+from klamm.model import INTERNAL_TOPICS, topic_name_problem
 from klamm_broker.kafka import authorized_operations
 from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.messages import Fields
@@ -51,7 +51,9 @@ def _page(topics: list[Fields], next_cursor: Fields | None) -> Fields:
 
 def _missing(name: str) -> Fields:
     return {
-        "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "error_code": (
+            ErrorCode.INVALID_TOPIC_EXCEPTION if topic_name_problem(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        ),
         "name": name,
         "topic_id": None,
         "is_internal": name in INTERNAL_TOPICS,

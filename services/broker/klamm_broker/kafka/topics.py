@@ -28,8 +28,9 @@ class Topics:
 
     async def create_topics(self, request: Request, wanted: Any) -> Fields:
         timeout_ms = milliseconds(wanted.timeout)
+        refused = [_refused(topic) for topic in wanted.topics if _configs_without_value(topic)]
         ask = pb.CreateTopicsRequest(
-            topics=[_new_topic(topic) for topic in wanted.topics],
+            topics=[_new_topic(topic) for topic in wanted.topics if not _configs_without_value(topic)],
             validate_only=wanted.validate_only,
             timeout_ms=timeout_ms,
         )
@@ -39,12 +40,13 @@ class Topics:
             failed = [
                 pb.CreatedTopic(name=one.name, error_code=error.code, error_message=error.message) for one in ask.topics
             ]
-            return {"topics": [_created(topic, _NO_CONFIGS) for topic in failed]}
+            return {"topics": [_created(topic, _NO_CONFIGS) for topic in (*failed, *refused)]}
         made = [topic.name for topic in answer.topics if not topic.error_code]
         configs: Mapping[str, pb.DescribedConfigs] = {}
         if request.version >= _CONFIGS_SINCE and not wanted.validate_only:
             configs = await self._configs_of(made, timeout_ms)
-        return {"topics": [_created(topic, configs.get(topic.name, _NO_CONFIGS)) for topic in answer.topics]}
+        topics = (*answer.topics, *refused)
+        return {"topics": [_created(topic, configs.get(topic.name, _NO_CONFIGS)) for topic in topics]}
 
     async def _configs_of(self, topics: list[str], timeout_ms: int) -> Mapping[str, pb.DescribedConfigs]:
         """What is in force (KIP-525); an error instead is that of the configs alone, for the topics are there."""
@@ -63,9 +65,12 @@ class Topics:
             named = [
                 (one.name if one.name is not None else self._topic_ids.name_of(id_bytes(one.topic_id)), one.topic_id)
                 for one in wanted.topics
+                if (one.name is None) != (one.topic_id is None)
             ]
+            refused = [_named_badly(one) for one in wanted.topics if (one.name is None) == (one.topic_id is None)]
         else:
             named = [(name, None) for name in wanted.topic_names]
+            refused = []
         ids = {name: self._topic_ids.id_of(name) for name, _ in named}
         by_id = {name: topic_id for name, topic_id in named if topic_id is not None}
         known = [name for name, _ in named if unknown_id(name) is None]
@@ -86,7 +91,7 @@ class Topics:
             }
             for one in results
         ]
-        return {"responses": responses}
+        return {"responses": [*refused, *responses]}
 
     async def _delete_topics(self, names: list[str], timeout_ms: int) -> list[pb.NamedResult]:
         try:
@@ -123,6 +128,16 @@ class Topics:
         }
 
 
+def _named_badly(topic: Any) -> Fields:
+    """The answer to a topic that is to be deleted by name and id, or by neither."""
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "error_code": ErrorCode.INVALID_REQUEST,
+        "error_message": "a topic is named by its name or its id, not by both and not by neither",
+    }
+
+
 def _new_topic(topic: Any) -> pb.NewTopic:
     return pb.NewTopic(
         name=topic.name,
@@ -131,8 +146,17 @@ def _new_topic(topic: Any) -> pb.NewTopic:
         assignments=[
             pb.ReplicaAssignment(partition=one.partition_index, broker_ids=one.broker_ids) for one in topic.assignments
         ],
-        configs={one.name: one.value for one in topic.configs if one.value is not None},
+        configs={one.name: one.value for one in topic.configs},
     )
+
+
+def _refused(topic: Any) -> pb.CreatedTopic:
+    message = f"a null value is not supported for {_configs_without_value(topic)}"
+    return pb.CreatedTopic(name=topic.name, error_code=ErrorCode.INVALID_CONFIG, error_message=message)
+
+
+def _configs_without_value(topic: Any) -> list[str]:
+    return [one.name for one in topic.configs if one.value is None]
 
 
 def _new_replicas(topic: Any) -> list[pb.ReplicaAssignment]:

@@ -75,6 +75,8 @@ class Transactions:
     async def init_producer_id(self, request: Request, wanted: Any) -> Fields:
         """Of a transactional producer, or of one that is only idempotent: that gets a new id whenever it asks
         (KIP-360)."""
+        if (getattr(wanted, "producer_id", -1) == -1) != (getattr(wanted, "producer_epoch", -1) == -1):
+            return _identity(pb.InitTransactionalIdResponse(error_code=ErrorCode.INVALID_REQUEST))
         if wanted.transactional_id is None:
             return _identity(
                 await self._producer_ids.init_producer_id(

@@ -56,6 +56,10 @@ class DeleteRecordsRpc:
             if wanted.topic in INTERNAL_TOPICS:
                 raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(f"records of {wanted.topic} are not for deleting")
             partition = self._replicas.leader(TopicPartition(wanted.topic, wanted.partition))
+            if "delete" not in partition.log.config.cleanup_policy:
+                raise ErrorCode.POLICY_VIOLATION.exception(
+                    f"cleanup.policy of {wanted.topic} does not contain delete: what it keeps is for compaction to say"
+                )
             before_offset = wanted.before_offset
             if before_offset == HIGH_WATERMARK:
                 before_offset = partition.high_watermark

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.errors import BrokerError
-from klamm.model import TopicPartition
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicPartition, topic_name_problem
 from klamm.wire.v1.broker_pb2 import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -32,6 +32,8 @@ class DescribeProducersRpc:
     def _describe(self, name: TopicPartition) -> PartitionProducers:
         answer = PartitionProducers(topic=name.topic, partition=name.partition)
         try:
+            if problem := topic_name_problem(name.topic):
+                raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(problem)
             producers = self._replicas.leader(name).log.producers.descriptions()
         except BrokerError as error:
             metrics.on_error("describe_producers", error.code)

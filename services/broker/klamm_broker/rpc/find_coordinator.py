@@ -72,7 +72,7 @@ class FindCoordinatorRpc:
     def owner(self, key_type: int, key: str) -> CoordinatorImage:
         """Raises BrokerError: a bad key, or COORDINATOR_NOT_AVAILABLE."""
         if key_type not in _TOPICS:
-            raise ErrorCode.UNSUPPORTED_VERSION.exception(
+            raise ErrorCode.INVALID_REQUEST.exception(
                 f"key type {key_type} is not served; expected one of {sorted(_TOPICS)}"
             )
         if not key:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from klamm.errors import BrokerError, ErrorCode
+from klamm.model import topic_name_problem
 from klamm.wire.v1.controller_pb2 import (
     CONFIG_OPERATION_APPEND,
     CONFIG_OPERATION_DELETE,
@@ -79,6 +80,8 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
 def check_resource(resource: ConfigResource, image: MetadataImage) -> None:
     """Raises Refusal unless the resource exists; a broker need not be alive."""
     if resource.type == CONFIG_RESOURCE_TYPE_TOPIC:
+        if problem := topic_name_problem(resource.name):
+            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if resource.name not in image.topics_by_name:
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {resource.name!r} does not exist")
     elif resource.type == CONFIG_RESOURCE_TYPE_BROKER:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from klamm.errors import ErrorCode
-from klamm.model import INTERNAL_TOPICS, topic_collision_key, topic_name_problem
+from klamm.model import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, topic_collision_key, topic_name_problem
 from klamm.wire.v1.controller_pb2 import (
     CreatedTopic,
     CreateTopicsRequest,
@@ -116,6 +116,8 @@ class TopicCreation:
         """Raises Refusal unless a topic of that name may be created now."""
         if problem := topic_name_problem(name):
             raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if name == CLUSTER_METADATA_TOPIC:
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} is the name of the controllers' own log")
         if self._asked[name] > 1:
             raise Refusal(ErrorCode.INVALID_REQUEST, f"topic {name} is named {self._asked[name]} times")
         if name in image.topics_by_name:

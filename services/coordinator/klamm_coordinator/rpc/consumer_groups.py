@@ -120,7 +120,8 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, settings: GroupSetti
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
     _require(request.rebalance_timeout_ms > 0, "a member that joins has to say its rebalance timeout")
     _require(request.HasField("owned") and not request.owned.topics, "a member that joins has no partitions yet")
-    subscribes = bool(request.subscribed_topic_names.names or request.subscribed_topic_regex)
+    # An empty list is a subscription as well: to nothing, so far.
+    subscribes = request.HasField("subscribed_topic_names") or request.HasField("subscribed_topic_regex")
     _require(subscribes, "a member that joins has to subscribe to topics, by name or expression")
 
 

@@ -54,9 +54,11 @@ def alter(cluster, *resources, validate_only=False):
     return cluster.apply(handle_incremental_alter_configs(request, cluster.image)).results
 
 
-def describe(cluster, resource, *names, docs=False):
+def describe(cluster, resource, *names, docs=False, synonyms=False):
     request = DescribeConfigsRequest(
-        resources=[DescribeConfigsResource(resource=resource, names=names)], include_documentation=docs
+        resources=[DescribeConfigsResource(resource=resource, names=names)],
+        include_documentation=docs,
+        include_synonyms=synonyms,
     )
     (result,) = describe_configs(request, cluster.image).results
     return result
@@ -195,6 +197,60 @@ def test_where_a_brokers_values_come_from(cluster):
     assert (other.value, other.source) == ("false", CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER)
 
 
+def synonyms_of(cluster, resource, name):
+    (config,) = describe(cluster, resource, name, synonyms=True).configs
+    return [(one.name, one.value, one.source) for one in config.synonyms]
+
+
+def test_a_topics_synonyms_are_listed_strongest_first_down_to_the_default(cluster):
+    cluster.add_broker(1, static_configs={"log.retention.bytes": "7", "log.retention.hours": "2"})
+    cluster.create_one("a", retention_bytes="5")
+    alter(cluster, (ALL_BROKERS, set_("log.retention.bytes", "6")))
+
+    assert synonyms_of(cluster, TOPIC_A, "retention.bytes") == [
+        ("retention.bytes", "5", CONFIG_SOURCE_DYNAMIC_TOPIC),
+        ("log.retention.bytes", "6", CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER),
+        ("log.retention.bytes", "7", CONFIG_SOURCE_STATIC_BROKER),
+        ("log.retention.bytes", "-1", CONFIG_SOURCE_DEFAULT),
+    ]
+    # As in Kafka hours and minutes are listed behind milliseconds only.
+    assert synonyms_of(cluster, TOPIC_A, "retention.ms") == []
+    alter(cluster, (ALL_BROKERS, set_("log.retention.ms", "9")))
+    assert synonyms_of(cluster, TOPIC_A, "retention.ms") == [
+        ("log.retention.ms", "9", CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER),
+        ("log.retention.hours", "2", CONFIG_SOURCE_STATIC_BROKER),
+        ("log.retention.hours", "168", CONFIG_SOURCE_DEFAULT),
+    ]
+    assert synonyms_of(cluster, TOPIC_A, "remote.storage.enable") == []
+    assert not describe(cluster, TOPIC_A, "retention.bytes").configs[0].synonyms
+
+
+def test_a_brokers_synonyms_are_listed_strongest_first_down_to_the_default(cluster):
+    cluster.add_broker(1, static_configs={"log.retention.hours": "2"})
+    alter(cluster, (BROKER_1, set_("log.preallocate", "true")), (ALL_BROKERS, set_("log.preallocate", "false")))
+
+    assert synonyms_of(cluster, BROKER_1, "log.preallocate") == [
+        ("log.preallocate", "true", CONFIG_SOURCE_DYNAMIC_BROKER),
+        ("log.preallocate", "false", CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER),
+        ("log.preallocate", "false", CONFIG_SOURCE_DEFAULT),
+    ]
+    assert synonyms_of(cluster, BROKER_1, "log.retention.hours") == [
+        ("log.retention.hours", "2", CONFIG_SOURCE_STATIC_BROKER),
+        ("log.retention.hours", "168", CONFIG_SOURCE_DEFAULT),
+    ]
+    assert synonyms_of(cluster, BROKER_1, "log.retention.ms") == []
+    assert synonyms_of(cluster, ALL_BROKERS, "log.preallocate") == [
+        ("log.preallocate", "false", CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER)
+    ]
+
+
+def test_no_value_is_told_from_an_empty_one(cluster_with_a):
+    (unset,) = describe(cluster_with_a, BROKER_1, "log.retention.ms").configs
+    (empty,) = describe(cluster_with_a, TOPIC_A, "leader.replication.throttled.replicas").configs
+    assert (unset.value, unset.has_no_value) == ("", True)
+    assert (empty.value, empty.has_no_value) == ("", False)
+
+
 def test_the_default_of_all_brokers_shows_what_is_set_there(cluster_with_a):
     alter(cluster_with_a, (ALL_BROKERS, set_("log.retention.bytes", "5")))
     assert [(c.name, c.value) for c in describe(cluster_with_a, ALL_BROKERS).configs] == [("log.retention.bytes", "5")]
@@ -215,5 +271,7 @@ def test_a_described_config_tells_all_about_itself(cluster_with_a):
 def test_describing_what_does_not_exist(cluster_with_a):
     unknown = ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="nope")
     assert describe(cluster_with_a, unknown).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    illegal = ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="no/pe")
+    assert describe(cluster_with_a, illegal).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     broker = ConfigResource(type=CONFIG_RESOURCE_TYPE_BROKER, name="77")
     assert describe(cluster_with_a, broker).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED

@@ -35,6 +35,7 @@ REFUSED = [
     (new("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "'a b'"),
     (new("café"), ErrorCode.INVALID_TOPIC_EXCEPTION, "café"),
     (new("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "a/b"),
+    (new("__cluster_metadata"), ErrorCode.INVALID_REQUEST, "controllers' own log"),
     (new("taken"), ErrorCode.TOPIC_ALREADY_EXISTS, "taken"),
     (new("dot_ted"), ErrorCode.INVALID_TOPIC_EXCEPTION, "dot.ted"),
     (new("t", 0), ErrorCode.INVALID_PARTITIONS, "0 partitions"),
