@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
 class KlammError(Exception):
@@ -50,8 +50,25 @@ class NoBrokerError(KlammError):
     retriable = True
 
 
+class OtherRecordsInvalidError(KlammError):
+    """Other records of the batch that this one was sent in were refused, so nothing of the batch was written.
+
+    There is nothing wrong with this one: it may be sent again. `__cause__` tells of the others (KIP-467)."""
+
+
+class RecordError(NamedTuple):
+    """Why a record was refused, and its whole batch with it (KIP-467)."""
+
+    batch_index: int
+    """Counts the records that were sent to the partition together, from 0 on."""
+    message: str
+
+
 class BrokerError(KlammError):
     """An outcome a server reported by code. Subclasses, one per code, are made from `ErrorCode`."""
+
+    record_errors: tuple[RecordError, ...] = ()
+    """The records that are to blame, in order, where a server refused some."""
 
     code: ClassVar[ErrorCode]
     refresh_metadata: ClassVar[bool] = False

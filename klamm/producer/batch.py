@@ -6,9 +6,10 @@ the BatchResult of its records' futures; after a split several batches do, each 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from klamm.errors import BrokerError, ErrorCode, OtherRecordsInvalidError
 from klamm.model import TopicPartition
 from klamm.producer.record import RecordMetadata
 from klamm.producer.result import BatchResult, Outcome
@@ -96,6 +97,26 @@ class Batch:
             part.stamp = self.stamp._replace(base_sequence=sequence)
         return part
 
-    def outcome(self, base_offset: int, log_append_time_ms: int, error: Exception | None) -> Outcome:
-        """This batch's part of the result."""
-        return Outcome(self.start, base_offset, log_append_time_ms, error)
+    def outcomes(self, base_offset: int, log_append_time_ms: int, error: Exception | None) -> list[Outcome]:
+        """This batch's part of the result: one outcome, unless some of its records are to blame and others not."""
+        if not isinstance(error, BrokerError) or not error.record_errors:
+            return [Outcome(self.start, base_offset, log_append_time_ms, error)]
+        return [Outcome(self.start + start, -1, -1, own) for start, own in self._blame(error)]
+
+    def _blame(self, error: BrokerError) -> Iterator[tuple[int, Exception]]:
+        """(index in the batch, error) of each run of records with the same error. As in Kafka's clients, the code is a
+        record's own if it is alone to blame, else INVALID_RECORD: the broker tells one code for all."""
+        code = error.code if len(error.record_errors) == 1 else ErrorCode.INVALID_RECORD
+        own: dict[str, Exception] = {}
+        others = OtherRecordsInvalidError(
+            f"nothing is wrong with this record of {self.tp}: others of its batch were refused ({error.message})"
+        )
+        others.__cause__ = error
+        end = 0
+        for index, message in error.record_errors:
+            if end < index < len(self.records):
+                yield end, others
+            yield index, own.setdefault(message, code.exception(message or error.message))
+            end = index + 1
+        if end < len(self.records):
+            yield end, others

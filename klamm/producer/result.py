@@ -9,10 +9,12 @@ The producer's loop settles, any thread may ask or add callbacks. No lock is nee
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from klamm.errors import OtherRecordsInvalidError
 from klamm.model import TopicPartition
 from klamm.producer.record import RecordMetadata
 from klamm.records import RawRecord
@@ -27,6 +29,15 @@ class Outcome(NamedTuple):
     log_append_time_ms: int
     """-1: records keep their own timestamps."""
     error: Exception | None
+
+
+def outcome_at(outcomes: Sequence[Outcome], index: int) -> Outcome:
+    """The one of these, by `start` in order, that covers the record."""
+    return outcomes[bisect_right(outcomes, index, key=_start_of) - 1]
+
+
+def _start_of(outcome: Outcome) -> int:
+    return outcome.start
 
 
 class BatchResult:
@@ -52,10 +63,10 @@ class BatchResult:
         """One of the parts it is still waiting for became several."""
         self._unsettled += parts - 1
 
-    def settle(self, outcome: Outcome) -> None:
-        """One part's outcome."""
+    def settle(self, *outcomes: Outcome) -> None:
+        """One part's outcome, or several where its records fared differently."""
         assert self._unsettled > 0, self._tp
-        self._outcomes.append(outcome)
+        self._outcomes += outcomes
         self._unsettled -= 1
         if not self._unsettled:
             self._outcomes.sort(key=lambda each: each.start)
@@ -82,12 +93,14 @@ class BatchResult:
 
     @property
     def error(self) -> Exception | None:
-        """What went wrong with the first record that something went wrong with; only when done."""
-        return next((each.error for each in self._outcomes if each.error is not None), None)
+        """What went wrong with the first record that is to blame for anything; only when done."""
+        errors = [each.error for each in self._outcomes if each.error is not None]
+        own = (error for error in errors if not isinstance(error, OtherRecordsInvalidError))
+        return next(own, errors[0] if errors else None)
 
     def outcome_of(self, index: int) -> Outcome:
         """The outcome that covers the record; only when done."""
-        return next(each for each in reversed(self._outcomes) if each.start <= index)
+        return outcome_at(self._outcomes, index)
 
     def _run_callbacks(self) -> None:
         while self._callbacks:

@@ -8,6 +8,7 @@ partition:
     MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE  sent again in smaller parts, until a single record is at fault
     OUT_OF_ORDER_SEQUENCE_NUMBER,             batch by batch: a new leader may have the first ones only; the one that is
     UNKNOWN_PRODUCER_ID                       at fault under new numbers, like all after it (`sequences.py`)
+    single records were refused               batch by batch: only theirs is refused with them (KIP-467)
     retriable                                 sent again after retry.backoff.ms; at once with news of a new leader,
                                               which is asked for meanwhile
     any other, or `retries` are used up       settled with the error
@@ -30,13 +31,22 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from klamm.client import KlammClient
-from klamm.errors import BrokerError, ErrorCode, IllegalStateError, KlammError, NoBrokerError, raise_for
+from klamm.errors import (
+    BrokerError,
+    ErrorCode,
+    IllegalStateError,
+    KlammError,
+    NoBrokerError,
+    RecordError,
+    raise_for,
+)
 from klamm.model import TopicPartition
 from klamm.producer.accumulator import NEVER_MS, Accumulator, PartitionQueue, PendingRequest
 from klamm.producer.batch import Batch, Stamp
 from klamm.producer.config import ProducerConfig
 from klamm.producer.interceptors import InterceptorChain
 from klamm.producer.metrics import ProducerMetrics
+from klamm.producer.result import outcome_at
 from klamm.producer.sequences import ProducerId, Sequences
 from klamm.producer.transaction_state import TransactionState
 from klamm.records import encode_batch
@@ -352,6 +362,9 @@ class Sender:
             self._metrics.splits += is_split
             if not is_split:
                 self._complete(queue, outcome)
+        elif isinstance(error, BrokerError) and error.record_errors and len(queue.in_flight) > 1 and not self._is_lost:
+            with self._lock:
+                self._accumulator.split(queue)
         elif isinstance(error, KlammError) and error.retriable and not self._is_lost:
             self._retry(queue, outcome, error)
         else:
@@ -428,18 +441,20 @@ class Sender:
                 self._sequences.on_failed(batch)
             if self._transaction is not None:
                 self.fail_transaction(outcome.error)
-        part = batch.outcome(outcome.base_offset, outcome.log_append_time_ms, outcome.error)
+        parts = batch.outcomes(outcome.base_offset, outcome.log_append_time_ms, outcome.error)
         if self._interceptors:
             for index in range(batch.start, batch.start + len(batch.records)):
+                part = outcome_at(parts, index)
                 metadata = None if part.error else batch.result.metadata(index, part)
                 self._interceptors.on_acknowledgement(metadata, part.error)
         for index, callback in batch.callbacks:
+            part = outcome_at(parts, index)
             metadata = None if part.error else batch.result.metadata(index, part)
             try:
                 callback(metadata, part.error)
             except Exception:
                 log.exception("on_delivery of partition=%s failed", batch.tp)
-        batch.result.settle(part)
+        batch.result.settle(*parts)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
@@ -449,8 +464,11 @@ class Sender:
 
 def _outcome(message: broker_pb2.ProducedPartition, nodes: Sequence[common_pb2.Node]) -> _Outcome:
     code = ErrorCode.of(message.error_code)
+    error = None if code is ErrorCode.NONE else code.exception(message.error_message)
+    if error is not None and message.record_errors:
+        error.record_errors = tuple(RecordError(each.index, each.message) for each in message.record_errors)
     return _Outcome(
-        None if code is ErrorCode.NONE else code.exception(message.error_message),
+        error,
         message.base_offset,
         message.log_append_time_ms,
         message.current_leader,

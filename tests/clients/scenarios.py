@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kafka_wire import KafkaWire
 from kio.schema.errors import ErrorCode
 
+from klamm.records import encode_batch
 from klamm_broker.kafka.requests import SPOKEN, ApiKey
 
 TIMEOUT_S = 30
@@ -55,14 +56,16 @@ def codes(partitions: Iterable[Any]) -> list[tuple[int, ErrorCode]]:
     return [(one.partition_index, one.error_code) for one in partitions]
 
 
-def create_topic(wire: KafkaWire, name: str, partition_count: int = 1) -> uuid.UUID:
+def create_topic(
+    wire: KafkaWire, name: str, partition_count: int = 1, configs: Mapping[str, str] | None = None
+) -> uuid.UUID:
     """Known to the node afterwards, with leaders; gives its id."""
     topic = {
         "name": name,
         "num_partitions": partition_count,
         "replication_factor": 1,
         "assignments": [],
-        "configs": [],
+        "configs": [{"name": config, "value": value} for config, value in (configs or {}).items()],
     }
     answer = wire.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout": TIMEOUT_MS, "validate_only": False})
     assert answer.topics[0].error_code == ErrorCode.none
@@ -79,6 +82,44 @@ def find_coordinator(wire: KafkaWire, key: str, key_type: int = GROUP) -> None:
     """Which makes the topic exist where the key has its place."""
     asked = {"key_type": key_type, "coordinator_keys": [key]}
     settled(lambda: wire.ask(ApiKey.FIND_COORDINATOR, 4, asked), lambda answer: answer.coordinators[0].error_code)
+
+
+# Records
+
+
+def blamed_records(version: int) -> Scenario:
+    """Produce of batches in which some records are wrong, each kind into the topic that refuses it (KIP-467)."""
+
+    def scenario(wire: KafkaWire, name: str) -> dict[str, Any]:
+        limits = {"message.timestamp.before.max.ms": "3600000", "message.timestamp.after.max.ms": "3600000"}
+        compact = {"cleanup.policy": "compact"}
+        settings = {"compacted": compact, "dated": limits, "both": {**compact, **limits}}
+        ids = {kind: create_topic(wire, f"{name}-{kind}", configs=configs) for kind, configs in settings.items()}
+        now_ms, day_ms = int(time.time() * 1000), 86_400_000
+        rows = {
+            "good": [(now_ms, b"k")] * 2,
+            "keyless": [(now_ms, b"k"), (now_ms, None), (now_ms, b"k"), (now_ms, None)],
+            "one keyless": [(now_ms, None), (now_ms, b"k")],
+            "too new": [(now_ms, b"k"), (now_ms + day_ms, b"k")],
+            "too old": [(now_ms - day_ms, b"k"), (now_ms, b"k"), (now_ms - day_ms, b"k")],
+            "everything": [(now_ms - day_ms, None), (now_ms, None), (now_ms + day_ms, b"k"), (now_ms, b"k")],
+        }
+
+        def produce(kind: str, batch: bytes) -> Any:
+            partition = {"index": 0, "records": batch}
+            topic = {"name": f"{name}-{kind}", "topic_id": ids[kind], "partition_data": [partition]}
+            asked = {"transactional_id": None, "acks": -1, "timeout": TIMEOUT_MS, "topic_data": [topic]}
+            (answer,) = wire.ask(ApiKey.PRODUCE, version, asked).responses[0].partition_responses
+            errors = [one.batch_index for one in getattr(answer, "record_errors", ())]
+            return answer.error_code, errors, answer.base_offset, getattr(answer, "log_start_offset", None)
+
+        return {
+            f"{kind}, {what}": produce(kind, encode_batch([(at, key, b"v", ()) for at, key in some]))
+            for kind in settings
+            for what, some in rows.items()
+        }
+
+    return scenario
 
 
 # Topics

@@ -53,6 +53,38 @@ def operations(cluster: int, topic: int, group: int) -> dict[str, Any]:
     }
 
 
+def blamed(log_start_offset: int) -> dict[str, Any]:
+    """Code, indexes of the records to blame, base offset and log start offset."""
+    invalid, timestamp = ErrorCode.invalid_record, ErrorCode.invalid_timestamp
+
+    def refused(error: ErrorCode, *indexes: int) -> tuple[Any, ...]:
+        return error, list(indexes), -1, log_start_offset
+
+    def written(base_offset: int) -> tuple[Any, ...]:
+        return ErrorCode.none, [], base_offset, log_start_offset
+
+    return {
+        "compacted, good": written(0),
+        "compacted, keyless": refused(invalid, 1, 3),
+        "compacted, one keyless": refused(invalid, 0),
+        "compacted, too new": refused(timestamp, 1),
+        "compacted, too old": written(2),
+        "compacted, everything": refused(timestamp, 0, 1, 2),
+        "dated, good": written(0),
+        "dated, keyless": written(2),
+        "dated, one keyless": written(6),
+        "dated, too new": refused(timestamp, 1),
+        "dated, too old": refused(timestamp, 0, 2),
+        "dated, everything": refused(timestamp, 0, 2),
+        "both, good": written(0),
+        "both, keyless": refused(invalid, 1, 3),
+        "both, one keyless": refused(invalid, 0),
+        "both, too new": refused(timestamp, 1),
+        "both, too old": refused(timestamp, 0, 2),
+        "both, everything": refused(timestamp, 0, 1, 2),
+    }
+
+
 CASES: dict[str, tuple[Scenario, Any]] = {
     "partitions by hand, first version": (
         scenarios.partitions_by_hand(SPOKEN[ApiKey.CREATE_PARTITIONS].min),
@@ -71,6 +103,8 @@ CASES: dict[str, tuple[Scenario, Any]] = {
         operations(NOT_ASKED_FOR, NOT_ASKED_FOR, NOT_ASKED_FOR),
     ),
     "operations": (scenarios.operations(True), operations(CLUSTER, TOPIC, GROUP)),
+    "blamed records": (scenarios.blamed_records(8), blamed(0)),
+    "blamed records, newest version": (scenarios.blamed_records(newest(ApiKey.PRODUCE)), blamed(0)),
 }
 every_case = pytest.mark.parametrize(("scenario", "expected"), CASES.values(), ids=CASES.keys())
 

@@ -11,7 +11,7 @@ from klamm_process import KlammProcess, running_cluster
 
 from klamm.admin import Admin, NewTopic
 from klamm.consumer import Consumer, ConsumerRecord
-from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.errors import EXCEPTIONS, ErrorCode, OtherRecordsInvalidError
 from klamm.model import TopicPartition
 from klamm.producer import AsyncProducer, Producer
 
@@ -72,6 +72,37 @@ def test_batches_the_topic_finds_too_large_are_split(cluster: KlammProcess) -> N
         assert [future.result(PATIENCE_S).offset for future in futures] == list(range(500))
         assert isinstance(too_large.exception(PATIENCE_S), MessageTooLargeError)
         assert producer.metrics()["batch-split-total"] > 0
+
+
+@pytest.mark.parametrize("batch_size", [16_384, 200])
+def test_a_record_that_is_refused_does_not_answer_for_others(cluster: KlammProcess, batch_size: int) -> None:
+    """In one batch with it they are told so; what was in other batches of the request is written (KIP-467)."""
+    topic = f"keyed-{batch_size}"
+    create(cluster, topic, cleanup_policy="compact")
+    told: dict[int, Exception | None] = {}
+    with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=100, batch_size=batch_size) as producer:
+        futures = [
+            producer.send(
+                topic,
+                b"%d" % number,
+                None if number == 7 else b"%d" % number,
+                partition=0,
+                on_delivery=lambda _, error, number=number: told.update({number: error}),
+            )
+            for number in range(60)
+        ]
+        errors = [future.exception(PATIENCE_S) for future in futures]
+        assert producer.send(topic, b"v", b"after", partition=0).result(PATIENCE_S).offset == errors.count(None)
+
+    assert isinstance(errors[7], EXCEPTIONS[ErrorCode.INVALID_RECORD])
+    assert str(errors[7]).startswith("INVALID_RECORD: it has no key;")
+    with_it = [error for error in errors[:7] + errors[8:] if error is not None]
+    assert 0 < len(with_it) == (59 if batch_size > 1_000 else len(with_it)) < 60
+    assert all(isinstance(error, OtherRecordsInvalidError) for error in with_it)
+    assert "record 7: it has no key" in str(with_it[0]) or batch_size < 1_000
+    assert [told[number] for number in range(60)] == errors
+    if batch_size < 1_000:
+        assert errors.count(None) > 40
 
 
 def test_topic_is_created_by_the_first_record(cluster: KlammProcess) -> None:

@@ -126,7 +126,11 @@ def _write_partition(writer: Writer, version: int, answer: Produced) -> None:
     else:
         writer.fields(_PRODUCED_BEFORE_5, partition, code, base_offset, append_time_ms)
     if version >= 8:
-        writer.array_size(0)  # no record is refused by itself
+        writer.array_size(len(answer.record_errors))
+        for index, text in answer.record_errors:
+            writer.int32(index)
+            writer.nullable_string(text)
+            writer.tagged_fields()
         writer.nullable_string(message or None)
     writer.tagged_fields(leader_hint(_CURRENT_LEADER_TAG, answer) if code and version >= _HINTED else ())
 

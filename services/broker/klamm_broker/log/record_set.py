@@ -4,20 +4,23 @@ A record set is the batches of one produce request for one partition, or of one 
 headers and the checksum, once; records are looked at only where a config demands it: another `compression.type`, a
 bounded `message.timestamp.before.max.ms`, or a `cleanup.policy` with compact, for which every record needs a key. Pure:
 bytes in, buffers out. Follows Kafka's `LogValidator`, less its look at each record of a batch that is stored as it came
-(why: ARCHITECTURE.md, "Decisions").
+(why: ARCHITECTURE.md, "Decisions"). A batch that is refused for some of its records is looked at once more, to name
+them (KIP-467).
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, NoReturn
 
-from klamm.errors import ErrorCode
+from klamm.errors import ErrorCode, RecordError
 from klamm.records.compression import CompressionType
+from klamm.records.contents import MAX_DECOMPRESSED_BYTES
 from klamm.records.control import ControlRecord, ControlRecordType, decode_control_record
 from klamm.records.decoder import decode_batch
 from klamm.records.encoder import encode_batch
+from klamm.records.errors import DecompressedTooLargeError
 from klamm.records.header import (
     COMPRESSION_MASK,
     CONTROL_MASK,
@@ -32,10 +35,15 @@ from klamm.records.header import (
     set_log_append_time,
     validate_batch,
 )
-from klamm.records.keys import read_keys
+from klamm.records.keys import RecordKeys, read_keys
 from klamm.records.record import RECORD_SIZE_BYTES_MIN
 from klamm_broker.log.log_config import NO_LIMIT_MS, LogConfig, TimestampSource
 from klamm_broker.log.segment import AppendedBatch, latest_timestamp_ms
+
+_LOOK_MAX_BYTES: Final = 8 * 1024**2
+"""A batch that its header condemns is not read to name its records if these are larger."""
+_RECORD_ERRORS_MAX: Final = 1_000
+"""Records that an answer names; a batch can have a hundred thousand."""
 
 
 class AppendOrigin(enum.Enum):
@@ -68,16 +76,15 @@ def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: A
     """The batches of `records`, re-compressed or stamped where the config says so.
 
     Raises a CorruptBatchError, or the exception of INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or
-    RECORD_LIST_TOO_LARGE."""
+    RECORD_LIST_TOO_LARGE; the first two with `record_errors` where single records are to blame."""
     view = memoryview(records)
     checked: list[CheckedBatch] = []
-    position = size = 0
+    position = size = record_count = 0
     while position < len(view):
         header = validate_batch(view, position)
         end = position + header.size_bytes
-        _check_header(header, config, now_ms, origin)
-        if config.is_compacted and not header.is_control:
-            _check_keys(header, view[position:end])
+        _check_header(header, config, origin)
+        _check_records(header, view[position:end], config, now_ms, origin, record_count)
         batch = _rewritten(CheckedBatch(header, view[position:end]), config, now_ms)
         batch_bytes = len(batch.data)
         if batch_bytes > config.max_message_bytes:
@@ -86,6 +93,7 @@ def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: A
             )
         checked.append(batch)
         size += batch_bytes
+        record_count += header.record_count
         position = end
     if not checked:
         raise ErrorCode.INVALID_RECORD.exception("the record set is empty")
@@ -96,7 +104,7 @@ def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: A
     return checked
 
 
-def _check_header(header: BatchHeader, config: LogConfig, now_ms: int, origin: AppendOrigin) -> None:
+def _check_header(header: BatchHeader, config: LogConfig, origin: AppendOrigin) -> None:
     attributes = header.attributes
     if attributes & CONTROL_MASK and origin is AppendOrigin.CLIENT:
         raise ErrorCode.INVALID_RECORD.exception("clients may not write control records")
@@ -112,11 +120,80 @@ def _check_header(header: BatchHeader, config: LogConfig, now_ms: int, origin: A
         return
     if attributes & TIMESTAMP_TYPE_MASK:
         raise ErrorCode.INVALID_TIMESTAMP.exception("a producer may not set the type LogAppendTime")
-    if header.max_timestamp_ms - now_ms > config.timestamp_after_max_ms:
-        raise ErrorCode.INVALID_TIMESTAMP.exception(
-            f"timestamp {header.max_timestamp_ms} is more than message.timestamp.after.max.ms="
-            f"{config.timestamp_after_max_ms} after the broker's {now_ms}"
-        )
+
+
+def _check_records(
+    header: BatchHeader, data: Buffer, config: LogConfig, now_ms: int, origin: AppendOrigin, first_index: int
+) -> None:
+    """Reads the records where a config demands it, or the header says that one of them is too new."""
+    if header.is_control:
+        return
+    created = config.timestamp_source is TimestampSource.CREATE_TIME
+    too_new = created and origin is AppendOrigin.CLIENT and _too_new(header.max_timestamp_ms, config, now_ms)
+    dated = created and config.timestamp_before_max_ms != NO_LIMIT_MS
+    if not (config.is_compacted or dated or too_new):
+        return
+    try:
+        records = read_keys(data, header, max_decompressed_bytes=_LOOK_MAX_BYTES if too_new else MAX_DECOMPRESSED_BYTES)
+    except DecompressedTooLargeError:
+        if too_new:
+            raise ErrorCode.INVALID_TIMESTAMP.exception(too_new) from None
+        raise
+    if config.is_compacted and None in records.keys:
+        _refuse_records(header, records, config, now_ms, first_index)
+    if too_new or (dated and any(_too_old(one, config, now_ms) for one in _timestamps(header, records))):
+        _refuse_records(header, records, config, now_ms, first_index)
+    if config.is_compacted:
+        _check_last_offset(header, records)
+
+
+def _refuse_records(
+    header: BatchHeader, records: RecordKeys, config: LogConfig, now_ms: int, first_index: int
+) -> NoReturn:
+    """Names who is to blame. Of a record without a key the timestamp is not looked at."""
+    created = config.timestamp_source is TimestampSource.CREATE_TIME
+    errors: list[RecordError] = []
+    code = ErrorCode.INVALID_RECORD
+    for index, (key, timestamp_ms) in enumerate(zip(records.keys, _timestamps(header, records), strict=True)):
+        message = ""
+        if config.is_compacted and key is None:
+            message = "it has no key; a topic with cleanup.policy=compact takes none"
+        elif created and (message := _out_of_range(timestamp_ms, config, now_ms)):
+            code = ErrorCode.INVALID_TIMESTAMP
+        if message:
+            errors.append(RecordError(first_index + index, message))
+    if not errors:
+        # The header says so, though no record does.
+        raise ErrorCode.INVALID_TIMESTAMP.exception(_out_of_range(header.max_timestamp_ms, config, now_ms))
+    first = errors[0]
+    refused = code.exception(
+        f"{len(errors)} of {len(records.keys)} records are refused; record {first.batch_index}: {first.message}"
+    )
+    refused.record_errors = tuple(errors[:_RECORD_ERRORS_MAX])
+    raise refused
+
+
+def _timestamps(header: BatchHeader, records: RecordKeys) -> Iterator[int]:
+    base_ms = header.base_timestamp_ms
+    return (base_ms + delta for delta in records.timestamp_deltas)
+
+
+def _out_of_range(timestamp_ms: int, config: LogConfig, now_ms: int) -> str:
+    return _too_new(timestamp_ms, config, now_ms) or _too_old(timestamp_ms, config, now_ms)
+
+
+def _too_new(timestamp_ms: int, config: LogConfig, now_ms: int) -> str:
+    if timestamp_ms - now_ms <= config.timestamp_after_max_ms:
+        return ""
+    limit = f"message.timestamp.after.max.ms={config.timestamp_after_max_ms}"
+    return f"timestamp {timestamp_ms} is more than {limit} after the broker's {now_ms}"
+
+
+def _too_old(timestamp_ms: int, config: LogConfig, now_ms: int) -> str:
+    if timestamp_ms < 0 or now_ms - timestamp_ms <= config.timestamp_before_max_ms:
+        return ""
+    limit = f"message.timestamp.before.max.ms={config.timestamp_before_max_ms}"
+    return f"timestamp {timestamp_ms} is more than {limit} before the broker's {now_ms}"
 
 
 def marker_of(header: BatchHeader, data: Buffer) -> ControlRecord | None:
@@ -130,13 +207,8 @@ def marker_of(header: BatchHeader, data: Buffer) -> ControlRecord | None:
     return None if marker.type is ControlRecordType.UNKNOWN else marker
 
 
-def _check_keys(header: BatchHeader, data: Buffer) -> None:
+def _check_last_offset(header: BatchHeader, records: RecordKeys) -> None:
     """Compaction could do nothing with a record without a key; a batch it cannot read would stop it for good."""
-    records = read_keys(data, header)
-    if None in records.keys:
-        raise ErrorCode.INVALID_RECORD.exception(
-            f"record {records.keys.index(None)} of the batch has no key; a topic with cleanup.policy=compact takes none"
-        )
     if records.offset_deltas[-1] != header.last_offset_delta:
         raise ErrorCode.INVALID_RECORD.exception(
             f"{header.record_count} records, the last with offset delta {records.offset_deltas[-1]}; expected"
@@ -157,8 +229,6 @@ def _rewritten(batch: CheckedBatch, config: LogConfig, now_ms: int) -> CheckedBa
     """The batch as it is to be stored; the same object in the usual case."""
     header = batch.header
     create_time = config.timestamp_source is TimestampSource.CREATE_TIME
-    if create_time and config.timestamp_before_max_ms != NO_LIMIT_MS and not header.is_control:
-        _check_not_too_old(batch, config.timestamp_before_max_ms, now_ms)
     if config.compression_type != "producer" and not header.is_control:
         wanted = compression_of(config.compression_type)
         if header.compression is not wanted:
@@ -168,16 +238,6 @@ def _rewritten(batch: CheckedBatch, config: LogConfig, now_ms: int) -> CheckedBa
     stamped = bytearray(batch.data)
     set_log_append_time(stamped, now_ms)
     return CheckedBatch(read_header(stamped), stamped)
-
-
-def _check_not_too_old(batch: CheckedBatch, before_max_ms: int, now_ms: int) -> None:
-    timestamps = (record.timestamp_ms for record in decode_batch(batch.data, check_crc=False))
-    oldest = min((timestamp for timestamp in timestamps if timestamp >= 0), default=now_ms)
-    if now_ms - oldest > before_max_ms:
-        raise ErrorCode.INVALID_TIMESTAMP.exception(
-            f"timestamp {oldest} is more than message.timestamp.before.max.ms={before_max_ms} "
-            f"before the broker's {now_ms}"
-        )
 
 
 def compression_of(compression_type: str) -> CompressionType:

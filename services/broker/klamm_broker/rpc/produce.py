@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from klamm import tracing
-from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, RecordError
 from klamm.model import TopicPartition
 from klamm.wire.framed import decode_framed, split_records
 from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, ProduceResponse
@@ -81,6 +81,7 @@ class Produced(NamedTuple):
     log_start_offset: int = -1
     current_leader: int = -1
     current_leader_epoch: int = -1
+    record_errors: Sequence[RecordError] = ()
 
 
 AnswersInTime = Coroutine[Any, Any, list[Produced]]
@@ -234,7 +235,12 @@ class ProduceRpc:
     def _failed(self, topic_partition: TopicPartition, error: BrokerError) -> Produced:
         metrics.on_error("produce", error.code)
         log.debug("produce partition=%s refused: %s", topic_partition, error)
-        return self._hinted(Produced(topic_partition, error.code, error.message))
+        refused = Produced(topic_partition, error.code, error.message)
+        if error.record_errors:
+            replica = self._replicas.get(topic_partition)
+            log_start_offset = -1 if replica is None else replica.log.log_start_offset
+            return refused._replace(log_start_offset=log_start_offset, record_errors=error.record_errors)
+        return self._hinted(refused)
 
     def _settled(self, answer: Produced, pending: PendingAppend | None) -> Produced:
         """The answer after the wait."""
@@ -285,4 +291,6 @@ def _encode(answer: Produced) -> ProducedPartition:
     if answer.error_code:
         encoded.error_code, encoded.error_message = answer.error_code, answer.error_message
         encoded.current_leader, encoded.current_leader_epoch = answer.current_leader, answer.current_leader_epoch
+        for index, message in answer.record_errors:
+            encoded.record_errors.add(index=index, message=message)
     return encoded

@@ -115,7 +115,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
             assert batch.is_expired
             return
         batch.is_settled = True
-        batch.result.settle(batch.outcome(0, -1, None if is_written else ERROR))
+        batch.result.settle(*batch.outcomes(0, -1, None if is_written else ERROR))
 
     @invariant()
     def nothing_is_written_twice_or_out_of_order(self) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
 
+from klamm.checksum import crc32c
 from klamm.errors import BrokerError, ErrorCode
 from klamm.records.compression import CompressionType
 from klamm.records.control import ControlRecordType, end_transaction_marker
 from klamm.records.decoder import decode_batch
 from klamm.records.encoder import encode_batch
 from klamm.records.header import TimestampType, iter_headers, set_log_append_time, validate_batch
+from klamm_broker.log import record_set
 from klamm_broker.log.log_config import LogConfig, TimestampSource
 from klamm_broker.log.record_set import AppendOrigin, CheckedBatch, check_produced, with_offsets
 
@@ -26,6 +29,13 @@ def refused(records: Any, **config: Any) -> ErrorCode:
     with pytest.raises(BrokerError) as caught:
         check(records, **config)
     return caught.value.code
+
+
+def blamed(records: Any, **config: Any) -> tuple[ErrorCode, list[tuple[int, str]]]:
+    """The code, and of each record that is to blame its index and the first word of the reason."""
+    with pytest.raises(BrokerError) as caught:
+        check(records, **config)
+    return caught.value.code, [(index, text.split()[0]) for index, text in caught.value.record_errors]
 
 
 def test_accepted_batches_are_the_senders_bytes(make_batch) -> None:
@@ -152,6 +162,59 @@ def test_the_size_that_counts_is_the_stored_one(make_batch) -> None:
     assert refused(sent, compression_type="uncompressed", max_message_bytes=5_000) is ErrorCode.MESSAGE_TOO_LARGE
     plain = make_batch(1, value_bytes=5_000)
     assert check(plain, compression_type="zstd", max_message_bytes=1_000)
+
+
+class TestRecordErrors:
+    """Which records are to blame (KIP-467)."""
+
+    COMPACTED = frozenset({"compact"})
+    ROWS = ((NOW, b"k"), (NOW, None), (NOW + 101, b"k"), (NOW - 101, None), (NOW - 101, b"k"), (-1, b"k"))
+
+    def batch(self, rows: Any = ROWS, **fields: Any) -> bytes:
+        return encode_batch([(timestamp_ms, key, b"v", ()) for timestamp_ms, key in rows], **fields)
+
+    @pytest.mark.parametrize("compression", CompressionType)
+    def test_all_are_named_with_the_code_of_the_worst(self, compression) -> None:
+        batch = self.batch(compression=compression)
+        limits = {"timestamp_after_max_ms": 100, "timestamp_before_max_ms": 100}
+        assert blamed(batch, cleanup_policy=self.COMPACTED) == (ErrorCode.INVALID_RECORD, [(1, "it"), (3, "it")])
+        assert blamed(batch, **limits) == (
+            ErrorCode.INVALID_TIMESTAMP,
+            [(2, "timestamp"), (3, "timestamp"), (4, "timestamp")],
+        )
+        assert blamed(batch, cleanup_policy=self.COMPACTED, **limits) == (
+            ErrorCode.INVALID_TIMESTAMP,
+            [(1, "it"), (2, "timestamp"), (3, "it"), (4, "timestamp")],
+        )
+
+    def test_they_are_counted_over_all_batches(self) -> None:
+        good = self.batch([(NOW, b"k")] * 3)
+        assert blamed(good + self.batch(self.ROWS[:2]), cleanup_policy=self.COMPACTED) == (
+            ErrorCode.INVALID_RECORD,
+            [(4, "it")],
+        )
+
+    def test_the_whole_is_told_in_a_line(self) -> None:
+        with pytest.raises(BrokerError, match=r"^INVALID_RECORD: 2 of 6 records are refused; record 1: it has no key;"):
+            check(self.batch(), cleanup_policy=self.COMPACTED)
+
+    def test_a_header_that_lies_names_nobody(self) -> None:
+        batch = bytearray(self.batch([(NOW, b"k")]))
+        struct.pack_into(">q", batch, 35, NOW + 101)
+        struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+        assert blamed(batch, timestamp_after_max_ms=100) == (ErrorCode.INVALID_TIMESTAMP, [])
+
+    def test_a_thousand_are_enough(self) -> None:
+        code, errors = blamed(self.batch([(NOW, None)] * 1_500), cleanup_policy=self.COMPACTED)
+        assert (code, [index for index, _ in errors]) == (ErrorCode.INVALID_RECORD, list(range(1_000)))
+
+    def test_what_is_large_is_not_read_for_their_names(self, monkeypatch) -> None:
+        monkeypatch.setattr(record_set, "_LOOK_MAX_BYTES", 100)
+        batch = self.batch([(NOW + 101, b"k" * 200)], compression=CompressionType.ZSTD)
+        assert blamed(batch, timestamp_after_max_ms=100) == (ErrorCode.INVALID_TIMESTAMP, [])
+
+    def test_a_batch_is_refused_for_what_is_not_a_records_fault_without_names(self) -> None:
+        assert blamed(self.batch([(NOW, b"k" * 100)]), max_message_bytes=10) == (ErrorCode.MESSAGE_TOO_LARGE, [])
 
 
 class TestCompactedTopics:
