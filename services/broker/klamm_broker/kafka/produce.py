@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
 
 from klamm import tracing
 from klamm.errors import ErrorCode
@@ -35,39 +35,38 @@ _PRODUCED_BEFORE_5: Final = struct.Struct(">ihqq")
 _EMPTY = memoryview(b"")
 
 
-class _Wanted(NamedTuple):
-    """A request as the handler takes it, and the topics' ids if that is how the client names them."""
-
-    produce: Produce
-    ids: dict[str, bytes]
+_Ids = dict[str, bytes]
+"""The ids by which the client names its topics, if it does."""
 
 
 def produce(request: Request, handler: ProduceRpc, cluster: ClusterView, topic_ids: TopicIds) -> Answer | AnswerInTime:
     """At once, if nothing has to be waited for; no answer with acks=0. Raises MalformedRequestError."""
-    wanted = _read(request, topic_ids)
+    wanted, ids = _read(request, topic_ids)
     if tracing.is_on():
-        return _traced(request, wanted, handler, cluster)
-    answers = handler.serve(wanted.produce)
+        return _traced(request, wanted, ids, handler, cluster)
+    answers = handler.serve(wanted)
     if isinstance(answers, list):
-        return _answer(request, wanted, answers, cluster)
-    return _answer_in_time(request, wanted, answers, cluster)
+        return _answer(request, wanted, ids, answers, cluster)
+    return _answer_in_time(request, wanted, ids, answers, cluster)
 
 
-async def _answer_in_time(request: Request, wanted: _Wanted, answers: AnswersInTime, cluster: ClusterView) -> Answer:
-    return _answer(request, wanted, await answers, cluster)
+async def _answer_in_time(
+    request: Request, wanted: Produce, ids: _Ids, answers: AnswersInTime, cluster: ClusterView
+) -> Answer:
+    return _answer(request, wanted, ids, await answers, cluster)
 
 
-async def _traced(request: Request, wanted: _Wanted, handler: ProduceRpc, cluster: ClusterView) -> Answer:
+async def _traced(request: Request, wanted: Produce, ids: _Ids, handler: ProduceRpc, cluster: ClusterView) -> Answer:
     with tracing.request_span("Produce", request.client_id):
-        answers = handler.serve(wanted.produce)
-        return _answer(request, wanted, answers if isinstance(answers, list) else await answers, cluster)
+        answers = handler.serve(wanted)
+        return _answer(request, wanted, ids, answers if isinstance(answers, list) else await answers, cluster)
 
 
-def _read(request: Request, topic_ids: TopicIds) -> _Wanted:
+def _read(request: Request, topic_ids: TopicIds) -> tuple[Produce, _Ids]:
     """Raises MalformedRequestError. A topic id that nobody has becomes a topic that does not exist."""
     reader = request.body()
     by_topic_id = request.version >= _BY_TOPIC_ID
-    ids: dict[str, bytes] = {}
+    ids: _Ids = {}
     transactional_id = reader.nullable_string()
     acks, timeout_ms = reader.fields(_ACKS)
     partitions: list[PartitionRecords] = []
@@ -89,11 +88,11 @@ def _read(request: Request, topic_ids: TopicIds) -> _Wanted:
     if len(partitions) > 1 and len({one.topic_partition for one in partitions}) != len(partitions):
         raise MalformedRequestError("a produce request names a partition twice")
     verify_only = request.version < _ADDS_PARTITIONS
-    return _Wanted(Produce(acks, timeout_ms, transactional_id or "", partitions, verify_only), ids)
+    return Produce(acks, timeout_ms, transactional_id or "", partitions, verify_only), ids
 
 
-def _answer(request: Request, wanted: _Wanted, answers: Sequence[Produced], cluster: ClusterView) -> Answer:
-    if wanted.produce.acks == ACKS_NONE:
+def _answer(request: Request, wanted: Produce, ids: _Ids, answers: Sequence[Produced], cluster: ClusterView) -> Answer:
+    if wanted.acks == ACKS_NONE:
         return None
     version = request.version
     topics = [(topic, list(group)) for topic, group in groupby(answers, key=_topic_of)]
@@ -101,7 +100,7 @@ def _answer(request: Request, wanted: _Wanted, answers: Sequence[Produced], clus
     writer.array_size(len(topics))
     for topic, partitions in topics:
         if version >= _BY_TOPIC_ID:
-            writer.uuid(wanted.ids[topic])
+            writer.uuid(ids[topic])
         else:
             writer.string(topic)
         writer.array_size(len(partitions))

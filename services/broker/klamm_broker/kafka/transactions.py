@@ -41,6 +41,9 @@ _ABORTABLE_SINCE: Final = {
     ApiKey.TXN_OFFSET_COMMIT: 4,
 }
 """From which version on clients know TRANSACTION_ABORTABLE; before, it is INVALID_TXN_STATE (KIP-890)."""
+_LOADING_SINCE: Final = {ApiKey.TXN_OFFSET_COMMIT: 2}
+"""From which version on clients go on after COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296); before, it is
+COORDINATOR_NOT_AVAILABLE."""
 
 
 _STATES: Final = frozenset(
@@ -297,4 +300,6 @@ def _known(request: Request, code: int) -> int:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code == ErrorCode.TRANSACTION_ABORTABLE and request.version < _ABORTABLE_SINCE.get(request.api_key, 0):
         return ErrorCode.INVALID_TXN_STATE
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < _LOADING_SINCE.get(request.api_key, 0):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return code

@@ -103,10 +103,20 @@ def test_who_is_refused_has_no_next_epoch() -> None:
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.PRODUCER_FENCED, -1, -1)
 
 
-@pytest.mark.parametrize("version", [3, 4, 5])
-def test_offsets_add_their_group_to_the_transaction_from_version_5_on(version: int) -> None:
+@pytest.mark.parametrize(
+    ("version", "code", "known"),
+    [
+        (1, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (3, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE),
+        (4, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+        (5, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+    ],
+)
+def test_offsets_add_their_group_to_the_transaction_from_version_5_on(
+    version: int, code: ErrorCode, known: ErrorCode
+) -> None:
     def commit(request: Any) -> pb.TxnOffsetCommitResponse:
-        code = ErrorCode.TRANSACTION_ABORTABLE
         results = [
             PartitionResult(topic=one.topic, partition=one.partition, error_code=code) for one in request.offsets
         ]
@@ -126,5 +136,4 @@ def test_offsets_add_their_group_to_the_transaction_from_version_5_on(version: i
     answer = asyncio.run(answer_of(handle, ApiKey.TXN_OFFSET_COMMIT, version, fields))
     ((_, asked),) = coordinators.asked
     assert asked.verify_only is (version < 5)
-    expected = ErrorCode.INVALID_TXN_STATE if version < 4 else ErrorCode.TRANSACTION_ABORTABLE
-    assert answer.topics[0].partitions[0].error_code == expected
+    assert answer.topics[0].partitions[0].error_code == known
