@@ -10,6 +10,7 @@ from typing import Any, Self
 from klamm.admin import decode
 from klamm.admin.async_ledgers import LedgerOperations
 from klamm.admin.async_replicas import ReplicaOperations
+from klamm.admin.async_scrubs import ScrubOperations
 from klamm.admin.async_transactions import TransactionOperations
 from klamm.admin.calls import AdminCalls, BareOutcome, raise_first_error
 from klamm.admin.types import (
@@ -38,7 +39,7 @@ from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp, to_commit
 from klamm.wire.v1 import broker_pb2, common_pb2, controller_pb2, coordinator_pb2
 
 
-class AsyncAdmin(ReplicaOperations, TransactionOperations, LedgerOperations):
+class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, LedgerOperations):
     """Create and use it on one running event loop; close it, or use it as a context manager.
 
     `config` has Kafka's dotted names, keyword arguments the same with underscores. Every method takes

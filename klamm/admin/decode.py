@@ -10,6 +10,8 @@ from klamm.admin.types import (
     ConfigEntry,
     ConfigSource,
     CreatedTopic,
+    DamagedSegment,
+    DamageState,
     GroupDescription,
     LogDirDescription,
     MemberDescription,
@@ -19,6 +21,7 @@ from klamm.admin.types import (
     QuorumReplicaKind,
     ReplicaDescription,
     ReplicaOfQuorum,
+    ScrubDescription,
     ServerDescription,
     TopicDescription,
 )
@@ -182,6 +185,33 @@ def log_dir(message: broker_pb2.DescribedLogDir) -> LogDirDescription:
             for each in message.replicas
         ),
     )
+
+
+def scrub(message: broker_pb2.DescribedScrub) -> ScrubDescription:
+    return ScrubDescription(
+        tp=TopicPartition(message.topic, message.partition),
+        asked=message.asked,
+        running=message.running,
+        next_offset=message.next_offset,
+        end_offset=message.end_offset,
+        finished_ms=message.finished_ms,
+        damages=tuple(
+            DamagedSegment(
+                path=each.path,
+                found_ms=each.found_ms,
+                state=_DAMAGE_STATES.get(each.state, DamageState.UNREPAIRED),
+                text=each.text,
+                lines=tuple(each.lines),
+            )
+            for each in message.damages
+        ),
+    )
+
+
+_DAMAGE_STATES = {
+    broker_pb2.DAMAGE_STATE_REPAIRED: DamageState.REPAIRED,
+    broker_pb2.DAMAGE_STATE_DISMISSED: DamageState.DISMISSED,
+}
 
 
 def _member(message: coordinator_pb2.DescribedMember) -> MemberDescription:

@@ -24,6 +24,7 @@ from klamm.admin.types import (
     PartitionReassignment,
     ProducerState,
     QuorumDescription,
+    ScrubDescription,
     TopicDescription,
     TopicPartitionReplica,
     TransactionDescription,
@@ -303,6 +304,34 @@ class Admin:
         self, log_dirs: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
     ) -> None:
         self._run(self._async.alter_replica_log_dirs, log_dirs, timeout_ms=timeout_ms)
+
+    def scrub_logs(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        broker_ids: Iterable[int] | None = None,
+        *,
+        topics: Iterable[str] = (),
+        timeout_ms: int | None = None,
+    ) -> dict[int, tuple[TopicPartition, ...]]:
+        return self._run(self._async.scrub_logs, partitions, broker_ids, topics=topics, timeout_ms=timeout_ms)
+
+    def describe_scrubs(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        broker_ids: Iterable[int] | None = None,
+        *,
+        topics: Iterable[str] = (),
+        unrepaired_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[int, tuple[ScrubDescription, ...]]:
+        return self._run(
+            self._async.describe_scrubs,
+            partitions,
+            broker_ids,
+            topics=topics,
+            unrepaired_only=unrepaired_only,
+            timeout_ms=timeout_ms,
+        )
 
     def close(self) -> None:
         self._run(self._async.close)

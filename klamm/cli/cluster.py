@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 _MIB = 1024 * 1024
 
 
-app = new_app("Show servers, disks and the quorum; add and remove servers.", no_args_is_help=False)
+app = new_app(
+    "Show the cluster's servers, their disks, and the quorum of its controllers; let brokers go.", no_args_is_help=False
+)
 
 
 @app.callback(invoke_without_command=True)
@@ -32,7 +34,7 @@ def cluster(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Show the cluster's servers, or their log directories."""
+    """Shows the cluster's servers, or their log directories."""
     if context.invoked_subcommand is not None:
         return
     with connected(bootstrap, timeout) as admin:
@@ -81,7 +83,7 @@ def cluster(
 
 @app.command("status")
 def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
-    """Show how the cluster does, and what is wrong with it.
+    """Shows on one screen how the cluster does, and what is wrong with it.
 
     Exit status: 0 healthy, 1 degraded, 3 no server answered. Degraded is: no active controller; a partition without a
     leader, below min.insync.replicas or under-replicated; a server that is fenced, shutting down or silent; a log
@@ -109,7 +111,7 @@ def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
 
 @app.command("quorum")
 def quorum(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
-    """Show who leads the quorum, and how far others are."""
+    """Shows the controllers of the quorum: who leads, and how far the others, brokers and coordinators, are behind."""
     with connected(bootstrap, timeout) as admin:
         description = admin.describe_quorum()
     rows = [
@@ -140,7 +142,7 @@ def quorum(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
     print_rows(columns, rows, as_json=False)
 
 
-BrokerId = Annotated[int, typer.Argument(help="The broker's node.id.", min=0, metavar="BROKER", show_default=False)]
+BrokerId = Annotated[int, typer.Argument(help="The broker's node.id.", min=0, metavar="BROKER")]
 _LOOK_EVERY_S = 1.0
 
 
@@ -151,10 +153,9 @@ def decommission(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Move everything off a broker.
+    """Moves everything off a broker: balanced, to other racks where there are.
 
-    What moves is balanced over the other brokers and racks. The command may be interrupted and started again. When it
-    is done, stop the broker and run `klamm cluster unregister`."""
+    It can be interrupted and begun again. Then stop the broker, and klamm cluster unregister it."""
     with connected(bootstrap, timeout) as admin:
         before = None
         # Again each time: a topic may have been created there meanwhile.
@@ -173,23 +174,18 @@ def decommission(
 def unregister(
     broker_id: BrokerId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
 ) -> None:
-    """Forget a broker that is stopped for good.
-
-    A broker that runs registers again."""
+    """Forgets a broker that is stopped for good; one that runs would register again."""
     with connected(bootstrap, timeout) as admin:
         admin.unregister_broker(broker_id)
     say(f"broker {broker_id} is forgotten")
 
 
-ControllerId = Annotated[
-    int, typer.Option("--controller-id", metavar="NUMBER", help="The controller's node.id.", min=0)
-]
+ControllerId = Annotated[int, typer.Option("--controller-id", help="The controller's node.id.", min=0)]
 DirectoryId = Annotated[
     str | None,
     typer.Option(
         "--controller-directory-id",
-        metavar="ID",
-        help="The directory id of its metadata log [default: the one heard of last].",
+        help="The directory id of its metadata log; without, of an observer the one that was heard last.",
     ),
 ]
 
@@ -201,10 +197,9 @@ def add_controller(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Make a controller that follows the quorum a voter.
+    """Makes a controller that follows the quorum a voter, once it has caught up.
 
-    Start it first, with controller.quorum.bootstrap.servers; `klamm cluster quorum` then shows it as an observer. It
-    votes once it has caught up."""
+    Start it first, with controller.quorum.bootstrap.servers: it shows as an observer in klamm cluster quorum."""
     with connected(bootstrap, timeout) as admin:
         replica = _find_controller(admin, controller_id, directory_id, is_voter=False)
         admin.add_raft_voter(replica.node_id, replica.directory_id)
@@ -218,9 +213,9 @@ def remove_controller(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Take a controller out of the quorum.
+    """Takes a controller out of the quorum, also one that is gone, or leads.
 
-    It may be gone, and it may lead. A controller that runs goes on as an observer until it is stopped."""
+    One that runs goes on as an observer until it is stopped."""
     with connected(bootstrap, timeout) as admin:
         replica = _find_controller(admin, controller_id, directory_id, is_voter=True)
         admin.remove_raft_voter(replica.node_id, replica.directory_id)

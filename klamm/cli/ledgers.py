@@ -18,19 +18,18 @@ from klamm.cli.output import (
     Timeout,
     fail,
     print_rows,
-    say,
 )
 from klamm.ledger_ids import LedgerId
 
-app = new_app("List, describe and delete the batch ledgers of queries.")
+app = new_app("List, describe and delete batch ledgers: which batches of a query count.")
 
-Sink = Annotated[str, typer.Argument(metavar="SINK", help="The sink's name.", show_default=False)]
-QueryId = Annotated[str, typer.Argument(metavar="QUERY", help="The query's id.", show_default=False)]
+Sink = Annotated[str, typer.Argument(help="The sink's name.")]
+QueryId = Annotated[str, typer.Argument(help="The query's id.")]
 
 
 @app.command("list")
 def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
-    """List ledgers with their open and prepared transactions."""
+    """Lists ledgers, with how many of their transactions are open, and how many of those are prepared."""
     with connected(bootstrap, timeout) as admin:
         listed = admin.list_ledgers()
     rows = [
@@ -54,9 +53,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Show a ledger's open transactions.
-
-    `klamm transactions abort` ends one."""
+    """Shows a ledger's open transactions; `klamm transactions abort` ends one."""
     ledger = LedgerId(sink, query_id)
     with connected(bootstrap, timeout) as admin:
         found = admin.list_ledgers().get(ledger)
@@ -72,18 +69,8 @@ def describe(
 
 @app.command("delete")
 def delete(
-    sink: Sink,
-    query_id: QueryId,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if there is no such ledger.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    sink: Sink, query_id: QueryId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
 ) -> None:
-    """Delete the ledger of a query that will not go on.
-
-    A query that did go on would write its last batch again."""
-    ledger = LedgerId(sink, query_id)
+    """Forgets a ledger, once its query will not go on: it would write its last batch again."""
     with connected(bootstrap, timeout) as admin:
-        if if_exists and ledger not in admin.list_ledgers():
-            say(f"there is no ledger of sink {sink!r} and query {query_id!r}")
-            return
-        admin.delete_ledger(ledger)
+        admin.delete_ledger(LedgerId(sink, query_id))

@@ -22,13 +22,7 @@ _MARKS: Final = {Level.OK: "ok      ", Level.WARNING: "WARNING ", Level.PROBLEM:
 app = new_app()
 
 
-@app.command(
-    epilog="""Examples:
-
-\b
-klamm doctor --bootstrap broker-1:9094
-klamm doctor --config broker.properties --data-dir /var/lib/klamm"""
-)
+@app.command()
 def doctor(
     bootstrap: Annotated[
         str | None,
@@ -37,26 +31,23 @@ def doctor(
             "--bootstrap-servers",
             "-b",
             envvar="KLAMM_BOOTSTRAP",
-            metavar="HOST:PORT",
-            help=f"A broker's address; several with commas [default: {DEFAULT_BOOTSTRAP} if a server answers there].",
+            help=f"host:port of a broker; several with commas. Without: {DEFAULT_BOOTSTRAP}, if anybody is there.",
         ),
     ] = None,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", metavar="FILE", help="Look at this server's properties file; repeatable."),
+        typer.Option("--config", metavar="FILE", help="A server's properties file on this machine; repeatable."),
     ] = None,
     data_dir: Annotated[
         list[str] | None,
         typer.Option(
-            "--data-dir",
-            metavar="DIR",
-            help=f"Look at this data directory; repeatable [default: {_DATA_DIR} if it exists].",
+            "--data-dir", metavar="DIR", help=f"A data directory; repeatable. Without: {_DATA_DIR}, if it is there."
         ),
     ] = None,
     as_json: Json = False,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Find what is wrong, or will be, and say what to do.
+    """Looks for what is wrong, or will be, and says what to do.
 
     On this machine: Python and libraries, limits; with --config a server's settings, listeners and directories; with
     --data-dir room, file system, whose data it is. With a cluster: all that `klamm cluster status` looks at, whether
@@ -65,7 +56,7 @@ def doctor(
 
     Exit status: 0 without a PROBLEM (there may be a WARNING), 1 with one."""
     if missing := [path for path in config or () if not os.path.isfile(path)]:
-        fail(f"--config {', '.join(missing)}: no such file", ExitStatus.USAGE)
+        fail(f"--config {missing[0]}: no such file", ExitStatus.USAGE)
     if data_dir is None:
         data_dir = [_DATA_DIR] if os.path.isdir(_DATA_DIR) else []
     findings, cluster_ids = _of_machine(config or [], data_dir)
@@ -109,7 +100,7 @@ def _of_cluster(bootstrap: str | None, timeout_s: float, data_dirs: dict[str, st
             admin.describe_cluster(timeout_ms=round(timeout_s * 1000))
             return _ask(admin, servers, timeout_s, data_dirs)
     except ConfigError as error:
-        return [problem("cluster", str(error), "name its servers as host:port")]
+        fail(str(error), ExitStatus.USAGE)
     except KlammError as error:
         if bootstrap is None:
             return [ok("cluster", f"nobody answers at {servers}: only this machine was looked at")]

@@ -12,6 +12,7 @@ from klamm.admin.types import (
     LogDirDescription,
     PartitionDescription,
     QuorumDescription,
+    ScrubDescription,
     TopicDescription,
 )
 from klamm.model import TopicPartition
@@ -52,6 +53,8 @@ class ClusterFacts:
     """Topics with unclean.leader.election.enable."""
     log_dirs: Mapping[int, Sequence[LogDirDescription]] = field(default_factory=dict)
     """By broker."""
+    damaged: Mapping[int, Sequence[ScrubDescription]] = field(default_factory=dict)
+    """By broker its replicas with damaged segments."""
     groups: Sequence[GroupLag] | None = None
     """Most lag first."""
     groups_left_out: int = 0

@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from klamm.admin.types import ConfigResource, ConfigResourceType, LogDirDescription, TopicDescription
+from klamm.admin.types import (
+    ConfigResource,
+    ConfigResourceType,
+    LogDirDescription,
+    ScrubDescription,
+    TopicDescription,
+)
 from klamm.cli.status.facts import ClusterFacts, GroupLag, OpenTransaction
 from klamm.errors import GroupIdNotFoundError, KlammError
 from klamm.model import LATEST_TIMESTAMP, TopicPartition
@@ -40,7 +46,9 @@ def gather(admin: Admin, timeout_ms: int) -> ClusterFacts:
         asking.unknown["topics"] = "no controller decides who leads"
     else:
         topics = asking.part("topics", lambda: admin.list_topics(include_internal=True, timeout_ms=timeout_ms))
-    facts = replace(facts, topics=topics, log_dirs=asking.log_dirs(facts.cluster))
+    facts = replace(
+        facts, topics=topics, log_dirs=asking.log_dirs(facts.cluster), damaged=asking.damaged(facts.cluster)
+    )
     if topics is not None:
         configs = asking.part("configs of topics", lambda: asking.configs(topics)) or {}
         facts = replace(
@@ -84,6 +92,21 @@ class _Asking:
                 answer = self.part(
                     f"log directories of broker {broker.node_id}",
                     lambda wanted=wanted: self.admin.describe_log_dirs(wanted, timeout_ms=self.timeout_ms),  # type: ignore[misc]
+                )
+                found.update(answer or {})
+        return found
+
+    def damaged(self, cluster: ClusterDescription) -> Mapping[int, tuple[ScrubDescription, ...]]:
+        """Of each broker by itself, as `log_dirs`."""
+        found = {}
+        for broker in cluster.brokers:
+            if not broker.fenced:
+                wanted = [broker.node_id]
+                answer = self.part(
+                    f"damaged segments of broker {broker.node_id}",
+                    lambda wanted=wanted: self.admin.describe_scrubs(  # type: ignore[misc]
+                        broker_ids=wanted, unrepaired_only=True, timeout_ms=self.timeout_ms
+                    ),
                 )
                 found.update(answer or {})
         return found

@@ -35,6 +35,7 @@ def problems(facts: ClusterFacts) -> list[Problem]:
         *_of_partitions(facts),
         *_of_servers(facts.cluster),
         *_of_disks(facts),
+        *_of_damage(facts),
         *_of_transactions(facts),
         *(
             Problem(f"{part}: not known ({reason})", "see whether the servers that should tell it are alive")
@@ -143,6 +144,21 @@ def _of_disks(facts: ClusterFacts) -> Iterator[Problem]:
                     f"broker {broker_id}: the disk of {each.path} is {used} % full",
                     "shorten retention (retention.ms, retention.bytes), move replicas (`klamm reassign`), or add room",
                 )
+
+
+def _of_damage(facts: ClusterFacts) -> Iterator[Problem]:
+    for broker_id, replicas in sorted(facts.damaged.items()):
+        damages = [damage for one in replicas for damage in one.unrepaired]
+        if damages:
+            reasons = "; ".join(sorted({damage.text for damage in damages})[:_REASONS_MAX])
+            yield Problem(
+                f"broker {broker_id}: {_count(len(damages), 'damaged segment')} not repaired, of"
+                f" {name_some([one.tp for one in replicas])} ({reasons})",
+                "`klamm log scrub --status` shows which bytes; bring another replica in sync, and look after the disk",
+            )
+
+
+_REASONS_MAX: Final = 3
 
 
 def used_percent(total_bytes: int, usable_bytes: int) -> int | None:

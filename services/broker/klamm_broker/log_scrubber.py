@@ -54,6 +54,9 @@ FIRST_CHECK_MS = 30_000
 CHECK_MS = 10_000
 """How often is looked for what is due, and the checkpoint written while a pass goes on."""
 HAND_OVER_MS = 10_000
+ATTEMPTS = 5
+ATTEMPT_PAUSE_MS = 1_000
+"""Another leader takes a moment until others agree with it."""
 REMEMBERED_MAX = 1_000
 """Findings that are closed."""
 _REASON = "scrub"
@@ -147,6 +150,9 @@ class LogScrubber:
         await self._wait_ms(min(self._settings.first_check_ms, max(0, self._settings.interval_ms)))
         while True:
             due = self._next()
+            if due is None and self._plan.has_more:
+                await asyncio.sleep(0)
+                continue
             if due is None:
                 await self._store()
                 await self._wait_ms(CHECK_MS)
@@ -298,16 +304,15 @@ class LogScrubber:
             return _unrepaired("not all of it is committed yet")
         if partition_log.is_being_rewritten:
             return _unrepaired("the log is being compacted")
-        refusals: list[str] = []
         partition_log.is_being_rewritten = True
         try:
-            for broker_id in self._candidates(partition) if verdict.ranges else [self._broker_id]:
-                try:
-                    rewritten = await self._rewrite(partition, job, verdict, broker_id)
-                except (ReplicaRefused, ReplicaUnreachable) as error:
-                    refusals.append(f"broker {broker_id}: {error}")
-                    continue
-                return await self._put_in_place(partition, job, verdict, rewritten, broker_id)
+            for attempt in range(ATTEMPTS):
+                if attempt:
+                    await asyncio.sleep(ATTEMPT_PAUSE_MS / 1000)
+                tried = await self._repair_from_any(partition, job, verdict)
+                if not tried.may_pass:
+                    break
+            return tried.outcome
         except CorruptBatchError as error:
             return _unrepaired(f"it read differently the second time: {error.message}")
         except DiskFull as error:
@@ -318,7 +323,24 @@ class LogScrubber:
             return _unrepaired("no space left on the disk for a segment beside it")
         finally:
             partition_log.is_being_rewritten = False
-        return _unrepaired("; ".join(refusals) or "no other replica is in sync")
+
+    async def _repair_from_any(self, partition: Partition, job: ScrubJob, verdict: SegmentVerdict) -> _Tried:
+        """From the first in-sync replica that has what is needed."""
+        refusals: list[str] = []
+        # Where the leader has just changed, replicas do not agree with it yet, and are not all in sync.
+        is_passing = False
+        for broker_id in self._candidates(partition) if verdict.ranges else [self._broker_id]:
+            try:
+                rewritten = await self._rewrite(partition, job, verdict, broker_id)
+            except (ReplicaRefused, ReplicaUnreachable) as error:
+                refusals.append(f"broker {broker_id}: {error}")
+                is_passing |= isinstance(error, ReplicaUnreachable)
+                continue
+            return _Tried(await self._put_in_place(partition, job, verdict, rewritten, broker_id), False)
+        if refusals:
+            return _Tried(_unrepaired("; ".join(refusals)), is_passing)
+        is_alone = partition.image is not None and len(partition.image.replicas) == 1
+        return _Tried(_unrepaired("no other replica is in sync"), not is_alone)
 
     def _candidates(self, partition: Partition) -> list[int]:
         """In-sync replicas elsewhere, the leader first."""
@@ -456,6 +478,14 @@ class _Outcome(NamedTuple):
 
     state: DamageState
     text: str
+
+
+class _Tried(NamedTuple):
+    """What came of one attempt."""
+
+    outcome: _Outcome
+    may_pass: bool
+    """What stood in the way may be gone in a moment."""
 
 
 def _unrepaired(text: str) -> _Outcome:

@@ -179,7 +179,8 @@ class Broker:
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Broker:
+def broker(tmp_path: Path, monkeypatch) -> Broker:
+    monkeypatch.setattr("klamm_broker.log_scrubber.ATTEMPT_PAUSE_MS", 0)
     return Broker(tmp_path)
 
 
@@ -263,6 +264,18 @@ def test_a_replica_that_is_damaged_itself_repairs_nothing(broker: Broker) -> Non
     assert "its own bytes are damaged" in damage.text
     assert broker.path(1).read_bytes() == damaged
     assert not list(Path(broker.log.directory).glob("*.cleaned"))
+
+
+def test_a_replica_that_does_not_agree_with_its_leader_yet_is_asked_again(broker: Broker) -> None:
+    broker.is_reachable = False
+
+    def come_back() -> None:
+        broker.is_reachable = len(broker.asked) > 2
+
+    broker.before_answer = come_back
+    broker.flip(1, 500)
+    broker.scrub()
+    assert broker.is_equal()
 
 
 def test_what_could_not_be_repaired_is_tried_again_after_a_restart(broker: Broker) -> None:

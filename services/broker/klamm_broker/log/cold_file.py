@@ -76,3 +76,14 @@ class ColdFile:
     def _drop(self, start: int) -> None:
         if _CAN_DROP:
             self._disk.fadvise(self._fd, start, BLOCK_BYTES, os.POSIX_FADV_DONTNEED)
+
+
+def read_cold(disk: Disk, path: str) -> bytes:
+    """All of a small file, from the disk. Raises OSError."""
+    fd = disk.open(path, os.O_RDONLY)
+    try:
+        if _CAN_DROP:
+            disk.fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        return disk.read_all(fd, disk.size(path))
+    finally:
+        disk.close(fd)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from klamm.model import TopicPartition
 from klamm.records.header import BatchHeader
-from klamm_broker.log.cold_file import ColdFile
+from klamm_broker.log.cold_file import ColdFile, read_cold
 from klamm_broker.log.disk import Disk
 from klamm_broker.log.leader_epochs import EpochEntry
 from klamm_broker.log.log_cleaning import CleaningSource, Pacer
@@ -74,7 +74,7 @@ class ScrubJob:
 
     def _content(self, suffix: str) -> bytes | None:
         try:
-            return self.disk.read_file(self.path(suffix))
+            return read_cold(self.disk, self.path(suffix))
         except FileNotFoundError:
             return None
 

@@ -25,6 +25,8 @@ from klamm_broker.log.disk import Disk
 SCRUB_FILE = "scrub-checkpoint"
 RETRY_MS = 300_000
 """Damage that could not be repaired is tried again after so long: a replica may be in sync by then."""
+FINISHED_MAX = 200
+"""Passes that end in one call for want of closed segments; more would hold the event loop up."""
 NEVER = -1
 _NO_PASS = -1
 _NONE = "-"
@@ -76,6 +78,8 @@ class ScrubPlan:
         }
         self._asked: dict[TopicPartition, bool] = {}
         """Whether the pass has begun."""
+        self.has_more = False
+        """After `next`: it is to be called again in another turn."""
 
     def ask(self, names: Collection[TopicPartition]) -> None:
         """Each gets a pass from its start on, before all that is due by itself."""
@@ -118,13 +122,17 @@ class ScrubPlan:
     def next(
         self, names: Collection[TopicPartition], segments_of: Callable[[TopicPartition], Sequence[S]], now_ms: int
     ) -> tuple[TopicPartition, S] | None:
-        """The segment to be checked now; `checked` says that it was. None: nothing is due."""
+        """The segment to be checked now; `checked` says that it was. None: nothing is due, unless `has_more`."""
+        self.has_more = False
         for name, base in self._due_retries(now_ms):
             segment = next((one for one in segments_of(name) if one.base_offset == base), None)
             if segment is not None:
                 return name, segment
             del self._retry_ms[name, base]  # deleted meanwhile, or put together with others
-        for name in self._order(names, now_ms):
+        for finished_count, name in enumerate(self._order(names, now_ms)):
+            if finished_count == FINISHED_MAX:
+                self.has_more = True
+                return None
             if not self._asked.get(name, True) or not self.mark(name).is_under_way:
                 self._begin(name, segments_of(name), now_ms)
             mark = self.mark(name)

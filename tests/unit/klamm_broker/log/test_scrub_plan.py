@@ -11,7 +11,15 @@ import pytest
 from klamm.model import TopicPartition
 from klamm_broker.log.checkpoints import CheckpointError
 from klamm_broker.log.disk import Disk
-from klamm_broker.log.scrub_plan import RETRY_MS, LogState, ScrubMark, ScrubPlan, read_states, write_states
+from klamm_broker.log.scrub_plan import (
+    FINISHED_MAX,
+    RETRY_MS,
+    LogState,
+    ScrubMark,
+    ScrubPlan,
+    read_states,
+    write_states,
+)
 
 A, B, C = (TopicPartition(topic, 0) for topic in "abc")
 WEEK_MS = 7 * 24 * 3_600_000
@@ -105,6 +113,14 @@ def test_what_is_asked_for_is_done_while_nothing_is_due() -> None:
     world.run()
     world.plan.ask([B])
     assert world.run() == [("b", 0)]
+
+
+def test_many_logs_without_closed_segments_do_not_end_in_one_turn() -> None:
+    world = World(**{f"t{number}": 0 for number in range(FINISHED_MAX)}, z=1)
+    assert world.next() is None
+    assert world.plan.has_more
+    assert world.run() == [("z", 0)]
+    assert not world.plan.has_more
 
 
 def test_without_an_interval_only_what_is_asked_for() -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from status_world import controller, log_dir, partition, quorum, server, topic
 
-from klamm.admin.types import HangingTransaction, ProducerState, QuorumReplicaKind
+from klamm.admin.types import (
+    DamagedSegment,
+    DamageState,
+    HangingTransaction,
+    ProducerState,
+    QuorumReplicaKind,
+    ScrubDescription,
+)
 from klamm.cli.status import problems as checked
 from klamm.cli.status.problems import name_some, used_percent
 from klamm.model import TopicPartition
@@ -124,3 +131,22 @@ def test_a_hanging_transaction_is_a_problem_and_an_open_one_is_not(facts):
 @pytest.mark.parametrize(("total", "usable", "percent"), [(0, 0, None), (100, 100, 0), (100, 0, 100), (3, 1, 67)])
 def test_how_full_a_disk_is(total, usable, percent):
     assert used_percent(total, usable) == percent
+
+
+def test_damage_that_is_not_repaired_is_a_problem_and_what_was_repaired_is_not(facts):
+    def replica(state):
+        damage = DamagedSegment(
+            path="/data/orders-0/0.log", found_ms=1, state=state, text="no other replica is in sync", lines=("x",)
+        )
+        return ScrubDescription(
+            tp=TopicPartition("orders", 0),
+            asked=False,
+            running=False,
+            next_offset=-1,
+            end_offset=-1,
+            finished_ms=1,
+            damages=(damage,),
+        )
+
+    (said,) = problems(facts(damaged={1: (replica(DamageState.UNREPAIRED),), 2: (replica(DamageState.REPAIRED),)}))
+    assert said.startswith("broker 1: 1 damaged segment not repaired, of orders-0 (no other replica is in sync)")
