@@ -304,9 +304,8 @@ def test_what_needs_users_says_that_there_are_none(wire: KafkaWire) -> None:
 def test_features_cannot_be_set_and_unknown_brokers_not_unregistered(wire: KafkaWire) -> None:
     update = {"feature": "no.such.feature", "max_version_level": 1, "allow_downgrade": False, "upgrade_type": 1}
     asked = {"timeout": TIMEOUT_MS, "feature_updates": [update], "validate_only": False}
-    (result,) = wire.ask(ApiKey.UPDATE_FEATURES, 0, asked).results
-    assert result.error_code == ErrorCode.invalid_update_version
-    assert wire.ask(ApiKey.UPDATE_FEATURES, 2, asked).error_code == ErrorCode.invalid_update_version
+    for version in ends(ApiKey.UPDATE_FEATURES):
+        assert wire.ask(ApiKey.UPDATE_FEATURES, version, asked).error_code == ErrorCode.invalid_update_version
     answer = wire.ask(ApiKey.UNREGISTER_BROKER, 0, {"broker_id": 99})
     assert answer.error_code == ErrorCode.broker_id_not_registered
 
@@ -322,12 +321,56 @@ def test_a_members_host_is_its_own_and_not_the_brokers(bootstrap: str, name: str
         "protocols": [{"name": "range", "metadata": b""}],
         "reason": None,
     }
-    with KafkaWire(bootstrap, source="127.0.0.9") as wire:
-        wire.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [name]})
+    with KafkaWire(coordinator_of(bootstrap, name), source="127.0.0.9") as wire:
         wait_until(lambda: wire.ask(ApiKey.JOIN_GROUP, 9, join).error_code == ErrorCode.none)
         described = wire.ask(ApiKey.DESCRIBE_GROUPS, 5, {"groups": [name], "include_authorized_operations": False})
     ((member,),) = (group.members for group in described.groups)
     assert (member.client_host, member.client_id) == ("/127.0.0.9", "wire")
+
+
+def coordinator_of(bootstrap: str, key: str, key_type: int = 0) -> str:
+    """Where clients ask about a group or transactional id."""
+    with KafkaWire(bootstrap) as wire:
+        found = []
+
+        def is_found() -> bool:
+            asked = {"key_type": key_type, "coordinator_keys": [key]}
+            found[:] = wire.ask(ApiKey.FIND_COORDINATOR, 4, asked).coordinators
+            return found[0].error_code == ErrorCode.none
+
+        wait_until(is_found)
+    return f"{found[0].host}:{found[0].port}"
+
+
+def test_each_group_and_transaction_is_one_brokers_to_list_and_describe(bootstrap: str, name: str) -> None:
+    """Who asks all brokers and joins the answers must not count anything twice."""
+    keys = [f"{name}-{number}" for number in range(12)]
+    named = {key: (coordinator_of(bootstrap, key), coordinator_of(bootstrap, key, 1)) for key in keys}
+    with KafkaWire(bootstrap) as wire:
+        for key in keys:
+            # Any broker passes on what members and producers send.
+            join = member(key, 9, instance="one")
+            wait_until(lambda join=join: wire.ask(ApiKey.JOIN_GROUP, 9, join).error_code == ErrorCode.none)
+            init = {"transactional_id": key, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+            wait_until(lambda init=init: wire.ask(ApiKey.INIT_PRODUCER_ID, 4, init).error_code == ErrorCode.none)
+    listed, described = [], []
+    for address in bootstrap.split(","):
+        with KafkaWire(address) as wire:
+            groups = wire.ask(ApiKey.LIST_GROUPS, 5, {"states_filter": [], "types_filter": []}).groups
+            listed += [("group", one.group_id, address) for one in groups if one.group_id in keys]
+            filters = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}
+            transactions = wire.ask(ApiKey.LIST_TRANSACTIONS, 1, filters).transaction_states
+            listed += [("id", one.transactional_id, address) for one in transactions if one.transactional_id in keys]
+            asked = {"groups": keys, "include_authorized_operations": False}
+            groups = wire.ask(ApiKey.DESCRIBE_GROUPS, 5, asked).groups
+            described += [(one.group_id, address, one.error_code) for one in groups]
+    expected = [("group", key, group) for key, (group, _) in named.items()]
+    expected += [("id", key, coordinator) for key, (_, coordinator) in named.items()]
+    assert sorted(listed) == sorted(expected)
+    assert sorted(one[:2] for one in described if one[2] == ErrorCode.none) == sorted(
+        (key, group) for key, (group, _) in named.items()
+    )
+    assert {one[2] for one in described} == {ErrorCode.none, ErrorCode.not_coordinator}
 
 
 def member(name: str, version: int, member_id: str = "", instance: str | None = None) -> dict[str, object]:

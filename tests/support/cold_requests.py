@@ -10,8 +10,17 @@ from typing import Any
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
+from klamm.wire.v1.common_pb2 import Endpoint
+from klamm.wire.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
 from klamm_broker.kafka import messages
+from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
+from klamm_server.metadata.image import MetadataImage, replay
+
+_BROKER = RegisterBrokerRecord(broker_id=1, kafka_endpoint=Endpoint(host="kafka", port=9092))
+_IMAGE = replay(MetadataImage.empty(), [MetadataRecord(register_broker=_BROKER)], 1)
+ALONE = ClusterView(lambda: _IMAGE, 1, "KAFKA")
+"""What the only broker sees."""
 
 Handler = Callable[[Request, Any], Awaitable[messages.Fields]]
 

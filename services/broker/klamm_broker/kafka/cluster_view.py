@@ -2,13 +2,12 @@
 
 A broker is shown with the address that it has under the name of the listener by which the client came in; one without
 is not shown. The controller is said to be the broker that answers: it passes on what
-is the controllers' business. A coordinator is some live broker, the same for a key as long as the live ones are the
-same.
+is the controllers' business. A key's coordinator is a live broker (`coordinators.py` says what that guarantees).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from klamm.model import coordinator_shard
@@ -81,5 +80,14 @@ class ClusterView:
 
     def coordinator_of(self, key: str) -> SeenBroker | None:
         """Whom clients take for the coordinator of a group or transactional id; None while no broker is live."""
+        return _coordinator(self.brokers(), key)
+
+    def coordinated_here(self, keys: Iterable[str]) -> set[str]:
+        """Those of which clients take this broker for the coordinator."""
         brokers = self.brokers()
-        return brokers[coordinator_shard(key, len(brokers))] if brokers else None
+        found = ((key, _coordinator(brokers, key)) for key in keys)
+        return {key for key, broker in found if broker is not None and broker.broker_id == self.broker_id}
+
+
+def _coordinator(brokers: Sequence[SeenBroker], key: str) -> SeenBroker | None:
+    return brokers[coordinator_shard(key, len(brokers))] if brokers else None

@@ -43,7 +43,7 @@ class ColdApis:
     ) -> None:
         self._handlers: dict[ApiKey, ColdHandler] = {
             **_partitions(handlers),
-            **_groups(Groups(to_coordinators, topic_ids), ConsumerGroups(to_coordinators)),
+            **_groups(Groups(to_coordinators, topic_ids, cluster), ConsumerGroups(to_coordinators, cluster)),
             **_transactions(Transactions(to_coordinators, cluster, handlers.init_producer_id)),
             **_voters(Voters(controller, lambda: cluster.image)),
             ApiKey.WRITE_TXN_MARKERS: partial(

@@ -11,6 +11,8 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm_broker.kafka import authorized_operations
+from klamm_broker.kafka.cluster_view import ClusterView
+from klamm_broker.kafka.coordinators import check_is_coordinator
 from klamm_broker.kafka.forwarding import Coordinators
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
@@ -26,8 +28,9 @@ _NO_ID = bytes(16)
 class ConsumerGroups:
     """Each method takes a decoded request and gives the answer's fields."""
 
-    def __init__(self, coordinators: Coordinators) -> None:
+    def __init__(self, coordinators: Coordinators, cluster: ClusterView) -> None:
         self._coordinators = coordinators
+        self._cluster = cluster
 
     async def heartbeat(self, request: Request, wanted: Any) -> Fields:
         try:
@@ -57,6 +60,7 @@ class ConsumerGroups:
     async def _describe(self, group_id: str, operations: int) -> Fields:
         ask = pb.ConsumerGroupDescribeRequest(group_ids=[group_id])
         try:
+            check_is_coordinator(self._cluster, group_id)
             answer = await self._coordinators.ask(
                 GROUP_METADATA_TOPIC, group_id, "consumer_group_describe", ask, timeout_ms=TIMEOUT_MS
             )

@@ -1,4 +1,20 @@
-"""FindCoordinator: Kafka clients are sent to a broker, which passes on what they ask."""
+"""FindCoordinator: Kafka clients are sent to a broker, which passes on what they ask.
+
+What clients can rely on:
+
+- A group or transactional id has one coordinator, one of the live brokers with the client's listener. Brokers that have
+  read the same metadata name the same one. It does not depend on who owns the id's shard: when a coordinator process
+  dies the broker stays, and passes on what it is asked to the next owner.
+- It changes only when a broker comes or goes, and then for most ids. Members and producers need not notice. What they
+  send (joins, heartbeats, commits, all of a transaction) any broker passes on, for nothing depends on which broker does
+  so: the shard's owner decides. Kafka refuses it elsewhere, because there the broker is the owner; here a refusal would
+  only break off groups and transactions whenever a broker is added.
+- Lists, descriptions and deletions are the coordinator's alone, as in Kafka: clients ask every broker and join the
+  answers. `check_is_coordinator` refuses the rest with NOT_COORDINATOR, upon which a client asks FindCoordinator again.
+  While one broker has read more metadata than another they may name different ones; they agree as soon as both have
+  read the same. A broker that is cut off from the controllers' log may name the wrong one until it hears of it again,
+  as in Kafka.
+"""
 
 from __future__ import annotations
 
@@ -43,3 +59,10 @@ def _found(key_type: int, key: str, handler: FindCoordinatorRpc, cluster: Cluste
         "error_code": ErrorCode.NONE,
         "error_message": None,
     }
+
+
+def check_is_coordinator(cluster: ClusterView, key: str) -> None:
+    """Raises NotCoordinatorError where clients are sent to another broker for a group or transactional id. An empty one
+    is refused further on, as no id."""
+    if key and not cluster.coordinated_here([key]):
+        raise ErrorCode.NOT_COORDINATOR.exception(f"another broker than {cluster.broker_id} is asked about {key!r}")

@@ -14,6 +14,8 @@ from klamm.model import GROUP_METADATA_TOPIC
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm_broker.kafka import authorized_operations
+from klamm_broker.kafka.cluster_view import ClusterView
+from klamm_broker.kafka.coordinators import check_is_coordinator
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
@@ -48,9 +50,10 @@ class _Topic(NamedTuple):
 class Groups:
     """Each method takes a decoded request and gives the answer's fields."""
 
-    def __init__(self, coordinators: Coordinators, topic_ids: TopicIds) -> None:
+    def __init__(self, coordinators: Coordinators, topic_ids: TopicIds, cluster: ClusterView) -> None:
         self._coordinators = coordinators
         self._topic_ids = topic_ids
+        self._cluster = cluster
 
     async def join_group(self, request: Request, wanted: Any) -> Fields:
         session_ms = milliseconds(wanted.session_timeout)
@@ -255,6 +258,7 @@ class Groups:
             ],
         )
         try:
+            check_is_coordinator(self._cluster, wanted.group_id)
             answer = await self._ask(wanted.group_id, "offset_delete", ask)
         except BrokerError as error:
             answer = pb.OffsetDeleteResponse(error_code=error.code)
@@ -284,6 +288,8 @@ class Groups:
             answers = await self._coordinators.ask_all("list_groups", ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
             return {"error_code": error.code, "groups": []}
+        found = [one for answer in answers for one in answer.groups]
+        own = self._cluster.coordinated_here(one.group_id for one in found)
         groups = [
             {
                 "group_id": one.group_id,
@@ -292,8 +298,8 @@ class Groups:
                 # As Kafka's clients spell it.
                 "group_type": one.type.capitalize(),
             }
-            for answer in answers
-            for one in answer.groups
+            for one in found
+            if one.group_id in own
         ]
         code = next((answer.error_code for answer in answers if answer.error_code), 0)
         return {"error_code": code, "groups": groups}
@@ -306,6 +312,7 @@ class Groups:
 
     async def _describe(self, group_id: str, version: int, operations: int) -> Fields:
         try:
+            check_is_coordinator(self._cluster, group_id)
             answer = await self._ask(group_id, "describe_groups", pb.DescribeGroupsRequest(group_ids=[group_id]))
             (group,) = answer.groups
         except BrokerError as error:
@@ -341,6 +348,7 @@ class Groups:
 
     async def _delete(self, group_id: str) -> Fields:
         try:
+            check_is_coordinator(self._cluster, group_id)
             answer = await self._ask(group_id, "delete_groups", pb.DeleteGroupsRequest(group_ids=[group_id]))
         except BrokerError as error:
             return {"group_id": group_id, "error_code": error.code}

@@ -20,6 +20,7 @@ from klamm.wire.v1 import broker_pb2
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm_broker.kafka.cluster_view import ClusterView
+from klamm_broker.kafka.coordinators import check_is_coordinator
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.groups import by_topic
 from klamm_broker.kafka.messages import Fields, milliseconds
@@ -200,6 +201,8 @@ class Transactions:
             answers = await self._coordinators.ask_all("list_transactions", ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
             return {"error_code": error.code, "unknown_state_filters": [], "transaction_states": []}
+        found = [one for answer in answers for one in answer.transactions]
+        own = self._cluster.coordinated_here(one.transactional_id for one in found)
         return {
             "error_code": next((answer.error_code for answer in answers if answer.error_code), 0),
             "unknown_state_filters": [state for state in wanted.state_filters if state not in _STATES],
@@ -209,8 +212,8 @@ class Transactions:
                     "producer_id": one.producer_id,
                     "transaction_state": one.state,
                 }
-                for answer in answers
-                for one in answer.transactions
+                for one in found
+                if one.transactional_id in own
             ],
         }
 
@@ -220,9 +223,10 @@ class Transactions:
     async def _describe(self, transactional_id: str) -> Fields:
         ask = pb.DescribeTransactionsRequest(transactional_ids=[transactional_id])
         try:
+            check_is_coordinator(self._cluster, transactional_id)
             (found,) = (await self._ask(transactional_id, "describe_transactions", ask)).transactions
         except BrokerError as error:
-            found = pb.DescribedTransaction(error_code=error.code, transactional_id=transactional_id, start_time_ms=-1)
+            found = pb.DescribedTransaction(error_code=error.code, transactional_id=transactional_id)
         return {
             "error_code": found.error_code,
             "transactional_id": transactional_id,

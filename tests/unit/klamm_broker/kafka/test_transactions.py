@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from cold_requests import ScriptedCoordinators, answer_of
+from cold_requests import ALONE, ScriptedCoordinators, answer_of
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import coordinator_pb2 as pb
@@ -16,7 +16,7 @@ from klamm_broker.kafka.transactions import Transactions
 
 
 def transactions_of(coordinators: ScriptedCoordinators) -> Transactions:
-    return Transactions(coordinators, None, None)  # type: ignore[arg-type]
+    return Transactions(coordinators, ALONE, None)  # type: ignore[arg-type]
 
 
 def added(request: Any) -> pb.AddPartitionsToTxnResponse:
