@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import scenarios
 from apache_kafka import ApacheKafka, running_kafka
 from kafka_wire import KafkaWire
 from kio.schema.errors import ErrorCode
@@ -39,3 +42,67 @@ def test_three_nodes_know_each_other(tmp_path) -> None:
         for address in kafka.bootstrap.split(","):
             with KafkaWire(address) as wire:
                 assert {one.node_id for one in wire.ask(ApiKey.METADATA, 12, asked).brokers} == {1, 2, 3}
+
+
+def coordinated(bootstrap: str, keys: list[str]) -> dict[str, Any]:
+    """How many brokers list each group, name it as theirs, and describe it; and what the others answer."""
+    addresses = bootstrap.split(",")
+    with KafkaWire(addresses[0]) as wire:
+        for key in keys:
+            scenarios.find_coordinator(wire, key)
+    found = {}
+    for key in keys:
+        with KafkaWire(addresses[0]) as wire:
+            asked = {"key_type": scenarios.GROUP, "coordinator_keys": [key]}
+            (named,) = wire.ask(ApiKey.FIND_COORDINATOR, 4, asked).coordinators
+        found[key] = f"{named.host}:{named.port}"
+        with KafkaWire(found[key]) as wire:
+            join = {
+                "group_id": key,
+                "session_timeout": 60_000,
+                "rebalance_timeout": 10_000,
+                "member_id": "",
+                "group_instance_id": "one",
+                "protocol_type": "consumer",
+                "protocols": [{"name": "range", "metadata": b""}],
+                "reason": None,
+            }
+            assert scenarios.settled(lambda wire=wire, join=join: wire.ask(ApiKey.JOIN_GROUP, 9, join)).error_code == 0
+    listed: list[tuple[str, str]] = []
+    elsewhere: set[tuple[Any, ...]] = set()
+    for address in addresses:
+        with KafkaWire(address) as wire:
+            groups = wire.ask(ApiKey.LIST_GROUPS, 5, {"states_filter": [], "types_filter": []}).groups
+            listed += [(one.group_id, address) for one in groups if one.group_id in keys]
+            others = [key for key in keys if found[key] != address]
+            asked = {"groups": others, "include_authorized_operations": True}
+            elsewhere |= {
+                ("describe", one.error_code, one.group_state, one.protocol_type, one.members, one.authorized_operations)
+                for one in wire.ask(ApiKey.DESCRIBE_GROUPS, 5, asked).groups
+            }
+            asked = {"group_ids": others, "include_authorized_operations": True}
+            elsewhere |= {
+                ("describe new", one.error_code, one.group_state, one.members, one.authorized_operations)
+                for one in wire.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, asked).groups
+            }
+            answers = wire.ask(ApiKey.DELETE_GROUPS, 2, {"groups_names": others}).results
+            elsewhere |= {("delete", one.error_code) for one in answers}
+            for key in others:
+                answer = wire.ask(ApiKey.OFFSET_DELETE, 0, {"group_id": key, "topics": []})
+                elsewhere.add(("delete offsets", answer.error_code, answer.topics))
+            described = wire.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": keys}).transaction_states
+            elsewhere |= {("transaction", one.error_code, one.transaction_state) for one in described}
+    return {"each listed by the one named": sorted(listed) == sorted(found.items()), "elsewhere": elsewhere}
+
+
+def test_groups_are_one_brokers_to_list_and_describe(tmp_path, bootstrap: str) -> None:
+    keys = [f"group-{number}" for number in range(12)]
+    with KafkaWire(bootstrap) as wire:
+        scenarios.find_coordinator(wire, keys[0], scenarios.TRANSACTION)
+    with running_kafka(tmp_path, brokers=3) as kafka:
+        with KafkaWire(kafka.bootstrap) as wire:
+            scenarios.find_coordinator(wire, keys[0], scenarios.TRANSACTION)
+        theirs = coordinated(kafka.bootstrap, keys)
+    ours = coordinated(bootstrap, keys)
+    assert theirs["each listed by the one named"]
+    assert ours == theirs

@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 import pytest
-from cold_requests import ScriptedCoordinators, answer_of, request_of
+from cold_requests import ALONE, ScriptedCoordinators, answer_of, request_of
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import controller_pb2
@@ -67,7 +67,7 @@ def test_a_producer_says_its_id_with_its_epoch(transactional_id: str | None, pro
         "producer_id": producer_id,
         "producer_epoch": epoch,
     }
-    handle = Transactions(NOBODY, None, None).init_producer_id  # type: ignore[arg-type]
+    handle = Transactions(NOBODY, ALONE, None).init_producer_id  # type: ignore[arg-type]
     answer = asyncio.run(answer_of(handle, ApiKey.INIT_PRODUCER_ID, 4, fields))
     assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
 
@@ -82,7 +82,7 @@ def test_a_member_says_type_and_name_of_its_protocol_from_version_5_on() -> None
         "assignments": [],
     }
     coordinators: Any = ScriptedCoordinators({"sync_group": lambda _: pb.SyncGroupResponse(assignment=b"a")})
-    handle = Groups(coordinators, TOPIC_IDS).sync_group
+    handle = Groups(coordinators, TOPIC_IDS, ALONE).sync_group
     answer = asyncio.run(answer_of(handle, ApiKey.SYNC_GROUP, 5, fields))
     assert (answer.error_code, answer.assignment) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, b"")
     before = asyncio.run(answer_of(handle, ApiKey.SYNC_GROUP, 4, fields))
@@ -108,7 +108,7 @@ def test_what_a_heartbeat_may_leave_out_is_null_not_empty(changes: dict[str, str
         "topic_partitions": [],
         **changes,
     }
-    answer = asyncio.run(answer_of(ConsumerGroups(NOBODY).heartbeat, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, fields))
+    answer = asyncio.run(answer_of(ConsumerGroups(NOBODY, ALONE).heartbeat, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, fields))
     assert (answer.error_code, answer.member_id) == (code, None)
 
 
