@@ -143,7 +143,10 @@ class Replication:
         self._changes.submit(partition, change)
 
     def on_role(self, partition: Partition) -> None:
-        self.resignations.resume((partition.topic_id.bytes, partition.topic_partition.partition), _NO_LOG)
+        key = (partition.topic_id.bytes, partition.topic_partition.partition)
+        self.resignations.resume(key, _NO_LOG)
+        if partition.image is not None:
+            self.resignations.note(key, partition.image)
         self._fetchers.on_role(partition)
         self.deletions.check_and_complete(partition.topic_partition)
 

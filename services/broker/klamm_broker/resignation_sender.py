@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from klamm.wire.v1.controller_pb2 import ResignedReplicas
 from klamm_broker.controller_calls import ControllerCalls
 from klamm_broker.replica.resignations import ReplicaKey, Resignations
-from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.image import MetadataImage, PartitionImage
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,11 @@ class ResignationSender:
     def resume(self, key: ReplicaKey, reason: Hashable) -> None:
         """`reason` is gone. With the last one the replica can join the in-sync set and lead again."""
         if self._resignations.resume(key, reason):
+            self._is_news.set()
+
+    def note(self, key: ReplicaKey, partition: PartitionImage) -> None:
+        """The metadata of a replica's partition have changed."""
+        if self._resignations.note(key, partition):
             self._is_news.set()
 
     def resigned_for(self, reason: Hashable) -> list[ReplicaKey]:

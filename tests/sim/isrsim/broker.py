@@ -109,6 +109,8 @@ class Life:
             self._broker.send_change(change)
 
     def on_role(self, partition: Partition) -> None:
+        assert partition.image is not None
+        self.resignations.note(KEY, partition.image)
         self._broker.follow(partition)
 
     def on_offline(self, topic_id: bytes, partition: int) -> None:

@@ -2,7 +2,7 @@
 
 Anybody here may have a reason why a replica should `resign`; the replica does not resume before the last reason is
 gone. What the controller knows is read from the metadata, so a wish is repeated until they have it: after a call
-without an answer, or when the broker has registered again. Pure.
+without an answer, one that overtook another, or when the broker has registered again. Pure.
 
 A replica that has resigned still leads, and is in sync, if no other in-sync replica can lead instead. Whoever waits for
 it to be out of use looks at its partition in the metadata: `is_released`.
@@ -54,6 +54,14 @@ class Resignations:
         del self._reasons[key]
         self._resumed.add(key)
         return True
+
+    def note(self, key: ReplicaKey, partition: PartitionImage) -> bool:
+        """The replica's partition has changed; whether the controller is to hear that the replica has resumed: a call
+        by which it resigned may have been late."""
+        is_mistaken = self._broker_id in partition.resigned_replicas and key not in self._reasons
+        if is_mistaken:
+            self._resumed.add(key)
+        return is_mistaken
 
     def resigned_for(self, reason: Hashable) -> list[ReplicaKey]:
         """The replicas that have that reason."""

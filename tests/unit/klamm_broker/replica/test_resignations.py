@@ -84,6 +84,16 @@ def test_who_resigns_again_before_that_was_heard_does_not_resume(resignations):
     assert (named(request.resigned), named(request.resumed)) == ([key(0)], [])
 
 
+def test_who_is_resigned_by_a_late_call_says_again_that_it_has_resumed(resignations):
+    late = image((2, [1]))
+    partition = late.topics_by_id[TOPIC].partitions[0]
+    assert resignations.note(key(0), partition)
+    assert named(resignations.next_request(late, broker_epoch=EPOCH).resumed) == [key(0)]
+    resignations.resign(key(0), "full")
+    assert not resignations.note(key(0), partition)
+    assert not Resignations(2).note(key(0), partition), "of another broker's it knows nothing"
+
+
 def test_what_never_resigned_does_not_resume(resignations):
     resignations.resume(key(0), "full")
     assert resignations.next_request(image((1, [])), broker_epoch=EPOCH) is None
