@@ -461,3 +461,12 @@ def test_who_has_changed_a_topic_sees_it_at_once(bootstrap: str, name: str) -> N
             gone = {"topics": [{"name": topic, "topic_id": None}], "timeout": TIMEOUT_MS}
             assert wire.ask(ApiKey.DELETE_TOPICS, 6, gone).responses[0].error_code == ErrorCode.none
             assert metadata_of(wire, topic).error_code == ErrorCode.unknown_topic_or_partition
+
+
+def test_a_topic_that_metadata_creates_is_in_its_answer(bootstrap: str, name: str) -> None:
+    for number, address in enumerate(bootstrap.split(",")):
+        topics = [{"name": f"{name}-{number}-{each}", "topic_id": None} for each in range(3)]
+        asked = {"allow_auto_topic_creation": True, "include_topic_authorized_operations": False}
+        with KafkaWire(address) as wire:
+            answer = wire.ask(ApiKey.METADATA, 12, {"topics": topics, **asked})
+        assert [(one.error_code, len(one.partitions)) for one in answer.topics] == [(ErrorCode.none, 1)] * 3

@@ -113,7 +113,10 @@ class BrokerServer:
             self._replication.address, receive_max_bytes=config.socket_request_max_bytes + ANSWER_OVERHEAD_BYTES
         )
         self._fetches, self._produces = self._replication.fetches, self._replication.produces
-        self._topic_creator = TopicCreator(self._controllers, timeout_ms=config.broker_session_timeout_ms)
+        self._metadata_waiters = MetadataWaiters(lambda: self._replicas.image)
+        self._topic_creator = TopicCreator(
+            self._controllers, self._metadata_waiters, timeout_ms=config.broker_session_timeout_ms
+        )
         self._producer_ids = ProducerIds(
             self._controllers,
             lambda: AllocateProducerIdsRequest(
@@ -131,7 +134,6 @@ class BrokerServer:
         )
         handlers = self._make_handlers()
         self._servicer = BrokerServicer(handlers)
-        self._metadata_waiters = MetadataWaiters(lambda: self._replicas.image)
         self._kafka = KafkaDoor(
             config,
             handlers,

@@ -52,7 +52,7 @@ class KafkaApis:
             case ApiKey.FETCH:
                 return self._fetch.fetch(request)
             case ApiKey.METADATA:
-                return metadata(request, self._handlers.metadata, self._cluster, self._topic_ids).parts()
+                return metadata(request, self._handlers.metadata, self._cluster, self._topic_ids)
             case ApiKey.API_VERSIONS:
                 return api_versions(request, self._cluster.image.end_index).parts()
         return self._answer_cold(request)

@@ -11,12 +11,15 @@ from klamm.errors import ErrorCode
 from klamm.model import INTERNAL_TOPICS
 from klamm_broker.kafka import authorized_operations
 from klamm_broker.kafka.cluster_view import ClusterView, SeenBroker
+from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import Writer
 from klamm_broker.rpc.metadata import MetadataRpc, leader_error
 from klamm_server.metadata.image import NO_LEADER, PartitionImage, TopicImage
 
+CREATION_WAIT_MS = 1_000
+"""Clients do not say how long a Metadata may take, and send nothing else on the connection meanwhile."""
 _NO_ID = bytes(16)
 
 
@@ -27,10 +30,24 @@ class _Wanted(NamedTuple):
     with_topic_operations: bool
 
 
-def metadata(request: Request, handler: MetadataRpc, cluster: ClusterView, topic_ids: TopicIds) -> Writer:
-    """Answers at once; a topic that has to be created first is LEADER_NOT_AVAILABLE meanwhile."""
+def metadata(
+    request: Request, handler: MetadataRpc, cluster: ClusterView, topic_ids: TopicIds
+) -> Answer | AnswerInTime:
+    """Answers at once, but for topics that have to be created first."""
     wanted = _read(request, cluster, topic_ids)
-    return _Answer(request, handler, cluster, wanted).write()
+    answer = _Answer(request, handler, cluster, wanted, frozenset())
+    parts = answer.write().parts()
+    if not answer.being_created:
+        return parts
+    return _when_created(request, handler, cluster, wanted, answer.being_created)
+
+
+async def _when_created(
+    request: Request, handler: MetadataRpc, cluster: ClusterView, wanted: _Wanted, names: frozenset[str]
+) -> Answer:
+    """What is not there by then is LEADER_NOT_AVAILABLE, and the client asks again."""
+    await handler.created(names, timeout_ms=CREATION_WAIT_MS)
+    return _Answer(request, handler, cluster, wanted, names).write().parts()
 
 
 def _read(request: Request, cluster: ClusterView, topic_ids: TopicIds) -> _Wanted:
@@ -62,7 +79,16 @@ def _read(request: Request, cluster: ClusterView, topic_ids: TopicIds) -> _Wante
 class _Answer:
     """One answer being written."""
 
-    def __init__(self, request: Request, handler: MetadataRpc, cluster: ClusterView, wanted: _Wanted) -> None:
+    def __init__(
+        self,
+        request: Request,
+        handler: MetadataRpc,
+        cluster: ClusterView,
+        wanted: _Wanted,
+        being_created: frozenset[str],
+    ) -> None:
+        self.being_created = being_created
+        """What was asked to be created: before, or by this answer."""
         self._version = request.version
         self._writer = Writer(flexible=request.flexible)
         self._handler = handler
@@ -119,10 +145,18 @@ class _Answer:
             writer.int16(ErrorCode.UNKNOWN_TOPIC_ID)
             self._named(None, topic_id)
         else:
-            writer.int16(self._handler.missing(name, may_create))
+            writer.int16(self._error_of_missing(name, may_create))
             self._named(name, _NO_ID)
         writer.array_size(0)
         self._end_of_topic(topic_id is None and self._wanted.with_topic_operations)
+
+    def _error_of_missing(self, name: str, may_create: bool) -> ErrorCode:
+        if name in self.being_created:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        code = self._handler.missing(name, may_create)
+        if code is ErrorCode.LEADER_NOT_AVAILABLE:
+            self.being_created |= {name}
+        return code
 
     def _named(self, name: str | None, topic_id: bytes) -> None:
         writer = self._writer

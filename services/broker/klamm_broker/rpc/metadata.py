@@ -87,6 +87,10 @@ class MetadataRpc:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return self._topic_creator.create(NewTopic(name=name, partition_count=-1, replication_factor=-1))
 
+    async def created(self, names: Iterable[str], *, timeout_ms: int) -> None:
+        """As `TopicCreator.created`, for those of which `missing` has said LEADER_NOT_AVAILABLE."""
+        await self._topic_creator.created(names, timeout_ms=timeout_ms)
+
 
 def _reachable(nodes: Iterable[Node]) -> list[Node]:
     return [node for node in nodes if node.HasField("endpoint")]

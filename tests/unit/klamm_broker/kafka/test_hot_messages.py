@@ -497,10 +497,21 @@ class ScriptedMetadata:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, bool]] = []
+        self.waited_for: frozenset[str] = frozenset()
+
+    async def created(self, names: frozenset[str], *, timeout_ms: int) -> None:
+        assert timeout_ms > 0
+        self.waited_for = names
 
     def missing(self, name: str, may_create: bool) -> ErrorCode:
         self.asked.append((name, may_create))
         return ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def metadata_of(request: Request, handler: ScriptedMetadata, view: ClusterView) -> bytes:
+    answer = metadata(request, handler, view, TOPIC_IDS)  # type: ignore[arg-type]
+    assert isinstance(answer, list) or handler.asked
+    return joined(answer if isinstance(answer, list) else asyncio.run(answer))
 
 
 @pytest.mark.parametrize("everything", [False, True])
@@ -522,8 +533,9 @@ def test_metadata(version: int, everything: bool) -> None:
         },
     )
     handler = ScriptedMetadata()
-    written = metadata(request, handler, ClusterView(image, 2, "KAFKA"), TOPIC_IDS)  # type: ignore[arg-type]
+    written = metadata_of(request, handler, ClusterView(image, 2, "KAFKA"))
     assert handler.asked == ([] if everything else [("nowhere", True)])
+    assert handler.waited_for == (frozenset() if everything else {"nowhere"})
 
     def topic(code: int, name: str | None, topic_id: uuid.UUID, partitions: list[Any]) -> dict[str, Any]:
         return {
@@ -563,7 +575,7 @@ def test_metadata(version: int, everything: bool) -> None:
         "cluster_authorized_operations": 8096,
         "error_code": 0,
     }
-    assert bytes_of(written) == messages.encode(request, expected)
+    assert written == messages.encode(request, expected)
 
 
 @pytest.mark.parametrize("version", [4, 5, 6, 12])
@@ -580,8 +592,7 @@ def test_what_a_broker_leads_that_the_client_cannot_dial_has_no_leader(version: 
         "include_topic_authorized_operations": False,
     }
     request = request_of(ApiKey.METADATA, version, fields)
-    answer = metadata(request, ScriptedMetadata(), view, TOPIC_IDS)  # type: ignore[arg-type]
-    response = decoded(request, bytes_of(answer))
+    response = decoded(request, metadata_of(request, ScriptedMetadata(), view))
     assert [(one.node_id, one.host, one.port) for one in response.brokers] == [(2, "example.com", 1092)]
     assert response.controller_id == 2
     error = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
@@ -621,8 +632,7 @@ def test_librdkafka_s_way_of_asking_for_all_topics_is_understood() -> None:
     frame = bytes.fromhex("0003000c00000003000772646b61666b610000000000010000")
     handler = ScriptedMetadata()
     request = parse_request(memoryview(frame), "")
-    written = metadata(request, handler, ClusterView(image, 2, "KAFKA"), TOPIC_IDS)  # type: ignore[arg-type]
-    assert b"flights" in bytes_of(written)
+    assert b"flights" in metadata_of(request, handler, ClusterView(image, 2, "KAFKA"))
 
 
 @pytest.mark.parametrize("name", ["?", "?00", "?zz", "?" + "0" * 33, "no/topic"])
@@ -635,7 +645,7 @@ def test_a_name_that_resembles_what_stands_for_an_unknown_id_is_a_name_like_any_
         "include_topic_authorized_operations": False,
     }
     handler = ScriptedMetadata()
-    metadata(request_of(ApiKey.METADATA, version, fields), handler, ClusterView(image, 2, "KAFKA"), TOPIC_IDS)  # type: ignore[arg-type]
+    metadata_of(request_of(ApiKey.METADATA, version, fields), handler, ClusterView(image, 2, "KAFKA"))
     assert handler.asked == [(name, version < 4)]
     assert TOPIC_IDS.id_of(name) == bytes(16)
 
