@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -88,12 +88,18 @@ def status_of(error: KlammError) -> ExitStatus:
     return ExitStatus.FAILED
 
 
+OTHER_PORT: Final = "this is a "
+"""So begin the words with which a port for Kafka clients, or for Prometheus, refuses a client of the gRPC API."""
+
+
 def explain(error: KlammError, bootstrap: str) -> str:
     """What happened and what to do, in one line."""
     if not isinstance(error, NoBrokerError):
         return str(error)
     # Its text has every server with all that gRPC says of it; the innermost reason is the last.
     reason = str(error).rpartition(": ")[2]
+    if reason.startswith(OTHER_PORT):
+        return f"{bootstrap} is for others: {reason}"
     return f"no server answers at {bootstrap} ({reason}); start one with `klamm up`, or name another with --bootstrap"
 
 

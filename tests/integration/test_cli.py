@@ -73,6 +73,15 @@ def test_a_wrong_command_line_is_one_line(klamm, arguments, complaint):
     assert "--help`)" in line
 
 
+def test_a_listener_for_kafka_clients_names_the_other_one(tmp_path):
+    with running_cluster(tmp_path) as cluster:
+        line = KlammCommand(cluster.kafka_bootstrap).refused(UNREACHABLE, "topics", "list", "--timeout", "1")
+    assert line == (
+        f"klamm: {cluster.kafka_bootstrap} is for others: this is a Kafka listener of Klamm;"
+        f" clients of its gRPC API dial {cluster.bootstrap}"
+    )
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

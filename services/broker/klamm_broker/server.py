@@ -163,7 +163,7 @@ class BrokerServer:
         link = MetadataLink(self._controllers, cluster_id="", on_image=self._on_image, clock=self._clock)
         self._spawn("metadata-link", link.run())
         await self._join_cluster(link)
-        listeners = [*endpoints, *await self._kafka.bind()]
+        listeners = [*endpoints, *await self._kafka.bind(endpoints)]
         registration = self._make_registration(link, listeners)
         await registration.register()
         await link.wait_for(lambda image: image.end_index > registration.epoch)

@@ -38,7 +38,7 @@ ANSWER_TIMEOUT_S: Final = 30.0
 
 _PATH: Final = "/metrics"
 _END_OF_HEAD: Final = b"\r\n\r\n"
-_ADVICE: Final = "this port shows metrics to Prometheus (GET /metrics); clients use the server's listeners"
+_ADVICE: Final = "this is a metrics port of Klamm, for Prometheus (GET /metrics); clients dial the server's listeners"
 
 
 class MetricsServer:
@@ -172,7 +172,7 @@ class _Connection(asyncio.Protocol):
             peer = self._transport.get_extra_info("peername")
             self._server.on_visitor(visitor, str(peer[0]) if peer else "a client that has gone")
         if visitor is Visitor.GRPC:
-            self._refusal = GrpcRefusal(f"this is a metrics port of Klamm: {_ADVICE}")
+            self._refusal = GrpcRefusal(_ADVICE)
             self._transport.write(self._refusal.answer(self._received))
             self._received = b""
         else:

@@ -28,9 +28,9 @@ class Visitor(enum.Enum):
     KAFKA = "a Kafka client"
 
 
-def recognised(first: bytes) -> Visitor | None:
+def recognised(first: bytes | bytearray) -> Visitor | None:
     """By the first four bytes. Of Kafka's length anything below 16 MiB is believed."""
-    first = first[:FIRST_BYTES]
+    first = bytes(first[:FIRST_BYTES])
     if first == b"PRI ":
         return Visitor.GRPC
     if first in _METHODS:
@@ -38,6 +38,13 @@ def recognised(first: bytes) -> Visitor | None:
     if first[:2] == b"\x16\x03":
         return Visitor.TLS
     return Visitor.KAFKA if len(first) == FIRST_BYTES and first[0] == 0 else None
+
+
+def http_refusal(advice: str) -> bytes:
+    """A whole response."""
+    body = f"{advice}\n".encode()
+    head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}"
+    return f"{head}\r\nConnection: close\r\n\r\n".encode() + body
 
 
 class Porter:

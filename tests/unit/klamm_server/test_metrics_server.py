@@ -159,8 +159,8 @@ def test_who_came_to_the_wrong_port_is_logged_once(server: MetricsServer, caplog
             assert is_ended(connection)
     kafka_line, tls_line = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert kafka_line == (
-        f"a Kafka client from 127.0.0.1 came to the metrics port {server.port}: this port shows metrics to Prometheus"
-        " (GET /metrics); clients use the server's listeners"
+        f"a Kafka client from 127.0.0.1 came to the metrics port {server.port}: this is a metrics port of Klamm, for"
+        " Prometheus (GET /metrics); clients dial the server's listeners"
     )
     assert tls_line.startswith("a TLS client from 127.0.0.1 came")
 
@@ -171,7 +171,7 @@ def test_a_grpc_client_is_told_in_words(server: MetricsServer, caplog) -> None:
             with pytest.raises(grpc.RpcError) as refused:
                 channel.unary_unary("/klamm.v1.Server/DescribeServer")(b"", timeout=DEADLINE_S)
             assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
-            assert refused.value.details().startswith("this is a metrics port of Klamm: this port shows metrics to")
+            assert refused.value.details().startswith("this is a metrics port of Klamm, for Prometheus")
     assert [one.getMessage()[:32] for one in caplog.records if one.levelname == "WARNING"] == [
         "a gRPC client from 127.0.0.1 cam"
     ]

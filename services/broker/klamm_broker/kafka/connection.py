@@ -7,7 +7,8 @@ piled up here is one frame (`socket.request.max.bytes`) and what one read brough
 content, or before, to let other connections have theirs. Who does not take answers is not served: a slow reader stops
 its own requests, nobody else's.
 
-A frame that cannot be read ends the connection, as in Kafka: nobody could tell where the next one begins.
+A frame that cannot be read ends the connection, as in Kafka: nobody could tell where the next one begins. If it is the
+first one, it may be of a client that wants another port: it is told so, if it speaks gRPC or HTTP.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from klamm_broker.kafka.requests import Request, has_tagged_header, parse_reques
 from klamm_broker.kafka.wire import MalformedRequestError, Part
 from klamm_broker.record_file import RecordFile, close_files
 from klamm_broker.rpc.request_memory import RequestMemory
+from klamm_server.grpc_refusal import GrpcRefusal
+from klamm_server.wrong_door import FIRST_BYTES, Visitor, http_refusal, recognised
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +42,8 @@ TURN_REQUESTS_MAX = 64
 """After so many others have their turn."""
 TURN_ANSWERS_BYTES = 64 * 1024
 """From so many on the client is to take them before it gets more."""
+REFUSAL_S = 5.0
+"""For so long the calls of a gRPC client are refused in words."""
 _SIZE = struct.Struct(">i")
 _ANSWER_HEADER = struct.Struct(">ii")
 _TAGGED_ANSWER_HEADER = struct.Struct(">iib")
@@ -66,8 +71,19 @@ class ConnectionOwner(Protocol):
     def handle(self, connection: KafkaConnection, request: Request) -> Answer | AnswerInTime:
         """Raises a KlammError to end the connection. Only an answer in time may have files."""
 
+    def turn_away(self, visitor: Visitor, peer: str) -> str:
+        """Logs that it came; what to tell it."""
+
     def on_sent(self, connection: KafkaConnection, request: Request, send_s: float) -> None:
         """A request that had to wait is answered; its client took so long to take the answer."""
+
+
+class _NotKafkaError(Exception):
+    """Somebody else came here."""
+
+    def __init__(self, visitor: Visitor) -> None:
+        super().__init__(visitor)
+        self.visitor = visitor
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -89,7 +105,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._files: FileSender | None = None
         self._frame_bytes = self._unsent_bytes = 0
         """What it holds of the owner's memory: for a frame that is large or waits, and for answers that wait."""
-        self._is_reading = True
+        self._is_reading = self._is_first = True
+        self._refusal: GrpcRefusal | None = None
+        self._refusal_end: asyncio.TimerHandle | None = None
         self._is_over = self._is_lost = False
         self._writable = asyncio.Event()
         self._writable.set()
@@ -118,7 +136,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
-        self._serve()
+        if self._refusal is None:
+            self._serve()
+        else:
+            self._refuse(self._refusal)
 
     def eof_received(self) -> bool:
         return False
@@ -139,6 +160,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         if self._next_turn is not None:
             self._next_turn.cancel()
+        if self._refusal_end is not None:
+            self._refusal_end.cancel()
         if self._task is None:
             self._let_go()
         else:
@@ -175,6 +198,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 has_more = self._serve_turn()
                 if self._task is None:
                     self._make_room(was_full)
+            except _NotKafkaError as error:
+                self._turn_away(error.visitor)
+                return
             except Exception as error:  # noqa: BLE001 - told apart there
                 self._end(error)
                 return
@@ -223,6 +249,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return None
         (size,) = _SIZE.unpack_from(self._buffer, self._start)
         if not 0 < size <= self._owner.request_max_bytes:
+            visitor = recognised(self._buffer[:FIRST_BYTES]) if self._is_first else None
+            if visitor is not None and visitor is not Visitor.KAFKA:
+                raise _NotKafkaError(visitor)
             raise MalformedRequestError(
                 f"a frame of {size} bytes; expected at most socket.request.max.bytes={self._owner.request_max_bytes}"
             )
@@ -232,6 +261,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _drop_frame(self, size: int) -> None:
         """It was answered."""
         self._start += _SIZE.size + size
+        self._is_first = False
         self._release_frame()
 
     def _hold_frame(self, size: int) -> None:
@@ -291,6 +321,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+    # Who wants another port
+
+    def _turn_away(self, visitor: Visitor) -> None:
+        advice = self._owner.turn_away(visitor, self._peer)
+        if visitor is Visitor.GRPC:
+            self._refusal = GrpcRefusal(advice)
+            self._refusal_end = asyncio.get_running_loop().call_later(REFUSAL_S, self.close)
+            self._refuse(self._refusal)
+            return
+        self._is_over = True
+        if visitor is Visitor.HTTP:
+            self._transport.write(http_refusal(advice))
+        self._transport.close()
+
+    def _refuse(self, refusal: GrpcRefusal) -> None:
+        answer = refusal.answer(bytes(self._room[: self._filled]))
+        self._start = self._filled = 0
+        if self._writable.is_set():
+            self._transport.write(answer)
+        else:
+            self.close()
 
     # What has to wait
 

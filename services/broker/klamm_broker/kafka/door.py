@@ -69,8 +69,11 @@ class KafkaDoor:
         """Connections."""
         return sum(map(len, self._doors.values()))
 
-    async def bind(self) -> Sequence[Listener]:
-        """What Kafka clients dial. Raises KlammError when a port is taken."""
+    async def bind(self, grpc: Sequence[Listener]) -> Sequence[Listener]:
+        """What Kafka clients dial. `grpc` is what others do. Raises KlammError when a port is taken."""
+        addresses = " or ".join(f"{one.host}:{one.port}" for one in grpc)
+        for door in self._doors.values():
+            door.grpc_addresses = addresses
         ports = {one.name: await door.bind(one.host, one.port) for one, door in self._doors.items()}
         return self._listeners.dialled(ports)
 

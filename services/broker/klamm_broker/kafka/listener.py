@@ -14,6 +14,7 @@ from klamm_broker.request_times import RequestTimes, waiting
 from klamm_broker.rpc.request_memory import RequestMemory
 from klamm_server.bound_sockets import bound_sockets
 from klamm_server.clock import Clock
+from klamm_server.wrong_door import Porter, Visitor
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,9 @@ class KafkaListener:
         self._connections: set[KafkaConnection] = set()
         self._servers: list[asyncio.Server] = []
         self._times: dict[ApiKey, RequestTimes] = {}
+        self._porter = Porter(log, "the Kafka listener", clock.monotonic_ms)
+        self.grpc_addresses = ""
+        """What a client of the gRPC API should have dialled, in words."""
 
     def __len__(self) -> int:
         """Connections."""
@@ -84,6 +88,7 @@ class KafkaListener:
             )
             self._servers.append(server)
         bound: int = sockets[0].getsockname()[1]
+        self._porter = Porter(log, f"the Kafka listener {host}:{bound}", self._clock.monotonic_ms)
         return bound
 
     async def open(self) -> None:
@@ -152,6 +157,15 @@ class KafkaListener:
         if not connection.is_busy:
             times.total.observe(took_s)
         return answer
+
+    def turn_away(self, visitor: Visitor, peer: str) -> str:
+        speaks = "this is a Kafka listener of Klamm"
+        advice = {
+            Visitor.GRPC: f"{speaks}; clients of its gRPC API dial {self.grpc_addresses}",
+            Visitor.TLS: f"{speaks}, without TLS (security.protocol=PLAINTEXT)",
+        }.get(visitor, f"{speaks}; it speaks no HTTP")
+        self._porter.turn_away(visitor, peer, advice)
+        return advice
 
     def on_sent(self, connection: KafkaConnection, request: Request, send_s: float) -> None:
         times = self._times_of(request.api_key)

@@ -29,6 +29,10 @@ def test_the_exit_status_tells_who_has_to_act(error, status):
 def test_an_unreachable_cluster_is_told_with_the_innermost_reason():
     error = NoBrokerError("no server answered: a: b: Connection refused")
     assert explain(error, "host:1").startswith("no server answers at host:1 (Connection refused); ")
+    elsewhere = NoBrokerError(
+        "no server answered: UNSUPPORTED_VERSION: a at host:1: this is a Kafka listener; dial h:2"
+    )
+    assert explain(elsewhere, "host:1") == "host:1 is for others: this is a Kafka listener; dial h:2"
 
 
 def test_of_several_things_refused_each_has_its_line(capsys):

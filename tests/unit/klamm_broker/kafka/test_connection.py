@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import re
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
+import grpc
 import pytest
 import uvloop
 from hypothesis import given
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from kafka_door import HEARTBEAT_V0, REQUEST_MAX_BYTES, Door, answer_to, echo, echo_by_turns, echo_in_time, frame
 
 from klamm_broker import metrics
-from klamm_broker.kafka import messages
+from klamm_broker.kafka import connection, messages
 from klamm_broker.kafka.connection import (
     BUSY_BUFFER_BYTES,
     FIRST_BUFFER_BYTES,
@@ -28,6 +30,73 @@ from klamm_broker.kafka.connection import (
 )
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
 from klamm_broker.kafka.wire import MalformedRequestError
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_grpc_client_is_told_where_to_go(run: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with Door(echo) as door:
+            door.listener.grpc_addresses = "broker-1:9094"
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{door.port}") as channel:
+                for _ in range(3):
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await channel.unary_unary("/klamm.v1.Broker/Metadata")(b"x" * 30_000, timeout=20)
+                    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+                    assert refused.value.details() == (
+                        "this is a Kafka listener of Klamm; clients of its gRPC API dial broker-1:9094"
+                    )
+            reader, writer = await door.connect()
+            writer.write(frame(1, b"ab"))
+            assert await answer_to(reader) == (1, b"ab"), "Kafka clients are served"
+            writer.close()
+
+    run(scenario())
+    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert re.fullmatch(
+        r"a gRPC client from 127\.0\.0\.1 came to the Kafka listener 127\.0\.0\.1:\d+: this is a Kafka listener of"
+        r" Klamm; clients of its gRPC API dial broker-1:9094",
+        line,
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "told", "line"),
+    [
+        (b"GET /topics HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n", "an HTTP client from 127.0.0.1 came to"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01", b"", "a TLS client from 127.0.0.1 came to"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", b"", "client=127.0.0.1 connection closed: a frame of 1397966893 bytes"),
+        (struct.pack(">i", REQUEST_MAX_BYTES + 1), b"", "client=127.0.0.1 connection closed: a frame of 1000001 bytes"),
+        (frame(1, b"ab") + b"GET / HTTP/1.1\r\n", b"", "client=127.0.0.1 connection closed: a frame of 1195725856"),
+    ],
+)
+def test_others_are_named_and_ended(first: bytes, told: bytes, line: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with Door(echo) as door:
+            reader, writer = await door.connect()
+            writer.write(first)
+            try:
+                assert (await reader.read()).startswith(told)
+            except ConnectionResetError:
+                assert not told
+            writer.close()
+
+    asyncio.run(scenario())
+    (found,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert found.startswith(line)
+
+
+def test_a_grpc_client_that_stays_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "REFUSAL_S", 0.01)
+
+    async def scenario() -> None:
+        async with Door(echo) as door:
+            reader, writer = await door.connect()
+            writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == bytes(3) + b"\x04\0" + bytes(4)
+            writer.close()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("handle", [echo, echo_in_time, echo_by_turns])
@@ -87,9 +156,8 @@ def test_the_next_request_waits_for_the_answer_of_the_one_before() -> None:
         struct.pack(">ihhih", 10, 4, 0, 1, -1),
         struct.pack(">ihhih", 10, ApiKey.HEARTBEAT, 99, 1, -1),
         struct.pack(">ihhih", 10, ApiKey.HEARTBEAT, 0, 1, 500),
-        b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
     ],
-    ids=["too large", "empty", "negative", "no header", "unknown API", "unknown version", "short client id", "HTTP"],
+    ids=["too large", "empty", "negative", "no header", "unknown API", "unknown version", "short client id"],
 )
 def test_what_cannot_be_read_ends_the_connection_and_no_other(data: bytes) -> None:
     async def scenario() -> None:
