@@ -3,6 +3,7 @@ cluster of one node, and gives what the answers say, but for what is a node's ow
 
 from __future__ import annotations
 
+import struct
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -278,6 +279,43 @@ def impossible_subscriptions(wire: KafkaWire, name: str) -> tuple[Any, ...]:
         [(one.topic_id == topic_id, one.partitions) for one in assigned],
         [set(one.subscribed_topic_names) - {name} for one in group.members],
     )
+
+
+def odd_joins(wire: KafkaWire, name: str) -> dict[str, ErrorCode]:
+    """JoinGroup of the classic protocol, by static members of a group each."""
+    find_coordinator(wire, name)
+    topics = b"".join(struct.pack(">h", len(one.encode())) + one.encode() for one in IMPOSSIBLE_NAMES)
+    subscription = struct.pack(">hi", 0, len(IMPOSSIBLE_NAMES)) + topics + struct.pack(">i", -1)
+
+    def joined(what: str, **changes: object) -> ErrorCode:
+        join = {
+            "group_id": f"{name}-{what}",
+            "session_timeout": 10_000,
+            "rebalance_timeout": 10_000,
+            "member_id": "",
+            "group_instance_id": "one",
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": subscription}],
+            "reason": None,
+            **changes,
+        }
+        return settled(lambda: wire.ask(ApiKey.JOIN_GROUP, 9, join)).error_code
+
+    return {
+        "impossible names": joined("names"),
+        "no subscription": joined("empty", protocols=[{"name": "range", "metadata": b""}]),
+        "garbage": joined("garbage", protocols=[{"name": "range", "metadata": b"\x00\x01\xff"}]),
+        "a protocol without a name": joined("nameless", protocols=[{"name": "", "metadata": b""}]),
+        "no protocols": joined("none", protocols=[]),
+        "no protocol type": joined("no-type", protocol_type=""),
+        "another protocol type": joined("other-type", protocol_type="connect"),
+        "no group": joined("", group_id=""),
+        "a short session": joined("short", session_timeout=1),
+        "a long session": joined("long", session_timeout=2**31 - 1),
+        "no rebalance timeout": joined("now", rebalance_timeout=0),
+        "a negative rebalance timeout": joined("never", rebalance_timeout=-1),
+        "an unknown member": joined("unknown", member_id="somebody", group_instance_id=None),
+    }
 
 
 # Authorized operations (KIP-430)

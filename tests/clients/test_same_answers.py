@@ -23,6 +23,21 @@ BY_HAND = [
     ErrorCode.invalid_partitions,
     ErrorCode.unknown_topic_or_partition,
 ]
+ODD_JOINS = {
+    "impossible names": ErrorCode.none,
+    "no subscription": ErrorCode.none,
+    "garbage": ErrorCode.none,
+    "a protocol without a name": ErrorCode.none,
+    "no protocols": ErrorCode.inconsistent_group_protocol,
+    "no protocol type": ErrorCode.inconsistent_group_protocol,
+    "another protocol type": ErrorCode.none,
+    "no group": ErrorCode.invalid_group_id,
+    "a short session": ErrorCode.invalid_session_timeout,
+    "a long session": ErrorCode.invalid_session_timeout,
+    "no rebalance timeout": ErrorCode.none,
+    "a negative rebalance timeout": ErrorCode.none,
+    "an unknown member": ErrorCode.unknown_member_id,
+}
 NOT_ASKED_FOR, CLUSTER, TOPIC, GROUP = -(2**31), 8096, 3576, 3400
 
 
@@ -98,6 +113,7 @@ CASES: dict[str, tuple[Scenario, Any]] = {
         scenarios.impossible_subscriptions,
         (ErrorCode.none, [(True, (0, 1))], [set(IMPOSSIBLE_NAMES)]),
     ),
+    "odd joins": (scenarios.odd_joins, ODD_JOINS),
     "operations that nobody asks for": (
         scenarios.operations(False),
         operations(NOT_ASKED_FOR, NOT_ASKED_FOR, NOT_ASKED_FOR),
