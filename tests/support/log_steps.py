@@ -1,4 +1,4 @@
-"""The three steps of creating and deleting a log, one after the other, for tests that need no event loop."""
+"""What brokers do with a log in several steps, one after the other, for tests that need no event loop."""
 
 from __future__ import annotations
 
@@ -28,3 +28,10 @@ def delete_log(manager: LogManager, topic_partition: TopicPartition, *, now_ms: 
     job.run()
     (deletion,) = manager.complete_deletion(job)
     return deletion
+
+
+def check_sound(log: PartitionLog) -> None:
+    """Asserts that a scrub finds nothing damaged in what the log itself wrote."""
+    for source in log.scrub_sources():
+        verdict = log.plan_scrub(source).check(lambda _: None, lambda _: None)
+        assert verdict.is_sound, (source, verdict)

@@ -33,6 +33,8 @@ _NoReassignmentInProgressError = EXCEPTIONS[ErrorCode.NO_REASSIGNMENT_IN_PROGRES
 _TopicAlreadyExistsError = EXCEPTIONS[ErrorCode.TOPIC_ALREADY_EXISTS]
 SEGMENT_BYTES: Final = 1 << 20
 """Small, so that segments roll while faults strike."""
+SEGMENT_MS: Final = 10_000
+"""Short runs have closed segments too."""
 
 
 class PartitionCluster(abc.ABC):
@@ -99,7 +101,7 @@ class PartitionCluster(abc.ABC):
             TOPIC,
             partition_count=PARTITIONS,
             replication_factor=len(BROKERS),
-            configs={"min.insync.replicas": str(min_insync_replicas)},
+            configs={"min.insync.replicas": str(min_insync_replicas), "segment.ms": str(SEGMENT_MS)},
         )
 
         async def create() -> None:
@@ -149,6 +151,18 @@ class PartitionCluster(abc.ABC):
     async def elect_preferred(self) -> None:
         """Has every partition led by the first of its replicas, where that one is in sync."""
         await self._insist(lambda: self.admin.elect_leaders(ElectionType.PREFERRED))
+
+    async def scrub(self, broker: int) -> None:
+        """Has a broker read its closed segments, until it has."""
+        wanted = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        await self._insist(lambda: self.admin.scrub_logs(wanted, [broker]))
+        until_s = time.monotonic() + DEADLINE_S
+        while any(
+            one.asked for one in (await self._insist(lambda: self.admin.describe_scrubs(wanted, [broker])))[broker]
+        ):
+            self.check_running()
+            assert time.monotonic() < until_s, f"broker {broker} reads for {DEADLINE_S} s"
+            await asyncio.sleep(0.1)
 
     async def leaders(self) -> dict[int, int]:
         """Leader by partition, as far as there is one."""

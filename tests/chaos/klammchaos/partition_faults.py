@@ -10,6 +10,7 @@ from typing import Final
 from klammchaos.means import Means
 from klammchaos.network import CLIENTS, Link
 from klammchaos.partition_cluster import BROKERS, CONTROLLERS
+from klammchaos.partition_damage import flip_bytes
 from klammchaos.partition_moves import cancel_move, elect_leaders, move_replicas, move_to_full_disk, move_while_killing
 from klammchaos.partition_strike import (
     EXCEPT_BYTES_MAX,
@@ -191,6 +192,8 @@ PARTITION_FAULTS: Final[Sequence[PartitionFault]] = (
     PartitionFault(name="move replicas to a full disk", weight=1, strike=move_to_full_disk, needs=Means.DISKS),
     PartitionFault(name="cancel a move", weight=1, strike=cancel_move),
     PartitionFault(name="elect leaders", weight=1, strike=elect_leaders),
+    PartitionFault(name="flip bytes leader", weight=1, strike=flip_bytes(leader)),
+    PartitionFault(name="flip bytes follower", weight=1, strike=flip_bytes(follower)),
     PartitionFault(name="full disk leader", weight=1, strike=_fill(leader), needs=Means.DISKS),
     PartitionFault(name="full disk follower", weight=1, strike=_fill(follower), needs=Means.DISKS),
     PartitionFault(

@@ -13,7 +13,7 @@ from typing import Final
 
 from log_checker import Consumption, Outcome, Read, Send, Value
 
-from klamm.consumer import AsyncConsumer, ConsumerRecord
+from klamm.consumer import AsyncConsumer, ConsumerRecord, CorruptRecordError
 from klamm.errors import KlammError, OffsetOutOfRangeError
 from klamm.model import TopicPartition
 from klamm.producer import AsyncProducer
@@ -29,6 +29,8 @@ PRODUCERS_MAX: Final = 10
 DELIVERY_TIMEOUT_MS: Final = 900_000
 """Longer than anything may take: of what is given up, later records may be there twice (KIP-360)."""
 POLL_MS: Final = 200
+REPAIR_S_MAX: Final = 60.0
+"""For so long bytes that went bad on a disk may not be repaired."""
 GO_BACK_PROBABILITY: Final = 0.001
 """After each poll."""
 BACK_RECORDS_MAX: Final = 2_000
@@ -124,6 +126,8 @@ class ConsumerClient:
         self.consumptions: list[Consumption] = []
         self.led_astray: list[str] = []
         """Where it was, and nothing was; it began anew."""
+        self._read_s = time.monotonic()
+        """When it last read something that was not damaged."""
         self._bootstrap = bootstrap
         self._rng = rng
 
@@ -149,6 +153,13 @@ class ConsumerClient:
         except OffsetOutOfRangeError as error:
             self.led_astray.append(str(error))
             self._begin(consumer, _BEGINNING)
+        except CorruptRecordError:
+            # Bytes on a disk went bad; they are asked for until they are repaired.
+            if time.monotonic() - self._read_s > REPAIR_S_MAX:
+                raise
+            await asyncio.sleep(POLL_MS / 1000)
+            return
+        self._read_s = time.monotonic()
 
     async def _earlier(self, consumer: AsyncConsumer, rng: random.Random) -> dict[int, int]:
         positions = {one.partition: await consumer.position(one) for one in _ALL}

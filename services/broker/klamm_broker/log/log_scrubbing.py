@@ -28,6 +28,9 @@ from klamm_broker.log.segment_rewrite import SegmentRewrite
 BATCH_COST_BYTES = 2048
 """A smaller batch counts as so long: what it takes is not the disk's time but the interpreter's."""
 
+UNINDEXED_BYTES = 1024 * 1024
+"""A smaller segment may be without index entries; it may have been written with another `index.interval.bytes`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubJob:
@@ -62,6 +65,7 @@ class ScrubJob:
             self._content(TIME_INDEX_SUFFIX),
             self._content(TRANSACTION_INDEX_SUFFIX),
             self.aborted_count,
+            max(UNINDEXED_BYTES, 4 * self.config.index_interval_bytes),
         )
         file = ColdFile(self.disk, self.path(), pace=on_read)
         try:

@@ -38,8 +38,13 @@ from klamm.records.header import (
 from klamm_broker.log import offset_index, time_index
 from klamm_broker.log.leader_epochs import EpochEntry
 from klamm_broker.log.offset_index import CorruptIndexError, OffsetIndex
-from klamm_broker.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from klamm_broker.log.time_index import TimeIndex
+from klamm_broker.log.segment import (
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    latest_timestamp_ms,
+)
+from klamm_broker.log.time_index import NO_TIMESTAMP_MS, TimeIndex
 from klamm_broker.log.transaction_index import TransactionIndex
 
 SEARCH_BYTES = 1024 * 1024
@@ -129,6 +134,8 @@ class IndexFiles(NamedTuple):
     transactions: bytes | None
     aborted_count: int = 0
     """Entries that the transaction index had when it was written."""
+    unindexed_bytes_max: int = 2**31
+    """An offset index without any entry for more than so many bytes has lost them."""
 
 
 def check_segment(
@@ -284,9 +291,18 @@ class _Indexes:
         self._offset = next(self._offsets, None)
         self._time = next(self._times, None)
         self._transaction = next(self._transactions, None)
+        self._unindexed_bytes_max = files.unindexed_bytes_max
+        self._is_without_offsets = self._offset is None
+        self._last_time = times.last
+        self._latest_ms = NO_TIMESTAMP_MS
+        self._passed_bytes = 0
 
     def note(self, position: int, header: BatchHeader) -> None:
         """The next batch."""
+        self._latest_ms = max(self._latest_ms, latest_timestamp_ms(header))
+        if self._is_without_offsets and self._passed_bytes > self._unindexed_bytes_max:
+            self._reasons.setdefault(INDEX_SUFFIX, "it has no entries")
+        self._passed_bytes += header.size_bytes
         while self._offset is not None and self._offset.position <= position:
             if self._offset.position != position or self._offset.offset != header.last_offset:
                 self._wrong(INDEX_SUFFIX, self._offset)
@@ -313,6 +329,9 @@ class _Indexes:
         ):
             if entry is not None:
                 self._wrong(suffix, entry)
+        if self._last_time.timestamp_ms < self._latest_ms:
+            # It was written when the segment was closed; retention goes by it.
+            self._reasons.setdefault(TIME_INDEX_SUFFIX, f"it lacks the largest timestamp, {self._latest_ms}")
         if with_log:
             return self._reasons
         # The batches that entries name may be among those that are damaged; the two are made again in any case.

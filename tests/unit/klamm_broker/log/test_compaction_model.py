@@ -17,6 +17,7 @@ from cleaning_steps import compact
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from log_steps import check_sound
 
 from klamm.model import TopicPartition
 from klamm.records import CompressionType, decode_batch, encode_batch, iter_headers
@@ -182,6 +183,7 @@ class CompactionModel(RuleBasedStateMachine):
         sequences = {h.producer_id: (h.last_sequence, h.last_offset) for h in headers if h.producer_id >= 0}
         assert sequences == self.last_batches
         self.log.check_invariants()
+        check_sound(self.log)
 
     def check_last_values(self, found: set[int]) -> None:
         for record in {record.key: record for record in self.records}.values():

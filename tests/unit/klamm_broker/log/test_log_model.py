@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from log_steps import check_sound
 
 from klamm.model import TopicPartition
 from klamm.records.decoder import decode_batch
@@ -189,6 +190,7 @@ class LogModel(RuleBasedStateMachine):
                 offset = header.next_offset
         assert [row for row in found if row[0] >= self.start] == [r for r in self.records if r[0] >= self.start]
         log.check_invariants()
+        check_sound(log)
 
     @precondition(lambda self: self.records)
     @rule(pick=st.integers(0, 10**6), delta=st.integers(-1, 1))

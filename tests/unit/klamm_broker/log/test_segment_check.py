@@ -143,13 +143,20 @@ def test_any_changed_byte_of_an_index_is_found(seed: int, place: float, mask: in
     assert verdict_on(sealed, files).indexes.keys() == {".timeindex" if of_times else ".index"}
 
 
-@pytest.mark.parametrize("damaged", [None, b"\x00" * 16, b"garbage"])
-def test_an_index_that_is_missing_zeros_or_no_index(damaged: bytes | None) -> None:
+@pytest.mark.parametrize("damaged", [None, b"", b"\x00" * 16, b"garbage"])
+def test_an_index_that_is_missing_empty_zeros_or_no_index(damaged: bytes | None) -> None:
     sealed = random_segment(random.Random(3))
-    files = sealed.index_files()
+    files = sealed.index_files()._replace(unindexed_bytes_max=150)
     assert verdict_on(sealed, files._replace(offsets=damaged)).indexes.keys() == {".index"}
     if damaged != bytes(16):
         assert verdict_on(sealed, files._replace(times=damaged)).indexes.keys() == {".timeindex"}
+
+
+def test_a_time_index_that_lost_its_last_entry() -> None:
+    sealed = random_segment(random.Random(3))
+    files = sealed.index_files()
+    assert files.times is not None
+    assert verdict_on(sealed, files._replace(times=files.times[:-12])).indexes.keys() == {".timeindex"}
 
 
 def test_a_transaction_index_names_markers_of_the_log() -> None:

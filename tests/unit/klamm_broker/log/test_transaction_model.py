@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from log_steps import check_sound
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.isolation import VisibleBatches
@@ -252,6 +253,7 @@ class TransactionModel(RuleBasedStateMachine):
         stable = self.high_watermark if first is None else min(first, self.high_watermark)
         assert max(stable, self.start) == self.stable_offset()
         self.log.check_invariants()
+        check_sound(self.log)
 
     @rule(begin=st.floats(0, 1), max_bytes=st.integers(1, 900))
     def read_committed(self, begin: float, max_bytes: int) -> None:
