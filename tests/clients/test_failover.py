@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import subprocess
 import threading
 import time
@@ -12,10 +13,15 @@ from typing import Any
 
 import java_programs
 import pytest
+import scenarios
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
+from kafka_wire import KafkaWire
+from kio.schema.errors import ErrorCode
+
+from klamm_broker.kafka.requests import ApiKey
 
 pytestmark = [
     pytest.mark.clients,
@@ -66,6 +72,66 @@ class Leader:
         while not is_so():
             assert time.monotonic() < deadline_s
             time.sleep(0.2)
+
+
+ROUNDS_MAX = 50
+"""Of FindCoordinator and DescribeGroups, with a pause of 100 ms between two of them as clients make."""
+
+
+def rounds_to_describe(bootstrap: str, group: str) -> int:
+    """How often a client asks for the coordinator until one describes the group."""
+    for number in range(ROUNDS_MAX):
+        with contextlib.suppress(OSError):
+            with KafkaWire(random.choice(bootstrap.split(","))) as wire:
+                asked = {"key_type": scenarios.GROUP, "coordinator_keys": [group]}
+                (named,) = wire.ask(ApiKey.FIND_COORDINATOR, 4, asked).coordinators
+            if named.error_code == ErrorCode.none:
+                with KafkaWire(f"{named.host}:{named.port}") as wire:
+                    asked = {"groups": [group], "include_authorized_operations": False}
+                    (described,) = wire.ask(ApiKey.DESCRIBE_GROUPS, 5, asked).groups
+                if described.error_code == ErrorCode.none and described.group_state == "Stable":
+                    return number + 1
+        time.sleep(0.1)
+    raise AssertionError(f"{ROUNDS_MAX} rounds, and nobody describes {group}")
+
+
+def test_a_group_is_described_again_when_brokers_die_and_come_back(cluster: Any, name: str) -> None:
+    """Most keys get another coordinator then, and brokers hear of it one after the other."""
+    groups = [f"{name}-{number}" for number in range(6)]
+    with KafkaWire(cluster.bootstrap) as wire:
+        for group in groups:
+            scenarios.find_coordinator(wire, group)
+            join = {
+                "group_id": group,
+                "session_timeout": 300_000,
+                "rebalance_timeout": 10_000,
+                "member_id": "",
+                "group_instance_id": "one",
+                "protocol_type": "consumer",
+                "protocols": [{"name": "range", "metadata": b""}],
+                "reason": None,
+            }
+            joined = scenarios.settled(lambda join=join: wire.ask(ApiKey.JOIN_GROUP, 9, join))
+            assert joined.error_code == ErrorCode.none
+            sync = {
+                "group_id": group,
+                "generation_id": joined.generation_id,
+                "member_id": joined.member_id,
+                "group_instance_id": "one",
+                "protocol_type": "consumer",
+                "protocol_name": "range",
+                "assignments": [{"member_id": joined.member_id, "assignment": b""}],
+            }
+            assert wire.ask(ApiKey.SYNC_GROUP, 5, sync).error_code == ErrorCode.none
+    # The broker dies, is fenced, comes back and is listed again: all of that within these rounds.
+    cluster.kill_broker(2)
+    deadline_s = time.monotonic() + 15
+    while time.monotonic() < deadline_s:
+        for group in groups:
+            rounds_to_describe(cluster.bootstrap, group)
+    with KafkaWire(cluster.bootstrap) as wire:
+        brokers = wire.ask(ApiKey.METADATA, 12, {"topics": [], **scenarios.NO_FLAGS}).brokers
+    assert {one.node_id for one in brokers} == {1, 2, 3}
 
 
 @pytest.fixture
