@@ -9,6 +9,8 @@ from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import OutOfBoundValue
+from message_reader import MessageReader
 
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.requests import SPOKEN, ApiKey
@@ -19,9 +21,9 @@ TIMEOUT_S = 30
 class KafkaWire:
     """A context; `ask` sends one request and gives its answer as kio's dataclass."""
 
-    def __init__(self, bootstrap: str, *, source: str = "") -> None:
+    def __init__(self, bootstrap: str, *, source: str = "", timeout_s: float = TIMEOUT_S) -> None:
         host, _, port = bootstrap.split(",")[0].rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), TIMEOUT_S, (source, 0) if source else None)
+        self._socket = socket.create_connection((host, int(port)), timeout_s, (source, 0) if source else None)
         self._correlation_id = 0
 
     def __enter__(self) -> KafkaWire:
@@ -42,8 +44,8 @@ class KafkaWire:
         answer = self._read(struct.unpack(">i", self._read(4))[0])
         assert struct.unpack_from(">i", answer) == (self._correlation_id,)
         start = 5 if tags and api_key is not ApiKey.API_VERSIONS else 4
-        message, size = entity_reader(load_response_schema(api_key, version))(memoryview(answer), start)
-        assert start + size == len(answer), f"{len(answer) - start - size} bytes after the answer"
+        message, end = _read_message(load_response_schema(api_key, version), memoryview(answer), start)
+        assert end == len(answer), f"{len(answer) - end} bytes after the answer"
         return message
 
     def _read(self, size: int) -> bytes:
@@ -53,3 +55,13 @@ class KafkaWire:
                 raise ConnectionError("the broker closed the connection")
             data += some
         return data
+
+
+def _read_message(schema: Any, answer: memoryview, start: int) -> tuple[Any, int]:
+    """The message, and where it ends."""
+    try:
+        message, size = entity_reader(schema)(answer, start)
+    except OutOfBoundValue:
+        reader = MessageReader(answer, start, flexible=schema.__flexible__)
+        return reader.entity(schema), reader.position
+    return message, start + size

@@ -37,7 +37,6 @@ class Cluster:
             return {
                 "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
                 "error_message": f"asked a broker (endpoint type {_BROKERS}) for endpoint type {endpoint_type}",
-                "endpoint_type": endpoint_type,
                 "cluster_id": image.cluster_id,
                 "brokers": [],
             }

@@ -1,0 +1,27 @@
+"""Klamm and Kafka, of one broker each, set up by the same calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from apache_kafka import ApacheKafka
+from klamm_process import running_cluster
+from side import Side, set_up
+
+Sides = tuple[Side, Side]
+
+
+@pytest.fixture(scope="session")
+def sides(tmp_path_factory: pytest.TempPathFactory, apache_kafka: ApacheKafka) -> Iterator[Sides]:
+    """Klamm's, then Kafka's."""
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    with running_cluster(tmp_path_factory.mktemp("judge"), settings) as klamm:
+        ours, kafka = Side(klamm.kafka_bootstrap), Side(apache_kafka.bootstrap)
+        try:
+            set_up(ours)
+            set_up(kafka)
+            yield ours, kafka
+        finally:
+            ours.close()
+            kafka.close()

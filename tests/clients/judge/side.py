@@ -1,0 +1,356 @@
+"""One of the two that are asked the same, and what the questions need there: topics, groups, producers, members."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kafka_wire import KafkaWire
+from kio.schema.errors import ErrorCode
+
+from klamm.records.encoder import encode_batch
+from klamm_broker.kafka.requests import ApiKey
+
+TIMEOUT_S = 30
+TIMEOUT_MS = 1_000 * TIMEOUT_S
+SILENCE_S = 5
+"""Who has not answered by then does not answer."""
+TIME_MS = 1_700_000_000_000
+"""When the first record was made; topics here keep records for ever."""
+UNKNOWN_ID = uuid.UUID("00000000-0000-4000-8000-00000000beef")
+CLOSED = "closes the connection"
+SILENT = "does not answer"
+NOT_YET = {
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+    ErrorCode.concurrent_transactions,
+}
+SUBSCRIPTION = bytes.fromhex("0001000000010005" + b"plain".hex() + "ffffffff00000000")
+"""To the topic `plain`, as Kafka's own consumer writes it."""
+
+
+class Member(NamedTuple):
+    """It has joined a classic group of its own."""
+
+    group: str
+    member_id: str
+    generation: int
+
+
+class TransactionalProducer(NamedTuple):
+    """Its transactional id is registered."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class Side:
+    """Klamm or Kafka. `ask` gives an answer of kio, or CLOSED or SILENT."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.topic_ids: dict[str, uuid.UUID] = {}
+        self._wire: KafkaWire | None = None
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.__exit__()
+            self._wire = None
+
+    def ask(self, api_key: ApiKey, version: int, fields: Mapping[str, Any]) -> Any:
+        self._wire = self._wire or KafkaWire(self.bootstrap, timeout_s=SILENCE_S)
+        try:
+            return self._wire.ask(api_key, version, fields)
+        except TimeoutError:
+            self.close()
+            return SILENT
+        except ConnectionError:
+            self.close()
+            return CLOSED
+
+    def ask_until(
+        self, is_right: Callable[[Any], bool], api_key: ApiKey, version: int, fields: Mapping[str, Any]
+    ) -> Any:
+        """The first answer that is right. Raises AssertionError when none is in time."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while not is_right(answer := self.ask(api_key, version, fields)):
+            assert time.monotonic() < deadline_s, f"{self.bootstrap} to {api_key.name}: {answer}"
+            time.sleep(0.02)
+        return answer
+
+    def create_topic(self, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+        """Returns the name when the broker leads all partitions."""
+        wanted = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": 1,
+            "assignments": [],
+            "configs": [
+                {"name": key, "value": value} for key, value in {"retention.ms": "-1", **(configs or {})}.items()
+            ],
+        }
+        asked = {"topics": [wanted], "timeout": TIMEOUT_MS, "validate_only": False}
+        created = self.ask(ApiKey.CREATE_TOPICS, 7, asked).topics[0]
+        assert created.error_code is ErrorCode.none, f"{self.bootstrap} to the creation of {name}: {created}"
+        self.topic_ids[name] = created.topic_id
+        self.wait_for_topic(name, partitions)
+        return name
+
+    def wait_for_topic(self, name: str, partitions: int) -> None:
+        """Until the broker answers for it."""
+        asked = {
+            "topics": [{"name": name, "topic_id": None}],
+            "allow_auto_topic_creation": False,
+            "include_topic_authorized_operations": False,
+        }
+        self.ask_until(
+            lambda answer: sum(one.leader_id >= 0 for one in answer.topics[0].partitions) == partitions,
+            ApiKey.METADATA,
+            12,
+            asked,
+        )
+        asked_offsets = [{"partition_index": number, "timestamp": -1} for number in range(partitions)]
+        self.ask_until(
+            lambda answer: all(one.error_code is ErrorCode.none for one in answer.topics[0].partitions),
+            ApiKey.LIST_OFFSETS,
+            1,
+            {"replica_id": -1, "topics": [{"name": name, "partitions": asked_offsets}]},
+        )
+
+    def produce(
+        self, topic: str, records: bytes, *, partition: int = 0, producer: TransactionalProducer | None = None
+    ) -> None:
+        """One batch, acknowledged by all replicas."""
+        asked = {
+            "transactional_id": producer.transactional_id if producer else None,
+            "acks": -1,
+            "timeout": TIMEOUT_MS,
+            "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
+        }
+        answer = self.ask(ApiKey.PRODUCE, 11, asked)
+        assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none, answer
+
+    def wait_for_coordinators(self) -> None:
+        """Until each of them answers for its groups and transactional ids: the names are of all partitions."""
+        names = [f"name-{number}" for number in range(1_000)]
+        for key_type in (0, 1):
+            self.ask_until(
+                lambda answer: answer.error_code not in NOT_YET,
+                ApiKey.FIND_COORDINATOR,
+                3,
+                {"key": names[0], "key_type": key_type},
+            )
+        self.ask_until(
+            lambda answer: not NOT_YET & {one.error_code for one in answer.groups},
+            ApiKey.DESCRIBE_GROUPS,
+            5,
+            {"groups": names, "include_authorized_operations": False},
+        )
+        self.ask_until(
+            lambda answer: not NOT_YET & {one.error_code for one in answer.transaction_states},
+            ApiKey.DESCRIBE_TRANSACTIONS,
+            0,
+            {"transactional_ids": names},
+        )
+
+    def join(self, group: str, instance_id: str | None = None) -> Member:
+        """A new classic member, alone in its group, that has its assignment."""
+        asked = join_group(group, group_instance_id=instance_id)
+        answer = self.ask(ApiKey.JOIN_GROUP, 5, asked)
+        if answer.error_code is ErrorCode.member_id_required:
+            answer = self.ask(ApiKey.JOIN_GROUP, 5, {**asked, "member_id": answer.member_id})
+        assert answer.error_code is ErrorCode.none, answer
+        member = Member(group, answer.member_id, answer.generation_id)
+        synced = self.ask(ApiKey.SYNC_GROUP, 3, sync_group(member, group_instance_id=instance_id))
+        assert synced.error_code is ErrorCode.none, synced
+        return member
+
+    def register(self, transactional_id: str) -> TransactionalProducer:
+        """A producer without a transaction."""
+        answer = self.ask_until(
+            lambda answer: answer.error_code not in NOT_YET,
+            ApiKey.INIT_PRODUCER_ID,
+            4,
+            {"transactional_id": transactional_id, "transaction_timeout": 600_000},
+        )
+        assert answer.error_code is ErrorCode.none, answer
+        return TransactionalProducer(transactional_id, answer.producer_id, answer.producer_epoch)
+
+    def begin(self, transactional_id: str, topic: str) -> TransactionalProducer:
+        """A producer with an open transaction over partition 0, without records."""
+        producer = self.register(transactional_id)
+        answer = self.ask_until(
+            lambda answer: not NOT_YET & {each.partition_error_code for each in partition_results(answer)},
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            3,
+            {
+                "v3_and_below_transactional_id": transactional_id,
+                "v3_and_below_producer_id": producer.producer_id,
+                "v3_and_below_producer_epoch": producer.epoch,
+                "v3_and_below_topics": [{"name": topic, "partitions": [0]}],
+            },
+        )
+        assert {each.partition_error_code for each in partition_results(answer)} == {ErrorCode.none}, answer
+        return producer
+
+    def end(self, producer: TransactionalProducer, *, committed: bool) -> None:
+        """Returns when the outcome is decided; markers may be still to come."""
+        asked = {
+            "transactional_id": producer.transactional_id,
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.epoch,
+            "committed": committed,
+        }
+        answer = self.ask(ApiKey.END_TXN, 3, asked)
+        assert answer.error_code is ErrorCode.none, answer
+
+    def wait_for_end(self, transactional_id: str) -> None:
+        """Until the markers are written."""
+        self.ask_until(
+            lambda answer: answer.transaction_states[0].transaction_state.startswith("Complete"),
+            ApiKey.DESCRIBE_TRANSACTIONS,
+            0,
+            {"transactional_ids": [transactional_id]},
+        )
+
+
+def partition_results(answer: Any) -> list[Any]:
+    return [each for one in answer.results_by_topic_v3_and_below for each in one.results_by_partition]
+
+
+def join_group(group: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "group_id": group,
+        "session_timeout": 30_000,
+        "rebalance_timeout": 30_000,
+        "member_id": "",
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": SUBSCRIPTION}],
+        "reason": None,
+        **changes,
+    }
+
+
+def sync_group(member: Member, **changes: Any) -> dict[str, Any]:
+    return {
+        "group_id": member.group,
+        "generation_id": member.generation,
+        "member_id": member.member_id,
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": [{"member_id": member.member_id, "assignment": b"assignment"}],
+        **changes,
+    }
+
+
+def batch(count: int = 1, *, first: int = 0, producer: TransactionalProducer | None = None, **settings: Any) -> bytes:
+    """Records of one batch, whose times are one second apart from the `first` on."""
+    records = [(TIME_MS + 1_000 * (first + number), b"key", b"value", ()) for number in range(count)]
+    if producer is not None:
+        settings = {
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.epoch,
+            "base_sequence": 0,
+            "is_transactional": True,
+            **settings,
+        }
+    return encode_batch(records, **settings)
+
+
+class Ask(NamedTuple):
+    """The circumstances that a question is made for."""
+
+    side: Side
+    version: int
+    name: str
+    """A topic, group or transactional id that no other question has; the same on both sides."""
+
+    def topic(self, *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+        """A new one."""
+        return self.side.create_topic(self.name, partitions=partitions, configs=configs)
+
+    def topic_id(self, name: str) -> uuid.UUID:
+        """Of a topic that was created here, or one that nobody has."""
+        return self.side.topic_ids.get(name, UNKNOWN_ID)
+
+    def member(self) -> Member:
+        """A new one, of a new group."""
+        return self.side.join(self.name)
+
+    def producer(self) -> TransactionalProducer:
+        """A new one without a transaction."""
+        return self.side.register(self.name)
+
+    def transaction(self, topic: str = "empty") -> TransactionalProducer:
+        """A new producer with an open transaction."""
+        return self.side.begin(self.name, topic)
+
+
+Build = Callable[[Ask], Mapping[str, Any]]
+
+
+class Case(NamedTuple):
+    """A question that only some versions can ask."""
+
+    build: Build
+    since: int = 0
+    until: int = 1_000
+
+
+Cases = Mapping[ApiKey, Mapping[str, Build | Case]]
+
+
+def since(version: int, build: Build) -> Case:
+    return Case(build, since=version)
+
+
+def set_up(side: Side) -> None:
+    """The topics, transactional ids and the group that the questions are about."""
+    side.wait_for_coordinators()
+    side.create_topic("plain", partitions=2)
+    for first, count in ((0, 3), (3, 2), (5, 1)):
+        side.produce("plain", batch(count, first=first))
+    side.create_topic("empty")
+    side.create_topic("a.dot")
+    side.create_topic("compacted", configs={"cleanup.policy": "compact"})
+    side.create_topic("small", configs={"max.message.bytes": "200"})
+    side.create_topic("append-time", configs={"message.timestamp.type": "LogAppendTime"})
+    side.create_topic("trimmed")
+    side.produce("trimmed", batch(6))
+    trimmed = [{"name": "trimmed", "partitions": [{"partition_index": 0, "offset": 4}]}]
+    side.ask(ApiKey.DELETE_RECORDS, 2, {"topics": trimmed, "timeout": TIMEOUT_MS})
+    _set_up_transactions(side)
+    _set_up_group(side)
+
+
+def _set_up_transactions(side: Side) -> None:
+    """Three records that count, two that were aborted, and two of a transaction that stays open."""
+    side.create_topic("transactions")
+    for name, count, committed in (("committed", 3, True), ("aborted", 2, False)):
+        producer = side.begin(name, "transactions")
+        side.produce("transactions", batch(count, producer=producer), producer=producer)
+        side.end(producer, committed=committed)
+        side.wait_for_end(name)
+    producer = side.begin("open", "transactions")
+    side.produce("transactions", batch(2, producer=producer), producer=producer)
+
+
+def _set_up_group(side: Side) -> None:
+    """`stored` has offsets and no member."""
+    committed: Sequence[Mapping[str, Any]] = [
+        {"partition_index": number, "committed_offset": 3, "committed_leader_epoch": -1, "committed_metadata": "note"}
+        for number in range(2)
+    ]
+    asked = {
+        "group_id": "stored",
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [{"name": "plain", "partitions": committed}],
+    }
+    side.ask(ApiKey.OFFSET_COMMIT, 8, asked)

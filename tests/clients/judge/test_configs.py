@@ -1,0 +1,112 @@
+"""DescribeConfigs by Klamm and Apache Kafka: of a config that both have they say the same but for a table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from known_config_differences import BROKER, TOPIC
+from side import TIMEOUT_MS, TIMEOUT_S, Side
+
+from klamm_broker.kafka.requests import ApiKey
+
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
+
+Sides = tuple[Side, Side]
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+ALL_BROKERS = ""
+DYNAMIC = (2, 3)
+"""Sources of what is set at run time, on a broker or on all."""
+
+
+def described(side: Side, kind: int, name: str, *, keys: list[str] | None = None) -> dict[str, Mapping[str, Any]]:
+    """By config: all that its answer says."""
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    asked = {"resources": [resource], "include_synonyms": True, "include_documentation": True}
+    (result,) = side.ask(ApiKey.DESCRIBE_CONFIGS, 4, asked).results
+    return {
+        one.name: {
+            "value": one.value,
+            "source": one.config_source,
+            "read_only": one.read_only,
+            "sensitive": one.is_sensitive,
+            "type": one.config_type,
+            "documented": bool(one.documentation),
+            "synonyms": [(each.name, each.value, each.source) for each in one.synonyms],
+        }
+        for one in result.configs
+    }
+
+
+def differing(sides: Sides, kind: int, name: str, *, keys: list[str] | None = None) -> dict[str, list[str]]:
+    """By config that both have: the fields in which they differ."""
+    ours, kafka = (described(side, kind, name, keys=keys) for side in sides)
+    assert ours
+    fields = {
+        config: [field for field in ours[config] if ours[config][field] != kafka[config][field]]
+        for config in ours.keys() & kafka.keys()
+    }
+    return {config: names for config, names in fields.items() if names}
+
+
+def alter(side: Side, kind: int, name: str, **configs: str | None) -> None:
+    """To the values, or back to what holds without them."""
+    changes = [
+        {"name": key.replace("_", "."), "config_operation": value is None, "value": value}
+        for key, value in configs.items()
+    ]
+    resource = {"resource_type": kind, "resource_name": name, "configs": changes}
+    asked = {"resources": [resource], "validate_only": False}
+    (answer,) = side.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, asked).responses
+    assert answer.error_code.name == "none", answer
+
+
+def wait_until_applied(side: Side, levels: list[tuple[str, dict[str, str]]]) -> None:
+    """Kafka's broker learns of the changes a moment after they are acknowledged."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    for broker, values in levels:
+        wanted = {key.replace("_", ".") for key in values}
+        while not wanted <= {
+            config for config, said in described(side, BROKER_RESOURCE, broker).items() if said["source"] in DYNAMIC
+        }:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("topic", ["plain", "compacted"])
+def test_topics(sides: Sides, topic: str) -> None:
+    ours, kafka = (described(side, TOPIC_RESOURCE, topic).keys() for side in sides)
+    assert ours == kafka
+    assert differing(sides, TOPIC_RESOURCE, topic) == {name: list(fields) for name, (fields, _) in TOPIC.items()}
+
+
+def test_brokers(sides: Sides) -> None:
+    expected = {name: list(fields) for name, (fields, _) in BROKER.items()}
+    assert differing(sides, BROKER_RESOURCE, "1") == expected
+
+
+def test_what_is_set_at_every_level(sides: Sides, name: str) -> None:
+    """One topic, whose configs are set on it, on its broker and on all brokers."""
+    configs = {"cleanup.policy": "compact,delete", "retention.bytes": "5000000"}
+    levels: list[tuple[str, dict[str, str]]] = [
+        ("1", {"log_retention_bytes": "4000000"}),
+        (ALL_BROKERS, {"log_retention_bytes": "3000000", "log_retention_ms": "200000000"}),
+    ]
+    for side in sides:
+        side.create_topic(name, configs=configs)
+        for broker, values in levels:
+            alter(side, BROKER_RESOURCE, broker, **values)
+        wait_until_applied(side, levels)
+    try:
+        keys = ["cleanup.policy", "retention.bytes", "retention.ms", "segment.ms"]
+        assert differing(sides, TOPIC_RESOURCE, name, keys=keys) == {"retention.bytes": ["synonyms"]}
+        for broker in ("1", ALL_BROKERS):
+            keys = ["log.retention.bytes", "log.retention.ms", "log.retention.hours"]
+            assert differing(sides, BROKER_RESOURCE, broker, keys=keys) == {}
+    finally:
+        for side in sides:
+            for broker, values in levels:
+                alter(side, BROKER_RESOURCE, broker, **dict.fromkeys(values))
+            side.ask(ApiKey.DELETE_TOPICS, 5, {"topic_names": [name], "timeout": TIMEOUT_MS})

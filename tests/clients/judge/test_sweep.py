@@ -1,0 +1,34 @@
+"""Klamm and Apache Kafka are asked the same, odd arguments included: a table says where they differ, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from known_differences import KNOWN, check
+from side import Side
+from sweep import CASES, common_versions, observe
+
+from klamm_broker.kafka.requests import ApiKey
+
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
+
+Sides = tuple[Side, Side]
+
+
+@pytest.fixture(scope="module")
+def versions(sides: Sides) -> Mapping[ApiKey, range]:
+    return common_versions(*sides)
+
+
+def test_every_common_api_is_asked(versions: Mapping[ApiKey, range]) -> None:
+    assert versions.keys() == CASES.keys()
+
+
+@pytest.mark.parametrize("api_key", CASES, ids=lambda api_key: api_key.name)
+def test_answers_differ_only_where_the_table_says_so(
+    sides: Sides, versions: Mapping[ApiKey, range], api_key: ApiKey
+) -> None:
+    unexpected, vanished = check(api_key, observe(*sides, api_key, versions[api_key]), KNOWN)
+    assert not unexpected, "new differences:\n" + "\n".join(unexpected)
+    assert not vanished, "known differences that are there no more:\n" + "\n".join(vanished)
