@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from klamm.errors import KlammError
 from klamm_broker.kafka.file_sender import FileSender
+from klamm_broker.kafka.loop_turns import LoopTurns, Waiting
 from klamm_broker.kafka.requests import Request, has_tagged_header, parse_request
 from klamm_broker.kafka.wire import MalformedRequestError, Part
 from klamm_broker.record_file import RecordFile, close_files
@@ -60,6 +61,7 @@ class ConnectionOwner(Protocol):
     """The listener, as its connections see it."""
 
     memory: RequestMemory
+    turns: LoopTurns
     request_max_bytes: int
     send_buffer_bytes: int
 
@@ -95,13 +97,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
         self._memory = owner.memory
+        self._turns = owner.turns
         self._start = self._filled = 0
         self._buffer = bytearray()
         self._resize(FIRST_BUFFER_BYTES)
         self._transport: Any = None
         self._peer = ""
         self._task: asyncio.Task[None] | None = None
-        self._next_turn: asyncio.Handle | None = None
+        self._next_turn: asyncio.Handle | Waiting | None = None
         self._files: FileSender | None = None
         self._frame_bytes = self._unsent_bytes = 0
         """What it holds of the owner's memory: for a frame that is large or waits, and for answers that wait."""
@@ -193,7 +196,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         was_full = self._filled == len(self._buffer)
         is_free = self._task is None and self._next_turn is None and self._writable.is_set()
-        if is_free:
+        if is_free and not self._turns.may_begin():
+            self._next_turn = self._turns.wait(self._on_next_turn)
+        elif is_free:
             try:
                 has_more = self._serve_turn()
                 if self._task is None:

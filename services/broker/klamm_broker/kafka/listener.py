@@ -9,6 +9,7 @@ from time import perf_counter
 
 from klamm_broker import metrics
 from klamm_broker.kafka.connection import Answer, AnswerInTime, KafkaConnection
+from klamm_broker.kafka.loop_turns import LoopTurns
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.request_times import RequestTimes, waiting
 from klamm_broker.rpc.request_memory import RequestMemory
@@ -60,6 +61,7 @@ class KafkaListener:
         clock: Clock,
     ) -> None:
         self.memory = memory
+        self.turns = LoopTurns()
         self.request_max_bytes = request_max_bytes
         self.send_buffer_bytes = send_buffer_bytes
         self._handle = handle

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import re
+import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ from klamm_broker.kafka.connection import (
     AnswerInTime,
     KafkaConnection,
 )
+from klamm_broker.kafka.loop_turns import TURN_MAX_S, LoopTurns
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
 from klamm_broker.kafka.wire import MalformedRequestError
 
@@ -294,6 +296,75 @@ def test_others_have_their_turn_before_all_of_many_requests_are_served() -> None
             assert transport.is_reading
 
     asyncio.run(scenario())
+
+
+def test_many_clients_take_only_a_part_of_a_turn_and_are_served_first_come_first_served() -> None:
+    """What else the loop has to do, such as the broker's heartbeats, gets in between."""
+
+    async def scenario() -> None:
+        now_s = 1.0
+        served: list[int] = []
+
+        def slow(request: Request) -> Answer:
+            nonlocal now_s
+            now_s += TURN_MAX_S / 3.9
+            served.append(request.correlation_id)
+            return [b"x"]
+
+        async with Door(slow) as door, contextlib.AsyncExitStack() as connections:
+            door.listener.turns = LoopTurns(lambda: now_s)
+            clients = [(await connections.enter_async_context(connected(door)))[0] for _ in range(10)]
+            for number, client in enumerate(clients[:9]):
+                feed(client, frame(number))
+            assert served == [0, 1, 2, 3]
+            await asyncio.sleep(0)
+            # Who comes now waits behind those who do.
+            feed(clients[9], frame(9))
+            assert served == list(range(8))
+            await asyncio.sleep(0)
+            assert served == list(range(10))
+
+    asyncio.run(scenario())
+
+
+def test_who_leaves_while_waiting_for_a_turn_is_not_served() -> None:
+    async def scenario() -> None:
+        now_s = 1.0
+
+        def slow(request: Request) -> Answer:
+            nonlocal now_s
+            now_s += TURN_MAX_S
+            return [b"x"]
+
+        async with Door(slow) as door:
+            door.listener.turns = LoopTurns(lambda: now_s)
+            async with connected(door) as (first, _), connected(door) as (second, transport):
+                feed(first, frame(1))
+                feed(second, frame(2))
+                assert not transport.is_reading
+            await asyncio.sleep(0)
+            assert transport.writes == []
+
+    asyncio.run(scenario())
+
+
+def test_connections_are_accepted_one_in_a_turn_of_the_services_loop() -> None:
+    """Thousands that wait to be accepted hold up nobody: uvloop takes one, and lets others have their turn."""
+
+    async def scenario() -> None:
+        async with Door(echo, connections_max=100) as door, contextlib.AsyncExitStack() as sockets:
+            for _ in range(50):
+                one = sockets.enter_context(socket.socket())
+                one.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    one.connect(("127.0.0.1", door.port))
+            accepted = 0
+            while accepted < 50:
+                await asyncio.sleep(0)
+                assert len(door.listener) <= accepted + 1
+                accepted = len(door.listener)
+
+    run_on("uvloop", scenario())
 
 
 def test_who_takes_no_answers_is_not_served_and_what_waits_counts_as_memory() -> None:

@@ -1,0 +1,70 @@
+"""Bounds what Kafka clients take of one turn of the event loop, however many of them have requests there.
+
+What is over has to wait for the next turn, first come first served: so the broker's heartbeats, and what replicas and
+controllers ask, are never behind more than `TURN_MAX_S` of clients' requests and the one that was under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+
+TURN_MAX_S = 0.02
+
+
+class Waiting:
+    """One who waits for a later turn."""
+
+    __slots__ = ("begin", "is_cancelled")
+
+    def __init__(self, begin: Callable[[], None]) -> None:
+        self.begin = begin
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class LoopTurns:
+    """Whoever has something to do asks `may_begin`, and if not, waits (`wait`)."""
+
+    def __init__(self, clock_s: Callable[[], float] = perf_counter) -> None:
+        self._clock_s = clock_s
+        self._end_s = 0.0
+        """Of this turn's share; 0 while nobody asked in it."""
+        self._waiting: deque[Waiting] = deque()
+        self._is_serving = False
+
+    def may_begin(self) -> bool:
+        """Whether there is time left in this turn, and nobody has waited for longer."""
+        if not self._end_s:
+            self._begin_turn()
+        elif self._clock_s() >= self._end_s:
+            return False
+        return self._is_serving or not self._waiting
+
+    def wait(self, begin: Callable[[], None]) -> Waiting:
+        """`begin` is called in a later turn."""
+        waiting = Waiting(begin)
+        self._waiting.append(waiting)
+        return waiting
+
+    def _begin_turn(self) -> None:
+        self._end_s = self._clock_s() + TURN_MAX_S
+        asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._end_s = 0.0
+        if not self._waiting:
+            return
+        self._begin_turn()
+        self._is_serving = True
+        try:
+            while self._waiting and self._clock_s() < self._end_s:
+                waiting = self._waiting.popleft()
+                if not waiting.is_cancelled:
+                    waiting.begin()
+        finally:
+            self._is_serving = False
