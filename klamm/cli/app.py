@@ -11,13 +11,15 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
+from klamm.cli.coercion import convert_only_what_must_be
+from klamm.cli.completion import install_completion, prepare_completion, show_completion, with_shell
 from klamm.cli.exit_status import ExitStatus
 from klamm.version import __version__
 
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 """Typer's base of what is wrong with a command line; it has no public name."""
 
-_COMMANDS: Final = {
+COMMANDS: Final = {
     "up": ("klamm.cli.up_command", "Run a cluster on this machine."),
     "topics": ("klamm.cli.topics", "Create, list, describe, grow and delete topics; elect leaders."),
     "produce": ("klamm.cli.produce", "Produce records from standard input or a file."),
@@ -31,7 +33,7 @@ _COMMANDS: Final = {
     "ledgers": ("klamm.cli.ledgers", "List, describe and delete the batch ledgers of queries."),
     "reassign": ("klamm.cli.reassign", "Move partitions to other brokers; change replication factors."),
     "log-dirs": ("klamm.cli.log_dirs", "Show brokers' log directories; move replicas between them."),
-    "log": ("klamm.cli.log", "Show what the files of a data directory hold; find and repair damaged logs."),
+    "log": ("klamm.cli.log", "Show the files of a data directory; find and repair damage."),
     "pipeline": ("klamm.cli.pipeline", "List and run data pipelines on Spark."),
 }
 """The module that has the command as its `app`, and what the list of commands says of it."""
@@ -40,12 +42,17 @@ _COMMANDS: Final = {
 class _LazyGroup(TyperGroup):
     """Knows the names and summaries of all commands, and loads the one that is used."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        convert_only_what_must_be(self)
+
     def resolve_command(self, context: Any, args: list[str]) -> Any:
         name, known, rest = super().resolve_command(context, args)
         if name is None or known is None:
             return name, known, rest
-        command = typer.main.get_command(importlib.import_module(_COMMANDS[name][0]).app)
+        command = typer.main.get_command(importlib.import_module(COMMANDS[name][0]).app)
         command.name = name
+        convert_only_what_must_be(command)
         return name, command, rest
 
 
@@ -55,6 +62,7 @@ app = typer.Typer(
     help="An event-streaming platform in Python, with Kafka's formats, names and guarantees.",
     epilog="`klamm COMMAND --help` explains a command and its options.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -65,7 +73,7 @@ def _loaded_later() -> None:
     """Stands for a command in the list of commands."""
 
 
-for _name, (_, _summary) in _COMMANDS.items():
+for _name, (_, _summary) in COMMANDS.items():
     app.command(_name, help=_summary, short_help=_summary)(_loaded_later)
 
 
@@ -80,6 +88,26 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    install: Annotated[
+        str | None,
+        typer.Option(
+            "--install-completion",
+            metavar="[SHELL]",
+            callback=install_completion,
+            is_eager=True,
+            help="Install completion for bash, zsh or fish [default: this shell].",
+        ),
+    ] = None,
+    show: Annotated[
+        str | None,
+        typer.Option(
+            "--show-completion",
+            metavar="[SHELL]",
+            callback=show_completion,
+            is_eager=True,
+            help="Print the completion script of bash, zsh or fish [default: this shell].",
+        ),
+    ] = None,
 ) -> None:
     """Options of the command itself."""
 
@@ -87,8 +115,9 @@ def _root(
 def run() -> int:
     """Runs the command of `sys.argv`; returns the exit status."""
     try:
+        prepare_completion()
         # Typer makes an exit status of KeyboardInterrupt, too.
-        status: int = app(prog_name="klamm", standalone_mode=False) or 0
+        status: int = app(with_shell(sys.argv[1:]), prog_name="klamm", standalone_mode=False) or 0
         sys.stdout.flush()
     except _UsageError as error:
         return _say_usage(error)

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 _MIB = 1024 * 1024
 
 
-app = new_app(
-    "Show the cluster's servers, their disks, and the quorum of its controllers; let brokers go.", no_args_is_help=False
-)
+app = new_app("Show servers, disks and the quorum; add and remove servers.", no_args_is_help=False)
 
 
 @app.callback(invoke_without_command=True)
@@ -34,7 +32,7 @@ def cluster(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Shows the cluster's servers, or their log directories."""
+    """Show the cluster's servers, or their log directories."""
     if context.invoked_subcommand is not None:
         return
     with connected(bootstrap, timeout) as admin:
@@ -83,7 +81,7 @@ def cluster(
 
 @app.command("status")
 def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
-    """Shows on one screen how the cluster does, and what is wrong with it.
+    """Show how the cluster does, and what is wrong with it.
 
     Exit status: 0 healthy, 1 degraded, 3 no server answered. Degraded is: no active controller; a partition without a
     leader, below min.insync.replicas or under-replicated; a server that is fenced, shutting down or silent; a log
@@ -111,7 +109,7 @@ def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
 
 @app.command("quorum")
 def quorum(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
-    """Shows the controllers of the quorum: who leads, and how far the others, brokers and coordinators, are behind."""
+    """Show who leads the quorum, and how far others are."""
     with connected(bootstrap, timeout) as admin:
         description = admin.describe_quorum()
     rows = [
@@ -142,7 +140,7 @@ def quorum(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
     print_rows(columns, rows, as_json=False)
 
 
-BrokerId = Annotated[int, typer.Argument(help="The broker's node.id.", min=0, metavar="BROKER")]
+BrokerId = Annotated[int, typer.Argument(help="The broker's node.id.", min=0, metavar="BROKER", show_default=False)]
 _LOOK_EVERY_S = 1.0
 
 
@@ -153,9 +151,10 @@ def decommission(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Moves everything off a broker: balanced, to other racks where there are.
+    """Move everything off a broker.
 
-    It can be interrupted and begun again. Then stop the broker, and klamm cluster unregister it."""
+    What moves is balanced over the other brokers and racks. The command may be interrupted and started again. When it
+    is done, stop the broker and run `klamm cluster unregister`."""
     with connected(bootstrap, timeout) as admin:
         before = None
         # Again each time: a topic may have been created there meanwhile.
@@ -174,18 +173,23 @@ def decommission(
 def unregister(
     broker_id: BrokerId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
 ) -> None:
-    """Forgets a broker that is stopped for good; one that runs would register again."""
+    """Forget a broker that is stopped for good.
+
+    A broker that runs registers again."""
     with connected(bootstrap, timeout) as admin:
         admin.unregister_broker(broker_id)
     say(f"broker {broker_id} is forgotten")
 
 
-ControllerId = Annotated[int, typer.Option("--controller-id", help="The controller's node.id.", min=0)]
+ControllerId = Annotated[
+    int, typer.Option("--controller-id", metavar="NUMBER", help="The controller's node.id.", min=0)
+]
 DirectoryId = Annotated[
     str | None,
     typer.Option(
         "--controller-directory-id",
-        help="The directory id of its metadata log; without, of an observer the one that was heard last.",
+        metavar="ID",
+        help="The directory id of its metadata log [default: the one heard of last].",
     ),
 ]
 
@@ -197,9 +201,10 @@ def add_controller(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Makes a controller that follows the quorum a voter, once it has caught up.
+    """Make a controller that follows the quorum a voter.
 
-    Start it first, with controller.quorum.bootstrap.servers: it shows as an observer in klamm cluster quorum."""
+    Start it first, with controller.quorum.bootstrap.servers; `klamm cluster quorum` then shows it as an observer. It
+    votes once it has caught up."""
     with connected(bootstrap, timeout) as admin:
         replica = _find_controller(admin, controller_id, directory_id, is_voter=False)
         admin.add_raft_voter(replica.node_id, replica.directory_id)
@@ -213,9 +218,9 @@ def remove_controller(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Takes a controller out of the quorum, also one that is gone, or leads.
+    """Take a controller out of the quorum.
 
-    One that runs goes on as an observer until it is stopped."""
+    It may be gone, and it may lead. A controller that runs goes on as an observer until it is stopped."""
     with connected(bootstrap, timeout) as admin:
         replica = _find_controller(admin, controller_id, directory_id, is_voter=True)
         admin.remove_raft_voter(replica.node_id, replica.directory_id)

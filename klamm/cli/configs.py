@@ -24,10 +24,12 @@ from klamm.cli.output import (
 if TYPE_CHECKING:
     from klamm.admin import ConfigChange, ConfigOperation, ConfigResource
 
-app = new_app("Describe and alter configs by Kafka's names.")
+app = new_app("Describe and alter configs of topics and brokers.")
 
-Topic = Annotated[str | None, typer.Option("--topic", "-t", help="The configs of this topic.")]
-Broker = Annotated[int | None, typer.Option("--broker", help="The configs of this broker, by id.")]
+Topic = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The configs of this topic.")]
+Broker = Annotated[
+    int | None, typer.Option("--broker", metavar="BROKER", help="The configs of this broker (its node.id).")
+]
 AllBrokers = Annotated[bool, typer.Option("--all-brokers", help="The configs that all brokers share.")]
 
 
@@ -41,9 +43,17 @@ def _resource(topic: str | None, broker: int | None, all_brokers: bool) -> Confi
     return ConfigResource(ConfigResourceType.BROKER, "" if broker is None else str(broker))
 
 
-@app.command("describe")
+@app.command(
+    "describe",
+    epilog="""Examples:
+
+\b
+klamm configs describe --topic orders
+klamm configs describe retention.ms --topic orders --docs
+klamm configs describe --broker 1 --json""",
+)
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(help="Only these configs.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Configs [default: all].")] = None,
     topic: Topic = None,
     broker: Broker = None,
     all_brokers: AllBrokers = False,
@@ -52,7 +62,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Shows values, where each comes from, and defaults."""
+    """Show configs: values, where each comes from, and defaults."""
     resource = _resource(topic, broker, all_brokers)
     with connected(bootstrap, timeout) as admin:
         described = admin.describe_configs([resource], names=names or (), include_documentation=docs)
@@ -76,7 +86,14 @@ def describe(
     print_rows(columns, rows, as_json=as_json, json_only={"type", "read_only", *(() if docs else ("documentation",))})
 
 
-@app.command("alter")
+@app.command(
+    "alter",
+    epilog="""Examples:
+
+\b
+klamm configs alter --topic orders --set retention.ms=86400000
+klamm configs alter --all-brokers --delete log.retention.ms""",
+)
 def alter(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a value; repeatable.")
@@ -98,7 +115,7 @@ def alter(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Changes configs: all of the changes, or none."""
+    """Change configs: all of the changes are made, or none."""
     from klamm.admin import ConfigChange, ConfigOperation
 
     resource = _resource(topic, broker, all_brokers)

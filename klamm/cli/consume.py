@@ -51,7 +51,7 @@ klamm consume orders --from @1767225600000 --format '%p:%o %T %k=%s\\n'
 klamm consume orders --group billing"""
 )
 def consume(
-    topic: Annotated[str, typer.Argument(help="The topic.", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
     start: Annotated[str, typer.Option("--from", metavar="POSITION", help=f"Where to begin: {POSITION_HELP}")] = "end",
     until: Annotated[
         str | None,
@@ -81,7 +81,7 @@ def consume(
         typer.Option(
             "--isolation-level",
             metavar="LEVEL",
-            help="read_uncommitted, or read_committed: no records of aborted or open transactions"
+            help="What to print: read_uncommitted, or read_committed: no records of aborted or open transactions"
             " [default: read_uncommitted].",
         ),
     ] = None,
@@ -123,10 +123,10 @@ def consume(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    r"""Print the records of a topic, a value a line.
+    r"""Print the records of a topic.
 
-    Separators, --null and --format take the escapes \t, \n, \r, \0, \\, \xHH (a byte) and \uHHHH (a character). A time
-    without a zone is local."""
+    It prints a value a line. The separator, --null and --format take the escapes \t, \n, \r, \0, \\, \xHH (a byte)
+    and \uHHHH (a character). A time without a zone is local."""
     from klamm import Consumer
 
     position = _parse_position(start, "--from")

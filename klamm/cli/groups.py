@@ -37,21 +37,27 @@ if TYPE_CHECKING:
 
 app = new_app("List, describe, reset and delete consumer groups.")
 
-Group = Annotated[str, typer.Argument(help="The group.")]
-Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="topic or topic:partition; repeatable.")]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", metavar="TOPIC[:NUMBER]", help="A topic, or one partition; repeatable."),
+]
 
 
 @app.command("list")
 def list_(
-    state: Annotated[list[str] | None, typer.Option("--state", help="Only groups in this state; repeatable.")] = None,
+    state: Annotated[
+        list[str] | None, typer.Option("--state", metavar="STATE", help="List only groups in this state; repeatable.")
+    ] = None,
     type_: Annotated[
-        list[str] | None, typer.Option("--type", help="Only groups of this type, classic or consumer; repeatable.")
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="List only groups of this type, classic or consumer; repeatable."),
     ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Lists groups."""
+    """List groups with their types and states."""
     if unknown := [name for name in type_ or () if name.lower() not in _TYPES]:
         fail(f"there is no type {', '.join(unknown)}; expected {', '.join(_TYPES)}", ExitStatus.USAGE)
     if unknown := [name for name in state or () if name.lower() not in _STATES]:
@@ -65,12 +71,12 @@ def list_(
 @app.command("describe")
 def describe(
     group: Group,
-    members: Annotated[bool, typer.Option("--members", help="Members and what they own, instead of lag.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show members and their partitions instead.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Shows committed offsets and lag by partition, and who owns it."""
+    """Show a group's offsets, lag and owners by partition."""
     with connected(bootstrap, timeout) as admin:
         description = admin.describe_groups([group])[group]
         if members:
@@ -141,7 +147,15 @@ def _print_members(description: GroupDescription, as_json: bool) -> None:
     print_rows(columns, rows, as_json=as_json)
 
 
-@app.command("reset")
+@app.command(
+    "reset",
+    epilog="""Examples:
+
+\b
+klamm groups reset billing --to beginning --dry-run
+klamm groups reset billing --topic orders:2 --to 2026-01-31T12:00
+klamm groups reset billing --to -100""",
+)
 def reset(
     group: Group,
     to: Annotated[str, typer.Option("--to", metavar="POSITION", help=f"Where the group goes on: {POSITION_HELP}")],
@@ -151,9 +165,10 @@ def reset(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Sets the committed offsets of a group that has no members.
+    """Set the committed offsets of a group that has no members.
 
-    Without --topic, of every partition it has an offset for. Offsets are kept within what the partition holds."""
+    Without --topic that is done for every partition for which the group has an offset. An offset is kept within what
+    its partition holds."""
     position = parse_position(to, "--to", now_ms=time.time_ns() // 1_000_000)
     with connected(bootstrap, timeout) as admin:
         before = admin.list_group_offsets(group)
@@ -188,12 +203,17 @@ def _partitions(admin: Admin, wanted: list[str]) -> list[TopicPartition]:
 @app.command("delete-offsets")
 def delete_offsets(
     group: Group,
-    topic: Annotated[list[str], typer.Option("--topic", "-t", help="topic or topic:partition; repeatable.")],
+    topic: Annotated[
+        list[str],
+        typer.Option("--topic", "-t", metavar="TOPIC[:NUMBER]", help="A topic, or one partition; repeatable."),
+    ],
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Forgets committed offsets of topics the group is not subscribed to."""
+    """Delete a group's offsets of topics.
+
+    The group must not be subscribed to them."""
     with connected(bootstrap, timeout) as admin:
         tps = _partitions(admin, topic)
         admin.delete_group_offsets(group, tps)
@@ -206,14 +226,19 @@ def delete_offsets(
 @app.command("remove-members")
 def remove_members(
     group: Group,
-    instance: Annotated[list[str] | None, typer.Option("--instance", help="A group.instance.id; repeatable.")] = None,
-    everybody: Annotated[bool, typer.Option("--all", help="All members there are.")] = False,
-    reason: Annotated[str, typer.Option("--reason", help="For the coordinator's log.")] = "",
+    instance: Annotated[
+        list[str] | None,
+        typer.Option("--instance", metavar="ID", help="Remove the member with this group.instance.id; repeatable."),
+    ] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="Remove all members.")] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Say why, in the coordinator's log.")] = "",
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Removes members from a group; a consumer that still runs joins again."""
+    """Remove members from a group.
+
+    A consumer that still runs joins again."""
     if bool(instance) == everybody:
         fail("name members with --instance, or all with --all", ExitStatus.USAGE)
     with connected(bootstrap, timeout) as admin:
@@ -226,15 +251,25 @@ def remove_members(
 
 @app.command("delete")
 def delete(
-    groups: Annotated[list[str], typer.Argument(help="Groups without members.")],
+    groups: Annotated[
+        list[str], typer.Argument(metavar="GROUP", help="One or more groups without members.", show_default=False)
+    ],
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Pass over groups that do not exist.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Deletes groups with their offsets."""
+    """Delete groups with their offsets."""
     with connected(bootstrap, timeout) as admin:
-        admin.delete_groups(groups)
+        if if_exists:
+            there = admin.list_groups()
+            for group in groups:
+                if group not in there:
+                    say(f"there is no group {group}")
+            groups = [group for group in groups if group in there]
+        if groups:
+            admin.delete_groups(groups)
     if as_json:
         print_json({"deleted": groups})
-    else:
+    elif groups:
         typer.echo(f"deleted {', '.join(groups)}")

@@ -18,18 +18,19 @@ from klamm.cli.output import (
     Timeout,
     fail,
     print_rows,
+    say,
 )
 from klamm.ledger_ids import LedgerId
 
-app = new_app("List, describe and delete batch ledgers: which batches of a query count.")
+app = new_app("List, describe and delete the batch ledgers of queries.")
 
-Sink = Annotated[str, typer.Argument(help="The sink's name.")]
-QueryId = Annotated[str, typer.Argument(help="The query's id.")]
+Sink = Annotated[str, typer.Argument(metavar="SINK", help="The sink's name.", show_default=False)]
+QueryId = Annotated[str, typer.Argument(metavar="QUERY", help="The query's id.", show_default=False)]
 
 
 @app.command("list")
 def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
-    """Lists ledgers, with how many of their transactions are open, and how many of those are prepared."""
+    """List ledgers with their open and prepared transactions."""
     with connected(bootstrap, timeout) as admin:
         listed = admin.list_ledgers()
     rows = [
@@ -53,7 +54,9 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Shows a ledger's open transactions; `klamm transactions abort` ends one."""
+    """Show a ledger's open transactions.
+
+    `klamm transactions abort` ends one."""
     ledger = LedgerId(sink, query_id)
     with connected(bootstrap, timeout) as admin:
         found = admin.list_ledgers().get(ledger)
@@ -69,8 +72,18 @@ def describe(
 
 @app.command("delete")
 def delete(
-    sink: Sink, query_id: QueryId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
+    sink: Sink,
+    query_id: QueryId,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if there is no such ledger.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Forgets a ledger, once its query will not go on: it would write its last batch again."""
+    """Delete the ledger of a query that will not go on.
+
+    A query that did go on would write its last batch again."""
+    ledger = LedgerId(sink, query_id)
     with connected(bootstrap, timeout) as admin:
-        admin.delete_ledger(LedgerId(sink, query_id))
+        if if_exists and ledger not in admin.list_ledgers():
+            say(f"there is no ledger of sink {sink!r} and query {query_id!r}")
+            return
+        admin.delete_ledger(ledger)

@@ -13,26 +13,36 @@ from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import fail
 from klamm.cli.scrub import scrub
 
-app = new_app("Read the files of a data directory; find and repair damaged logs.")
+app = new_app("Show the files of a data directory; find and repair damage.")
 app.command("scrub")(scrub)
 
 
-@app.command("dump")
+@app.command(
+    "dump",
+    epilog="""Examples:
+
+\b
+klamm log dump klamm-data/orders-0 --records
+klamm log dump klamm-data/__consumer_offsets-3 --offsets-decoder --json""",
+)
 def dump(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, or directories with such files.")],
-    records: Annotated[bool, typer.Option("--records", help="Also the records of each batch.")] = False,
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Files, or directories with such files.", show_default=False)
+    ],
+    records: Annotated[bool, typer.Option("--records", help="Show the records of each batch, too.")] = False,
     offsets: Annotated[
-        bool, typer.Option("--offsets-decoder", help="The records, as those of __consumer_offsets.")
+        bool, typer.Option("--offsets-decoder", help="Show the records as those of __consumer_offsets.")
     ] = False,
     transactions: Annotated[
-        bool, typer.Option("--transaction-log-decoder", help="The records, as those of __transaction_state.")
+        bool, typer.Option("--transaction-log-decoder", help="Show the records as those of __transaction_state.")
     ] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare indexes with their logs.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
 ) -> None:
-    """Shows what is in segments, indexes, producer snapshots, checkpoints and the controllers' metadata.db.
+    """Show what the files of a data directory hold.
 
-    Writes nothing there, and may run beside the server whose files they are. A batch that was not all written at the
+    Reads segments, indexes, producer snapshots, checkpoints and the controllers' metadata.db. Writes nothing, and may
+    run beside the server whose files they are. A batch that was not all written at the
     end of a log is a note. Anything else that was never written so is called damage, with where and why; the dump
     goes on behind it. Exit status: 0, or 1 when something is damaged or cannot be read."""
     if offsets and transactions:

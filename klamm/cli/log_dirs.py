@@ -10,22 +10,23 @@ from klamm.cli.command import new_app
 from klamm.cli.connect import connected
 from klamm.cli.output import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Json, Timeout, print_rows, say
 
-app = new_app("Show brokers' log directories, and move replicas between them.")
+app = new_app("Show brokers' log directories; move replicas between them.")
 
 
 @app.command("describe")
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(help="Only replicas of these topics.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Topics [default: all].")] = None,
     brokers: Annotated[
-        list[int] | None, typer.Option("--broker", help="Only this broker, by its node.id; repeatable.")
+        list[int] | None, typer.Option("--broker", metavar="BROKER", help="Only this broker (its node.id); repeatable.")
     ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Shows each replica with its log directory.
+    """Show each replica with its log directory.
 
-    A FUTURE one is being copied there, LAG offsets behind, and then takes the place of the other."""
+    A FUTURE replica is being copied to its directory. It is LAG offsets behind, and then takes the place of the
+    current one."""
     with connected(bootstrap, timeout) as admin:
         described = admin.describe_log_dirs(brokers)
     rows = [
@@ -48,18 +49,31 @@ def describe(
     print_rows(columns, rows, as_json=as_json)
 
 
-@app.command("move")
+@app.command(
+    "move",
+    epilog="""Examples:
+
+\b
+klamm log-dirs move orders 0 1 --broker 1 --to /data2""",
+)
 def move(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
-    partitions: Annotated[list[int], typer.Argument(help="One or more of its partitions.")],
-    broker: Annotated[int, typer.Option("--broker", help="The broker that has the replicas, by its node.id.")],
-    path: Annotated[str, typer.Option("--to", metavar="PATH", help="One of its log.dirs, as describe shows them.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    partitions: Annotated[
+        list[int], typer.Argument(metavar="NUMBER", help="One or more of its partitions.", show_default=False)
+    ],
+    broker: Annotated[
+        int, typer.Option("--broker", metavar="BROKER", help="The broker that has the replicas (its node.id).")
+    ],
+    path: Annotated[
+        str, typer.Option("--to", metavar="PATH", help="One of its log.dirs, as `klamm log-dirs describe` shows them.")
+    ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Begins to move replicas to another log directory of their broker; to the one they are in: leaves off.
+    """Begin to move replicas to another log directory of their broker.
 
-    They are used meanwhile. The broker config replica.alter.log.dirs.io.max.bytes.per.second sets the pace."""
+    They stay in use meanwhile. A move to the directory they are in ends the one under way. The broker config
+    replica.alter.log.dirs.io.max.bytes.per.second sets the pace."""
     from klamm.admin import TopicPartitionReplica
 
     with connected(bootstrap, timeout) as admin:

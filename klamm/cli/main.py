@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from typing import Final
 
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.interrupt import handle_interrupts, let_interrupts_kill
+
+_GC_THRESHOLD: Final = 50_000
+"""Objects; Python's own is 700."""
 
 
 def main() -> None:
@@ -26,6 +31,8 @@ def _run(arguments: list[str]) -> int:
         from klamm.cli.up import up
 
         return up(arguments[1:])
+    # What imports make is there to stay: the collector would walk it again and again, a tenth of what a command takes.
+    gc.set_threshold(_GC_THRESHOLD)
     from klamm.cli.app import run
 
     return run()

@@ -18,12 +18,19 @@ from klamm.errors import EXCEPTIONS, ConfigError, DeliveryTimeoutError, ErrorCod
 
 Bootstrap = Annotated[
     str,
-    typer.Option("--bootstrap", "-b", envvar="KLAMM_BOOTSTRAP", help="host:port of a broker; several with commas."),
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar="KLAMM_BOOTSTRAP",
+        metavar="HOST:PORT",
+        help="A broker's address; several with commas.",
+    ),
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Give up when no server answers for so long.")
+    float,
+    typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Give up when no server answers within this time."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON for scripts instead of a table.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 DEFAULT_BOOTSTRAP = f"localhost:{DEFAULT_PORT}"
 DEFAULT_TIMEOUT = 5.0

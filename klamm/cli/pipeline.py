@@ -13,12 +13,12 @@ from klamm.cli.command import new_app
 from klamm.cli.exit_status import ExitStatus
 from klamm.cli.output import Json, fail, print_rows
 
-app = new_app("Data pipelines on Spark: list them, run one.")
+app = new_app("List and run data pipelines on Spark.")
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """Lists the pipelines there are."""
+    """List the pipelines."""
     with _installed():
         from klamm_pipelines.catalog import PIPELINES
     rows = [(name, each.summary) for name, each in PIPELINES.items()]
@@ -32,17 +32,18 @@ def list_(as_json: Json = False) -> None:
 )
 def run(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="A pipeline of `klamm pipeline list`.")],
+    name: Annotated[str, typer.Argument(metavar="PIPELINE", help="A pipeline of `klamm pipeline list`.")],
 ) -> None:
-    """Runs a pipeline, here or with --master spark://host:port; `klamm pipeline run NAME --help` has its options.
+    """Run a pipeline.
 
-    A stream stops at the end of what its topics hold, and with --follow goes on until Ctrl-C or SIGTERM."""
+    `klamm pipeline run PIPELINE --help` has its options. A stream stops at the end of
+    what its topics hold, and with --follow goes on until Ctrl-C or SIGTERM."""
     with _installed():
         from klamm_pipelines.catalog import PIPELINES
         from klamm_pipelines.job import run as run_pipeline
 
         if name in ("-h", "--help"):
-            typer.echo(f"usage: klamm pipeline run NAME [OPTIONS]\n\nNAME: {', '.join(PIPELINES)}")
+            typer.echo(_RUN_HELP.format(pipelines="\n".join(f"  {each}" for each in PIPELINES)))
             return
         if name not in PIPELINES:
             fail(f"there is no pipeline {name!r}; expected one of {', '.join(PIPELINES)}", ExitStatus.USAGE)
@@ -50,14 +51,28 @@ def run(
 
 
 @app.command("zip")
-def zip_(path: Annotated[pathlib.Path, typer.Argument(help="The file to write.")]) -> None:
-    """Writes Klamm as a zip file for `spark-submit --py-files`: client library, connector and pipelines."""
+def zip_(
+    path: Annotated[pathlib.Path, typer.Argument(metavar="FILE", help="The file to write.", show_default=False)],
+) -> None:
+    """Write Klamm as a zip file for `spark-submit --py-files`.
+
+    It has the client library, the connector and the pipelines."""
     with _installed():
         from klamm_pipelines.py_files import write_py_files
     try:
         write_py_files(path)
     except OSError as error:
         fail(f"{path}: {error.strerror}", ExitStatus.USAGE)
+
+
+_RUN_HELP = """Usage: klamm pipeline run PIPELINE [OPTIONS]
+
+  Run a pipeline.
+
+  `klamm pipeline run PIPELINE --help` has its options.
+
+Pipelines:
+{pipelines}"""
 
 
 @contextmanager

@@ -52,7 +52,7 @@ klamm produce orders --file orders.txt --key-separator '\\t'
 klamm consume orders -e --from -9 --json | klamm produce copy --json-lines"""
 )
 def produce(
-    topic: Annotated[str, typer.Argument(help="The topic.", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
     file: Annotated[
         Path | None,
         typer.Option("--file", "-f", metavar="FILE", help="Read this file [default: standard input]."),
@@ -81,7 +81,9 @@ def produce(
         str,
         typer.Option(metavar="ACKS", help="Who must have a record: all (in-sync replicas), 1 (the leader) or 0."),
     ] = "all",
-    compression: Annotated[str, typer.Option(metavar="TYPE", help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    compression: Annotated[
+        str, typer.Option(metavar="TYPE", help="Compress with none, gzip, snappy, lz4 or zstd.")
+    ] = "none",
     config: Annotated[
         list[str] | None,
         typer.Option("--config", metavar="NAME=VALUE", help="Set any producer config of Kafka's; repeatable."),
@@ -90,10 +92,11 @@ def produce(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    r"""Produce each line of the input as a record.
+    r"""Produce records from standard input or a file.
 
-    Stops at the first line or record that is refused; the records acknowledged before it stay. Separators and --null
-    take the escapes \t, \r, \0, \\, \xHH (a byte) and \uHHHH (a character)."""
+    Each line is a record. The command stops at the first line or record that is refused; the records acknowledged
+    before it stay. The separator and --null take the escapes \t, \r, \0, \\, \xHH (a byte) and \uHHHH (a
+    character)."""
     from klamm import Producer
 
     settings: dict[str, object] = {

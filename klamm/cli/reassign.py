@@ -29,26 +29,41 @@ from klamm.model import TopicPartition
 if TYPE_CHECKING:
     from klamm.admin import Admin, LogDirDescription, PartitionDescription
 
-app = new_app("Move partitions to other brokers, or give them more or fewer replicas.")
+app = new_app("Move partitions to other brokers; change replication factors.")
 
 _VERSION = 1
 
-PlanFile = Annotated[str, typer.Argument(metavar="FILE", help="A plan as generate prints it; - is the standard input.")]
+PlanFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="A plan as `klamm reassign generate` prints it; - is standard input.")
+]
 
 
-@app.command("generate")
+@app.command(
+    "generate",
+    epilog="""Examples:
+
+\b
+klamm reassign generate orders --brokers 1,2,3 -r 3 > plan.json
+klamm reassign execute plan.json --throttle 50000000
+klamm reassign verify plan.json""",
+)
 def generate(
-    names: Annotated[list[str], typer.Argument(help="One or more topics.")],
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more topics.", show_default=False)],
     brokers: Annotated[
-        str | None, typer.Option("--brokers", metavar="IDS", help="Where they shall be, e.g. 1,2,3; without: anywhere.")
+        str | None, typer.Option("--brokers", metavar="IDS", help="The brokers to use, with commas [default: all].")
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, help="How many replicas; without: as now.")
+        int | None,
+        typer.Option(
+            "--replication-factor", "-r", metavar="NUMBER", min=1, help="How many replicas [default: as now]."
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Prints a plan that moves as little as possible: balanced, over as many racks as there are."""
+    """Print a plan that moves partitions.
+
+    The plan is balanced over brokers and racks, and moves as little as possible."""
     from klamm.admin.placement_plan import plan_reassignment
 
     with connected(bootstrap, timeout) as admin:
@@ -82,15 +97,16 @@ def execute(
             "--throttle",
             metavar="BYTES",
             min=1,
-            help="Copy at most so many bytes per second, from each broker and to each; run again to change it.",
+            help="Copy at most this many bytes a second from each broker and to each; run again to change it.",
         ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Begins to move partitions as a plan says, and prints the plan that would move them back.
+    """Begin to move partitions as a plan says.
 
-    A throttle stays until klamm reassign verify finds everything moved, or cancel ends it."""
+    Prints the plan that moves them back. A throttle stays until `klamm reassign verify` finds everything moved, or
+    `klamm reassign cancel` ends it."""
     from klamm.admin.replication_throttle import throttle_changes
 
     plan = _read_plan(file)
@@ -110,7 +126,7 @@ def execute(
     _print_plan({tp: before[tp] for tp in plan})
 
 
-PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="Leave the configs of throttles.")]
+PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="Keep the throttles.")]
 
 
 @app.command("verify")
@@ -121,10 +137,10 @@ def verify(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Shows how far a plan is, and removes the throttles when nothing is being moved any more.
+    """Show how far a plan is; remove its throttles when all is moved.
 
-    COPIED is in percent, of the replica that is furthest behind. The exit status is 1 when a partition is neither where
-    the plan has it, nor on its way."""
+    COPIED is in percent, of the replica that is furthest behind. Exit status: 1 when a partition is neither where the
+    plan has it, nor on its way."""
     plan = _read_plan(file)
     with connected(bootstrap, timeout) as admin:
         partitions = _partitions(admin, plan)
@@ -144,7 +160,9 @@ def verify(
 
 @app.command("list")
 def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
-    """Lists the partitions that are being moved, and how far they are: a new replica has to get into the ISR."""
+    """List the partitions that are being moved.
+
+    A move is done when the new replicas are in the ISR."""
     with connected(bootstrap, timeout) as admin:
         ongoing = admin.list_partition_reassignments()
     rows = [
@@ -156,15 +174,15 @@ def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeo
 
 @app.command("cancel")
 def cancel(
-    file: Annotated[
-        str | None, typer.Argument(metavar="FILE", help="The plan to cancel; - is the standard input.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every reassignment under way.")] = False,
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="The plan to cancel; - is standard input.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Cancel all reassignments under way.")] = False,
     preserve_throttles: PreserveThrottles = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Leaves partitions where they were, and removes the throttles unless others are being moved."""
+    """Leave partitions where they were.
+
+    Removes the throttles unless other partitions are being moved."""
     if (file is None) != everything:
         fail("expected a FILE, or --all", ExitStatus.USAGE)
     with connected(bootstrap, timeout) as admin:
@@ -245,6 +263,15 @@ def _print_plan(plan: dict[TopicPartition, tuple[int, ...]]) -> None:
     print_json({"version": _VERSION, "partitions": partitions})
 
 
+def _problem(error: Exception) -> str:
+    """What is wrong with a plan, in words."""
+    if isinstance(error, KeyError):
+        return f"it has no {error.args[0]}"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)
+
+
 def _read_plan(file: str) -> dict[TopicPartition, tuple[int, ...]]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
@@ -256,7 +283,7 @@ def _read_plan(file: str) -> dict[TopicPartition, tuple[int, ...]]:
             for each in document["partitions"]
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
-        fail(f"{file}: expected a plan as klamm reassign generate prints it: {error!r}", ExitStatus.USAGE)
+        fail(f"{file}: expected a plan as `klamm reassign generate` prints it; {_problem(error)}", ExitStatus.USAGE)
     if len(plan) != len(document["partitions"]):
         fail(f"{file}: a partition is named twice", ExitStatus.USAGE)
     return plan

@@ -37,10 +37,10 @@ _POLL_S: Final = 0.5
 def scrub(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC[:PARTITION]]...", help="Only these; without: every replica."),
+        typer.Argument(metavar="[TOPIC[:PARTITION]]...", help="Only these topics or partitions [default: all]."),
     ] = None,
     brokers: Annotated[
-        list[int] | None, typer.Option("--broker", help="Only this broker, by its node.id; repeatable.")
+        list[int] | None, typer.Option("--broker", metavar="BROKER", help="Only this broker (its node.id); repeatable.")
     ] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Begin nothing; show how far brokers are, and what they found.")
@@ -49,7 +49,9 @@ def scrub(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Reads the closed segments of logs now, finds damaged ones and repairs them; waits until all are read.
+    """Find damaged segments of logs and repair them.
+
+    The brokers read the closed segments now, and the command waits until all are read.
 
     Brokers do this by themselves, once in log.scrub.interval.ms (a week). They read from the disk, at
     log.scrub.bytes.per.second at most. A damaged segment is repaired with the records of another in-sync replica; a

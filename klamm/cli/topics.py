@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,52 +19,109 @@ from klamm.cli.output import (
     fail,
     print_json,
     print_rows,
+    say,
 )
+from klamm.errors import EXCEPTIONS, ErrorCode
+
+if TYPE_CHECKING:
+    from klamm import Admin, NewTopic
+    from klamm.admin import CreatedTopic, TopicDescription
 
 app = new_app("Create, list, describe, grow and delete topics; elect leaders.")
 
-Names = Annotated[list[str], typer.Argument(help="One or more topics.")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more topics.", show_default=False)]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Pass over topics that do not exist.")]
 _FROM_CLUSTER = -1
+_TopicExistsError = EXCEPTIONS[ErrorCode.TOPIC_ALREADY_EXISTS]
+_UnknownTopicError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-@app.command("create")
+@app.command(
+    "create",
+    epilog="""Examples:
+
+\b
+klamm topics create orders --partitions 6 --replication-factor 3
+klamm topics create latest --config cleanup.policy=compact --if-not-exists""",
+)
 def create(
     names: Names,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="-1 is the cluster's num.partitions.")
+        int,
+        typer.Option(
+            "--partitions",
+            "-p",
+            metavar="NUMBER",
+            help="How many partitions [default: the cluster's num.partitions].",
+            show_default=False,
+        ),
     ] = _FROM_CLUSTER,
     replication_factor: Annotated[
         int,
-        typer.Option("--replication-factor", "-r", help="-1 is the cluster's default.replication.factor."),
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            metavar="NUMBER",
+            help="How many replicas of each partition [default: the cluster's default.replication.factor].",
+            show_default=False,
+        ),
     ] = _FROM_CLUSTER,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", "-c", metavar="NAME=VALUE", help="A topic config; repeatable."),
+        typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a topic config; repeatable."),
     ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Pass over topics that exist, whatever they are like.")
+    ] = False,
     validate_only: Annotated[bool, typer.Option("--dry-run", help="Check everything, create nothing.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Creates topics."""
+    """Create topics."""
     from klamm import NewTopic
 
     configs = parse_assignments(config or [], "--config")
-    topics = [NewTopic(name, partitions, replication_factor, configs=configs) for name in names]
+    topics = [NewTopic(name, partitions, replication_factor, configs=configs) for name in dict.fromkeys(names)]
     with connected(bootstrap, timeout) as admin:
-        created = admin.create_topics(topics, validate_only=validate_only)
+        if if_not_exists:
+            created = _create_missing(admin, topics, validate_only=validate_only)
+        else:
+            created = admin.create_topics(topics, validate_only=validate_only)
     rows = [(each.name, each.topic_id, each.partition_count, each.replication_factor) for each in created.values()]
     print_rows(("topic", "id", "partitions", "replication_factor"), rows, as_json=as_json, json_only={"id"})
 
 
+def _create_missing(admin: Admin, topics: list[NewTopic], *, validate_only: bool) -> dict[str, CreatedTopic]:
+    """One by one: somebody else may create one of them at the same moment."""
+    created: dict[str, CreatedTopic] = {}
+    for topic in topics:
+        try:
+            created |= admin.create_topics([topic], validate_only=validate_only)
+        except _TopicExistsError:
+            say(f"topic {topic.name} exists")
+    return created
+
+
+def _described(admin: Admin, names: list[str] | None, *, if_exists: bool) -> dict[str, TopicDescription]:
+    """The topics named, or all; with `if_exists` without those that do not exist, of which each has its line."""
+    if names and not if_exists:
+        return admin.describe_topics(names)
+    there = admin.list_topics(include_internal=True)
+    for name in names or ():
+        if name not in there:
+            say(f"there is no topic {name}")
+    return {name: there[name] for name in names if name in there} if names else there
+
+
 @app.command("list")
 def list_(
-    internal: Annotated[bool, typer.Option("--internal", help="Klamm's own topics, too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="List internal topics, too.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Lists topics."""
+    """List topics with their partitions and replication factors."""
     with connected(bootstrap, timeout) as admin:
         topics = admin.list_topics(include_internal=internal)
     rows = [
@@ -73,21 +130,32 @@ def list_(
     print_rows(("topic", "partitions", "replication_factor"), rows, as_json=as_json)
 
 
-@app.command("describe")
+@app.command(
+    "describe",
+    epilog="""Examples:
+
+\b
+klamm topics describe orders
+klamm topics describe --under-replicated-partitions --json""",
+)
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(help="Topics; none: every one.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Topics [default: all].")] = None,
     under_replicated: Annotated[
-        bool, typer.Option("--under-replicated-partitions", help="Only those with a replica that is not in sync.")
+        bool,
+        typer.Option("--under-replicated-partitions", help="Show only partitions with a replica that is not in sync."),
     ] = False,
-    unavailable: Annotated[bool, typer.Option("--unavailable-partitions", help="Only those without a leader.")] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Show only partitions without a leader.")
+    ] = False,
     refusing: Annotated[
         bool, typer.Option("--refusing-partitions", help="Only those that take no records with acks=all.")
     ] = False,
+    if_exists: IfExists = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Shows each partition's leader, replicas and offsets.
+    """Show each partition's leader, replicas and offsets.
 
     ELR are replicas out of sync that have every acknowledged record, LAST KNOWN ELR is who led last where nobody is,
     ADDING and REMOVING what a reassignment does, OFFLINE what cannot be reached, RESIGNED what is not to lead for a
@@ -97,7 +165,7 @@ def describe(
     from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
     with connected(bootstrap, timeout) as admin:
-        topics = admin.describe_topics(names) if names else admin.list_topics(include_internal=True)
+        topics = _described(admin, names, if_exists=if_exists)
         shown = [
             (TopicPartition(name, each.partition), each)
             for name, topic in sorted(topics.items())
@@ -126,29 +194,37 @@ def describe(
     print_rows(columns, rows, as_json=as_json, json_only={"leader_epoch", *empty} - {"replicas", "isr"})
 
 
-@app.command("elect-leaders")
+@app.command(
+    "elect-leaders",
+    epilog="""Examples:
+
+\b
+klamm topics elect-leaders orders
+klamm topics elect-leaders orders --partition 2 --unclean""",
+)
 def elect_leaders(
-    names: Annotated[list[str] | None, typer.Argument(help="Topics; with --partition just one.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Topics; with --partition one.")] = None,
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", help="Only this partition of the topic; repeatable.")
+        list[int] | None,
+        typer.Option("--partition", metavar="NUMBER", help="Only this partition of the topic; repeatable."),
     ] = None,
     unclean: Annotated[
         bool,
         typer.Option(
             "--unclean",
-            help="For partitions without a leader: elect any replica, even if acknowledged records are lost.",
+            help="Elect any replica for a partition without a leader, even if acknowledged records are lost.",
         ),
     ] = False,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="Every partition of the cluster.")] = False,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="Elect the leaders of all partitions.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Gives partitions back to their preferred leaders, the first of their replicas (Kafka's kafka-leader-election).
+    """Give partitions back to their preferred leaders.
 
-    Shows the partitions for which a leader was elected, or could not be; those that need no election are left out."""
+    The preferred leader is the first of the replicas (kafka-leader-election). Partitions for which a leader was
+    elected, or could not be, are shown; those that need no election are not."""
     from klamm.admin import ElectionType
-    from klamm.errors import EXCEPTIONS, ErrorCode
     from klamm.model import TopicPartition
 
     if bool(names) == all_topics:
@@ -179,29 +255,65 @@ def elect_leaders(
 
 @app.command("add-partitions")
 def add_partitions(
-    name: Annotated[str, typer.Argument(help="The topic.")],
-    total: Annotated[int, typer.Argument(help="How many partitions it has afterwards.")],
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    total: Annotated[
+        int, typer.Argument(metavar="TOTAL", help="How many partitions it has afterwards.", show_default=False)
+    ],
+    if_exists: IfExists = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Adds partitions. Keys may go to other partitions from then on."""
+    """Add partitions to a topic.
+
+    Keys may go to other partitions from then on."""
     with connected(bootstrap, timeout) as admin:
-        admin.create_partitions({name: total})
+        try:
+            admin.create_partitions({name: total})
+        except _UnknownTopicError:
+            if not if_exists:
+                raise
+            say(f"there is no topic {name}")
+            return
     if as_json:
         print_json({"topic": name, "partitions": total})
     else:
         typer.echo(f"{name} has {total} partitions")
 
 
-@app.command("delete")
+@app.command(
+    "delete",
+    epilog="""Examples:
+
+\b
+klamm topics delete orders
+klamm topics delete orders orders-clean --if-exists""",
+)
 def delete(
-    names: Names, as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
+    names: Names,
+    if_exists: IfExists = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Deletes topics with their records."""
+    """Delete topics with their records."""
     with connected(bootstrap, timeout) as admin:
-        admin.delete_topics(names)
+        deleted = _delete_existing(admin, names) if if_exists else names
+        if not if_exists:
+            admin.delete_topics(names)
     if as_json:
-        print_json({"deleted": names})
-    else:
-        typer.echo(f"deleted {', '.join(names)}")
+        print_json({"deleted": deleted})
+    elif deleted:
+        typer.echo(f"deleted {', '.join(deleted)}")
+
+
+def _delete_existing(admin: Admin, names: list[str]) -> list[str]:
+    """Those that were there. One by one: somebody else may delete one of them at the same moment."""
+    deleted = []
+    for name in dict.fromkeys(names):
+        try:
+            admin.delete_topics([name])
+            deleted.append(name)
+        except _UnknownTopicError:
+            say(f"there is no topic {name}")
+    return deleted

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from klamm import Admin
     from klamm.admin import HangingTransaction
 
-app = new_app("List, describe and abort transactions, and find hanging ones.")
+app = new_app("List, describe and abort transactions; find hanging ones.")
 
 _STATES: Final = {
     name.lower(): name
@@ -36,28 +36,44 @@ _STATES: Final = {
 }
 _MAX_TIMEOUT_MS: Final = 15 * 60_000
 
-TransactionalId = Annotated[str, typer.Argument(help="The transactional.id.")]
-Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only this topic; repeatable.")]
+TransactionalId = Annotated[str, typer.Argument(metavar="ID", help="The transactional.id.", show_default=False)]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Look at this topic only; repeatable.")
+]
 OlderThan = Annotated[
     int,
-    typer.Option("--max-transaction-timeout-ms", min=0, help="Pass over what was written to more recently than that."),
+    typer.Option(
+        "--max-transaction-timeout-ms",
+        metavar="MS",
+        min=0,
+        help="Pass over transactions with a record younger than this (milliseconds).",
+    ),
 ]
 
 
 @app.command("list")
 def list_(
-    state: Annotated[list[str] | None, typer.Option("--state", help="Only ids in this state; repeatable.")] = None,
+    state: Annotated[
+        list[str] | None, typer.Option("--state", metavar="STATE", help="List only ids in this state; repeatable.")
+    ] = None,
     producer_id: Annotated[
-        list[int] | None, typer.Option("--producer-id", help="Only of this producer; repeatable.")
+        list[int] | None,
+        typer.Option("--producer-id", metavar="NUMBER", help="List only ids of this producer; repeatable."),
     ] = None,
     longer_than_ms: Annotated[
-        int, typer.Option("--running-longer-than-ms", min=0, help="Only transactions open for longer than that.")
+        int,
+        typer.Option(
+            "--running-longer-than-ms",
+            metavar="MS",
+            min=0,
+            help="List only transactions open for longer than this (milliseconds).",
+        ),
     ] = 0,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Lists transactional ids."""
+    """List transactional ids with their producers and states."""
     if unknown := [name for name in state or () if name.lower() not in _STATES]:
         fail(f"there is no state {', '.join(unknown)}; expected {', '.join(_STATES.values())}", ExitStatus.USAGE)
     with connected(bootstrap, timeout) as admin:
@@ -75,7 +91,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Shows producer, state and partitions of a transactional id."""
+    """Show the state, producer and partitions of an id."""
     with connected(bootstrap, timeout) as admin:
         described = admin.describe_transactions([transactional_id])[transactional_id]
     is_open = described.start_time_ms >= 0
@@ -96,23 +112,36 @@ def describe(
         say(f"partitions: {', '.join(partitions)}")
 
 
-@app.command("abort")
+@app.command(
+    "abort",
+    epilog="""Examples:
+
+\b
+klamm transactions abort payments-1 --fence
+klamm transactions abort --hanging-in orders:2 --start-offset 41""",
+)
 def abort(
-    transactional_id: Annotated[str | None, typer.Argument(help="The transactional.id.")] = None,
+    transactional_id: Annotated[str | None, typer.Argument(metavar="ID", help="The transactional.id.")] = None,
     fence: Annotated[
-        bool, typer.Option("--fence", help="Make its producer useless too; else it may begin the next transaction.")
+        bool, typer.Option("--fence", help="Fence its producer, too; otherwise it may begin the next transaction.")
     ] = False,
     partition: Annotated[
-        str | None, typer.Option("--hanging-in", help="topic:partition of a hanging transaction, instead of an id.")
+        str | None,
+        typer.Option(
+            "--hanging-in", metavar="TOPIC:NUMBER", help="The partition of a hanging transaction, without an id."
+        ),
     ] = None,
     start_offset: Annotated[
-        int | None, typer.Option("--start-offset", min=0, help="Where the hanging transaction begins.")
+        int | None,
+        typer.Option("--start-offset", metavar="OFFSET", min=0, help="Where the hanging transaction begins."),
     ] = None,
     older_than_ms: OlderThan = _MAX_TIMEOUT_MS,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Aborts the open transaction of an id, or a hanging one that `find-hanging` found."""
+    """Abort the open transaction of an id, or a hanging one.
+
+    `klamm transactions find-hanging` shows where a hanging transaction is and begins."""
     is_hanging = partition is not None and start_offset is not None
     if (transactional_id is not None) == is_hanging or (partition is None) != (start_offset is None):
         fail("expected either a transactional id, or --hanging-in and --start-offset", ExitStatus.USAGE)
@@ -135,7 +164,7 @@ def find_hanging(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Finds transactions that are open in a partition although no coordinator knows of them."""
+    """Find open transactions that no coordinator knows."""
     with connected(bootstrap, timeout) as admin:
         found = admin.find_hanging_transactions(
             _partitions(admin, topic or ()), max_transaction_timeout_ms=older_than_ms

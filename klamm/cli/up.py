@@ -14,20 +14,27 @@ from typing import Final, NoReturn
 
 from klamm.cli.assignments import parse_assignments
 from klamm.cli.exit_status import ExitStatus
+from klamm.cli.help_formatter import HelpFormatter, add_help_option
 from klamm.config import DEFAULT_PORT
 from klamm.errors import ConfigError
 
-SUMMARY: Final = "Runs a cluster on this machine until Ctrl-C or SIGTERM."
+SUMMARY: Final = "Run a cluster on this machine."
 DEFAULT_KAFKA_PORT: Final = 9092
 MAX_PROCESSES: Final = 32
 """Brokers or coordinators, on one machine."""
 _DESCRIPTION: Final = f"""{SUMMARY}
 
-Controller, broker and coordinator are in this process, and one line with the
-address is printed when they are ready. With several of a kind each is a process
-of its own, ports are consecutive (brokers first; those of metrics, too, from
---set metrics.port=PORT on), and with three brokers topics get three replicas,
-of which two must be in sync."""
+It runs until Ctrl-C or SIGTERM. Controller, broker and coordinator are in
+this process, and one line with the address is printed when they are ready.
+With several of a kind each is a process of its own, and ports are
+consecutive (brokers first; those of metrics, too, from --set
+metrics.port=PORT on). With three brokers topics get three replicas, of
+which two must be in sync."""
+
+_EXAMPLES: Final = """Examples:
+  klamm up --data-dir /tmp/klamm
+  klamm up --controllers 3 --brokers 3 --coordinators 2
+  klamm up --port 0 --set log.retention.hours=24"""
 
 
 def up(arguments: Sequence[str]) -> int:
@@ -72,9 +79,12 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="klamm up",
+        usage="klamm up [OPTIONS]",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_EXAMPLES,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
+        add_help=False,
     )
     add = parser.add_argument
     add(
@@ -82,35 +92,53 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("klamm-data"),
         metavar="DIR",
-        help="Where records and metadata are kept [%(default)s].",
+        help="Keep records and metadata here [default: %(default)s].",
     )
-    add("--host", default="127.0.0.1", help="Address to listen on and to tell clients [%(default)s].")
+    add("--host", default="127.0.0.1", help="Listen on this address, and tell it to clients [default: %(default)s].")
     add(
         "--port",
         type=_number(0, 65_535),
         default=DEFAULT_PORT,
         metavar="PORT",
-        help="Port, the first of several processes'; 0 picks free ones [%(default)s].",
+        help="Listen on this port, or from it on with several processes; 0 picks free ones [default: %(default)s].",
     )
     add(
         "--kafka-port",
         type=_number(0, 65_535),
         metavar="PORT",
-        help=f"Port for Kafka clients, the first of several brokers', 10 apart; {DEFAULT_KAFKA_PORT} unless --port is"
-        " given, then a free one.",
+        help="Listen for Kafka clients on this port; several brokers have ports 10 apart"
+        f" [default: {DEFAULT_KAFKA_PORT}; with --port a free one].",
     )
-    add("--controllers", type=_number(1, 5), default=1, metavar="N", help="Controller processes: 1, 3 or 5 [1].")
-    add("--brokers", type=_number(1, MAX_PROCESSES), default=1, metavar="N", help="Broker processes [1].")
-    add("--coordinators", type=_number(1, MAX_PROCESSES), default=1, metavar="N", help="Coordinator processes [1].")
+    add(
+        "--controllers",
+        type=_number(1, 5),
+        default=1,
+        metavar="N",
+        help="How many controllers: 1, 3 or 5 [default: 1].",
+    )
+    add("--brokers", type=_number(1, MAX_PROCESSES), default=1, metavar="N", help="How many brokers [default: 1].")
+    add(
+        "--coordinators",
+        type=_number(1, MAX_PROCESSES),
+        default=1,
+        metavar="N",
+        help="How many coordinators [default: 1].",
+    )
     add(
         "--set",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="A server setting by Kafka's name; may be repeated.",
+        help="Set a server config of Kafka's; repeatable.",
     )
-    add("--log-level", default="WARNING", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR [%(default)s].")
-    add("--log-format", default="auto", metavar="FORMAT", help="text, json, or auto: json unless to a terminal [auto].")
+    add("--log-level", default="WARNING", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR [default: %(default)s].")
+    add(
+        "--log-format",
+        default="auto",
+        metavar="FORMAT",
+        help="text, json, or auto: json unless to a terminal [default: auto].",
+    )
+    add_help_option(parser)
     return parser
 
 

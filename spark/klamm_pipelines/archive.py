@@ -113,9 +113,13 @@ def check(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topics", required=True, help="topics to read, with commas")
-    parser.add_argument("--archive", required=True, metavar="DIRECTORY", help="any that Spark can write to")
-    parser.add_argument("--compact-every", type=int, default=0, metavar="N", help="batches (default: never)")
+    parser.add_argument("--topics", required=True, metavar="TOPICS", help="Topics to read, with commas; required.")
+    parser.add_argument(
+        "--archive", required=True, metavar="DIRECTORY", help="A directory that Spark can write to; required."
+    )
+    parser.add_argument(
+        "--compact-every", type=int, default=0, metavar="N", help="Compact after this many batches [default: never]."
+    )
     add_compaction_arguments(parser)
 
 

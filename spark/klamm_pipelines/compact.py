@@ -53,13 +53,32 @@ def work(spark: SparkSession, options: argparse.Namespace) -> dict[str, int]:
 
 def add_compaction_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("compaction")
-    group.add_argument("--target-mb", type=int, default=128, metavar="MB", help="size of a file (default: %(default)s)")
-    group.add_argument("--min-files", type=int, default=4, metavar="N", help="of an hour, to merge them (%(default)s)")
-    group.add_argument("--retain", default="1 hour", help="keep replaced files for readers (default: %(default)s)")
+    group.add_argument(
+        "--target-mb",
+        type=int,
+        default=128,
+        metavar="MB",
+        help="The size of a file, in megabytes [default: %(default)s].",
+    )
+    group.add_argument(
+        "--min-files",
+        type=int,
+        default=4,
+        metavar="N",
+        help="Merge the files of an hour from this many on [default: %(default)s].",
+    )
+    group.add_argument(
+        "--retain",
+        default="1 hour",
+        metavar="TIME",
+        help="Keep replaced files for readers for this time [default: %(default)s].",
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--archive", required=True, metavar="DIRECTORY", help="of the pipeline archive")
+    parser.add_argument(
+        "--archive", required=True, metavar="DIRECTORY", help="The directory of the pipeline archive; required."
+    )
     add_compaction_arguments(parser)
 
 

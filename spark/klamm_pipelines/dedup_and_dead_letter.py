@@ -165,20 +165,44 @@ def check(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--input", required=True, help="topic to read; several with commas")
-    parser.add_argument("--output", required=True, help="topic of what goes on")
-    parser.add_argument("--dead-letter", required=True, metavar="TOPIC", help="topic of what does not")
-    parser.add_argument("--schema", help="of the values, as DDL: 'order_id STRING, amount DOUBLE'")
+    parser.add_argument("--input", required=True, metavar="TOPICS", help="Topics to read, with commas; required.")
+    parser.add_argument("--output", required=True, metavar="TOPIC", help="The topic of records that go on; required.")
     parser.add_argument(
-        "--require", type=lambda text: text.split(","), default=[], metavar="FIELDS", help="not null; with commas"
+        "--dead-letter", required=True, metavar="TOPIC", help="The topic of records that do not; required."
     )
-    parser.add_argument("--id", default="key", metavar="SQL", help="what tells records apart (default: %(default)s)")
-    parser.add_argument("--window", default="1 hour", help="how far apart duplicates may be (default: %(default)s)")
-    parser.add_argument("--ahead", default="1 hour", help="how far a clock may be ahead of ours (default: %(default)s)")
     parser.add_argument(
-        "--buckets", type=int, default=8, help="shares of the ids, fixed by the checkpoint (%(default)s)"
+        "--schema", metavar="DDL", help="The fields of the values, as DDL: 'order_id STRING, amount DOUBLE'."
     )
-    parser.add_argument("--max-ids", type=int, default=10_000_000, help="to remember at most (default: %(default)s)")
+    parser.add_argument(
+        "--require",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="FIELDS",
+        help="Fields that must not be null, with commas.",
+    )
+    parser.add_argument(
+        "--id", default="key", metavar="SQL", help="The id of a record, an SQL expression [default: %(default)s]."
+    )
+    parser.add_argument(
+        "--window", default="1 hour", metavar="TIME", help="How far apart duplicates may be [default: %(default)s]."
+    )
+    parser.add_argument(
+        "--ahead", default="1 hour", metavar="TIME", help="How far a record's time may be ahead [default: %(default)s]."
+    )
+    parser.add_argument(
+        "--buckets",
+        type=int,
+        default=8,
+        metavar="N",
+        help="Keep ids in this many shares; the checkpoint fixes it [default: %(default)s].",
+    )
+    parser.add_argument(
+        "--max-ids",
+        type=int,
+        default=10_000_000,
+        metavar="N",
+        help="Remember at most this many ids [default: %(default)s].",
+    )
 
 
 PIPELINE = Pipeline(name="dedup_and_dead_letter", doc=__doc__, add_arguments=add_arguments, check=check, start=start)

@@ -136,11 +136,21 @@ def check(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--flights", default="flights", help="topic of departures (default: %(default)s)")
-    parser.add_argument("--weather", default="weather", help="topic of hourly reports (default: %(default)s)")
-    parser.add_argument("--planes", default="planes", help="compacted topic of aircraft (default: %(default)s)")
-    parser.add_argument("--output", default="flights-enriched", help="topic of what comes out (default: %(default)s)")
-    parser.add_argument("--watermark", default="26 hours", help="how late either stream may be (default: %(default)s)")
+    parser.add_argument(
+        "--flights", default="flights", metavar="TOPIC", help="The topic of departures [default: %(default)s]."
+    )
+    parser.add_argument(
+        "--weather", default="weather", metavar="TOPIC", help="The topic of hourly reports [default: %(default)s]."
+    )
+    parser.add_argument(
+        "--planes", default="planes", metavar="TOPIC", help="The compacted topic of aircraft [default: %(default)s]."
+    )
+    parser.add_argument(
+        "--output", default="flights-enriched", metavar="TOPIC", help="The topic to write to [default: %(default)s]."
+    )
+    parser.add_argument(
+        "--watermark", default="26 hours", metavar="TIME", help="How late either stream may be [default: %(default)s]."
+    )
 
 
 PIPELINE = Pipeline(name="enrich", doc=__doc__, add_arguments=add_arguments, check=check, start=start)

@@ -77,10 +77,17 @@ def check(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--input", default="flights", help="topic of departures (default: %(default)s)")
-    parser.add_argument("--output", default="flight-delays", help="topic of hourly figures (default: %(default)s)")
     parser.add_argument(
-        "--watermark", default="26 hours", help="how long an hour waits for its last flights (%(default)s)"
+        "--input", default="flights", metavar="TOPICS", help="The topic of departures [default: %(default)s]."
+    )
+    parser.add_argument(
+        "--output", default="flight-delays", metavar="TOPIC", help="The topic of hourly figures [default: %(default)s]."
+    )
+    parser.add_argument(
+        "--watermark",
+        default="26 hours",
+        metavar="TIME",
+        help="How long an hour waits for its last flights [default: %(default)s].",
     )
 
 

@@ -14,13 +14,15 @@ import logging
 import os
 import signal
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from klamm.cli.help_formatter import HelpFormatter, add_help_option
 from klamm.config import DEFAULT_PORT
 from klamm.errors import ConfigError, KlammError, NoBrokerError
 from klamm_pipelines.spark_errors import innermost
@@ -72,48 +74,83 @@ class Pipeline:
         return self.doc.partition("\n")[0]
 
     def parse(self, arguments: Sequence[str], *, program: str | None = None) -> argparse.Namespace:
-        """The options of a command line. Ends the process with status 2 and a usage line if they are wrong."""
-        parser = argparse.ArgumentParser(
-            prog=program, description=self.doc, formatter_class=argparse.RawDescriptionHelpFormatter
+        """The options of a command line. Ends the process with status 2 and a line if they are wrong."""
+        parser = _Parser(
+            prog=program,
+            usage="%(prog)s [OPTIONS]",
+            description="\n\n".join(textwrap.fill(each, 76) for each in self.doc.split("\n\n")),
+            formatter_class=HelpFormatter,
+            add_help=False,
         )
+        add_help_option(parser)
         _add_common_arguments(parser)
         if self.start is not None:
             _add_stream_arguments(parser, self.name)
         if self.beside is not None:
             parser.add_argument(
-                "--beside-interval", type=float, default=10.0, metavar="SECONDS", help="how often that is looked at"
+                "--beside-interval",
+                type=float,
+                default=10.0,
+                metavar="SECONDS",
+                help="How often the offsets of groups are translated [default: %(default)s].",
             )
         self.add_arguments(parser)
         return parser.parse_args(arguments)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Complains in one line, as other commands do."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.exit(_failed(f"{message} (see `{self.prog} --help`)", USAGE))
+
+
 def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
     spark = parser.add_argument_group("Spark")
     spark.add_argument(
-        "--master", help="local[N], spark://..., yarn, k8s://...; without: this machine, or spark-submit's"
+        "--master",
+        metavar="MASTER",
+        help="local[N], spark://..., yarn or k8s://... [default: this machine, or spark-submit's].",
     )
-    spark.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark's")
+    spark.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="Set a config of Spark's; repeatable."
+    )
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument(
         "--bootstrap",
         default=os.environ.get("KLAMM_BOOTSTRAP", f"localhost:{DEFAULT_PORT}"),
-        help="host:port of a broker; several with commas (default: $KLAMM_BOOTSTRAP or %(default)s)",
+        metavar="HOST:PORT",
+        help="A broker's address; several with commas [env var: KLAMM_BOOTSTRAP; default: %(default)s].",
     )
     cluster.add_argument(
-        "--kafka", action="append", default=[], metavar="NAME=VALUE", help="a client setting by Kafka's name"
+        "--kafka", action="append", default=[], metavar="NAME=VALUE", help="Set a client config of Kafka's; repeatable."
     )
 
 
 def _add_stream_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     stream = parser.add_argument_group("stream")
-    stream.add_argument("--checkpoint", required=True, help="directory in which the query keeps its place and state")
-    stream.add_argument("--follow", action="store_true", help="go on for ever instead of stopping at the end")
-    stream.add_argument("--trigger-interval", default="1 second", help="between micro-batches (default: %(default)s)")
     stream.add_argument(
-        "--max-offsets-per-trigger", type=int, default=100_000, metavar="N", help="bound of a micro-batch (%(default)s)"
+        "--checkpoint", required=True, metavar="DIRECTORY", help="Where the query keeps its place and state; required."
+    )
+    stream.add_argument("--follow", action="store_true", help="Go on for ever instead of stopping at the end.")
+    stream.add_argument(
+        "--trigger-interval",
+        default="1 second",
+        metavar="TIME",
+        help="The time between micro-batches [default: %(default)s].",
     )
     stream.add_argument(
-        "--sink-id", default=name, help="another one for a copy of the checkpoint (default: %(default)s)"
+        "--max-offsets-per-trigger",
+        type=int,
+        default=100_000,
+        metavar="N",
+        help="Read at most this many records in a micro-batch [default: %(default)s].",
+    )
+    stream.add_argument(
+        "--sink-id",
+        default=name,
+        metavar="NAME",
+        help="Name the sink; a copy of the checkpoint needs another name [default: %(default)s].",
     )
 
 

@@ -103,12 +103,37 @@ def check(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topics", required=True, metavar="PATTERNS", help="regular expressions, with commas")
-    parser.add_argument("--target-bootstrap", required=True, metavar="HOST:PORT", help="of the other cluster")
-    parser.add_argument("--target-kafka", action="append", default=[], metavar="NAME=VALUE", help="as --kafka")
-    parser.add_argument("--prefix", default="", help="of the topics' names at the target (default: none)")
-    parser.add_argument("--alias", default="source", help="the source's name at the target (default: %(default)s)")
-    parser.add_argument("--groups", metavar="PATTERN", help="translate the offsets of these groups")
+    parser.add_argument(
+        "--topics",
+        required=True,
+        metavar="PATTERNS",
+        help="Mirror topics that one of these regular expressions matches, with commas; required.",
+    )
+    parser.add_argument(
+        "--target-bootstrap",
+        required=True,
+        metavar="HOST:PORT",
+        help="The address of a broker of the target, several with commas; required.",
+    )
+    parser.add_argument(
+        "--target-kafka",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Set a config of the target's clients; repeatable.",
+    )
+    parser.add_argument(
+        "--prefix",
+        default="",
+        metavar="TEXT",
+        help="Begin the names of the target's topics with this [default: nothing].",
+    )
+    parser.add_argument(
+        "--alias", default="source", metavar="NAME", help="The source's name at the target [default: %(default)s]."
+    )
+    parser.add_argument(
+        "--groups", metavar="PATTERN", help="Translate the offsets of groups that this regular expression matches."
+    )
 
 
 PIPELINE = Pipeline(name="mirror", doc=__doc__, add_arguments=add_arguments, check=check, start=start, beside=beside)

@@ -96,12 +96,21 @@ def check(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--archive", required=True, metavar="DIRECTORY", help="of the pipeline archive")
-    parser.add_argument("--topic", required=True, help="that was archived")
-    parser.add_argument("--topic-id", help="which, if it was deleted and created anew")
-    parser.add_argument("--to", required=True, metavar="TOPIC", help="to write to")
-    parser.add_argument("--from", dest="start", metavar="TIME", help="such as 2013-01-31 or 2013-01-31T09:30:00Z")
-    parser.add_argument("--until", metavar="TIME", help="exclusive")
+    parser.add_argument(
+        "--archive", required=True, metavar="DIRECTORY", help="The directory of the pipeline archive; required."
+    )
+    parser.add_argument("--topic", required=True, metavar="TOPIC", help="The topic that was archived; required.")
+    parser.add_argument(
+        "--topic-id", metavar="ID", help="Which topic of that name, if it was deleted and created again."
+    )
+    parser.add_argument("--to", required=True, metavar="TOPIC", help="The topic to write to; required.")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="TIME",
+        help="Replay records from this time on, such as 2013-01-31 or 2013-01-31T09:30:00Z (UTC without a zone).",
+    )
+    parser.add_argument("--until", metavar="TIME", help="Replay records before this time.")
 
 
 PIPELINE = Pipeline(name="replay", doc=__doc__, add_arguments=add_arguments, check=check, work=work)

@@ -162,6 +162,24 @@ def test_a_topic_that_exists_is_not_created_again_nor_shrunk(klamm, topic):
     assert "it cannot grow to 2" in klamm.refused(FAILED, "topics", "add-partitions", topic, 2)
 
 
+def test_topics_and_groups_that_are_or_are_not_there_may_be_passed_over(klamm, topic, name):
+    new = f"{name}-new"
+    ended = klamm.ok("topics", "create", topic, new, "--if-not-exists", "-p", 2)
+    assert f"topic {topic} exists" in ended.err
+    assert [row[:2] for row in ended.rows] == [[new, "2"]]
+    assert "INVALID_PARTITIONS" in klamm.refused(FAILED, "topics", "create", "x", "--if-not-exists", "-p", 0)
+    described = klamm.ok("topics", "describe", new, "gone", "--if-exists", "--json")
+    assert [row["partition"] for row in described.document] == [0, 1]
+    assert "there is no topic gone" in described.err
+    assert "there is no topic gone" in klamm.ok("topics", "add-partitions", "gone", 3, "--if-exists").err
+    ended = klamm.ok("topics", "delete", new, "gone", "--if-exists", "--json")
+    assert ended.document == {"deleted": [new]}
+    assert "there is no topic gone" in ended.err
+    klamm.ok("consume", topic, "--group", topic, "--exit")
+    assert klamm.ok("groups", "delete", topic, "gone", "--if-exists", "--json").document == {"deleted": [topic]}
+    assert "there is no ledger" in klamm.ok("ledgers", "delete", "sink", "query", "--if-exists").err
+
+
 def test_a_config_without_a_value_is_wrong_usage(klamm):
     assert "expected name=value" in klamm.refused(USAGE, "topics", "create", "x", "--config", "retention.ms")
 

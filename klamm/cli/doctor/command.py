@@ -22,7 +22,13 @@ _MARKS: Final = {Level.OK: "ok      ", Level.WARNING: "WARNING ", Level.PROBLEM:
 app = new_app()
 
 
-@app.command()
+@app.command(
+    epilog="""Examples:
+
+\b
+klamm doctor --bootstrap broker-1:9094
+klamm doctor --config broker.properties --data-dir /var/lib/klamm"""
+)
 def doctor(
     bootstrap: Annotated[
         str | None,
@@ -31,23 +37,26 @@ def doctor(
             "--bootstrap-servers",
             "-b",
             envvar="KLAMM_BOOTSTRAP",
-            help=f"host:port of a broker; several with commas. Without: {DEFAULT_BOOTSTRAP}, if anybody is there.",
+            metavar="HOST:PORT",
+            help=f"A broker's address; several with commas [default: {DEFAULT_BOOTSTRAP} if a server answers there].",
         ),
     ] = None,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", metavar="FILE", help="A server's properties file on this machine; repeatable."),
+        typer.Option("--config", metavar="FILE", help="Look at this server's properties file; repeatable."),
     ] = None,
     data_dir: Annotated[
         list[str] | None,
         typer.Option(
-            "--data-dir", metavar="DIR", help=f"A data directory; repeatable. Without: {_DATA_DIR}, if it is there."
+            "--data-dir",
+            metavar="DIR",
+            help=f"Look at this data directory; repeatable [default: {_DATA_DIR} if it exists].",
         ),
     ] = None,
     as_json: Json = False,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Looks for what is wrong, or will be, and says what to do.
+    """Find what is wrong, or will be, and say what to do.
 
     On this machine: Python and libraries, limits; with --config a server's settings, listeners and directories; with
     --data-dir room, file system, whose data it is. With a cluster: all that `klamm cluster status` looks at, whether
@@ -56,7 +65,7 @@ def doctor(
 
     Exit status: 0 without a PROBLEM (there may be a WARNING), 1 with one."""
     if missing := [path for path in config or () if not os.path.isfile(path)]:
-        fail(f"--config {missing[0]}: no such file", ExitStatus.USAGE)
+        fail(f"--config {', '.join(missing)}: no such file", ExitStatus.USAGE)
     if data_dir is None:
         data_dir = [_DATA_DIR] if os.path.isdir(_DATA_DIR) else []
     findings, cluster_ids = _of_machine(config or [], data_dir)
@@ -100,7 +109,7 @@ def _of_cluster(bootstrap: str | None, timeout_s: float, data_dirs: dict[str, st
             admin.describe_cluster(timeout_ms=round(timeout_s * 1000))
             return _ask(admin, servers, timeout_s, data_dirs)
     except ConfigError as error:
-        fail(str(error), ExitStatus.USAGE)
+        return [problem("cluster", str(error), "name its servers as host:port")]
     except KlammError as error:
         if bootstrap is None:
             return [ok("cluster", f"nobody answers at {servers}: only this machine was looked at")]

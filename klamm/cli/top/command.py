@@ -37,23 +37,37 @@ app = new_app()
 def top(
     topics: Annotated[
         str | None,
-        typer.Option("--topics", metavar="PATTERN", help="Only these, like file names in a shell: orders-*"),
+        typer.Option("--topics", metavar="PATTERN", help="Show only these topics, such as orders-*."),
     ] = None,
-    groups: Annotated[str | None, typer.Option("--groups", metavar="PATTERN", help="Only these groups.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="Rows of a table.")] = 15,
+    groups: Annotated[
+        str | None, typer.Option("--groups", metavar="PATTERN", help="Show only these groups, such as billing-*.")
+    ] = None,
+    limit: Annotated[
+        int,
+        typer.Option(
+            "--limit", "-n", metavar="NUMBER", min=1, max=1_000, help="Show at most this many rows in a table."
+        ),
+    ] = 15,
     interval: Annotated[
-        float, typer.Option("--interval", "-i", min=0.1, max=3_600, metavar="SECONDS", help="Between two looks.")
+        float,
+        typer.Option("--interval", "-i", min=0.1, max=3_600, metavar="SECONDS", help="The time between two looks."),
     ] = 2.0,
     metrics: Annotated[
         list[str] | None,
-        typer.Option("--metrics", metavar="HOST:PORT", help="A broker's metrics.port, for bytes out; repeatable."),
+        typer.Option(
+            "--metrics",
+            metavar="HOST:PORT",
+            help="Where a broker shows its metrics (metrics.port), for bytes out; repeatable.",
+        ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Look twice, print what happened in between, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Look twice, print the rates in between, and end.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Shows what the cluster is doing, until Ctrl-C: the rates of topics and brokers, groups' lag and pace.
+    """Show what the cluster is doing, until Ctrl-C.
+
+    It shows the rates of topics and brokers, and the lag and pace of groups.
 
     Records are counted by offsets. Bytes in are the growth of the leaders' logs (compressed, as they are on the disk),
     or what the brokers count with --metrics; bytes out are known with --metrics only. COMMITTED/S is how many records

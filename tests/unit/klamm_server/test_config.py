@@ -185,6 +185,12 @@ def test_bad_properties_are_named_by_line(lines: list[str], message: str) -> Non
     assert str(caught.value) == message
 
 
+def test_every_bad_line_of_a_file_is_named() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_properties(["a=1", "b", "a=2"], "f")
+    assert str(caught.value) == "f, line 2: 'b' is not of the form name=value; f, line 3: a is set twice"
+
+
 def test_an_unreadable_file_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the configuration"):
         read_properties(tmp_path / "missing.properties")

@@ -15,6 +15,7 @@ from klamm_broker.config import BrokerConfig
 from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_server.config import ServiceConfig, known_configs, load
+from klamm_server.config_def import Required
 
 _SERVICES: tuple[tuple[str, type[ServiceConfig]], ...] = (
     ("broker", BrokerConfig),
@@ -22,30 +23,39 @@ _SERVICES: tuple[tuple[str, type[ServiceConfig]], ...] = (
     ("coordinator", CoordinatorConfig),
 )
 _CHECK = "config"
+_ADVICE = "change it, or the server does not start"
+_PLACES = frozenset({"listeners", "advertised.listeners", "log.dirs", "metadata.log.dir"})
+"""Their defaults say nothing of the ports and directories that were meant."""
 
 
 class CheckedFile(NamedTuple):
-    """What was found, and the configuration if a server could start with it."""
+    """What was found, and the configuration that the sound settings make; None if they make none."""
 
     findings: list[Finding]
     config: ServiceConfig | None
 
 
 def check_config(path: str, properties: Mapping[str, str]) -> CheckedFile:
-    """Of the service that knows most of the names."""
+    """Of the service that knows most of the names. One mistake hides no other: what is sound is looked at further."""
     name, service = min(_SERVICES, key=lambda each: len(properties.keys() - known_configs(each[1]).keys()))
-    findings = [*_check_names(path, name, service, properties), *_check_values(path, service, properties)]
-    known = {key: text for key, text in properties.items() if key in known_configs(service)}
-    if findings:
-        return CheckedFile(findings, None)
+    wrong = dict(_wrong_values(service, properties))
+    missing = _missing(service, properties)
+    sound = {key: text for key, text in properties.items() if key in known_configs(service) and key not in wrong}
+    findings = list(_check_names(path, name, service, properties))
+    findings += [problem(_CHECK, f"{path}: {text}", _ADVICE) for text in (*wrong.values(), *missing)]
+    config = None
     try:
-        config = load(service, known)
+        if not missing:
+            config = load(service, sound)
     except ConfigError as error:
-        return CheckedFile([problem(_CHECK, f"{path}: {error}", "change it, or the server does not start")], None)
+        findings.append(problem(_CHECK, f"{path}: {error}", _ADVICE))
+    if not findings:
+        findings.append(ok(_CHECK, f"{path}: {len(sound)} settings of a {name}"))
     if service is BrokerConfig:
-        findings += check_durability(_CHECK, path, _in_force(known), None)
-    findings += _check_listeners(path, config)
-    return CheckedFile([ok(_CHECK, f"{path}: {len(known)} settings of a {name}"), *findings], config)
+        findings += check_durability(_CHECK, path, _in_force(sound), None)
+    if config is None or wrong.keys() & _PLACES:
+        return CheckedFile(findings, None)
+    return CheckedFile([*findings, *_check_listeners(path, config)], config)
 
 
 def _check_names(
@@ -58,14 +68,23 @@ def _check_names(
         yield problem(_CHECK, f"{path}: a {name} has no setting {key}, and does not start with it", advice)
 
 
-def _check_values(path: str, service: type[ServiceConfig], properties: Mapping[str, str]) -> Iterator[Finding]:
+def _wrong_values(service: type[ServiceConfig], properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Each with what is wrong with it."""
     known = known_configs(service)
     for key, text in sorted(properties.items()):
         try:
             if key in known:
                 known[key].parse(text)
         except ConfigError as error:
-            yield problem(_CHECK, f"{path}: {error}", "change it, or the server does not start")
+            yield key, str(error)
+
+
+def _missing(service: type[ServiceConfig], properties: Mapping[str, str]) -> list[str]:
+    return [
+        f"{name} is not set: {definition.documentation}"
+        for name, definition in sorted(known_configs(service).items())
+        if isinstance(definition.default, Required) and name not in properties and name not in service.ALSO_KNOWN
+    ]
 
 
 def _in_force(properties: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from klamm_controller.config import ControllerConfig
 from klamm_embedded.doctor.config_files import check_config
 from klamm_embedded.doctor.data_dirs import check_data_dir, look_at, read_mounts
 from klamm_embedded.doctor.ports import check_ports
-from klamm_server.config import ServiceConfig, read_properties
+from klamm_server.config import ServiceConfig, read_lines, split_lines
 
 
 def check_local(config_paths: Sequence[str], data_dirs: Sequence[str]) -> tuple[list[Finding], dict[str, str]]:
@@ -22,10 +22,12 @@ def check_local(config_paths: Sequence[str], data_dirs: Sequence[str]) -> tuple[
     directories = dict.fromkeys(data_dirs)
     for path in config_paths:
         try:
-            checked = check_config(path, read_properties(Path(path)))
+            properties, problems = split_lines(read_lines(Path(path)), path)
         except ConfigError as error:
             findings.append(problem("config", str(error), "mend the file"))
             continue
+        findings += [problem("config", each, "mend the line") for each in problems]
+        checked = check_config(path, properties)
         findings += checked.findings
         if checked.config is not None:
             findings += check_ports(checked.config)

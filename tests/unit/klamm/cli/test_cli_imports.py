@@ -38,6 +38,18 @@ def test_help_of_a_command_loads_no_client_and_no_other_command(command):
     assert len(loaded & {"klamm.cli.topics", "klamm.cli.consume", "klamm.cli.doctor.command"}) == 1
 
 
+def test_a_command_that_is_given_text_loads_no_conversion():
+    """It ends before it looks for a server: what it is given excludes each other."""
+    script = (
+        "import sys; sys.argv = ['klamm', 'consume', 't', '-b', 'h:1', '--config', 'a=1', '--json', '--key']\n"
+        "from klamm.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as ended: print(ended.code, 'pydantic' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+    assert ended.stdout.split() == ["2", "False"]
+
+
 def test_an_admin_loads_no_consumer():
     script = "import sys; from klamm import Admin; print('\\n'.join(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)

@@ -72,3 +72,25 @@ def test_telling_others_to_dial_their_own_loopback_is_a_warning():
     (text,) = texts(checked, Level.WARNING)
     assert "localhost:9094, their own loopback" in text
     assert not texts(check(listeners="GRPC://127.0.0.1:9094"), Level.WARNING)
+
+
+def test_one_mistake_hides_no_other():
+    """A name nobody knows, a value that does not fit, one that is not set, and settings that refuse records."""
+    checked = check(
+        min_insnc_replicas="2",
+        num_partitions="many",
+        node_id=None,
+        min_insync_replicas="4",
+    )
+    found = texts(checked, Level.PROBLEM)
+    assert ["no setting min.insnc.replicas" in found[0], "num.partitions" in found[1]] == [True, True]
+    assert "node.id is not set" in found[2]
+    assert "min.insync.replicas=4, default.replication.factor=3" in found[3]
+    assert not texts(checked, Level.OK)
+
+
+def test_listeners_are_looked_at_beside_a_value_that_does_not_fit():
+    checked = check(num_partitions="many", advertised_listeners="GRPC://localhost:9094,KAFKA://h:9092")
+    assert "their own loopback" in texts(checked, Level.WARNING)[0]
+    assert checked.config is not None
+    assert check(listeners="nonsense").config is None
