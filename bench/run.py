@@ -26,6 +26,7 @@ RUNS = {
     "compaction": "compaction.py",
     "replication": "replication.py",
     "footprint": "footprint.py",
+    "command-line": "command_line.py",
     "controller": "controller.py",
     "coordinator": "coordinator.py",
     "shard-load": "shard_load.py",
