@@ -203,8 +203,15 @@ def metadata(version: int) -> Scenario:
 
 def log_dirs(wire: KafkaWire, name: str) -> Any:
     create_topic(wire, name)
-    answer = wire.ask(ApiKey.DESCRIBE_LOG_DIRS, 5, {"topics": [{"topic": name, "partitions": [0, 1]}]})
-    (log_dir,) = answer.results
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while True:
+        answer = wire.ask(ApiKey.DESCRIBE_LOG_DIRS, 5, {"topics": [{"topic": name, "partitions": [0, 1]}]})
+        (log_dir,) = answer.results
+        # A node of Kafka hears of a topic some moments before it has its log.
+        if log_dir.topics:
+            break
+        assert time.monotonic() < deadline_s, answer
+        time.sleep(0.05)
     parts = [
         (one.partition_index, one.partition_size, one.offset_lag, one.is_future_key)
         for topic in log_dir.topics
