@@ -81,6 +81,7 @@ else
 	$(BIN)/python tests/chaos/run.py partitions --minutes 10
 	$(BIN)/python tests/chaos/run.py partitions --cluster up --minutes 10
 	$(BIN)/python tests/chaos/run.py transactions --minutes 10
+	$(BIN)/python tests/chaos/run.py clients --minutes 5 --kills 20
 	$(PYTEST) tests/integration/test_spark_windows.py
 	$(BIN)/python tests/chaos/run.py spark --minutes 20 --kills 100
 endif

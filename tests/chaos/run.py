@@ -5,6 +5,7 @@
     python tests/chaos/run.py partitions --cluster up --minutes 10      the cluster is what `klamm up` runs
     python tests/chaos/run.py transactions --minutes 10
     python tests/chaos/run.py spark --minutes 20 --kills 100      goes on until so many processes were killed
+    python tests/chaos/run.py clients --minutes 5 --kills 20        all brokers at once; real Kafka clients go on
     python tests/chaos/run.py quorum --minutes 5 --seed 42      the same faults in the same order; time does the rest
     python tests/chaos/run.py partitions --minutes 1 --planted append-again      succeeds if it finds the bug
 
@@ -33,6 +34,7 @@ _TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path += [str(_TESTS / "chaos"), str(_TESTS / "support")]
 
 from klammchaos import (  # noqa: E402
+    client_workload,
     namespaces,
     partition_workload,
     quorum_workload,
@@ -42,6 +44,7 @@ from klammchaos import (  # noqa: E402
 from klammchaos.planted_broker import PLANTED_BUGS  # noqa: E402
 
 WORKLOADS = {
+    "clients": client_workload.run,
     "partitions": partition_workload.run,
     "quorum": quorum_workload.run,
     "spark": spark_workload.run,
@@ -54,7 +57,12 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workload", choices=sorted(WORKLOADS))
     parser.add_argument("--minutes", type=float, default=5.0, help="how long faults strike (default 5)")
-    parser.add_argument("--kills", type=int, default=0, help="strike until so many processes were killed, too (spark)")
+    parser.add_argument(
+        "--kills",
+        type=int,
+        default=0,
+        help="strike until so many processes, or times all brokers, were killed, too (spark, clients)",
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="only faults with this in their name")
     parser.add_argument("--keep", action="store_true", help="keep the directory with logs and disks")
     parser.add_argument("--seed", type=int, help="decides which faults (default: random)")
@@ -68,8 +76,8 @@ def parse_arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if (arguments.planted or arguments.cluster != "nodes") and arguments.workload != "partitions":
         parser.error("--planted and --cluster need the workload partitions")
-    if arguments.kills and arguments.workload != "spark":
-        parser.error("--kills needs the workload spark")
+    if arguments.kills and arguments.workload not in ("clients", "spark"):
+        parser.error("--kills needs the workload clients or spark")
     if arguments.planted and arguments.cluster != "nodes":
         parser.error("--planted needs --cluster nodes: the brokers of `klamm up` are the real ones")
     return arguments

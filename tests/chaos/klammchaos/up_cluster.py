@@ -63,6 +63,8 @@ class UpCluster(PartitionCluster):
         self._kafka_port = ports[kafka]
         self.ports = dict(zip(_ORDER, ports, strict=False))
         self.bootstrap = ",".join(f"{HOST}:{self.ports[broker]}" for broker in BROKERS)
+        kafka_ports = [self._kafka_port + number * _KAFKA_PORT_STEP for number in range(len(BROKERS))]
+        self.kafka_bootstrap = ",".join(f"{HOST}:{port}" for port in kafka_ports)
         self.cuts: PortCuts | None = None
         try:
             self.cuts = PortCuts()

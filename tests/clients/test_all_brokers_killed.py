@@ -1,0 +1,29 @@
+"""Every client goes on when all brokers are killed at once: a slice of `make chaos`, with new pauses each time."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import java_programs
+import pytest
+
+RUN = pathlib.Path(__file__).parents[1] / "chaos" / "run.py"
+KILLS = 3
+DEADLINE_S = 600
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(DEADLINE_S + 60)
+def test_every_client_goes_on_when_all_brokers_are_killed_at_once() -> None:
+    java_programs.classpath()
+    run = subprocess.run(
+        [sys.executable, str(RUN), "clients", "--minutes", "0.1", "--kills", str(KILLS)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    print(run.stdout)
+    assert run.returncode == 0, run.stdout[-8_000:]
