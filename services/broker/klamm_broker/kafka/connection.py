@@ -125,6 +125,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Whether the client waits for something here."""
         return self._task is not None
 
+    @property
+    def arrived_bytes(self) -> int | None:
+        """What is here of a frame that holds memory while the rest is on its way; None if there is no such frame."""
+        return self._filled if self._frame_bytes and not self.is_busy else None
+
     # What the transport says
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -178,6 +183,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Gives back what it holds for requests, if none is there."""
         if not self._filled and len(self._buffer) > FIRST_BUFFER_BYTES:
             self._resize(FIRST_BUFFER_BYTES)
+
+    def cut_off(self, reason: str) -> None:
+        """Closes it and logs the reason."""
+        log.warning("client=%s connection closed: %s", self._peer, reason)
+        self.close()
 
     def close(self) -> None:
         """Cuts it off."""

@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 1024
 """Connections that wait to be accepted."""
+STALL_S = 10.0
+STALL_BYTES = 64 * 1024
+"""A frame that holds memory and gets fewer bytes in `STALL_S` is cut off, if other requests wait for memory."""
 
 
 def _camel_case(api_key: ApiKey) -> str:
@@ -69,6 +72,8 @@ class KafkaListener:
         self._idle_max_ms = idle_max_ms
         self._clock = clock
         self._connections: set[KafkaConnection] = set()
+        self._arrived: dict[KafkaConnection, tuple[int, int]] = {}
+        """When `cut_stalled_frames` was last called: a connection's last request, and the bytes of its next frame."""
         self._servers: list[asyncio.Server] = []
         self._times: dict[ApiKey, RequestTimes] = {}
         self._porter = Porter(log, "the Kafka listener", clock.monotonic_ms)
@@ -100,10 +105,12 @@ class KafkaListener:
             await server.start_serving()
 
     async def run(self) -> None:
-        """Closes who has been silent for `connections.max.idle.ms`; who was for a while gives back memory."""
+        """Closes connections that have been silent for `connections.max.idle.ms`, and has those that were silent for a
+        while give back memory. Closes those whose frames stand still while others wait."""
         while True:
-            await asyncio.sleep(self._idle_max_ms / 4 / 1000)
+            await asyncio.sleep(min(self._idle_max_ms / 4 / 1000, STALL_S))
             self.look_for_silence(self._clock.monotonic_ms())
+            self.cut_stalled_frames()
 
     def look_for_silence(self, now_ms: int) -> None:
         for connection in list(self._connections):
@@ -114,6 +121,24 @@ class KafkaListener:
                 connection.close()
             elif silent_ms > self._idle_max_ms / 4:
                 connection.trim()
+
+    def cut_stalled_frames(self) -> None:
+        """Closes each connection of which too little of a frame has come since the last call, while others wait.
+
+        A frame takes memory for all of its bytes when it has sent the first 64 KiB. So a few clients that go no further
+        could hold all of the memory until `connections.max.idle.ms`."""
+        before, self._arrived = self._arrived, {}
+        if not self.memory.is_waited_for:
+            return
+        for connection in list(self._connections):
+            arrived_bytes = connection.arrived_bytes
+            if arrived_bytes is None:
+                continue
+            request_ms, arrived_before = before.get(connection, (-1, 0))
+            if request_ms == connection.last_request_ms and arrived_bytes - arrived_before < STALL_BYTES:
+                connection.cut_off("its request stands still, and others wait for its memory")
+            else:
+                self._arrived[connection] = (connection.last_request_ms, arrived_bytes)
 
     async def close(self) -> None:
         """Also the connections that are there."""

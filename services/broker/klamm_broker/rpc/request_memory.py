@@ -31,6 +31,11 @@ class RequestMemory:
         """Never negative: an answer may exceed the pool by its one batch too large for it (KIP-74)."""
         return max(0, self._max_bytes - self._held_bytes)
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a request waits for room."""
+        return any(not granted.cancelled() for _, granted in self._waiting)
+
     def take(self, size_bytes: int) -> None:
         """Raises ThrottlingQuotaExceededError when the pool has no such room."""
         if size_bytes > self.free_bytes:

@@ -419,6 +419,38 @@ def test_a_request_waits_while_others_take_all_the_memory() -> None:
     asyncio.run(scenario())
 
 
+def test_a_frame_that_stands_still_is_cut_off_while_others_wait_for_its_memory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    large = frame(1, bytes(4 * BUSY_BUFFER_BYTES))
+
+    async def scenario() -> None:
+        async with Door(echo, memory_bytes=len(large)) as door, connected(door) as (waiting, transport):
+            async with connected(door) as (stalled, _):
+                feed(stalled, large[:1_000])
+                feed(stalled, large[1_000:BUSY_BUFFER_BYTES])
+                for _ in range(3):
+                    door.listener.cut_stalled_frames()
+                assert not stalled._is_over, "nobody waits"
+                feed(waiting, frame(2, b"hello"))
+                assert waiting.is_busy
+                await asyncio.sleep(0)
+                door.listener.cut_stalled_frames()
+                feed(stalled, large[BUSY_BUFFER_BYTES : 2 * BUSY_BUFFER_BYTES])
+                door.listener.cut_stalled_frames()
+                assert not stalled._is_over, "it goes on"
+                feed(stalled, large[2 * BUSY_BUFFER_BYTES :][:100])
+                door.listener.cut_stalled_frames()
+                assert stalled._is_over
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert transport.writes == [struct.pack(">ii", 9, 2) + b"hello"]
+
+    asyncio.run(scenario())
+    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert line.endswith("connection closed: its request stands still, and others wait for its memory")
+
+
 def test_a_frame_takes_memory_as_it_arrives_and_not_as_it_is_announced() -> None:
     async def scenario() -> None:
         async with (
