@@ -52,7 +52,8 @@ SESSION_MS = 9_000
 ME = ReplicaKey(1, "")
 VOTERS = VoterSet([Voter(ME, "")])
 SETTINGS = RaftSettings(idle_no_op_interval_ms=0, retained_entries=3)
-NAMES = ["a", "b", "c.d", "c_d", "e-f", "no good", ""]
+ILLEGAL_NAMES = ["no good", ""]
+NAMES = ["a", "b", "c.d", "c_d", "e-f", *ILLEGAL_NAMES]
 
 
 class FakeClock:
@@ -191,7 +192,7 @@ class Model:
         self.registered: set[int] = set()
 
     def creation_code(self, name: str, partitions: int, replicas: int, configs: dict[str, str]) -> int:
-        if not name or " " in name:
+        if name in ILLEGAL_NAMES:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if name in self.topics:
             return ErrorCode.TOPIC_ALREADY_EXISTS
@@ -336,7 +337,9 @@ class Sim:
         request = IncrementalAlterConfigsRequest(resources=[resource])
         reply = await self.submit(lambda image: handle_incremental_alter_configs(request, image))
         code = reply.results[0].error_code
-        if name not in self.model.topics:
+        if name in ILLEGAL_NAMES:
+            assert code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        elif name not in self.model.topics:
             assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif operation == CONFIG_OPERATION_DELETE:
             self.model.configs[name].pop(key, None)
