@@ -77,7 +77,7 @@ def schema(door: Door) -> Any:
     [["k", "v", 0, 0, 1.5, 0, "h=x"], [None, None, 0, 1, 2.5, 0, None]],
 )
 def columns(door: Door) -> Any:
-    topic = door.topic()
+    topic = door.topic(**{"retention.ms": "-1"})
     door.produce(topic, "v", key="k", headers=[("h", b"x")], timestamp=1500)
     door.produce(topic, None, timestamp=2500)
     found = door.frame(subscribe=topic, includeHeaders="true").selectExpr(
@@ -197,8 +197,8 @@ def stream_end(door: Door) -> Any:
 
 
 def timed(door: Door) -> str:
-    """a1, a2, a3 in partition 0 at 1, 2, 3 s; b1 in partition 1 at 1 s."""
-    topic = door.topic()
+    """a1, a2, a3 in partition 0 at 1, 2, 3 s; b1 in partition 1 at 1 s. Retention would delete records of 1970."""
+    topic = door.topic(**{"retention.ms": "-1"})
     for second in (1, 2, 3):
         door.produce(topic, f"a{second}", timestamp=1000 * second)
     door.produce(topic, "b1", partition=1, timestamp=1000)

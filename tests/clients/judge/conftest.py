@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from apache_kafka import ApacheKafka
+from apache_kafka import running_kafka
 from klamm_process import running_cluster
 from side import Side, set_up
 
@@ -13,10 +13,13 @@ Sides = tuple[Side, Side]
 
 
 @pytest.fixture(scope="session")
-def sides(tmp_path_factory: pytest.TempPathFactory, apache_kafka: ApacheKafka) -> Iterator[Sides]:
-    """Klamm's, then Kafka's."""
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    """Klamm's, then Kafka's. Both are the sweep's alone: some requests list all topics or groups."""
     settings = {"group.initial.rebalance.delay.ms": "0"}
-    with running_cluster(tmp_path_factory.mktemp("judge"), settings) as klamm:
+    with (
+        running_cluster(tmp_path_factory.mktemp("judge"), settings) as klamm,
+        running_kafka(tmp_path_factory.mktemp("judge-kafka")) as apache_kafka,
+    ):
         ours, kafka = Side(klamm.kafka_bootstrap), Side(apache_kafka.bootstrap)
         try:
             set_up(ours)
