@@ -323,7 +323,7 @@ class DamageState(enum.Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedSegment:
     path: str
-    """Of its .log file, on the broker's machine."""
+    """The path of its .log file on the broker's machine."""
     found_ms: int
     """In ms since the epoch."""
     state: DamageState

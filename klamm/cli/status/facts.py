@@ -54,7 +54,7 @@ class ClusterFacts:
     log_dirs: Mapping[int, Sequence[LogDirDescription]] = field(default_factory=dict)
     """By broker."""
     damaged: Mapping[int, Sequence[ScrubDescription]] = field(default_factory=dict)
-    """By broker its replicas with damaged segments."""
+    """The replicas with damaged segments, by broker."""
     groups: Sequence[GroupLag] | None = None
     """Most lag first."""
     groups_left_out: int = 0

@@ -97,7 +97,7 @@ class _Asking:
         return found
 
     def damaged(self, cluster: ClusterDescription) -> Mapping[int, tuple[ScrubDescription, ...]]:
-        """Of each broker by itself, as `log_dirs`."""
+        """Each broker answers for itself, as with `log_dirs`."""
         found = {}
         for broker in cluster.brokers:
             if not broker.fenced:

@@ -28,11 +28,11 @@ CHECK_MS = 1_000
 REPORT_MS = 60_000
 """How often it is told that one is still full."""
 ENOUGH_PERCENT = 1
-"""Of a file system, to be free again."""
+"""This share of a file system must be free before its directory counts as having space."""
 ENOUGH_MAX_BYTES = 1 << 30
 """More free space than this is enough anywhere."""
 ALLOCATED_MAX_BYTES = 16 << 20
-"""Of that, what is allocated to see whether it can be had."""
+"""This part of it is allocated, to see whether the space can really be used."""
 
 
 def enough_bytes(total_bytes: int) -> int:

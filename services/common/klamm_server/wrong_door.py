@@ -29,7 +29,7 @@ class Visitor(enum.Enum):
 
 
 def recognised(first: bytes | bytearray) -> Visitor | None:
-    """By the first four bytes. Of Kafka's length anything below 16 MiB is believed."""
+    """Judges by the first four bytes. Any length below 16 MiB is believed to be Kafka's."""
     first = bytes(first[:FIRST_BYTES])
     if first == b"PRI ":
         return Visitor.GRPC

@@ -24,7 +24,7 @@ class JustFenced:
         self._listed_ms = listed_ms
         self._seen: Mapping[int, BrokerImage] = {}
         self._until_ms: dict[tuple[int, int], int] = {}
-        """By broker and epoch: who was restarted meanwhile has another one."""
+        """The key is broker and epoch: a broker that restarted meanwhile has another epoch."""
 
     def ids(self) -> frozenset[int]:
         now_ms = self._clock.monotonic_ms()

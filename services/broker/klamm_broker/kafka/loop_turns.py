@@ -33,7 +33,7 @@ class LoopTurns:
     def __init__(self, clock_s: Callable[[], float] = perf_counter) -> None:
         self._clock_s = clock_s
         self._end_s = 0.0
-        """Of this turn's share; 0 while nobody asked in it."""
+        """When this turn's share ends; 0 while nobody asked in it."""
         self._waiting: deque[Waiting] = deque()
         self._is_serving = False
 

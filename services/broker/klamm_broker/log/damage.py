@@ -23,12 +23,12 @@ class DamageState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """Of one segment."""
+    """The damage of one segment."""
 
     topic_partition: TopicPartition
     base_offset: int
     path: str
-    """Of the `.log` file."""
+    """The path of the `.log` file."""
     ranges: tuple[DamagedRange, ...]
     indexes: Mapping[str, str]
     found_ms: int

@@ -183,7 +183,7 @@ class PartitionLog:
         self.cleaned_to_offset = 0
         """Compaction has been through all records below; never beyond the recovery point."""
         self.is_being_rewritten = False
-        """By compaction or by a repair: one of them at a time, for both write `.cleaned` files here."""
+        """A compaction or a repair rewrites it: one at a time, for both write `.cleaned` files here."""
         self._generation = self._generation_synced = 0
         self._files_created, self._files_synced = 1, int(loaded.is_durable)
         self._unflushed_since_ms: int | None = None
