@@ -5,17 +5,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
-# Of tests: many of them wait for processes rather than for a core.
-JOBS ?= 2
+# Of tests: one more than there are cores, for many tests wait for processes rather than for a core.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test clients pipelines-test compose-test wheels lint format unit integration bench bench-peers sim chaos fuzz proto lock clean
+.PHONY: help setup demo test tests fresh-seeds clients pipelines-test compose-test wheels lint format unit integration coverage bench bench-peers sim chaos fuzz proto reference docs docs-serve lock clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-# One environment for everything; made anew when the pins or the package's description change.
-$(VENV)/.ready: requirements.lock pyproject.toml tools/build_proto.py $(wildcard proto/klamm/v1/*.proto)
+# One environment for everything; made again when the pins or the package's description change.
+$(VENV)/.ready: requirements.lock pyproject.toml tools/build_proto.py tools/rpc_stubs.py tools/compile_pyspark.py $(wildcard proto/klamm/v1/*.proto)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "klamm needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: on Debian, apt-get install python3-venv"; exit 1; }
@@ -23,7 +23,8 @@ $(VENV)/.ready: requirements.lock pyproject.toml tools/build_proto.py $(wildcard
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@# As pip does for a wheel. An editable install leaves it to the first start, and each one after that where
 	@# PYTHONDONTWRITEBYTECODE is set.
-	$(BIN)/python -m compileall -q klamm services spark
+	$(BIN)/python -m compileall -q klamm klamm_cli services spark
+	$(BIN)/python tools/compile_pyspark.py
 	@touch $@
 
 setup: $(VENV)/.ready  ## Makes the virtual environment, with every dependency pinned by hash.
@@ -31,16 +32,24 @@ setup: $(VENV)/.ready  ## Makes the virtual environment, with every dependency p
 demo: setup  ## A year of real flights through the log, Spark and back, checked against pandas.
 	$(BIN)/python demo/flights.py
 
-test: setup lint  ## Lint and every test a laptop can run.
+test: setup  ## Lint and every test a laptop can run.
 	@sh tools/install_programs.sh "A part of make test" prometheus:prometheus kcat:kcat || true  # the tests say what they leave out
+	@# Beside each other: mypy has one core for itself, and the first tests wait for processes.
+	+@$(MAKE) --no-print-directory --jobs 2 lint tests
+
+tests: setup
 	$(PYTEST) tests -m "not clients and not compose and not chaos and not pipelines" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+
+fresh-seeds: setup  ## Simulations and property tests with seeds that nobody has tried; a finding prints its seed and command.
+	TEST_SEED=random $(PYTEST) tests/sim -k a_slice_of_seeds --numprocesses $(JOBS)
+	TEST_SEED=random $(PYTEST) tests/unit -m hypothesis --numprocesses $(JOBS)
 
 clients: setup  ## Kafka's clients and programs against the Kafka listener, and tables of them; CLIENTS="--table README.md".
 	sh tools/install_programs.sh "make clients" java:default-jdk-headless mvn:maven kcat:kcat
 	$(PYTEST) tests/clients $(CLIENTS)
 
 pipelines-test: setup  ## The data pipelines at length: a year of flights, killed drivers, a Spark standalone cluster.
-	$(PYTEST) tests/integration/test_pipelines_at_length.py
+	$(PYTEST) tests/integration/spark/test_pipelines_at_length.py
 
 compose-test: setup  ## The image and compose.yaml: builds it, strikes its containers; starts a Docker engine if it must. As root.
 	sh tools/install_programs.sh "make compose-test" dockerd:docker.io docker-compose:docker-compose \
@@ -50,11 +59,13 @@ compose-test: setup  ## The image and compose.yaml: builds it, strikes its conta
 wheels: setup  ## deploy/wheels: what the image needs where it is built without a package index; WHEELS="server build spark".
 	deploy/wheels.sh $(WHEELS)
 
-lint: setup  ## ruff, mypy strict, import contracts.
+lint: setup  ## ruff, mypy, import contracts, plain English, spelling.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/plain_english.py
+	$(BIN)/typos
 
 format: setup  ## Rewrites the sources in the house format.
 	$(BIN)/ruff check --fix .
@@ -66,12 +77,19 @@ unit: setup  ## Only the unit tests.
 integration: setup  ## Only the tests with real processes, sockets, disks and Spark.
 	$(PYTEST) tests/integration
 
+COVERED := tests/unit tests/scenarios tests/sim tests/integration tests/security
+
+coverage: setup  ## What the tests reach, by package, processes that they start among it; COVERED="tests/unit" for a part.
+	$(PYTEST) $(COVERED) -m "not pipelines" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder \
+	    --cov --cov-report= -W "ignore::coverage.exceptions.CoverageWarning" || true  # the tests say what failed
+	$(BIN)/python tools/coverage_by_package.py
+
 sim: setup  ## 5,000 seeds of the simulated quorum, partition, transaction and group protocol; SIM="--minutes 30" for more.
-	$(BIN)/python tests/sim/raft_sim.py $(or $(SIM),--seeds 5000)
-	$(BIN)/python tests/sim/isr_sim.py $(or $(SIM),--seeds 5000)
-	$(BIN)/python tests/sim/txn_sim.py $(or $(SIM),--seeds 5000)
-	$(BIN)/python tests/sim/batch_sim.py $(or $(SIM),--seeds 5000)
-	$(BIN)/python tests/sim/group_sim.py $(or $(SIM),--seeds 5000)
+	$(BIN)/python tests/sim/run.py raft $(or $(SIM),--seeds 5000)
+	$(BIN)/python tests/sim/run.py isr $(or $(SIM),--seeds 5000)
+	$(BIN)/python tests/sim/run.py txn $(or $(SIM),--seeds 5000)
+	$(BIN)/python tests/sim/run.py batch $(or $(SIM),--seeds 5000)
+	$(BIN)/python tests/sim/run.py group $(or $(SIM),--seeds 5000)
 
 chaos: setup  ## An hour of faults against real processes; CHAOS="quorum --minutes 30 --seed 42" for others.
 ifdef CHAOS
@@ -80,9 +98,10 @@ else
 	$(BIN)/python tests/chaos/run.py quorum --minutes 5
 	$(BIN)/python tests/chaos/run.py partitions --minutes 10
 	$(BIN)/python tests/chaos/run.py partitions --cluster up --minutes 10
+	$(BIN)/python tests/chaos/run.py secured --minutes 10
 	$(BIN)/python tests/chaos/run.py transactions --minutes 10
 	$(BIN)/python tests/chaos/run.py clients --minutes 5 --kills 20
-	$(PYTEST) tests/integration/test_spark_windows.py
+	$(PYTEST) tests/integration/spark/test_spark_windows.py
 	$(BIN)/python tests/chaos/run.py spark --minutes 20 --kills 100
 endif
 
@@ -96,9 +115,25 @@ bench-peers: setup  ## Klamm beside Kafka, NATS, Redis and RabbitMQ, an hour; PE
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/peers-requirements.lock
 	$(BIN)/python bench/peers.py $(PEERS)
 
-fuzz: setup  ## 10,000,000 inputs to the Kafka listener, guided by coverage; FUZZ="--inputs 100000" for fewer.
+fuzz: setup  ## 10,000,000 inputs each to the Kafka listener, its login and the mechanisms, guided by coverage; FUZZ="--inputs 100000" for fewer.
 	$(BIN)/python -m pip install --quiet --require-hashes -r tests/fuzz/requirements.lock
 	$(BIN)/python tests/fuzz/kafka_listener.py $(FUZZ)
+	$(BIN)/python tests/fuzz/kafka_login.py $(FUZZ)
+	$(BIN)/python tests/fuzz/sasl.py $(FUZZ)
+
+$(VENV)/.docs: $(VENV)/.ready docs/requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/requirements.lock
+	@touch $@
+
+reference: setup  ## Writes the pages of docs/reference that are made from the code again.
+	$(BIN)/klamm configs docs > docs/reference/settings.md
+	$(BIN)/python -m tools.reference
+
+docs: $(VENV)/.docs  ## Builds the documentation site into build/site; a warning is an error.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
+
+docs-serve: $(VENV)/.docs  ## Shows the documentation site at 127.0.0.1:8000, and each change at once.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --livereload
 
 proto: setup  ## Builds the gRPC code from proto/ again.
 	$(BIN)/python tools/build_proto.py
@@ -106,11 +141,12 @@ proto: setup  ## Builds the gRPC code from proto/ again.
 PIP_COMPILE := $(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --strip-extras --no-emit-index-url \
     --no-emit-find-links --no-emit-trusted-host --no-header
 
-lock: setup  ## Resolves what is pinned anew (name, version, hash).
+lock: setup  ## Resolves the pinned dependencies again (name, version, hash).
 	$(BIN)/python -m pip install --quiet pip-tools
 	$(PIP_COMPILE) --all-build-deps --extra dev --output-file requirements.lock pyproject.toml
 	$(BIN)/python tools/deploy_locks.py
 	$(PIP_COMPILE) --output-file bench/peers-requirements.lock bench/peers-requirements.in
+	$(PIP_COMPILE) --output-file docs/requirements.lock docs/requirements.in
 
 clean:  ## Removes the environment and everything built.
-	rm -rf $(VENV) build dist klamm/wire/v1/*_pb2.py klamm/wire/v1/*_pb2.pyi
+	rm -rf $(VENV) build dist klamm/wire/v1/*_pb2.py klamm/wire/v1/*_pb2.pyi klamm/wire/v1/*_rpc.py klamm/wire/v1/*_rpc.pyi

@@ -36,9 +36,11 @@ from grpc import aio
 
 from klamm.records.encoder import encode_batch
 from klamm.wire.framed import encode_framed
-from klamm.wire.service import ADMIN, BROKER, Stub
 from klamm.wire.v1.broker_pb2 import MetadataRequest, ProduceHeader, ProducePartition
+from klamm.wire.v1.broker_rpc import BROKER
 from klamm.wire.v1.controller_pb2 import CreateTopicsRequest, NewTopic
+from klamm.wire.v1.controller_rpc import ADMIN
+from tests.support.raw_stub import RawStub
 
 TOPIC = "bench"
 START_TIMEOUT_S = 30
@@ -96,7 +98,7 @@ def request_of(batch: bytes, partition: int) -> bytes:
     return encode_framed(ProduceHeader(acks=-1, timeout_ms=10_000, partitions=[part]), [batch])
 
 
-async def produce_unary(stub: Stub, request: bytes, count: int, depth: int) -> int:
+async def produce_unary(stub: RawStub, request: bytes, count: int, depth: int) -> int:
     """Sends `count` requests, `depth` at a time; returns the last base offset."""
     last = 0
     left = iter(range(count))
@@ -113,7 +115,7 @@ async def produce_unary(stub: Stub, request: bytes, count: int, depth: int) -> i
     return last
 
 
-async def produce_stream(stub: Stub, request: bytes, count: int, depth: int) -> int:
+async def produce_stream(stub: RawStub, request: bytes, count: int, depth: int) -> int:
     room = asyncio.Semaphore(depth)
 
     async def requests() -> AsyncIterator[bytes]:
@@ -130,7 +132,7 @@ async def produce_stream(stub: Stub, request: bytes, count: int, depth: int) -> 
     return last
 
 
-async def measure(stub: Stub, broker: psutil.Process, options: argparse.Namespace) -> Run:
+async def measure(stub: RawStub, broker: psutil.Process, options: argparse.Namespace) -> Run:
     batch, records = prepared_batch(options.batch_bytes)
     request = request_of(batch, 0)
     count = int(options.gigabytes * 1e9 / len(batch))
@@ -147,13 +149,13 @@ async def measure(stub: Stub, broker: psutil.Process, options: argparse.Namespac
 
 async def create_topic(controller: str, broker: str) -> None:
     async with aio.insecure_channel(controller) as channel:
-        create = Stub(channel, ADMIN).create_topics
+        create = RawStub(channel, ADMIN).create_topics
         request = CreateTopicsRequest(
             topics=[NewTopic(name=TOPIC, partition_count=1, replication_factor=1)], timeout_ms=10_000
         )
         await wait_until(lambda: create(request), lambda answer: answer.topics[0].error_code in (0, 36))
     async with aio.insecure_channel(broker) as channel:
-        metadata = Stub(channel, BROKER).metadata
+        metadata = RawStub(channel, BROKER).metadata
         await wait_until(
             lambda: metadata(MetadataRequest(topics=[TOPIC])), lambda answer: answer.topics[0].error_code == 0
         )
@@ -171,7 +173,7 @@ async def wait_until(call: Any, is_done: Any) -> None:
 async def bench(options: argparse.Namespace, controller: str, broker: str, broker_process: psutil.Process) -> None:
     await create_topic(controller, broker)
     async with aio.insecure_channel(broker, options=[("grpc.max_send_message_length", -1)]) as channel:
-        stub = Stub(channel, BROKER)
+        stub = RawStub(channel, BROKER)
         runs = []
         for number in range(options.runs):
             runs.append(await measure(stub, broker_process, options))

@@ -11,8 +11,7 @@ import json
 import sys
 import time
 
-from servers import Server, klamm_up
-
+from bench.servers import Server, klamm_up
 from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
 
 TOPIC = "bench"

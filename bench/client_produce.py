@@ -22,8 +22,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from servers import Server, klamm_up
-
+from bench.servers import Server, klamm_up
 from klamm import Admin, NewTopic, Producer
 
 TOPIC = "bench-produce"
@@ -35,7 +34,7 @@ class Run(NamedTuple):
     records_per_s: float
     mb_per_s: float
     send_cpu_us: float
-    """Of the sending thread, per record."""
+    """CPU time of the sending thread, per record."""
     client_cpu_s_per_gb: float
     server_cpu_s_per_gb: float
     records_per_request: float
@@ -48,7 +47,7 @@ def client_cpu_s() -> float:
 
 def measure(bootstrap: str, server: Server | None, options: argparse.Namespace) -> Run:
     values = [os.urandom(options.bytes) for _ in range(100)]
-    keys = [str(random.getrandbits(48)).encode() for _ in range(options.keys)] or [None]
+    keys: list[bytes | None] = [str(random.getrandbits(48)).encode() for _ in range(options.keys)] or [None]
     settings = dict(setting.split("=", 1) for setting in options.set)
     with Producer({"bootstrap.servers": bootstrap, **settings}) as producer:
         producer.send(TOPIC, values[0]).result()

@@ -18,7 +18,7 @@ import psutil
 
 from klamm import Admin, KlammError, TopicPartition
 from klamm.admin import PartitionDescription
-from klamm_embedded.layout import ClusterSize, ProcessSpec, lay_out
+from klamm_embedded.layout import ClusterSize, Ports, ProcessSpec, lay_out
 from klamm_embedded.ports import usable_ports
 
 HOST = "127.0.0.1"
@@ -26,7 +26,7 @@ CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 TIMEOUT_S = 300.0
 
 
-class Member:
+class ServerProcess:
     """One process over all its lives; it keeps its port and directory."""
 
     def __init__(self, spec: ProcessSpec, log_path: pathlib.Path) -> None:
@@ -48,7 +48,7 @@ class Member:
 
     @property
     def pid(self) -> int:
-        """Of its present life."""
+        """The id of the server's present process."""
         assert self._process is not None, self.spec.name
         return self._process.pid
 
@@ -71,10 +71,10 @@ class Cluster:
     """Members by node.id."""
 
     def __init__(self, directory: pathlib.Path, size: ClusterSize, settings: dict[str, str]) -> None:
-        ports = usable_ports(HOST, [0] * size.total)
+        ports = [Ports(grpc=port) for port in usable_ports([(HOST, 0)] * size.total)]
         specs = lay_out(size, data_dir=directory, host=HOST, ports=ports, cluster_id=CLUSTER_ID, settings=settings)
         self.directory = directory
-        members = [Member(spec, directory / f"{spec.name.replace(' ', '-')}.out") for spec in specs]
+        members = [ServerProcess(spec, directory / f"{spec.name.replace(' ', '-')}.out") for spec in specs]
         self.members = members
         self.controllers, self.brokers, self.coordinators = (
             {member.spec.node_id: member for member in members if member.spec.package == f"klamm_{kind}"}

@@ -19,15 +19,14 @@ import sys
 import time
 from typing import NamedTuple
 
-from servers import compile_klamm, klamm_up
-
+from bench.servers import compile_klamm, klamm_up
 from klamm import Admin, NewTopic, Producer
 
 KLAMM = str(pathlib.Path(sys.executable).parent / "klamm")
 
 
 class Cost(NamedTuple):
-    """Of one run."""
+    """What one run of a command took."""
 
     cpu_s: float
     wall_s: float

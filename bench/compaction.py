@@ -28,17 +28,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from broker_produce import process
 from grpc import aio
-from servers import free_port
 
+from bench.broker_produce import process
+from bench.servers import free_port
 from klamm import Admin, Consumer, KlammError, NewTopic, TopicPartition
 from klamm.admin import ConfigChange, ConfigResource, ConfigResourceType
 from klamm.model import EARLIEST_TIMESTAMP
 from klamm.records import encode_batch
 from klamm.wire.framed import encode_framed
-from klamm.wire.service import BROKER, Stub
 from klamm.wire.v1.broker_pb2 import ProduceHeader, ProducePartition
+from klamm.wire.v1.broker_rpc import BROKER
+from tests.support.raw_stub import RawStub
 
 TOPIC, PINGS = "states", "pings"
 RECORDS_PER_BATCH = 1_000
@@ -154,7 +155,7 @@ async def fill(bootstrap: str, load: Load, options: argparse.Namespace) -> None:
             yield request_of(TOPIC, batch)
 
     async with aio.insecure_channel(bootstrap) as channel:
-        async for response in Stub(channel, BROKER).produce_stream(requests()):
+        async for response in RawStub(channel, BROKER).produce_stream(requests()):
             assert not response.partitions[0].error_code, response
             room.release()
 
@@ -174,7 +175,7 @@ class Pinger(threading.Thread):
     async def _ping(self) -> None:
         request = request_of(PINGS, encode_batch([(1_700_000_000_000, None, bytes(1024), ())]))
         async with aio.insecure_channel(self._address) as channel:
-            produce = Stub(channel, BROKER).produce
+            produce = RawStub(channel, BROKER).produce
             while not self._stopping.is_set():
                 started = time.perf_counter()
                 response = await produce(request)

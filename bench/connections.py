@@ -16,14 +16,13 @@ import multiprocessing
 import pathlib
 import statistics
 import struct
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from multiprocessing.synchronize import Event
 
-from peer_servers import Peer, Start, kafka, klamm
-from peer_workload import create_topic, first_produce, in_a_process, make_producer
+from bench.peer_servers import Peer, Start, kafka, klamm
+from bench.peer_workload import create_topic, first_produce, in_a_process, make_producer
 
 STARTS: dict[str, Start] = {"klamm": klamm, "kafka": kafka}
 FETCH, FETCH_VERSION = 1, 11
@@ -83,14 +82,16 @@ def consumers(port: int, idle: int, active: int) -> Iterator[None]:
         process.join()
 
 
-def acknowledged_ms(bootstrap: str, seconds: float) -> list[float]:
-    """How long single records take, one after the other and 5 ms apart."""
-    producer = make_producer(bootstrap, "all", {"linger.ms": 0})
+def acknowledged_ms(
+    bootstrap: str, seconds: float, topic: str = ACTIVE_TOPIC, security: Mapping[str, str] | None = None
+) -> list[float]:
+    """How long single records take, one after the other and 5 ms apart. `security` is how the client gets in."""
+    producer = make_producer(bootstrap, "all", {"linger.ms": 0, **(security or {})})
     took_ms: list[float] = []
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s:
         started_s = time.perf_counter()
-        producer.produce(ACTIVE_TOPIC, bytes(1024), partition=0)
+        producer.produce(topic, bytes(1024), partition=0)
         producer.flush()
         took_ms.append((time.perf_counter() - started_s) * 1000)
         time.sleep(0.005)
@@ -142,4 +143,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import itertools
 import os
 import pathlib
@@ -22,8 +23,8 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import uvloop
-from quorum import BROKER_IDS, Client, Controllers, client, controllers
 
+from bench.quorum import BROKER_IDS, Client, Controllers, client, controllers
 from klamm.wire.v1.controller_pb2 import AlterPartitionRequest, IsrChange, IsrMember
 
 BLOCK = bytes(512)
@@ -114,8 +115,8 @@ class Partitions:
         answer = await self._client.controller.alter_partition(request, timeout=60)
         assert not answer.error_code, answer
         assert not any(each.error_code for each in answer.partitions), answer.partitions[0]
-        for (_, _, epoch), altered in zip(chosen, answer.partitions, strict=True):
-            epoch[0] = altered.partition_epoch
+        for (_, _, held), altered in zip(chosen, answer.partitions, strict=True):
+            held[0] = altered.partition_epoch
         self._free += chosen
 
 
@@ -145,13 +146,13 @@ async def measure(quorum: Controllers, seconds: float) -> None:
         beat = await calls(lambda: connected.heartbeat(BROKER_IDS[0]), callers=1, seconds=seconds / 3)
         report("BrokerHeartbeat, which writes nothing", beat, two_fsyncs_ms)
         for count, partition_count, callers in ((1, 1, 1), (1, 1, 32), (100, 10, 1)):
-            run = await calls(lambda c=count, p=partition_count: create(c, p), callers=callers, seconds=seconds)
+            run = await calls(functools.partial(create, count, partition_count), callers=callers, seconds=seconds)
             who = "one at a time" if callers == 1 else f"{callers} callers"
             report(f"CreateTopics {count} x {partition_count}, {who}, topics", run, two_fsyncs_ms, per_call=count)
         partitions = Partitions(connected)
         await partitions.create(10_000)
         for count, callers in ((1, 1), (1, 32), (100, 1), (1_000, 1)):
-            run = await calls(lambda c=count: partitions.alter(c), callers=callers, seconds=seconds)
+            run = await calls(functools.partial(partitions.alter, count), callers=callers, seconds=seconds)
             who = "one at a time" if callers == 1 else f"{callers} callers"
             report(f"AlterPartition {count}, {who}, partitions", run, two_fsyncs_ms, per_call=count)
 

@@ -20,12 +20,12 @@ import time
 from collections.abc import Iterator
 
 import uvloop
-from cluster import Cluster, Member, cluster, wait_until
 
+from bench.cluster import Cluster, ServerProcess, cluster, wait_until
 from klamm import NewTopic
-from klamm.client import KlammClient
+from klamm.cluster.client import KlammClient
 from klamm.config import ClientConfig
-from klamm.consumer.offset_store import OUTSIDE_THE_GROUP, OffsetStore
+from klamm.consumer.offsets.offset_store import OUTSIDE_THE_GROUP, OffsetStore
 from klamm.errors import KlammError
 from klamm.model import TopicPartition, coordinator_shard
 from klamm.offsets import OffsetAndMetadata
@@ -38,7 +38,7 @@ _LOADED = re.compile(r"shard=__consumer_offsets-\d+ loaded .* offsets=(\d+) .*to
 
 
 def group_ids(count: int, spread: int) -> list[str]:
-    """So many groups, all in the first shard or in any."""
+    """The ids of `count` groups, all in the first shard or in any."""
 
     def candidates() -> Iterator[str]:
         number = 0
@@ -78,13 +78,13 @@ async def answered(bootstrap: str, names: list[str]) -> None:
     await client.close()
 
 
-def loads(member: Member, since: int) -> list[tuple[int, int]]:
+def loads(member: ServerProcess, since: int) -> list[tuple[int, int]]:
     """(offsets, ms) of each shard that it logged to have loaded."""
     text = member.log_path.read_bytes()[since:].decode()
     return [(int(offsets), int(took_ms)) for offsets, took_ms in _LOADED.findall(text)]
 
 
-def owns_all(running: Cluster, member: Member, since: int) -> None:
+def owns_all(running: Cluster, member: ServerProcess, since: int) -> None:
     wait_until(lambda: len(loads(member, since)) >= SHARDS, f"{member.spec.name} has loaded {SHARDS} shards")
 
 

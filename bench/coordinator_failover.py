@@ -15,20 +15,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import pathlib
 import signal
 import statistics
-import sys
 import time
 
 import uvloop
-from cluster import Cluster, cluster
 
+from bench.cluster import Cluster, cluster
 from klamm import NewTopic
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "support"))
-
-from group_members import Group
+from tests.support.group_members import Group
 
 TOPIC = "stream"
 PARTITIONS = 10
@@ -86,14 +81,14 @@ async def measure(running: Cluster, options: argparse.Namespace) -> None:
         moves += moved
     for group in groups:
         group.check_alive()
-    assert [group.history() for group in groups] == before, "a member was assigned anew"
+    assert [group.history() for group in groups] == before, "a member got another assignment"
     for group in groups:
         promised = group.commits.offset
         assert await group.stored_offset() >= promised, group.group_id
         await group.close()
     print(f"{options.kills} kills, {len(gaps)} outages of groups: {distribution(gaps)}")
     print(f"moved back to the coordinator that came again: longest {distribution(moves)}")
-    print("no member was assigned anew, no acknowledged commit is lost")
+    print("no member got another assignment, no acknowledged commit is lost")
 
 
 def main() -> None:

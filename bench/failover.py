@@ -17,12 +17,11 @@ import threading
 import time
 from typing import NamedTuple
 
-from cluster import Cluster, cluster, describe, wait_until, wait_whole
-
+from bench.cluster import Cluster, cluster, describe, wait_until, wait_whole
 from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
 from klamm.admin import ElectionType
 from klamm_controller.config import ControllerConfig
-from klamm_server.config import load
+from klamm_server.config.server_config import load
 
 TOPIC = "stream"
 INTERVAL_S = 0.005
@@ -68,14 +67,14 @@ class Stream(threading.Thread):
         self.count += 1
 
     def stop(self) -> None:
-        """Returns when all is acknowledged."""
+        """Ends the sending; returns when all is acknowledged."""
         self._stopping.set()
         self.join()
         assert not self.errors, self.errors[:3]
         assert len(self.sent) == self.count, (len(self.sent), self.count)
 
     def longest_wait_ms(self, since_s: float, until_s: float) -> float:
-        """Of the records sent in this time; all of them have been acknowledged."""
+        """The longest wait among the records sent in this time; all of them have been acknowledged."""
         return max(sent.wait_s for sent in tuple(self.sent) if since_s <= sent.at_s < until_s) * 1e3
 
 
@@ -98,7 +97,7 @@ def distribution(waits_ms: list[float]) -> str:
 
 
 def strikes(number: int, count: int, partition_count: int) -> list[float]:
-    """ms of the longest wait of each of so many strikes at a leader."""
+    """Strikes leaders `count` times. Returns the longest wait after each strike, in ms."""
     with cluster(controllers=3) as running, running.admin() as admin:
         admin.create_topics([NewTopic(TOPIC, partition_count, 3)])
         wait_whole(admin, TOPIC)

@@ -14,14 +14,13 @@ import multiprocessing
 import pathlib
 import socket
 import struct
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from peer_servers import Peer, Start, kafka, klamm
-from peer_workload import create_topic, first_produce, in_a_process, make_producer
+from bench.peer_servers import Peer, Start, kafka, klamm
+from bench.peer_workload import create_topic, first_produce, in_a_process, make_producer
 
 STARTS: dict[str, Start] = {"klamm": klamm, "kafka": kafka}
 FETCH, FETCH_VERSION = 1, 11
@@ -179,4 +178,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

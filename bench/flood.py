@@ -25,9 +25,9 @@ import time
 from collections.abc import Iterator
 from multiprocessing.sharedctypes import Synchronized
 
-from connections import ACTIVE_TOPIC, acknowledged_ms, percentiles
-from peer_workload import create_topic, first_produce, in_a_process
-from servers import compile_klamm
+from bench.connections import ACTIVE_TOPIC, acknowledged_ms, percentiles
+from bench.peer_workload import create_topic, first_produce, in_a_process
+from bench.servers import compile_klamm
 
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 """Version 0, without a client id."""

@@ -18,8 +18,8 @@ import tempfile
 import time
 
 import psutil
-from servers import compile_klamm, free_port
 
+from bench.servers import compile_klamm, free_port
 from klamm import KlammError, Producer
 
 IDLE_S = 10

@@ -12,16 +12,15 @@ from __future__ import annotations
 import argparse
 import pathlib
 import socket
+import ssl
 import statistics
 import struct
-import sys
 import tempfile
 import time
 from typing import NamedTuple
 
-from peer_servers import Peer, klamm
-from peer_workload import create_topic, first_produce
-
+from bench.peer_servers import Peer, klamm
+from bench.peer_workload import create_topic, first_produce
 from klamm.records.encoder import encode_batch
 
 TOPIC = "requests"
@@ -51,7 +50,7 @@ LOADS = [
 
 
 class Cost(NamedTuple):
-    """Of a request."""
+    """CPU time of one request, and how many are answered in a second."""
 
     user_us: float
     system_us: float
@@ -76,12 +75,14 @@ def _varint(value: int) -> bytes:
 
 
 class Connection:
-    """A blocking one."""
+    """A blocking one, with TLS where there is a context."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, context: ssl.SSLContext | None = None) -> None:
         host, _, port = bootstrap.rpartition(":")
         self._socket = socket.create_connection((host, int(port)))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is not None:
+            self._socket = context.wrap_socket(self._socket)
         self._unread = b""
 
     def send(self, requests: bytes) -> None:
@@ -89,12 +90,19 @@ class Connection:
 
     def answer(self) -> int:
         """The base offset that the next answer has."""
-        (size,) = struct.unpack(">i", self._take(4))
-        answer = self._take(size)
+        answer = self.whole_answer()
         # Correlation id, no tags, one topic, its name, one partition.
         _, code, base_offset = ANSWER_PARTITION.unpack_from(answer, 4 + 1 + 1 + 1 + len(TOPIC) + 1)
         assert code == 0, code
         return int(base_offset)
+
+    def whole_answer(self) -> bytes:
+        """The next one, from its correlation id on."""
+        (size,) = struct.unpack(">i", self._take(4))
+        return self._take(size)
+
+    def close(self) -> None:
+        self._socket.close()
 
     def _take(self, size: int) -> bytes:
         while len(self._unread) < size:
@@ -105,22 +113,24 @@ class Connection:
         return taken
 
 
-def measure(peer: Peer, load: Load, count: int) -> Cost:
-    """Of `count` requests; as many as are under way go out together, and the next ones when half of them are
+def measure(peer: Peer, load: Load, count: int, context: ssl.SSLContext | None = None) -> Cost:
+    """Measures `count` requests; as many as are under way go out together, and the next ones when half of them are
     answered."""
     records = max(1, (load.batch_bytes - 61) // (RECORD_BYTES + 12))
-    batch = bytes(encode_batch([(1_700_000_000_000, None, bytes(RECORD_BYTES), ())] * records))
+    # Retention would delete older ones.
+    batch = bytes(encode_batch([(int(time.time() * 1000), None, bytes(RECORD_BYTES), ())] * records))
     requests = [request_of(batch, partition, load.acks) for partition in range(PARTITIONS)]
     half = max(1, load.depth // 2)
     chunks = [
         b"".join(requests[(start + number) % PARTITIONS] for number in range(half))
         for start in range(0, PARTITIONS * half, half)
     ]
-    connection = Connection(peer.bootstrap)
+    connection = Connection(peer.bootstrap, context)
     for request in requests:
         connection.send(request)
     first = [connection.answer() for _ in requests]
     rounds = count // half // PARTITIONS * PARTITIONS
+    assert rounds, f"{count} requests; expected at least {half * PARTITIONS}"
     before, started_s = peer.started[0].cpu_times(), time.perf_counter()
     for number in range(rounds):
         connection.send(chunks[number % PARTITIONS])
@@ -128,12 +138,13 @@ def measure(peer: Peer, load: Load, count: int) -> Cost:
             last = [connection.answer() for _ in range(half)]
     if load.depth > 1:
         last = [connection.answer() for _ in range(half)]
+    connection.close()
     took_s, after = time.perf_counter() - started_s, peer.started[0].cpu_times()
     total = rounds * half
     # Every partition has had as many; the last answer is of the last one that the chunks name.
     assert last[-1] == first[(total - 1) % PARTITIONS] + total // PARTITIONS * records, (first, last, total)
-    used = [(end - begin) / total * 1e6 for end, begin in ((after.user, before.user), (after.system, before.system))]
-    return Cost(*used, total / took_s)
+    user_s, system_s = after.user - before.user, after.system - before.system
+    return Cost(user_s / total * 1e6, system_s / total * 1e6, total / took_s)
 
 
 def main() -> None:
@@ -159,4 +170,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

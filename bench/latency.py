@@ -16,8 +16,7 @@ import struct
 import sys
 import time
 
-from servers import klamm_up
-
+from bench.servers import klamm_up
 from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
 
 WARM_UP_S = 2

@@ -27,8 +27,8 @@ from collections.abc import AsyncIterator, Iterator
 import grpc
 import psutil
 import uvloop
-from quorum import BROKER_IDS, Client, Controllers, client, controllers
 
+from bench.quorum import BROKER_IDS, Client, Controllers, client, controllers
 from klamm.errors import ErrorCode
 from klamm.wire.v1.controller_pb2 import (
     CreateTopicsRequest,
@@ -46,8 +46,9 @@ from klamm.wire.v1.metadata_pb2 import (
 from klamm_controller.log.snapshot import image_of_snapshot, snapshot_bytes
 from klamm_controller.metadata.policy import TopicPolicy
 from klamm_controller.metadata.topics import TopicCreation
-from klamm_server.garbage import collect_seldom
-from klamm_server.metadata.image import MetadataImage, changed_topics, replay
+from klamm_server.metadata.image import MetadataImage, changed_topics
+from klamm_server.metadata.replay import replay
+from klamm_server.runtime.garbage import collect_seldom
 
 PARTITIONS_PER_TOPIC = 10
 TOPICS_PER_REQUEST = 1_000

@@ -6,10 +6,11 @@ import functools
 import time
 from typing import Any
 
-import peer_workload
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from peer_logs import OUTSTANDING, TIMEOUT_S, Pace, age_ms, stamped
-from peer_servers import klamm as start
+
+from bench import peer_workload
+from bench.peer_logs import OUTSTANDING, TIMEOUT_S, Pace, age_ms, stamped
+from bench.peer_servers import klamm as start
 
 __all__ = [
     "consume",

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from peer_servers import Peer, idle_s
+from bench.peer_servers import Peer, idle_s
 
 IDLE_S = 5
 Figures = dict[str, float]
-"""By names like "what, unit"."""
+"""The figures of one run, by names like "what, unit"."""
 Sides = dict[str, tuple[list[float], ...]]
 """Each figure's runs, of Klamm and of the other."""
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class Row:
 
 
 def header(theirs: str) -> str:
-    """Of the table whose lines are rows."""
+    """The head of the table whose lines are rows."""
     return f"| what | | Klamm | {theirs} | Klamm/{theirs} |\n|---|---|---|---|---|"
 
 
@@ -64,7 +64,8 @@ def rows(sides: Sides, of: str = "") -> Iterator[Row]:
 
 
 def at_rest(peer: Peer, started_s: float, first_s: float) -> Figures:
-    """Of a peer that was started, acknowledged a record (moments of `time.monotonic`) and is asked for nothing more."""
+    """The figures of a peer that was started, acknowledged a record (moments of `time.monotonic`) and has nothing more
+    to do."""
     idle_s(IDLE_S)
     cpu_s = peer.cpu_s()
     idle_s(IDLE_S)

@@ -1,6 +1,7 @@
 """Klamm beside Apache Kafka: the same librdkafka client, topics and settings.
 
-Both run at the same time, and whoever is not measured is idle. The first pairs of a grid warm both up and do not count.
+Both run at the same time, and the one that is not measured is idle. The first pairs of a grid warm both up and do not
+count.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from peer_figures import Figures, Row, at_rest, in_turns, rows
-from peer_servers import Peer, both, format_kafka, klamm, start_kafka
-from peer_workload import (
+from bench.peer_figures import Figures, Row, at_rest, in_turns, rows
+from bench.peer_servers import Peer, both, format_kafka, klamm, start_kafka
+from bench.peer_workload import (
     Load,
     consume,
     create_topic,
@@ -25,7 +26,7 @@ from peer_workload import (
     latencies,
     produce,
 )
-from servers import compile_klamm, free_port
+from bench.servers import compile_klamm, free_port
 
 KIB = 1024
 RUN_BYTES = {100: 150_000_000, KIB: 500_000_000, 10 * KIB: 600_000_000}

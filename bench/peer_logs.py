@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol, cast
 
-from peer_figures import Figures, Row, at_rest, in_turns, rows
-from peer_servers import Peer
-from peer_workload import in_a_process
+from bench.peer_figures import Figures, Row, at_rest, in_turns, rows
+from bench.peer_servers import Peer
+from bench.peer_workload import in_a_process
 
 OURS = "peer_confluent"
 OUTSTANDING = 4_000
@@ -97,7 +97,7 @@ def stamped() -> bytes:
 
 
 def age_ms(record: bytes, now_ns: int) -> float:
-    """Of a stamped record."""
+    """How long ago a stamped record was made."""
     made_ns: int = STAMP.unpack_from(record)[0]
     return (now_ns - made_ns) / 1e6
 

@@ -15,12 +15,13 @@ import psutil
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import PubAck, StorageType, StreamConfig
-from peer_logs import OUTSTANDING, TIMEOUT_S, Pace, age_ms, program, stamped, wait_for_port
-from peer_servers import HOST, Peer, end
-from servers import free_port
+
+from bench.peer_logs import OUTSTANDING, TIMEOUT_S, Pace, age_ms, program, stamped, wait_for_port
+from bench.peer_servers import HOST, Peer, end
+from bench.servers import free_port
 
 LIMIT_BYTES = 2**30
-"""Of what a consumer has received and not handed out, which is dropped beyond it: more than a run has."""
+"""The most bytes that a consumer has received and not handed out; more is dropped. It is more than a run has."""
 
 
 @contextlib.contextmanager
@@ -144,7 +145,7 @@ async def _add_stream(stream: JetStreamContext, log: str) -> None:
 
 
 async def _read(address: str, log: str, count: int, take: Callable[[bytes], None]) -> None:
-    """From the beginning, until there were so many."""
+    """Reads from the beginning until `count` records came."""
     left, done = count, asyncio.Event()
 
     async def on_message(message: Msg) -> None:

@@ -15,15 +15,16 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import psutil
-from peer_logs import OUTSTANDING, TIMEOUT_S, Pace, age_ms, program, stamped, wait_for_port
-from peer_servers import HOST, Peer, end
 from rstream import AMQPMessage, ConfirmationStatus, Consumer, MessageContext, Producer
-from servers import free_port
+
+from bench.peer_logs import OUTSTANDING, TIMEOUT_S, Pace, age_ms, program, stamped, wait_for_port
+from bench.peer_servers import HOST, Peer, end
+from bench.servers import free_port
 
 GUEST = "guest"
 """User and password of a new node, from this machine only."""
 FRAME_BYTES = 512 * 1024
-"""Of records in one publish; a frame may have twice as much."""
+"""The bytes of records in one publish; a frame may have twice as much."""
 BATCH = 500
 
 
@@ -165,7 +166,8 @@ class _Window:
         await producer.send_batch(log, values, on_publish_confirm=self._on_confirmation)
 
     async def wait_for_room(self, count: int) -> None:
-        """For so many records. Raises TimeoutError, or RuntimeError when the server refused a record."""
+        """Waits until there is room for `count` records. Raises TimeoutError, or RuntimeError when the server refused a
+        record."""
         while self._outstanding + count > OUTSTANDING:
             self._changed.clear()
             await asyncio.wait_for(self._changed.wait(), TIMEOUT_S)
@@ -180,7 +182,7 @@ class _Window:
 
 
 async def _read(address: str, log: str, count: int, take: Callable[[bytes], None]) -> None:
-    """From the beginning, until there were so many."""
+    """Reads from the beginning until `count` records came."""
     left, done = count, asyncio.Event()
 
     def on_record(record: bytes | AMQPMessage, _: MessageContext) -> None:

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import psutil
 import redis
-from peer_logs import OUTSTANDING, TIMEOUT_S, Pace, age_ms, program, stamped, wait_for_port
-from peer_servers import HOST, Peer, end
-from servers import free_port
+
+from bench.peer_logs import OUTSTANDING, TIMEOUT_S, Pace, age_ms, program, stamped, wait_for_port
+from bench.peer_servers import HOST, Peer, end
+from bench.servers import free_port
 
 READ = 1_000
 """Records of one answer."""

@@ -8,6 +8,7 @@ replication factors of internal topics (one node has no three), and the minute t
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import re
 import shutil
@@ -16,12 +17,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
-from servers import free_port
+
+from bench.servers import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "peers"
@@ -34,7 +36,7 @@ KAFKA_JVM = (
     "-Xmx1G -Xms1G -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35"
     " -XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true"
 )
-"""Of kafka-run-class.sh and kafka-server-start.sh."""
+"""The JVM options of kafka-run-class.sh and kafka-server-start.sh."""
 
 
 @dataclass
@@ -69,7 +71,7 @@ Start = Callable[[pathlib.Path], contextlib.AbstractContextManager[Peer]]
 
 
 def kafka_class_path() -> str:
-    """Of Kafka's jars, which Maven fetches the first time."""
+    """The class path of Kafka's jars, which Maven fetches the first time."""
     libs = BUILD / "kafka-libs"
     if not libs.exists():
         fetched = libs.with_suffix(".part")
@@ -86,18 +88,29 @@ def java(main_class: str, *arguments: str, jvm: str = "") -> list[str]:
 
 
 @contextlib.contextmanager
-def klamm(directory: pathlib.Path, nodes: int = 1) -> Iterator[Peer]:
-    """`klamm up`; with three nodes a controller, a broker and a coordinator on each."""
+def klamm(
+    directory: pathlib.Path,
+    nodes: int = 1,
+    settings: Mapping[str, str] | None = None,
+    *,
+    grpc_port: int = 0,
+    checkout: pathlib.Path = ROOT,
+) -> Iterator[Peer]:
+    """`klamm up`; with three nodes a controller, a broker and a coordinator on each. `grpc_port` must be that of
+    `listeners` where `settings` have them. `checkout` is another one than this, in which gRPC's code is built."""
     kafka_port = free_port()
     command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(directory / "klamm"), "--host", HOST]
-    command += ["--port", "0"]
+    command += ["--port", str(grpc_port)]
     if nodes > 1:
         command += ["--brokers", str(nodes), "--controllers", str(nodes), "--coordinators", str(nodes)]
     else:
         command += ["--kafka-port", str(kafka_port)]
-    for name, value in SHORTLY_DELETED.items():
+    for name, value in {**SHORTLY_DELETED, **(settings or {})}.items():
         command += ["--set", f"{name}={value}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    sources = os.pathsep.join(map(str, (checkout, *checkout.glob("services/*"))))
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=checkout, env={**os.environ, "PYTHONPATH": sources}
+    )
     try:
         bootstrap = f"{HOST}:{kafka_port}" if nodes == 1 else _klamm_bootstrap(process)
         yield Peer("klamm", bootstrap, [psutil.Process(process.pid)])
@@ -113,10 +126,10 @@ def _klamm_bootstrap(process: subprocess.Popen[str]) -> str:
 
 
 @contextlib.contextmanager
-def kafka(directory: pathlib.Path, nodes: int = 1) -> Iterator[Peer]:
+def kafka(directory: pathlib.Path, nodes: int = 1, settings: Mapping[str, str] | None = None) -> Iterator[Peer]:
     """Nodes that are broker and controller; their directories are formatted before, which takes none of their time."""
     ports = [(free_port(), free_port()) for _ in range(nodes)]
-    configs = [format_kafka(directory, node_id, ports) for node_id in range(1, nodes + 1)]
+    configs = [format_kafka(directory, node_id, ports, settings) for node_id in range(1, nodes + 1)]
     with start_kafka(configs, ports) as peer:
         yield peer
 
@@ -139,11 +152,16 @@ def start_kafka(configs: list[pathlib.Path], ports: list[tuple[int, int]]) -> It
             end(process)
 
 
-def format_kafka(directory: pathlib.Path, node_id: int, ports: list[tuple[int, int]]) -> pathlib.Path:
-    """Writes a node's configuration and formats its directory."""
+def format_kafka(
+    directory: pathlib.Path,
+    node_id: int,
+    ports: list[tuple[int, int]],
+    settings: Mapping[str, str] | None = None,
+) -> pathlib.Path:
+    """Writes a node's configuration, where `settings` come before what is set here, and formats its directory."""
     broker, controller = ports[node_id - 1]
     replicas = min(3, len(ports))
-    settings = {
+    properties = {
         "process.roles": "broker,controller",
         "node.id": str(node_id),
         "listeners": f"PLAINTEXT://{HOST}:{broker},CONTROLLER://{HOST}:{controller}",
@@ -158,9 +176,10 @@ def format_kafka(directory: pathlib.Path, node_id: int, ports: list[tuple[int, i
         "min.insync.replicas": str(max(1, replicas - 1)),
         "group.initial.rebalance.delay.ms": "0",
         **SHORTLY_DELETED,
+        **(settings or {}),
     }
     config = directory / f"kafka-{node_id}.properties"
-    config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     command = java("kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(config))
     subprocess.run(command, check=True, capture_output=True)
     return config
@@ -180,7 +199,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 @contextlib.contextmanager
 def both(nodes: int) -> Iterator[tuple[Peer, Peer]]:
-    """Klamm and Kafka at once, on fresh directories of one disk; who is not measured is idle."""
+    """Klamm and Kafka at once, on fresh directories of one disk; the one that is not measured is idle."""
     with (
         tempfile.TemporaryDirectory(prefix="klamm-peers-", ignore_cleanup_errors=True) as scratch,
         klamm(pathlib.Path(scratch), nodes) as ours,

@@ -10,8 +10,8 @@ import multiprocessing
 import statistics
 import struct
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 TIMEOUT_S = 120
 POLLED = 10_000
+GROUP = "peers"
 STAMP = struct.Struct(">q")
 
 PRODUCER_SETTINGS: dict[str, dict[str, Any]] = {
@@ -49,6 +50,8 @@ class Load:
     count: int
     acks: str
     settings: str
+    security: Mapping[str, str] = field(default_factory=dict)
+    """How the client gets in, by librdkafka's settings."""
 
 
 def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -85,7 +88,7 @@ def make_producer(bootstrap: str, acks: str, settings: dict[str, Any]) -> Produc
 
 def produce(bootstrap: str, load: Load) -> float:
     """Seconds from the first `produce` to the last acknowledgement; connections and metadata are there before."""
-    producer = make_producer(bootstrap, load.acks, PRODUCER_SETTINGS[load.settings])
+    producer = make_producer(bootstrap, load.acks, {**PRODUCER_SETTINGS[load.settings], **load.security})
     value = bytes(load.size_bytes)
     for partition in range(load.partitions):
         producer.produce(load.topic, value, partition=partition)
@@ -105,8 +108,8 @@ def produce(bootstrap: str, load: Load) -> float:
 
 def consume(bootstrap: str, load: Load) -> float:
     """Seconds from the first record to the last, and how they came: all of them, or the run fails."""
-    config = {"bootstrap.servers": bootstrap, "group.id": "peers", "enable.auto.commit": False}
-    consumer = Consumer({**config, **CONSUMER_SETTINGS[load.settings]})
+    config = {"bootstrap.servers": bootstrap, "group.id": GROUP, "enable.auto.commit": False}
+    consumer = Consumer({**config, **CONSUMER_SETTINGS[load.settings], **load.security})
     consumer.assign([TopicPartition(load.topic, partition, 0) for partition in range(load.partitions)])
     wanted = load.count + load.partitions
     deadline_s = time.perf_counter() + TIMEOUT_S
@@ -148,7 +151,7 @@ def latencies(bootstrap: str, topic: str, rate: int, seconds: float, settings: d
     sender = multiprocessing.get_context("spawn").Process(
         target=produce_at, args=(bootstrap, topic, rate, seconds + warm_up_s, settings)
     )
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "peers", "enable.auto.commit": False})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     sender.start()
     total, skipped = int(rate * (seconds + warm_up_s)), int(rate * warm_up_s)
@@ -170,8 +173,9 @@ def latencies(bootstrap: str, topic: str, rate: int, seconds: float, settings: d
     return {"p50": cuts[499], "p99": cuts[989], "p99.9": cuts[998]}
 
 
-def first_produce(bootstrap: str, topic: str, retry_s: float) -> float:
-    """The moment (`time.monotonic`) of the first acknowledgement, for a client that was waiting for the server."""
+def first_produce(bootstrap: str, topic: str, retry_s: float, security: Mapping[str, str] | None = None) -> float:
+    """The moment (`time.monotonic`) of the first acknowledgement, for a client that was waiting for the server.
+    `security` is how it gets in."""
     settings = {
         "bootstrap.servers": bootstrap,
         "reconnect.backoff.ms": 10,
@@ -183,6 +187,7 @@ def first_produce(bootstrap: str, topic: str, retry_s: float) -> float:
         "linger.ms": 0,
         "allow.auto.create.topics": True,
         "log_level": 0,
+        **(security or {}),
     }
     moments: list[float] = []
 

@@ -14,13 +14,13 @@ import json
 import os
 import pathlib
 import platform
-import sys
 from collections.abc import Callable, Iterator
 
-import peer_kafka
 import psutil
-from peer_figures import Row, header
-from peer_logs import measure_log
+
+from bench import peer_kafka
+from bench.peer_figures import Row, header
+from bench.peer_logs import measure_log
 
 Part = Callable[[argparse.Namespace], Iterator[Row]]
 PARTS: dict[str, tuple[str, Part]] = {
@@ -28,9 +28,9 @@ PARTS: dict[str, tuple[str, Part]] = {
     "cluster": ("Kafka", peer_kafka.measure_cluster),
     "latency": ("Kafka", peer_kafka.measure_latency),
     "footprint": ("Kafka", peer_kafka.measure_footprint),
-    "nats": ("NATS", functools.partial(measure_log, "peer_nats")),
-    "redis": ("Redis", functools.partial(measure_log, "peer_redis")),
-    "rabbitmq": ("RabbitMQ", functools.partial(measure_log, "peer_rabbitmq")),
+    "nats": ("NATS", functools.partial(measure_log, "bench.peer_nats")),
+    "redis": ("Redis", functools.partial(measure_log, "bench.peer_redis")),
+    "rabbitmq": ("RabbitMQ", functools.partial(measure_log, "bench.peer_rabbitmq")),
 }
 """Beside whom, and what is measured; the first four are beside Kafka."""
 
@@ -59,4 +59,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -22,10 +22,9 @@ from typing import Any
 import grpc
 import psutil
 from grpc import aio
-from servers import free_port
 
+from bench.servers import free_port
 from klamm.errors import ErrorCode
-from klamm.wire.service import ADMIN, CONTROLLER, Stub
 from klamm.wire.v1.common_pb2 import Endpoint
 from klamm.wire.v1.controller_pb2 import (
     BrokerHeartbeatRequest,
@@ -36,6 +35,8 @@ from klamm.wire.v1.controller_pb2 import (
     RegisterBrokerRequest,
     ReplicaAssignment,
 )
+from klamm.wire.v1.controller_rpc import ADMIN, CONTROLLER
+from tests.support.raw_stub import RawStub
 
 HOST = "127.0.0.1"
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -119,18 +120,18 @@ def controllers() -> Iterator[Controllers]:
 
 
 class Client:
-    """Asks whoever leads, and finds out who does."""
+    """Sends its calls to the controller that leads, and finds out which one does."""
 
     def __init__(self, quorum: Controllers) -> None:
         self._channels = {
             node_id: aio.insecure_channel(f"{HOST}:{port}", options=_OPTIONS) for node_id, port in quorum.ports.items()
         }
-        self._admin = {node_id: Stub(channel, ADMIN) for node_id, channel in self._channels.items()}
-        self._controller = {node_id: Stub(channel, CONTROLLER) for node_id, channel in self._channels.items()}
+        self._admin = {node_id: RawStub(channel, ADMIN) for node_id, channel in self._channels.items()}
+        self._controller = {node_id: RawStub(channel, CONTROLLER) for node_id, channel in self._channels.items()}
         self.leader_id = 1
         self.broker_epochs: dict[int, int] = {}
         self.repeated = 0
-        """Calls that had to be made again, because who was asked did not lead, or not any more."""
+        """Calls that had to be made again, because the controller asked did not lead, or not any more."""
 
     async def close(self) -> None:
         """Hangs up."""
@@ -175,9 +176,12 @@ class Client:
                 endpoint=Endpoint(host=HOST, port=broker_id),
                 log_dir_ids=[bytes([broker_id]) * 16],
             )
-            answer = await self.retried(lambda s, request=request: self.controller.register_broker(request, timeout=s))
+            answer = await self.retried(self._registration(request))
             self.broker_epochs[broker_id] = answer.epoch
             await self.heartbeat(broker_id)
+
+    def _registration(self, request: RegisterBrokerRequest) -> Callable[[float], Awaitable[Any]]:
+        return lambda timeout_s: self.controller.register_broker(request, timeout=timeout_s)
 
     async def heartbeat(self, broker_id: int) -> None:
         """A sign of life of a broker that is up to date."""

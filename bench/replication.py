@@ -37,15 +37,16 @@ from functools import partial
 from typing import NamedTuple
 
 import uvloop
-from broker_produce import prepared_batch, use_page_cache
-from cluster import Cluster, cluster, describe, wait_until, wait_whole
-from failover import measure_fail_over, measure_shutdown
 from grpc import aio
 
+from bench.broker_produce import prepared_batch, use_page_cache
+from bench.cluster import Cluster, ServerProcess, cluster, describe, wait_until, wait_whole
+from bench.failover import measure_fail_over, measure_shutdown
 from klamm import Admin, NewTopic, Producer, TopicPartition
 from klamm.wire.framed import encode_framed
-from klamm.wire.service import BROKER, Stub
 from klamm.wire.v1.broker_pb2 import ProduceHeader, ProducePartition
+from klamm.wire.v1.broker_rpc import BROKER
+from tests.support.raw_stub import RawStub
 
 MIB = 1024**2
 GIB = 1024**3
@@ -117,14 +118,14 @@ def request_of(kind: Kind, partition: int, batch: bytes) -> bytes:
 
 
 async def send_batches(running: Cluster, kind: Kind, size_bytes: int) -> None:
-    """So many bytes, a third to each partition's leader, a few requests under way to each."""
+    """Sends `size_bytes` bytes, a third to each partition's leader, with a few requests under way to each."""
     batch, _ = prepared_batch(BATCH_BYTES)
 
     async def to_one(address: str, partition: int) -> None:
         request = request_of(kind, partition, batch)
         left = iter(range(size_bytes // 3 // len(batch)))
         async with aio.insecure_channel(address) as channel:
-            produce = Stub(channel, BROKER).produce
+            produce = RawStub(channel, BROKER).produce
 
             async def caller() -> None:
                 for _ in left:
@@ -212,7 +213,7 @@ def measure_costs(options: argparse.Namespace) -> None:
 
 
 def disk_mb_per_s(directory: pathlib.Path, size_bytes: int) -> tuple[float, float]:
-    """Of a sequential write: into the page cache, and until it is on disk."""
+    """How fast a file is written from its begin to its end: into the page cache, and until it is on disk."""
     path, block = directory / "sequential", os.urandom(MIB)
     started = time.perf_counter()
     with path.open("wb", buffering=0) as file:
@@ -225,7 +226,7 @@ def disk_mb_per_s(directory: pathlib.Path, size_bytes: int) -> tuple[float, floa
     return size_bytes / written_s / 1e6, size_bytes / synced_s / 1e6
 
 
-def _receive(port: multiprocessing.SimpleQueue, size_bytes: int) -> None:
+def _receive(port: multiprocessing.SimpleQueue[int], size_bytes: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port.put(listening.getsockname()[1])
         connection, _ = listening.accept()
@@ -289,7 +290,7 @@ async def fill(address: str, topic: TopicPartition, size_bytes: int) -> None:
     request = encode_framed(ProduceHeader(acks=-1, timeout_ms=30_000, partitions=[part]), [batch])
     async with aio.insecure_channel(address) as channel:
         for _ in range(-(-size_bytes // len(batch))):
-            answer = (await Stub(channel, BROKER).produce(request)).partitions[0]
+            answer = (await RawStub(channel, BROKER).produce(request)).partitions[0]
             assert not answer.error_code, answer
 
 
@@ -320,7 +321,7 @@ def measure_partitions(options: argparse.Namespace) -> None:
         )
 
 
-def report_idle(running: Cluster, empty_mb: dict) -> None:
+def report_idle(running: Cluster, empty_mb: dict[ServerProcess, float]) -> None:
     """Memory and CPU of every process while nobody produces."""
     time.sleep(10)
     before = {member: member.cpu_s() for member in running.members}

@@ -32,7 +32,9 @@ RUNS = {
     "shard-load": "shard_load.py",
     "coordinator-failover": "coordinator_failover.py",
     "metadata-scale": "metadata_scale.py --partitions 100000",
+    "embedded-cluster": "embedded_cluster.py",
     "spark": "spark.py",
+    "security": "security.py",
 }
 
 

@@ -17,10 +17,10 @@ import random
 import statistics
 import sys
 import time
+from typing import Any
 
-from cluster import Cluster, cluster, describe, wait_until, wait_whole
-from failover import TOPIC, Stream, distribution
-
+from bench.cluster import Cluster, cluster, describe, wait_until, wait_whole
+from bench.failover import TOPIC, Stream, distribution
 from klamm import Admin, NewTopic, Producer, TopicPartition
 from klamm.admin import DamageState, ElectionType
 
@@ -37,10 +37,11 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, default=300, help="of the cold topic")
     parser.add_argument("--repairs", type=int, default=5)
     options = parser.parse_args()
-    for name, settings in (
+    runs: tuple[tuple[str, dict[str, Any]], ...] = (
         ("at the default rate", {}),
         ("without a bound", {"log_scrub_bytes_per_second": str(10**12)}),
-    ):
+    )
+    for name, settings in runs:
         with cluster(log_segment_bytes=str(16 << 20), log_scrub_interval_ms="-1", **settings) as running:
             measure_reading(running, name, options.megabytes)
             if settings:

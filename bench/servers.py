@@ -26,8 +26,8 @@ def free_port() -> int:
 
 
 def compile_klamm() -> None:
-    """Leaves bytecode beside our sources, as an installed wheel has it; who measures a start needs it."""
-    for folder in ("klamm", "services"):
+    """Leaves bytecode beside our sources, as an installed wheel has it; a measurement of a start needs it."""
+    for folder in ("klamm", "klamm_cli", "services"):
         compileall.compile_dir(ROOT / folder, quiet=1)
 
 

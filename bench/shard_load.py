@@ -23,9 +23,9 @@ from rocksdict import Options, Rdict, WriteBatch
 
 from klamm.model import TopicPartition
 from klamm.records import encode_batch, iter_headers
+from klamm_coordinator.group_shard.replayer import GroupReplayer
+from klamm_coordinator.group_shard.state import GroupShardState
 from klamm_coordinator.records.schemas import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
-from klamm_coordinator.shard.replayer import Replayer
-from klamm_coordinator.shard.state import ShardState
 
 PARTITIONS = 100
 GROUPS_PER_WRITE = 1_000
@@ -46,8 +46,8 @@ def log_of(count: int, per_batch: int) -> bytes:
 
 
 def replay(log: bytes) -> int:
-    state = ShardState()
-    replayer = Replayer(state)
+    state = GroupShardState()
+    replayer = GroupReplayer(state)
     for position, header in iter_headers(log):
         replayer.replay_batch(log, position, header)
     return state.offsets.count()

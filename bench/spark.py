@@ -3,10 +3,10 @@
 Run: python bench/spark.py [--only source,sink,latency] [--bytes 100 1024] [--pairs 3]
 
 Spark's connector talks to the Kafka listener, and comes by name from Maven as in tests/clients. Both read the same
-topic into a noop sink, and write the same generated rows with acks=all and their shipped settings; the pairs alternate
-in who begins, and a first run of each warms both up. Figures are medians; a ratio is Klamm's by the connector's, so
+topic into a noop sink, and write the same generated rows with acks=all and their shipped settings; the two take turns
+to begin a pair, and a first run of each warms both up. Figures are medians; a ratio is Klamm's by the connector's, so
 more than 1 is better for throughput and less than 1 for CPU and latency. CPU is that of Spark with its Python workers
-and of the cluster together, and holds on a machine that does other things, too.
+and of the cluster together, and is right on a machine that does other things, too.
 
 Latency: what a micro-batch of one record takes, with the source and Spark's noop sink; with Spark's own source and the
 sink; and from topic to topic, there also from the send of a record until a read_committed consumer has it.
@@ -22,9 +22,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from spark_latency import measure_latency
-from spark_sides import CORES, PARTITIONS, Bench, Figures, Side, exactly_once, in_turns, report, running_bench
 
+from bench.spark_latency import measure_latency
+from bench.spark_sides import CORES, PARTITIONS, Bench, Figures, Side, exactly_once, in_turns, report, running_bench
 from klamm import Producer
 
 BYTES_PER_RUN = {100: 60_000_000, 1024: 400_000_000}
@@ -66,11 +66,11 @@ def measure_source(bench: Bench, sides: tuple[Side, Side], size_bytes: int, pair
         frame = reader.load() if columns == "all" else reader.load().select("value")
         return lambda: frame.write.format("noop").mode("overwrite").save()
 
+    def measured(columns: str) -> Callable[[Side], Figures]:
+        return lambda side: timed(bench, count, size_bytes, read(side, columns))
+
     for columns in ("all", "value"):
-        report(
-            f"source, {size_bytes} B, {columns} columns",
-            in_turns(sides, pairs, lambda side, c=columns: timed(bench, count, size_bytes, read(side, c))),
-        )
+        report(f"source, {size_bytes} B, {columns} columns", in_turns(sides, pairs, measured(columns)))
     bench.admin.delete_topics([topic])
 
 

@@ -10,8 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from spark_sides import Bench, Figures, Side, exactly_once, in_turns, report
-
+from bench.spark_sides import Bench, Figures, Side, exactly_once, in_turns, report
 from klamm import Consumer, Producer, TopicPartition
 
 BATCHES = 60
@@ -54,7 +53,7 @@ def measure_latency(bench: Bench, sides: tuple[Side, Side], pairs: int) -> None:
 
 
 def writer(bench: Bench, side: Side, frame: Any, **options: str) -> Any:
-    """Of a stream to a topic, its own if none is named."""
+    """The writer of a stream to a topic, its own if none is named."""
     target = options.pop("topic", None) or bench.create(f"out-{time.monotonic_ns()}", 1)
     return frame.writeStream.format(side.format).options(**side.options, topic=target, **options)
 

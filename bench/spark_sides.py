@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,13 +12,9 @@ from typing import Any
 
 import psutil
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-
-import java_programs  # noqa: E402 - Spark's connector, fetched by Maven
-from klamm_process import running_cluster  # noqa: E402
-
-from klamm import Admin, NewTopic  # noqa: E402
+from klamm import Admin, NewTopic
+from tests.support import java_programs  # Spark's connector, fetched by Maven
+from tests.support.klamm_process import running_cluster
 
 PARTITIONS = 4
 CORES = 2
@@ -52,7 +47,7 @@ class Bench:
         return name
 
     def cpu_s(self) -> float:
-        """Of the cluster, and of Spark with its workers, also those that have ended."""
+        """CPU time of the cluster, and of Spark with its workers, also those that have ended."""
         total = 0.0
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):

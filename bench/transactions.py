@@ -17,8 +17,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from servers import Server, klamm_up
-
+from bench.servers import Server, klamm_up
 from klamm import Admin, LedgerId, NewTopic, Producer
 
 TOPIC = "bench-transactions"
@@ -73,7 +72,7 @@ def commit_latency(server: Server, partition_count: int, commits: int) -> tuple[
 
 
 def decision_latency(server: Server, admin: Admin, part_count: int, decisions: int) -> list[float]:
-    """Of decisions, in ms."""
+    """How long each decision took, in ms."""
     topic = f"{TOPIC}-{part_count}"
     ledger = LedgerId("bench", f"query-{part_count}")
     took_ms = []

@@ -23,12 +23,12 @@ import time
 from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
-import nycflights
 import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeElapsedColumn
 from rich.table import Table
 
+from demo import nycflights
 from klamm import Consumer, Producer, TopicPartition
 from klamm_pipelines import flight_delays
 from klamm_pipelines.job import run_in, spark_session

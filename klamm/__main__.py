@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.cli.main import main
+from klamm_cli.main import main
 
 if __name__ == "__main__":
     main()

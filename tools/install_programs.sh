@@ -21,7 +21,7 @@ if [ "$as_root" = "no" ] || ! command -v apt-get >/dev/null; then
     exit 1
 fi
 
-# A server among them is started by whoever needs it, not by the machine: neither now nor when that starts.
+# A server among them is started by the test that needs it, not by the machine: neither now nor when the machine starts.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
     trap '$as_root rm -f "$policy"' EXIT

@@ -4,42 +4,61 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from klamm.admin import decode
+from klamm.admin.async_acls import AclOperations
 from klamm.admin.async_ledgers import LedgerOperations
+from klamm.admin.async_quotas import QuotaOperations
 from klamm.admin.async_replicas import ReplicaOperations
 from klamm.admin.async_scrubs import ScrubOperations
 from klamm.admin.async_transactions import TransactionOperations
+from klamm.admin.async_users import UserOperations
 from klamm.admin.calls import AdminCalls, BareOutcome, raise_first_error
-from klamm.admin.types import (
-    ClusterDescription,
-    ConfigChange,
-    ConfigEntry,
-    ConfigResource,
-    ConfigResourceType,
-    CreatedTopic,
-    GroupDescription,
-    GroupListing,
-    LogDirDescription,
-    NewTopic,
-    QuorumDescription,
-    TopicDescription,
-    TopicPartitionReplica,
-)
-from klamm.client import KlammClient
+from klamm.cluster.client import KlammClient
+from klamm.cluster.leader_calls import missing_leader_error
+from klamm.cluster.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, OffsetFinder
 from klamm.config import ClientConfig
-from klamm.consumer.offset_store import OUTSIDE_THE_GROUP, OffsetStore, group_by_topic
+from klamm.consumer.offsets.offset_store import OUTSIDE_THE_GROUP, OffsetStore, group_by_topic
 from klamm.errors import EXCEPTIONS, CommitFailedError, ErrorCode, GroupIdNotFoundError, raise_for
-from klamm.leader_calls import missing_leader_error
 from klamm.model import TopicPartition
-from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, OffsetFinder
-from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp, to_commit
+from klamm.offsets import to_commit
 from klamm.wire.v1 import broker_pb2, common_pb2, controller_pb2, coordinator_pb2
+from klamm.wire.v1.controller_rpc import AdminStub
+from klamm.wire.v1.coordinator_rpc import CoordinatorStub
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from klamm.admin.types import (
+        ClusterDescription,
+        ConfigChange,
+        ConfigEntry,
+        ConfigResource,
+        CreatedTopic,
+        GroupDescription,
+        GroupListing,
+        LogDirDescription,
+        NewTopic,
+        QuorumDescription,
+        TopicDescription,
+        TopicPartitionReplica,
+    )
+    from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
+    from klamm.wire.calls import Unary
+
+VoterRequestT = TypeVar("VoterRequestT", controller_pb2.AddRaftVoterRequest, controller_pb2.RemoveRaftVoterRequest)
 
 
-class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, LedgerOperations):
+class AsyncAdmin(
+    ReplicaOperations,
+    ScrubOperations,
+    TransactionOperations,
+    LedgerOperations,
+    AclOperations,
+    UserOperations,
+    QuotaOperations,
+):
     """Create and use it on one running event loop; close it, or use it as a context manager.
 
     `config` has Kafka's dotted names, keyword arguments the same with underscores. Every method takes
@@ -56,20 +75,24 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> dict[str, CreatedTopic]:
-        """By name. Raises TopicAlreadyExistsError, InvalidTopicError, InvalidConfigError ..."""
+        """Creates topics and returns them by name. Raises TopicAlreadyExistsError, InvalidTopicError,
+        InvalidConfigError ..."""
         request = controller_pb2.CreateTopicsRequest(
+            client_id=self._client.config.client_id,
             topics=[_new_topic(topic) for topic in topics],
             validate_only=validate_only,
             timeout_ms=self._calls.timeout_ms(timeout_ms),
         )
-        response = await self._calls.controller("create_topics", request, timeout_ms)
+        response = await self._calls.controller(AdminStub.create_topics, request, timeout_ms)
         raise_first_error((each.name, each) for each in response.topics)
         return {each.name: decode.created_topic(each) for each in response.topics}
 
     async def delete_topics(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> None:
-        """With their records, configs and partitions."""
-        request = controller_pb2.DeleteTopicsRequest(topics=list(topics), timeout_ms=self._calls.timeout_ms(timeout_ms))
-        response = await self._calls.controller("delete_topics", request, timeout_ms)
+        """Deletes topics with their records, configs and partitions. Raises UnknownTopicOrPartitionError."""
+        request = controller_pb2.DeleteTopicsRequest(
+            client_id=self._client.config.client_id, topics=list(topics), timeout_ms=self._calls.timeout_ms(timeout_ms)
+        )
+        response = await self._calls.controller(AdminStub.delete_topics, request, timeout_ms)
         raise_first_error((each.name, each) for each in response.results)
 
     async def create_partitions(
@@ -82,6 +105,7 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
     ) -> None:
         """Grows each topic to a total count; `assignments` may name the brokers of the new partitions."""
         request = controller_pb2.CreatePartitionsRequest(
+            client_id=self._client.config.client_id,
             topics=[
                 controller_pb2.NewPartitions(
                     topic=topic,
@@ -93,28 +117,31 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
             validate_only=validate_only,
             timeout_ms=self._calls.timeout_ms(timeout_ms),
         )
-        response = await self._calls.controller("create_partitions", request, timeout_ms)
+        response = await self._calls.controller(AdminStub.create_partitions, request, timeout_ms)
         raise_first_error((each.name, each) for each in response.results)
 
     async def describe_topics(
         self, topics: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, TopicDescription]:
-        """By name. Raises UnknownTopicOrPartitionError."""
+        """Returns the descriptions by topic name. Raises UnknownTopicOrPartitionError."""
         names = list(topics)
         if not names:
             return {}
-        return await self._describe_topics(names, timeout_ms)
+        described = await self._describe_topics(names, timeout_ms)
+        # A caller that asks for the offsets next need not ask for the leaders.
+        self._client.learn_topics([decode.topic_view(each) for each in described.values()])
+        return described
 
     async def list_topics(
         self, *, include_internal: bool = False, timeout_ms: int | None = None
     ) -> dict[str, TopicDescription]:
-        """Every topic, by name."""
+        """Returns every topic, by name."""
         found = await self._describe_topics([], timeout_ms)
         return {name: topic for name, topic in found.items() if include_internal or not topic.internal}
 
     async def _describe_topics(self, names: list[str], timeout_ms: int | None) -> dict[str, TopicDescription]:
         request = controller_pb2.DescribeTopicsRequest(topics=names)
-        response = await self._calls.controller("describe_topics", request, timeout_ms)
+        response = await self._calls.controller(AdminStub.describe_topics, request, timeout_ms)
         raise_first_error((each.name, each) for each in response.topics)
         return {each.name: decode.topic_description(each) for each in response.topics}
 
@@ -128,7 +155,7 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
         include_documentation: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Of each resource by config name; only `names`, if given."""
+        """Returns the configs of each resource, by name; only those of `names`, if given."""
         wanted = list(names)
         request = controller_pb2.DescribeConfigsRequest(
             resources=[
@@ -136,12 +163,10 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
             ],
             include_documentation=include_documentation,
         )
-        response = await self._calls.controller("describe_configs", request, timeout_ms)
+        response = await self._calls.controller(AdminStub.describe_configs, request, timeout_ms)
         raise_first_error((each.resource.name, each) for each in response.results)
         return {
-            ConfigResource(ConfigResourceType(each.resource.type), each.resource.name): {
-                config.name: decode.config_entry(config) for config in each.configs
-            }
+            decode.config_resource(each.resource): {config.name: decode.config_entry(config) for config in each.configs}
             for each in response.results
         }
 
@@ -152,7 +177,7 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """All changes of one resource, or none of them."""
+        """Changes configs. The changes of one resource happen together or not at all."""
         request = controller_pb2.IncrementalAlterConfigsRequest(
             resources=[
                 controller_pb2.AlterConfigsResource(
@@ -170,18 +195,20 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
             ],
             validate_only=validate_only,
         )
-        response = await self._calls.controller("incremental_alter_configs", request, timeout_ms)
+        response = await self._calls.controller(AdminStub.incremental_alter_configs, request, timeout_ms)
         raise_first_error((each.name, each) for each in response.results)
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
-        """As any controller knows it: also while none of them leads."""
+        """Describes the servers. Any controller answers, so this also works while none of them leads."""
         request = controller_pb2.DescribeClusterRequest()
-        return decode.cluster_description(await self._calls.any_controller("describe_cluster", request, timeout_ms))
+        return decode.cluster_description(
+            await self._calls.any_controller(AdminStub.describe_cluster, request, timeout_ms)
+        )
 
     async def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
-        """The controllers, and who follows their log, as their leader sees it (Kafka's describeMetadataQuorum)."""
+        """The controllers and the observers of their log, as the leader sees them (Kafka's describeMetadataQuorum)."""
         request = controller_pb2.DescribeQuorumRequest()
-        return decode.quorum_description(await self._calls.controller("describe_quorum", request, timeout_ms))
+        return decode.quorum_description(await self._calls.controller(AdminStub.describe_quorum, request, timeout_ms))
 
     async def add_raft_voter(
         self,
@@ -202,7 +229,7 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
             endpoint=common_pb2.Endpoint(host=host, port=port),
             timeout_ms=self._calls.timeout_ms(timeout_ms),
         )
-        await self._change_voters("add_raft_voter", request, True, timeout_ms)
+        await self._change_voters(AdminStub.add_raft_voter, request, True, timeout_ms)
 
     async def remove_raft_voter(self, voter_id: int, voter_directory_id: str, *, timeout_ms: int | None = None) -> None:
         """Takes a controller out of the quorum, also the one that leads it (KIP-853). It goes on as an observer.
@@ -211,12 +238,12 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
         request = controller_pb2.RemoveRaftVoterRequest(
             node_id=voter_id, directory_id=voter_directory_id, timeout_ms=self._calls.timeout_ms(timeout_ms)
         )
-        await self._change_voters("remove_raft_voter", request, False, timeout_ms)
+        await self._change_voters(AdminStub.remove_raft_voter, request, False, timeout_ms)
 
     async def _change_voters(
         self,
-        method: str,
-        request: controller_pb2.AddRaftVoterRequest | controller_pb2.RemoveRaftVoterRequest,
+        rpc: Unary[AdminStub, VoterRequestT, Any],
+        request: VoterRequestT,
         is_voter_then: bool,
         timeout_ms: int | None,
     ) -> None:
@@ -228,7 +255,7 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
             nonlocal attempts
             attempts += 1
             try:
-                await self._calls.ask_controller(method, request)
+                await self._calls.ask_controller(rpc, request)
             except (EXCEPTIONS[ErrorCode.DUPLICATE_VOTER], EXCEPTIONS[ErrorCode.VOTER_NOT_FOUND]):
                 if attempts == 1 or (key in await self._voter_keys()) is not is_voter_then:
                     raise
@@ -236,7 +263,7 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
         await self._calls.retrying(attempt, timeout_ms)
 
     async def _voter_keys(self) -> set[tuple[int, str]]:
-        response = await self._calls.ask_controller("describe_quorum", controller_pb2.DescribeQuorumRequest())
+        response = await self._calls.ask_controller(AdminStub.describe_quorum, controller_pb2.DescribeQuorumRequest())
         return {(each.node_id, each.directory_id) for each in response.replicas if each.is_voter}
 
     # --- groups
@@ -244,7 +271,8 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: int | None = None
     ) -> dict[str, GroupListing]:
-        """Every coordinator's groups, by id; only those in `states` and of `types` (classic, consumer), if given."""
+        """Returns every coordinator's groups, by id; only those in `states` and of `types` (classic, consumer), if
+        given."""
         request = coordinator_pb2.ListGroupsRequest(states=list(states), types=list(types))
 
         async def attempt() -> list[Any]:
@@ -256,37 +284,35 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
             return [group for response in responses for group in response.groups]
 
         groups = await self._calls.retrying(attempt, timeout_ms)
-        return {
-            each.group_id: GroupListing(
-                group_id=each.group_id, protocol_type=each.protocol_type, state=each.state, type=each.type
-            )
-            for each in sorted(groups, key=lambda group: group.group_id)
-        }
+        return {each.group_id: decode.group_listing(each) for each in sorted(groups, key=lambda group: group.group_id)}
 
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, GroupDescription]:
-        """By id, with members and what each is assigned. Raises GroupIdNotFoundError."""
+        """Returns the groups by id, with their members and what each is assigned. Raises GroupIdNotFoundError."""
 
         async def describe(group_id: str) -> GroupDescription:
             request = coordinator_pb2.DescribeGroupsRequest(group_ids=[group_id])
             try:
-                response = await self._calls.coordinator(group_id, "describe_groups", request, timeout_ms)
+                response = await self._calls.coordinator(group_id, CoordinatorStub.describe_groups, request, timeout_ms)
                 return decode.group_description(response.groups[0])
             except GroupIdNotFoundError:  # or one of the new protocol
                 again = coordinator_pb2.ConsumerGroupDescribeRequest(group_ids=[group_id])
-                response = await self._calls.coordinator(group_id, "consumer_group_describe", again, timeout_ms)
-                return decode.consumer_group_description(response.groups[0])
+                found = await self._calls.coordinator(
+                    group_id, CoordinatorStub.consumer_group_describe, again, timeout_ms
+                )
+                return decode.consumer_group_description(found.groups[0])
 
         described = await asyncio.gather(*(describe(group_id) for group_id in group_ids))
         return {group.group_id: group for group in described}
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> None:
-        """With their offsets. Raises NonEmptyGroupError while a group has members, GroupIdNotFoundError."""
+        """Deletes groups with their offsets. Raises NonEmptyGroupError while a group has members,
+        GroupIdNotFoundError."""
 
         async def delete(group_id: str) -> None:
             request = coordinator_pb2.DeleteGroupsRequest(group_ids=[group_id])
-            await self._calls.coordinator(group_id, "delete_groups", request, timeout_ms)
+            await self._calls.coordinator(group_id, CoordinatorStub.delete_groups, request, timeout_ms)
 
         await asyncio.gather(*(delete(group_id) for group_id in group_ids))
 
@@ -297,7 +323,8 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
         *,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed, of `partitions` or of all; what has nothing committed is not in it."""
+        """Returns what the group has committed, for `partitions` or for all; partitions without a commit are left
+        out."""
         wanted = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
         return await self._store(group_id).fetch(wanted, timeout_ms=self._calls.timeout_ms(timeout_ms))
 
@@ -322,9 +349,9 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> None:
-        """Raises GroupSubscribedToTopicError for topics that members consume."""
+        """Forgets what the group has committed. Raises GroupSubscribedToTopicError for topics that members consume."""
         request = coordinator_pb2.OffsetDeleteRequest(group_id=group_id, topics=group_by_topic(partitions))
-        response = await self._calls.coordinator(group_id, "offset_delete", request, timeout_ms)
+        response = await self._calls.coordinator(group_id, CoordinatorStub.offset_delete, request, timeout_ms)
         raise_first_error((f"{each.topic}-{each.partition}", each) for each in response.partitions)
 
     async def remove_group_members(
@@ -335,7 +362,8 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
         reason: str = "",
         timeout_ms: int | None = None,
     ) -> None:
-        """Members with these group.instance.ids, at once (KIP-345); None: everybody who is there now (KIP-571).
+        """Removes the members with these group.instance.ids, at once (KIP-345); None: everybody who is there now
+        (KIP-571).
 
         A consumer that still runs joins again. Raises UnknownMemberIdError for an instance that is not there."""
         told = f"member was removed by an admin: {reason}" if reason else "member was removed by an admin"
@@ -354,7 +382,7 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
         if not leaving:
             return
         request = coordinator_pb2.LeaveGroupRequest(group_id=group_id, members=leaving)
-        response = await self._calls.coordinator(group_id, "leave_group", request, timeout_ms)
+        response = await self._calls.coordinator(group_id, CoordinatorStub.leave_group, request, timeout_ms)
         gone = ErrorCode.UNKNOWN_MEMBER_ID if instances is None else None
         raise_first_error(
             (each.group_instance_id or each.member_id, BareOutcome(each.error_code))
@@ -374,7 +402,8 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
         read_committed: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The first offset at or after each time, or klamm.model's EARLIEST, LATEST or MAX_TIMESTAMP; -1: none."""
+        """Returns the first offset at or after each time, or klamm.model's EARLIEST, LATEST or MAX_TIMESTAMP; -1:
+        none."""
         finder = OffsetFinder(self._client, READ_COMMITTED if read_committed else READ_UNCOMMITTED)
         return await finder.find(dict(timestamps), timeout_ms=self._calls.timeout_ms(timeout_ms))
 
@@ -426,8 +455,8 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
         topics: Iterable[str] = (),
         timeout_ms: int | None = None,
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        """Of each broker (None: of all live ones) its log directories with the replicas in them; only those of
-        `topics`, if given."""
+        """Describes the log directories of each broker (None: of all live ones), with the replicas in them; only the
+        replicas of `topics`, if given."""
         given = None if broker_ids is None else list(broker_ids)
         wanted = [common_pb2.TopicPartitions(topic=name) for name in topics]
 
@@ -476,7 +505,7 @@ class AsyncAdmin(ReplicaOperations, ScrubOperations, TransactionOperations, Ledg
     # --- the end
 
     async def close(self) -> None:
-        """Calls under way raise NetworkError."""
+        """Closes the connections. Calls under way raise NetworkError."""
         await self._client.close()
 
     async def __aenter__(self) -> Self:

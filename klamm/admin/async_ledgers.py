@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from klamm.admin.calls import AdminCalls
-from klamm.admin.types import LedgerListing, OpenPart
-from klamm.batches import PreparedPart, verdict_error
-from klamm.client import KlammClient
+from klamm.admin import decode
+from klamm.batches import verdict_error
 from klamm.errors import EXCEPTIONS, ErrorCode, raise_for
-from klamm.ledger_ids import LedgerId, ledger_problem
+from klamm.ledger_ids import ledger_problem
 from klamm.wire.v1 import coordinator_pb2
 from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_TRANSACTION as TRANSACTION
 from klamm.wire.v1.coordinator_pb2 import BATCH_VERDICT_COMMITTED
+from klamm.wire.v1.coordinator_rpc import CoordinatorStub
+
+if TYPE_CHECKING:
+    from klamm.admin.calls import AdminCalls
+    from klamm.admin.types import LedgerListing
+    from klamm.batches import PreparedPart
+    from klamm.cluster.client import KlammClient
+    from klamm.ledger_ids import LedgerId
+    from klamm.wire.calls import RequestT, Unary
 
 
 class LedgerOperations:
@@ -26,12 +33,12 @@ class LedgerOperations:
     async def register_run(
         self, ledger: LedgerId, run_id: str, batch_id: int, *, timeout_ms: int | None = None
     ) -> bool:
-        """A run is about to write a batch: the runs before it are fenced, and what they left open is aborted. Returns
-        False if the batch counts already, so that there is nothing to write.
+        """Tells that a run is about to write a batch: the runs before it are fenced, and what they left open is
+        aborted. Returns False if the batch counts already, so that there is nothing to write.
 
         run_id: of its own for every run. Raises RunFencedError, BatchRewoundError, BatchAbortedError."""
         request = coordinator_pb2.RegisterRunRequest(ledger=_name(ledger), run_id=run_id, batch_id=batch_id)
-        verdict = await self._ask_ledger(ledger, "register_run", request, timeout_ms)
+        verdict = await self._ask_ledger(ledger, CoordinatorStub.register_run, request, timeout_ms)
         if error := verdict_error(verdict, run_id, batch_id):
             raise error
         return verdict != BATCH_VERDICT_COMMITTED
@@ -57,7 +64,7 @@ class LedgerOperations:
             committed=True,
             parts=[coordinator_pb2.BatchPart(**part._asdict()) for part in parts],
         )
-        verdict = await self._ask_ledger(ledger, "decide_batch", request, timeout_ms)
+        verdict = await self._ask_ledger(ledger, CoordinatorStub.decide_batch, request, timeout_ms)
         if error := verdict_error(verdict, run_id, batch_id):
             raise error
 
@@ -66,10 +73,12 @@ class LedgerOperations:
         request = coordinator_pb2.DecideBatchRequest(
             ledger=_name(ledger), run_id=run_id, batch_id=batch_id, committed=False
         )
-        return await self._ask_ledger(ledger, "decide_batch", request, timeout_ms) != BATCH_VERDICT_COMMITTED
+        return (
+            await self._ask_ledger(ledger, CoordinatorStub.decide_batch, request, timeout_ms) != BATCH_VERDICT_COMMITTED
+        )
 
     async def list_ledgers(self, *, timeout_ms: int | None = None) -> dict[LedgerId, LedgerListing]:
-        """Every coordinator's batch ledgers, with their open transactions."""
+        """Returns every coordinator's batch ledgers, with their open transactions."""
         request = coordinator_pb2.ListLedgersRequest()
 
         async def attempt() -> list[Any]:
@@ -80,35 +89,29 @@ class LedgerOperations:
                 raise_for(response.error_code, response.error_message)
             return [one for response in responses for one in response.ledgers]
 
-        listed = map(_listing, await self._calls.retrying(attempt, timeout_ms))
+        listed = map(decode.ledger_listing, await self._calls.retrying(attempt, timeout_ms))
         return {one.ledger: one for one in sorted(listed, key=lambda one: one.ledger)}
 
     async def delete_ledger(self, ledger: LedgerId, *, timeout_ms: int | None = None) -> None:
-        """Forgets it, and aborts what of it is open: a query that goes on then writes its next batch as its first.
+        """Forgets a ledger, and aborts what of it is open: a query that goes on then writes its next batch as its
+        first.
 
         Raises TransactionalIdNotFoundError."""
         request = coordinator_pb2.DeleteLedgerRequest(ledger=_name(ledger))
-        await self._ask_ledger(ledger, "delete_ledger", request, timeout_ms)
+        await self._ask_ledger(ledger, CoordinatorStub.delete_ledger, request, timeout_ms)
 
-    async def _ask_ledger(self, ledger: LedgerId, method: str, request: Any, timeout_ms: int | None) -> int:
-        response = await self._calls.coordinator(ledger.key, method, request, timeout_ms, key_type=TRANSACTION)
-        verdict: int = response.verdict
-        return verdict
+    async def _ask_ledger(
+        self,
+        ledger: LedgerId,
+        rpc: Unary[CoordinatorStub, RequestT, coordinator_pb2.BatchResponse],
+        request: RequestT,
+        timeout_ms: int | None,
+    ) -> int:
+        response = await self._calls.coordinator(ledger.key, rpc, request, timeout_ms, key_type=TRANSACTION)
+        return response.verdict
 
 
 def _name(ledger: LedgerId) -> coordinator_pb2.LedgerName:
     if problem := ledger_problem(ledger):
         raise EXCEPTIONS[ErrorCode.INVALID_REQUEST](problem)
     return coordinator_pb2.LedgerName(sink=ledger.sink, query_id=ledger.query_id)
-
-
-def _listing(message: coordinator_pb2.ListedLedger) -> LedgerListing:
-    return LedgerListing(
-        ledger=LedgerId(message.name.sink, message.name.query_id),
-        run_id=message.run_id,
-        committed_batch_id=message.committed_batch_id,
-        last_update_ms=message.last_update_ms,
-        open_parts=tuple(
-            OpenPart(transactional_id=one.transactional_id, prepared_ms=one.prepared_ms) for one in message.open_parts
-        ),
-    )

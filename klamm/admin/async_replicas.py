@@ -1,16 +1,22 @@
-"""The Admin's part about who leads partitions, and which brokers hold them."""
+"""The Admin's part about which brokers lead partitions, and which brokers hold them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from klamm.admin import decode
-from klamm.admin.calls import AdminCalls, raise_first_error
+from klamm.admin.calls import raise_first_error
 from klamm.admin.placement_plan import plan_reassignment
-from klamm.admin.types import ElectionType, PartitionReassignment
-from klamm.errors import BrokerError, ErrorCode
+from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm.wire.v1 import controller_pb2, metadata_pb2
+from klamm.wire.v1.controller_rpc import AdminStub
+
+if TYPE_CHECKING:
+    from klamm.admin.calls import AdminCalls
+    from klamm.admin.types import ElectionType, PartitionReassignment
+    from klamm.errors import BrokerError
 
 
 class ReplicaOperations:
@@ -37,7 +43,7 @@ class ReplicaOperations:
             partitions=_named(wanted or ()),
             timeout_ms=self._calls.timeout_ms(timeout_ms),
         )
-        response = await self._calls.controller("elect_leaders", request, timeout_ms)
+        response = await self._calls.controller(AdminStub.elect_leaders, request, timeout_ms)
         return {
             TopicPartition(each.topic, each.partition): (
                 ErrorCode.of(each.error_code).exception(each.error_message) if each.error_code else None
@@ -67,18 +73,18 @@ class ReplicaOperations:
             keep_replication_factor=keep_replication_factor,
             timeout_ms=self._calls.timeout_ms(timeout_ms),
         )
-        response = await self._calls.controller("alter_partition_reassignments", request, timeout_ms)
+        response = await self._calls.controller(AdminStub.alter_partition_reassignments, request, timeout_ms)
         raise_first_error((f"{each.topic}-{each.partition}", each) for each in response.results)
 
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """The reassignments under way, of `partitions` or of all."""
+        """Returns the reassignments under way, of `partitions` or of all."""
         wanted = None if partitions is None else list(partitions)
         if wanted is not None and not wanted:
             return {}
         request = controller_pb2.ListPartitionReassignmentsRequest(partitions=_named(wanted or ()))
-        response = await self._calls.controller("list_partition_reassignments", request, timeout_ms)
+        response = await self._calls.controller(AdminStub.list_partition_reassignments, request, timeout_ms)
         return {
             TopicPartition(each.topic, each.partition): decode.partition_reassignment(each)
             for each in response.reassignments
@@ -89,7 +95,7 @@ class ReplicaOperations:
 
         Raises BrokerIdNotRegisteredError."""
         request = controller_pb2.UnregisterBrokerRequest(broker_id=broker_id)
-        await self._calls.controller("unregister_broker", request, timeout_ms)
+        await self._calls.controller(AdminStub.unregister_broker, request, timeout_ms)
 
     async def decommission_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> int:
         """Begins to move everything off a broker, to those that are alive; returns how many partitions still have to.
@@ -97,9 +103,13 @@ class ReplicaOperations:
         Call it again until that is 0: topics may have been created meanwhile. Raises InvalidReplicationFactorError when
         the others are too few."""
         cluster = decode.cluster_description(
-            await self._calls.controller("describe_cluster", controller_pb2.DescribeClusterRequest(), timeout_ms)
+            await self._calls.controller(
+                AdminStub.describe_cluster, controller_pb2.DescribeClusterRequest(), timeout_ms
+            )
         )
-        described = await self._calls.controller("describe_topics", controller_pb2.DescribeTopicsRequest(), timeout_ms)
+        described = await self._calls.controller(
+            AdminStub.describe_topics, controller_pb2.DescribeTopicsRequest(), timeout_ms
+        )
         topics = [decode.topic_description(each) for each in described.topics]
         target = {
             TopicPartition(topic.name, each.partition): each.target_replicas
@@ -112,7 +122,7 @@ class ReplicaOperations:
             target,
             {each.node_id: each.rack for each in others},
             targets=[each.node_id for each in others if not each.fenced],
-            # Who is fenced may come back, and then need not copy everything.
+            # A fenced broker may come back, and then need not copy everything.
             stay=[each.node_id for each in others],
             moving=[tp for tp, replicas in target.items() if broker_id in replicas],
         )

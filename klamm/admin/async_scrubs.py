@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from klamm.admin import decode
-from klamm.admin.calls import AdminCalls
-from klamm.admin.types import ScrubDescription
-from klamm.client import KlammClient
 from klamm.model import TopicPartition
 from klamm.wire.v1 import broker_pb2, common_pb2
+from klamm.wire.v1.broker_rpc import BrokerStub
+
+if TYPE_CHECKING:
+    from klamm.admin.calls import AdminCalls
+    from klamm.admin.types import ScrubDescription
+    from klamm.cluster.client import KlammClient
+    from klamm.wire.calls import RequestT, ResponseT, Unary
 
 
 class ScrubOperations:
@@ -32,7 +36,7 @@ class ScrubOperations:
         """Has each broker (None: all live ones) read its replicas of `partitions` and of `topics`, or all; returns
         which those are. `describe_scrubs` shows how far they are, and what was found and repaired."""
         request = broker_pb2.ScrubLogsRequest(topics=_named(partitions, topics))
-        answers = await self._of_brokers("scrub_logs", request, broker_ids, timeout_ms)
+        answers = await self._of_brokers(BrokerStub.scrub_logs, request, broker_ids, timeout_ms)
         return {
             broker_id: tuple(TopicPartition(one.topic, number) for one in answer.topics for number in one.partitions)
             for broker_id, answer in answers.items()
@@ -47,26 +51,30 @@ class ScrubOperations:
         unrepaired_only: bool = False,
         timeout_ms: int | None = None,
     ) -> dict[int, tuple[ScrubDescription, ...]]:
-        """How far each broker (None: all live ones) has read its replicas of `partitions` and of `topics`, or all.
+        """Tells how far each broker (None: all live ones) has read its replicas of `partitions` and of `topics`, or
+        all.
 
         `unrepaired_only`: only replicas with damage that is still there."""
         request = broker_pb2.DescribeScrubsRequest(topics=_named(partitions, topics), unrepaired_only=unrepaired_only)
-        answers = await self._of_brokers("describe_scrubs", request, broker_ids, timeout_ms)
+        answers = await self._of_brokers(BrokerStub.describe_scrubs, request, broker_ids, timeout_ms)
         return {broker_id: tuple(map(decode.scrub, answer.scrubs)) for broker_id, answer in answers.items()}
 
     async def _of_brokers(
-        self, method: str, request: Any, broker_ids: Iterable[int] | None, timeout_ms: int | None
-    ) -> Mapping[int, Any]:
+        self,
+        rpc: Unary[BrokerStub, RequestT, ResponseT],
+        request: RequestT,
+        broker_ids: Iterable[int] | None,
+        timeout_ms: int | None,
+    ) -> Mapping[int, ResponseT]:
         given = None if broker_ids is None else list(broker_ids)
 
-        async def attempt() -> dict[int, Any]:
+        async def attempt() -> dict[int, ResponseT]:
             cluster = await self._client.refresh_metadata([])
             ids = sorted(cluster.brokers) if given is None else given
-            calls = (getattr(self._client.broker(broker_id), method)(request) for broker_id in ids)
+            calls = (rpc(self._client.broker(broker_id), request) for broker_id in ids)
             return dict(zip(ids, await asyncio.gather(*calls), strict=True))
 
-        answers: dict[int, Any] = await self._calls.retrying(attempt, timeout_ms)
-        return answers
+        return await self._calls.retrying(attempt, timeout_ms)
 
 
 def _named(partitions: Iterable[TopicPartition] | None, topics: Iterable[str]) -> list[common_pb2.TopicPartitions]:

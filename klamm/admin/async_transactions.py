@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from klamm.admin.calls import AdminCalls, raise_first_error
-from klamm.admin.types import HangingTransaction, ProducerState, TransactionDescription, TransactionListing
-from klamm.client import KlammClient
-from klamm.consumer.offset_store import group_by_topic
+from klamm.admin import decode, types
+from klamm.admin.calls import raise_first_error
+from klamm.cluster.leader_calls import ask_leaders
+from klamm.consumer.offsets.offset_store import group_by_topic
 from klamm.errors import EXCEPTIONS, ErrorCode, raise_for
-from klamm.leader_calls import ask_leaders
 from klamm.model import TopicPartition
 from klamm.wire.v1 import broker_pb2, common_pb2, coordinator_pb2
 from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_TRANSACTION as TRANSACTION
+from klamm.wire.v1.coordinator_rpc import CoordinatorStub
+
+if TYPE_CHECKING:
+    from klamm.admin.calls import AdminCalls
+    from klamm.admin.types import HangingTransaction, ProducerState, TransactionDescription, TransactionListing
+    from klamm.cluster.client import KlammClient
 
 MAX_TRANSACTION_TIMEOUT_MS = 15 * 60_000
 """transaction.max.timeout.ms' default: a transaction that is open for longer is suspicious."""
@@ -36,8 +41,8 @@ class TransactionOperations:
         longer_than_ms: int = 0,
         timeout_ms: int | None = None,
     ) -> dict[str, TransactionListing]:
-        """Every coordinator's transactional ids; only those in `states`, of `producer_ids`, or whose transaction is
-        open for longer than `longer_than_ms`, if given."""
+        """Returns every coordinator's transactional ids; only those in `states`, of `producer_ids`, or whose
+        transaction is open for longer than `longer_than_ms`, if given."""
         request = coordinator_pb2.ListTransactionsRequest(
             states=list(states), producer_ids=list(producer_ids), longer_than_ms=longer_than_ms
         )
@@ -52,23 +57,21 @@ class TransactionOperations:
 
         listed = await self._calls.retrying(attempt, timeout_ms)
         return {
-            one.transactional_id: TransactionListing(
-                transactional_id=one.transactional_id, producer_id=one.producer_id, state=one.state
-            )
+            one.transactional_id: decode.transaction_listing(one)
             for one in sorted(listed, key=lambda one: one.transactional_id)
         }
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, TransactionDescription]:
-        """By id. Raises TransactionalIdNotFoundError."""
+        """Returns the transactions by id. Raises TransactionalIdNotFoundError."""
 
         async def describe(transactional_id: str) -> TransactionDescription:
             request = coordinator_pb2.DescribeTransactionsRequest(transactional_ids=[transactional_id])
             response = await self._calls.coordinator(
-                transactional_id, "describe_transactions", request, timeout_ms, key_type=TRANSACTION
+                transactional_id, CoordinatorStub.describe_transactions, request, timeout_ms, key_type=TRANSACTION
             )
-            return _transaction(response.transactions[0])
+            return decode.transaction_description(response.transactions[0])
 
         described = await asyncio.gather(*(describe(one) for one in transactional_ids))
         return {one.transactional_id: one for one in described}
@@ -102,7 +105,7 @@ class TransactionOperations:
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        """What the partitions' leaders remember of producers. Raises UnknownTopicOrPartitionError."""
+        """Returns what the partitions' leaders remember of producers. Raises UnknownTopicOrPartitionError."""
         wanted = [TopicPartition(*tp) for tp in partitions]
         found: dict[TopicPartition, tuple[ProducerState, ...]] = {}
 
@@ -111,7 +114,7 @@ class TransactionOperations:
             response = await self._client.broker(node_id).describe_producers(request)
             for part in response.partitions:
                 if not part.error_code:
-                    found[TopicPartition(part.topic, part.partition)] = tuple(map(_producer, part.producers))
+                    found[TopicPartition(part.topic, part.partition)] = tuple(map(decode.producer, part.producers))
             raise_first_error((f"{part.topic}-{part.partition}", part) for part in response.partitions)
 
         async def attempt() -> None:
@@ -128,13 +131,13 @@ class TransactionOperations:
         max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
         timeout_ms: int | None = None,
     ) -> list[HangingTransaction]:
-        """Transactions that are open in these partitions, but not for their coordinator.
+        """Finds transactions that are open in these partitions, but not for their coordinator.
 
         Looked at are those whose last record is older than `max_transaction_timeout_ms`."""
         older_than_ms = round(time.time() * 1000) - max_transaction_timeout_ms
         described = await self.describe_producers(partitions, timeout_ms=timeout_ms)
         suspects = [
-            HangingTransaction(tp=tp, producer=producer)
+            types.HangingTransaction(tp=tp, producer=producer)
             for tp, producers in described.items()
             for producer in producers
             if producer.current_txn_start_offset >= 0 and producer.last_timestamp_ms <= older_than_ms
@@ -178,37 +181,13 @@ class TransactionOperations:
             producer_epoch=producer_epoch,
         )
         return await self._calls.coordinator(
-            described.transactional_id, "init_producer_id", request, timeout_ms, key_type=TRANSACTION
+            described.transactional_id, CoordinatorStub.init_producer_id, request, timeout_ms, key_type=TRANSACTION
         )
 
     async def _open_of(self, producer_ids: set[int], timeout_ms: int | None) -> dict[int, frozenset[TopicPartition]]:
-        """By producer id, the partitions of what its coordinator knows to be open."""
+        """The partitions of each transaction that its coordinator knows to be open, by producer id."""
         if not producer_ids:
             return {}
         listed = await self.list_transactions(producer_ids=sorted(producer_ids), timeout_ms=timeout_ms)
         described = await self.describe_transactions(listed, timeout_ms=timeout_ms)
         return {one.producer_id: frozenset(one.partitions) for one in described.values() if one.state in _OPEN}
-
-
-def _transaction(message: coordinator_pb2.DescribedTransaction) -> TransactionDescription:
-    return TransactionDescription(
-        transactional_id=message.transactional_id,
-        state=message.state,
-        producer_id=message.producer_id,
-        producer_epoch=message.producer_epoch,
-        transaction_timeout_ms=message.transaction_timeout_ms,
-        start_time_ms=message.start_time_ms,
-        partitions=tuple(TopicPartition(one.topic, number) for one in message.topics for number in one.partitions),
-        prepared_ms=message.prepared_ms,
-    )
-
-
-def _producer(message: broker_pb2.ProducerDescription) -> ProducerState:
-    return ProducerState(
-        producer_id=message.producer_id,
-        producer_epoch=message.producer_epoch,
-        last_sequence=message.last_sequence,
-        last_timestamp_ms=message.last_timestamp_ms,
-        coordinator_epoch=message.coordinator_epoch,
-        current_txn_start_offset=message.current_txn_start_offset,
-    )

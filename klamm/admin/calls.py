@@ -6,14 +6,17 @@ the exception (`__notes__`) name the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from klamm.client import KlammClient
-from klamm.consumer.offset_store import call_coordinator
+from klamm.cluster.client import KlammClient
+from klamm.consumer.offsets.offset_store import call_coordinator
 from klamm.errors import BrokerError, ErrorCode, KlammError, raise_for
+from klamm.wire.calls import RequestT, ResponseT, Unary
 from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_GROUP, CoordinatorKeyType
 from klamm.wire.v1.common_pb2 import Endpoint
+from klamm.wire.v1.controller_rpc import AdminStub
+from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 
 T = TypeVar("T")
 
@@ -29,7 +32,7 @@ class Outcome(Protocol):
 
 
 class BareOutcome(NamedTuple):
-    """Of an answer that says no more than a code."""
+    """The outcome of an answer that says no more than a code."""
 
     error_code: int
 
@@ -47,23 +50,28 @@ class AdminCalls:
     def timeout_ms(self, timeout_ms: int | None) -> int:
         return self.client.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
 
-    async def retrying(self, attempt: Callable[[], Any], timeout_ms: int | None) -> Any:
+    async def retrying(self, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None) -> T:
         return await self.client.retrying(attempt, timeout_ms=self.timeout_ms(timeout_ms))
 
-    async def controller(self, method: str, request: Any, timeout_ms: int | None = None) -> Any:
-        """To the active controller, wherever it moves."""
-        return await self.retrying(lambda: self.ask_controller(method, request), timeout_ms)
+    async def controller(
+        self, rpc: Unary[AdminStub, RequestT, ResponseT], request: RequestT, timeout_ms: int | None = None
+    ) -> ResponseT:
+        """Calls the active controller, wherever it moves."""
+        return await self.retrying(lambda: self.ask_controller(rpc, request), timeout_ms)
 
-    async def any_controller(self, method: str, request: Any, timeout_ms: int | None = None) -> Any:
-        """To one that answers: each is asked once before any is asked again, none may take the time of the others."""
+    async def any_controller(
+        self, rpc: Unary[AdminStub, RequestT, ResponseT], request: RequestT, timeout_ms: int | None = None
+    ) -> ResponseT:
+        """Calls a controller that answers: each is asked once before any is asked again, and none may take the time of
+        the others."""
         asked: set[str] = set()
 
-        async def attempt() -> Any:
+        async def attempt() -> ResponseT:
             await self._find_controllers()
             asked.add(self.client.controller_address)
             share_ms = self.timeout_ms(timeout_ms) // max(1, len(self.client.cluster.controllers))
             try:
-                return await self.ask_controller(method, request, timeout_ms=share_ms)
+                return await self.ask_controller(rpc, request, timeout_ms=share_ms)
             except KlammError:
                 # Metadata that came meanwhile may name them in another order.
                 for node in self.client.cluster.controllers:
@@ -74,13 +82,15 @@ class AdminCalls:
 
         return await self.retrying(attempt, timeout_ms)
 
-    async def ask_controller(self, method: str, request: Any, *, timeout_ms: int | None = None) -> Any:
+    async def ask_controller(
+        self, rpc: Unary[AdminStub, RequestT, ResponseT], request: RequestT, *, timeout_ms: int | None = None
+    ) -> ResponseT:
         """One attempt, of `request.timeout.ms` or `timeout_ms`; after a passing failure the next one goes elsewhere."""
         await self._find_controllers()
         response = None
         try:
-            limit = {} if timeout_ms is None else {"timeout_ms": timeout_ms}
-            response = await getattr(self.client.admin(), method)(request, **limit)
+            limit_ms = self.client.config.request_timeout_ms if timeout_ms is None else timeout_ms
+            response = await rpc(self.client.admin(), request, timeout_ms=limit_ms)
             raise_for(getattr(response, "error_code", 0), getattr(response, "error_message", ""))
         except KlammError as error:
             if error.retriable:
@@ -96,17 +106,17 @@ class AdminCalls:
     async def coordinator(
         self,
         key: str,
-        method: str,
-        request: Any,
+        rpc: Unary[CoordinatorStub, RequestT, ResponseT],
+        request: RequestT,
         timeout_ms: int | None = None,
         *,
         key_type: CoordinatorKeyType = COORDINATOR_KEY_TYPE_GROUP,
-    ) -> Any:
-        """To the coordinator of a group or transactional id; an error of the whole answer, or of its only part, is
+    ) -> ResponseT:
+        """Calls the coordinator of a group or transactional id; an error of the whole answer, or of its only part, is
         raised here."""
 
-        async def attempt() -> Any:
-            response = await call_coordinator(self.client, key, method, request, key_type=key_type)
+        async def attempt() -> ResponseT:
+            response = await call_coordinator(self.client, key, rpc, request, key_type=key_type)
             code, message = _outcome_of(response)
             if ErrorCode.of(code).retriable:
                 self.client.forget_coordinator(key, key_type)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 
-Replicas = tuple[int, ...]
+ReplicaIds = tuple[int, ...]
 
 
 def plan_reassignment(
@@ -23,7 +23,7 @@ def plan_reassignment(
     stay: Collection[int],
     replication_factor: int | None = None,
     moving: Collection[TopicPartition] | None = None,
-) -> dict[TopicPartition, Replicas]:
+) -> dict[TopicPartition, ReplicaIds]:
     """The new replicas of each partition that has to change, the preferred leader first.
 
     `partitions` are all of the cluster, or those that count for the balance, of which `moving` may be changed (None:
@@ -50,7 +50,9 @@ class _Planner:
         self._hosted = Counter(broker_id for replicas in partitions.values() for broker_id in replicas)
         self._led = Counter(replicas[0] for replicas in partitions.values())
 
-    def plan(self, moving: Sequence[TopicPartition], replication_factor: int | None) -> dict[TopicPartition, Replicas]:
+    def plan(
+        self, moving: Sequence[TopicPartition], replication_factor: int | None
+    ) -> dict[TopicPartition, ReplicaIds]:
         planned = {}
         for tp in moving:
             before = tuple(self._partitions[tp])
@@ -63,8 +65,8 @@ class _Planner:
                 self._led[after[0]] += 1
         return planned
 
-    def _place(self, tp: TopicPartition, before: Replicas, size: int) -> Replicas:
-        # A place whose broker has to go is filled anew: the order says who is preferred as leader.
+    def _place(self, tp: TopicPartition, before: ReplicaIds, size: int) -> ReplicaIds:
+        # A place whose broker has to go gets another broker: the order says which one is preferred as leader.
         places: list[int | None] = [each if each in self._stay else None for each in before[:size]]
         places += [None] * (size - len(places))
         for index, place in enumerate(places):

@@ -3,40 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from klamm.admin.async_admin import AsyncAdmin
 from klamm.admin.async_transactions import MAX_TRANSACTION_TIMEOUT_MS
-from klamm.admin.types import (
-    ClusterDescription,
-    ConfigChange,
-    ConfigEntry,
-    ConfigResource,
-    CreatedTopic,
-    ElectionType,
-    GroupDescription,
-    GroupListing,
-    HangingTransaction,
-    LedgerListing,
-    LogDirDescription,
-    NewTopic,
-    PartitionReassignment,
-    ProducerState,
-    QuorumDescription,
-    ScrubDescription,
-    TopicDescription,
-    TopicPartitionReplica,
-    TransactionDescription,
-    TransactionListing,
-)
-from klamm.batches import PreparedPart
-from klamm.errors import BrokerError
-from klamm.facade import documented_by
-from klamm.ledger_ids import LedgerId
-from klamm.loop_thread import LoopThread
-from klamm.model import TopicPartition
-from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from klamm.threads.facade import documented_by
+from klamm.threads.loop_thread import LoopThread
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from klamm.admin.types import (
+        AclBinding,
+        AclBindingFilter,
+        AclDecision,
+        AclOperation,
+        ClientQuotaAlteration,
+        ClientQuotaEntity,
+        ClientQuotaFilterComponent,
+        ClusterDescription,
+        ConfigChange,
+        ConfigEntry,
+        ConfigResource,
+        CreatedTopic,
+        ElectionType,
+        GroupDescription,
+        GroupListing,
+        HangingTransaction,
+        LedgerListing,
+        LogDirDescription,
+        NewTopic,
+        PartitionReassignment,
+        ProducerState,
+        QuorumDescription,
+        ResourceType,
+        ScrubDescription,
+        TopicDescription,
+        TopicPartitionReplica,
+        TransactionDescription,
+        TransactionListing,
+        UserScramCredentialDeletion,
+        UserScramCredentialsDescription,
+        UserScramCredentialUpsertion,
+    )
+    from klamm.batches import PreparedPart
+    from klamm.errors import BrokerError
+    from klamm.ledger_ids import LedgerId
+    from klamm.model import TopicPartition
+    from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
 
 
 @documented_by(AsyncAdmin)
@@ -113,6 +127,39 @@ class Admin:
     def decommission_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> int:
         return self._run(self._async.decommission_broker, broker_id, timeout_ms=timeout_ms)
 
+    def create_acls(self, acls: Iterable[AclBinding], *, timeout_ms: int | None = None) -> None:
+        self._run(self._async.create_acls, acls, timeout_ms=timeout_ms)
+
+    def describe_acls(
+        self, wanted: AclBindingFilter | None = None, *, timeout_ms: int | None = None
+    ) -> tuple[AclBinding, ...]:
+        return self._run(self._async.describe_acls, wanted, timeout_ms=timeout_ms)
+
+    def delete_acls(
+        self, filters: Iterable[AclBindingFilter], *, timeout_ms: int | None = None
+    ) -> dict[AclBindingFilter, tuple[AclBinding, ...]]:
+        return self._run(self._async.delete_acls, filters, timeout_ms=timeout_ms)
+
+    def check_acl(
+        self,
+        principal: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        resource_name: str,
+        *,
+        host: str = "",
+        timeout_ms: int | None = None,
+    ) -> AclDecision:
+        return self._run(
+            self._async.check_acl,
+            principal,
+            operation,
+            resource_type,
+            resource_name,
+            host=host,
+            timeout_ms=timeout_ms,
+        )
+
     def describe_configs(
         self,
         resources: Iterable[ConfigResource],
@@ -137,6 +184,37 @@ class Admin:
         timeout_ms: int | None = None,
     ) -> None:
         self._run(self._async.incremental_alter_configs, changes, validate_only=validate_only, timeout_ms=timeout_ms)
+
+    def alter_user_scram_credentials(
+        self,
+        alterations: Iterable[UserScramCredentialUpsertion | UserScramCredentialDeletion],
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        self._run(self._async.alter_user_scram_credentials, alterations, timeout_ms=timeout_ms)
+
+    def describe_user_scram_credentials(
+        self, users: Iterable[str] = (), *, timeout_ms: int | None = None
+    ) -> dict[str, UserScramCredentialsDescription]:
+        return self._run(self._async.describe_user_scram_credentials, users, timeout_ms=timeout_ms)
+
+    def alter_client_quotas(
+        self,
+        alterations: Iterable[ClientQuotaAlteration],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        self._run(self._async.alter_client_quotas, alterations, validate_only=validate_only, timeout_ms=timeout_ms)
+
+    def describe_client_quotas(
+        self,
+        components: Iterable[ClientQuotaFilterComponent] = (),
+        *,
+        strict: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[ClientQuotaEntity, dict[str, float]]:
+        return self._run(self._async.describe_client_quotas, components, strict=strict, timeout_ms=timeout_ms)
 
     def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         return self._run(self._async.describe_cluster, timeout_ms=timeout_ms)

@@ -11,14 +11,14 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from klamm.consumer.committer import CommitCallback
 from klamm.consumer.config import ConsumerConfig, Records
-from klamm.consumer.consumer_core import ConsumerCore
-from klamm.consumer.offset_store import Offsets
-from klamm.consumer.rebalance_reports import ConsumerRebalanceListener, Invoke, Partitions
+from klamm.consumer.core.committer import CommitCallback
+from klamm.consumer.core.consumer_core import ConsumerCore
+from klamm.consumer.core.record_iteration import RecordIteration
+from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener, Invoke, Partitions
+from klamm.consumer.offsets.offset_store import Offsets
+from klamm.consumer.partition_state import PositionState
 from klamm.consumer.record import ConsumerRecord
-from klamm.consumer.record_iteration import RecordIteration
-from klamm.consumer.subscription import PositionState
 from klamm.errors import ConcurrentAccessError, ConfigError
 from klamm.model import (
     EARLIEST_TIMESTAMP,
@@ -74,7 +74,7 @@ class AsyncConsumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Topics by name, or all that match `pattern` in full, shared with the group's other members.
+        """Subscribes to topics by name, or to all that match `pattern` in full, shared with the group's other members.
 
         Replaces the subscription before it; takes effect with the next poll. With group.protocol=consumer a pattern
         given as text is matched by the coordinator, in RE2's syntax, a compiled one here. Raises ConfigError without a
@@ -98,7 +98,7 @@ class AsyncConsumer:
         core.positions_changed()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Exactly these partitions, without any group's management. Partitions that stay keep their position.
+        """Consumes exactly these partitions, without any group's management. Partitions that stay keep their position.
 
         Raises IllegalStateError under `subscribe`."""
         self.core.require_open()
@@ -120,17 +120,17 @@ class AsyncConsumer:
             core.positions_changed()
 
     def subscription(self) -> frozenset[str]:
-        """The subscribed topics; those that match, under a pattern."""
+        """Returns the subscribed topics; those that match, under a pattern."""
         return self.core.subscription.topics
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions consumed now."""
+        """Returns the partitions that are consumed now."""
         return self.core.subscription.assignment
 
     # --- records
 
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Records that are there, or the first that come within `timeout_ms`; at most `max.poll.records`.
+        """Returns records that are there, or the first that come within `timeout_ms`; at most `max.poll.records`.
 
         Rebalances, automatic commits and listener calls happen in here. Raises NoOffsetForPartitionError,
         OffsetOutOfRangeError and LogTruncationError (with auto.offset.reset=none), RecordDeserializationError,
@@ -141,7 +141,7 @@ class AsyncConsumer:
             deadline_s = self._loop.time() + timeout_ms / 1000
             self.iteration.abandon()
             while True:
-                records = core.read(limit) if core.quiet() else {}
+                records = core.read(limit) if core.is_idle() else {}
                 if records:
                     return core.intercept(records)
                 await core.fill(deadline_s)
@@ -186,14 +186,15 @@ class AsyncConsumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """As `commit`, without waiting and without another try; `callback(offsets, error or None)` afterwards."""
+        """Commits as `commit` does, without waiting and without another try; calls `callback(offsets, error or
+        None)` afterwards."""
         self.core.require_open()
         self.core.committer.commit_async(self._to_commit(offsets), callback)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has stored for each of `partitions`; None: nothing."""
+        """Returns what the group has stored for each of `partitions`; None: nothing."""
         self.core.require_open()
         wanted = [TopicPartition(*tp) for tp in partitions]
         fetch = self.core.committer.store().fetch(wanted, timeout_ms=self._timeout_ms(timeout_ms))
@@ -201,7 +202,7 @@ class AsyncConsumer:
         return {tp: found.get(tp) for tp in wanted}
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group, for `Producer.send_offsets_to_transaction`.
+        """Returns this consumer's identity in its group, for `Producer.send_offsets_to_transaction`.
 
         Raises ConfigError without group.id."""
         self.core.require_open()
@@ -210,7 +211,7 @@ class AsyncConsumer:
     # --- positions
 
     async def position(self, tp: TopicPartition, timeout_ms: int | None = None) -> int:
-        """The offset of the next record. Waits until it is known; raises TimeoutError, and as `poll` does."""
+        """Returns the offset of the next record. Waits until it is known; raises TimeoutError, and as `poll` does."""
         self.core.require_open()
 
         def known() -> int | None:
@@ -220,7 +221,7 @@ class AsyncConsumer:
         return await self.core.wait_for(known, self._timeout_ms(timeout_ms), f"finding the position of {tp}")
 
     def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """The next record of `tp` is the one at `offset`, or the first after it.
+        """Moves on: the next record of `tp` is the one at `offset`, or the first after it.
 
         With a leader epoch, the record before it must still be in the log: else as when a log is cut (KIP-320)."""
         if isinstance(offset, int):
@@ -228,19 +229,19 @@ class AsyncConsumer:
         if offset.offset < 0:
             raise ConfigError(f"seek to {offset.offset}: expected an offset of 0 or more")
         self.core.require_open()
-        self.core.subscription.seek(tp, offset.offset, offset.leader_epoch)
+        self.core.subscription.require(tp).seek(offset.offset, offset.leader_epoch)
         self.core.positions_changed()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """To the first records there are; without arguments, of everything assigned."""
+        """Moves to the first records there are; without arguments, of everything assigned."""
         self._reset(partitions, EARLIEST_TIMESTAMP)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Past the last records there are; without arguments, of everything assigned."""
+        """Moves past the last records there are; without arguments, of everything assigned."""
         self._reset(partitions, LATEST_TIMESTAMP)
 
     def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """To the first records not older than `timestamp_ms`, or to the end where there are none."""
+        """Moves to the first records not older than `timestamp_ms`, or to the end where there are none."""
         if timestamp_ms < 0:
             raise ConfigError(f"seek to timestamp {timestamp_ms}: expected milliseconds since the epoch")
         self._reset(partitions, timestamp_ms)
@@ -248,49 +249,51 @@ class AsyncConsumer:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record not older than each time; None: there is none. Partitions need not be assigned."""
+        """Returns the first record not older than each time; None: there is none. Partitions need not be assigned."""
         found = await self._list_offsets(dict(timestamps), timeout_ms)
         return {tp: each if each.offset >= 0 else None for tp, each in found.items()}
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each. Partitions need not be assigned."""
+        """Returns the first offset of each. Partitions need not be assigned."""
         found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP), timeout_ms)
         return {tp: each.offset for tp, each in found.items()}
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """One past the last offset this consumer's isolation.level may read. Partitions need not be assigned."""
+        """Returns one past the last offset this consumer's isolation.level may read. Partitions need not be
+        assigned."""
         found = await self._list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_ms)
         return {tp: each.offset for tp, each in found.items()}
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Polls return nothing of these until `resume`; a rebalance that takes them away forgets it."""
+        """Pauses partitions: polls return nothing of these until `resume`; a rebalance that takes them away forgets
+        it."""
         self.core.require_open()
         for tp in partitions:
-            self.core.subscription.pause(tp)
+            self.core.subscription.require(tp).paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """They go on where they were paused."""
+        """Ends the pause of partitions; they go on where they were paused."""
         self.core.require_open()
         for tp in partitions:
-            self.core.subscription.resume(tp)
+            self.core.subscription.require(tp).paused = False
         self.core.positions_changed()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """What is paused now."""
+        """Returns the partitions that are paused now."""
         return self.core.subscription.paused()
 
     def lag(self, tp: TopicPartition) -> int | None:
-        """Records between the position and the end as of the last fetch; None: not known yet."""
+        """Returns the number of records between the position and the end as of the last fetch; None: not known yet."""
         return self.core.lag_of(tp)
 
     # --- the rest
 
     async def partitions_for(self, topic: str) -> frozenset[int] | None:
-        """Its partition numbers; None: there is no such topic."""
+        """Returns the topic's partition numbers; None: there is no such topic."""
         self.core.require_open()
         cluster = await self.core.interruptible(self.core.client.refresh_metadata([topic]))
         count = cluster.partition_count(topic)
@@ -302,11 +305,11 @@ class AsyncConsumer:
         self._loop.call_soon_threadsafe(self.core.notify)
 
     def metrics(self) -> dict[str, float]:
-        """By Kafka's metric names, e.g. `records-consumed-total`."""
+        """Returns the consumer's metrics, by Kafka's names for them, e.g. `records-consumed-total`."""
         return self.core.metrics()
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS, *, leave: bool | None = None) -> None:
-        """Commits if that is automatic, calls the listener, leaves the group.
+        """Closes: commits if that is automatic, calls the listener, leaves the group.
 
         `leave`: whether a static member gives up its place too; by default only dynamic ones do."""
         self.iteration.abandon()
@@ -345,7 +348,7 @@ class AsyncConsumer:
     def _reset(self, partitions: tuple[TopicPartition, ...], timestamp_ms: int) -> None:
         self.core.require_open()
         for tp in partitions or sorted(self.assignment()):
-            self.core.subscription.request_reset(tp, timestamp_ms)
+            self.core.subscription.require(tp).request_reset(timestamp_ms)
         self.core.positions_changed()
 
     async def _list_offsets(

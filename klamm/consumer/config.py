@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from klamm.config import ClientConfig, boolean, custom, integer, optional_integer, optional_text, text
+from klamm.config import ClientConfig
 from klamm.consumer.assignors import Assignor, resolve_assignors
 from klamm.consumer.offset_policy import parse_offset_reset
 from klamm.consumer.record import ConsumerRecord
@@ -14,6 +14,7 @@ from klamm.errors import ConfigError
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata
 from klamm.serializers import Deserializer, parse_deserializer
+from klamm.setting import ConfigType, boolean, custom, integer, one_of, text
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
 """What a poll returns; partitions without records are not in it."""
@@ -49,49 +50,99 @@ class ConsumerConfig(ClientConfig):
         "throw.on.fetch.stable.offset.unsupported",
     }
 
-    group_id: str | None = optional_text()
-    """Without one there are no committed offsets and no subscriptions, only `assign`."""
-    group_protocol: str = text("classic", one_of=("classic", "consumer"))
-    """consumer: that of KIP-848. Then the coordinator assigns (group.remote.assignor) and decides about heartbeats and
-    sessions: partition.assignment.strategy, heartbeat.interval.ms and session.timeout.ms have no effect."""
-    group_remote_assignor: str | None = optional_text()
-    """uniform or range, of the new protocol; None: the group's. The one that most members ask for is taken."""
-    group_instance_id: str | None = optional_text()
-    """Makes this a static member (KIP-345): it keeps its partitions over a restart."""
-    session_timeout_ms: int = integer(45_000, at_least=1)
-    heartbeat_interval_ms: int = integer(3_000, at_least=1)
-    max_poll_interval_ms: int = integer(300_000, at_least=1)
-    """Longest time between two polls; then the member leaves the group and can no longer commit."""
-    max_poll_records: int = integer(500, at_least=1)
-    partition_assignment_strategy: tuple[Assignor, ...] = custom(
-        resolve_assignors(("range", "cooperative-sticky")), _assignors
+    group_id: str | None = text(
+        None, doc="Without one there are no committed offsets and no subscriptions, only `assign`."
     )
-    """Names (range, roundrobin, sticky, cooperative-sticky) or Assignor objects, the preferred one first."""
-    auto_offset_reset: str = custom("latest", parse_offset_reset)
-    """Where to begin without a committed offset or out of range; none: an error; by_duration:PT1H: an hour ago."""
-    enable_auto_commit: bool = boolean(True)
-    """Commits, from within poll and close, what earlier polls returned. Needs a group.id to have effect."""
-    auto_commit_interval_ms: int = integer(5_000, at_least=0)
-    fetch_min_bytes: int = integer(1, at_least=0)
-    fetch_max_wait_ms: int = integer(500, at_least=0)
-    fetch_max_bytes: int = integer(50 * 1024 * 1024, at_least=1)
-    max_partition_fetch_bytes: int = integer(1024 * 1024, at_least=1)
-    fetch_buffer_max_bytes: int = integer(64 * 1024 * 1024, at_least=1)
-    """Klamm's own: fetching stops while this much is fetched and not returned yet. Exceeded by one fetch."""
-    check_crcs: bool = boolean(True)
-    isolation_level: str = text("read_uncommitted", one_of=("read_uncommitted", "read_committed"))
-    allow_auto_create_topics: bool = boolean(True)
-    """Subscribing to or assigning a missing topic creates it, if the cluster allows that."""
-    exclude_internal_topics: bool = boolean(True)
-    """A pattern does not match internal topics."""
-    key_deserializer: Deserializer | None = custom(None, parse_deserializer)
-    """A function, or a name of klamm.serializers; null keys are not passed to it. None gives bytes."""
-    value_deserializer: Deserializer | None = custom(None, parse_deserializer)
-    """Likewise for values."""
-    interceptor_classes: tuple[ConsumerInterceptor, ...] = custom((), _interceptors)
-    """ConsumerInterceptor objects, called in order."""
-    consumer_timeout_ms: int | None = optional_integer()
-    """Iteration ends when no record came for so long; None: never."""
+    group_protocol: str = text(
+        "classic",
+        valid=one_of("classic", "consumer"),
+        doc="consumer is the protocol of KIP-848. Then the coordinator assigns (group.remote.assignor) and"
+        " decides about heartbeats and sessions: partition.assignment.strategy, heartbeat.interval.ms and"
+        " session.timeout.ms have no effect.",
+    )
+    group_remote_assignor: str | None = text(
+        None,
+        doc="uniform or range, for the protocol of KIP-848; without it, the group's. The one that most members"
+        " ask for is taken.",
+    )
+    group_instance_id: str | None = text(
+        None, doc="Makes this a static member (KIP-345): it keeps its partitions over a restart."
+    )
+    session_timeout_ms: int = integer(
+        45_000,
+        at_least=1,
+        doc="A member that the coordinator has not heard of for this long is out of the group (classic protocol).",
+    )
+    heartbeat_interval_ms: int = integer(
+        3_000, at_least=1, doc="How often a member tells the coordinator that it is alive (classic protocol)."
+    )
+    max_poll_interval_ms: int = integer(
+        300_000,
+        at_least=1,
+        doc="Longest time between two polls; then the member leaves the group and can no longer commit.",
+    )
+    max_poll_records: int = integer(500, at_least=1, doc="The most records that one poll returns.")
+    partition_assignment_strategy: tuple[Assignor, ...] = custom(
+        resolve_assignors(("range", "cooperative-sticky")),
+        _assignors,
+        type=ConfigType.LIST,
+        shown="range,cooperative-sticky",
+        doc="Names (range, roundrobin, sticky, cooperative-sticky) or Assignor objects, the preferred one first.",
+    )
+    auto_offset_reset: str = custom(
+        "latest",
+        parse_offset_reset,
+        type=ConfigType.STRING,
+        doc="Where to begin without a committed offset, or out of range: earliest, latest, none (that is an error) or"
+        " by_duration:PT1H (an hour ago).",
+    )
+    enable_auto_commit: bool = boolean(
+        True, doc="Commits, from within poll and close, what earlier polls returned. Needs a group.id to have effect."
+    )
+    auto_commit_interval_ms: int = integer(5_000, at_least=0, doc="How often enable.auto.commit commits.")
+    fetch_min_bytes: int = integer(
+        1, at_least=0, doc="The least that a broker answers a fetch with before fetch.max.wait.ms is over."
+    )
+    fetch_max_wait_ms: int = integer(
+        500, at_least=0, doc="How long a broker may keep a fetch waiting for fetch.min.bytes."
+    )
+    fetch_max_bytes: int = integer(
+        50 * 1024 * 1024,
+        at_least=1,
+        doc="The most that one fetch returns of all partitions; a first batch that is larger comes whole.",
+    )
+    max_partition_fetch_bytes: int = integer(
+        1024 * 1024,
+        at_least=1,
+        doc="The most that one fetch returns of one partition; a first batch that is larger comes whole.",
+    )
+    fetch_buffer_max_bytes: int = integer(
+        64 * 1024 * 1024,
+        at_least=1,
+        doc="Klamm's own: fetching stops while this much is fetched and not returned yet. Exceeded by one fetch.",
+    )
+    check_crcs: bool = boolean(True, doc="Whether the checksums of fetched batches are checked.")
+    isolation_level: str = text(
+        "read_uncommitted",
+        valid=one_of("read_uncommitted", "read_committed"),
+        doc="read_committed: records of transactions that are open or were aborted are not returned.",
+    )
+    allow_auto_create_topics: bool = boolean(
+        True, doc="Subscribing to or assigning a missing topic creates it, if the cluster allows that."
+    )
+    exclude_internal_topics: bool = boolean(True, doc="A pattern does not match internal topics.")
+    key_deserializer: Deserializer | None = custom(
+        None,
+        parse_deserializer,
+        doc="A function, or a name of klamm.serializers; null keys are not passed to it. Without one keys are bytes.",
+    )
+    value_deserializer: Deserializer | None = custom(None, parse_deserializer, doc="As key.deserializer, for values.")
+    interceptor_classes: tuple[ConsumerInterceptor, ...] = custom(
+        (), _interceptors, type=ConfigType.LIST, doc="ConsumerInterceptor objects, called in order."
+    )
+    consumer_timeout_ms: int | None = integer(
+        None, doc="Iteration ends when no record came for this long; without it, never."
+    )
 
     def validate(self) -> None:
         """The relations between settings; raises ConfigError."""

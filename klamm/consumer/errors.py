@@ -26,7 +26,7 @@ class LogTruncation(NamedTuple):
     fetch_offset: int
     """The position."""
     leader_epoch: int
-    """Of the record before it."""
+    """The leader epoch of the record before that position."""
     divergent: OffsetAndMetadata | None
     """The first offset whose record may be another one now, and the epoch before it; None: the leader cannot tell."""
 

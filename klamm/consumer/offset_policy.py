@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from klamm.consumer.errors import LogTruncation, NoOffsetForPartitionError
-from klamm.consumer.subscription import SubscriptionState, Validation
+from klamm.consumer.partition_state import Validation
+from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import ErrorCode
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from klamm.offsets import EpochEnd, OffsetAndMetadata
@@ -38,7 +39,8 @@ def parse_offset_reset(value: object) -> str:
 
 
 def _duration_ms(reset: str) -> int | None:
-    """Of `by_duration:PnDTnHnMn.nS`; None if that does not parse. Java's Duration.parse without the signs."""
+    """The milliseconds that `by_duration:PnDTnHnMn.nS` means; None if that does not parse. This is Java's
+    Duration.parse without the signs."""
     match = _DURATION.fullmatch(reset.removeprefix(_BY_DURATION))
     if match is None:
         return None
@@ -64,7 +66,7 @@ class OffsetPolicy:
         if timestamp_ms is None:
             return NoOffsetForPartitionError(missing) if missing else None
         for tp in missing:
-            self._subscription.request_reset(tp, timestamp_ms)
+            self._subscription.require(tp).request_reset(timestamp_ms)
         return None
 
     def on_out_of_range(self, tp: TopicPartition, position: int, now_ms: int) -> Exception | None:
@@ -74,7 +76,7 @@ class OffsetPolicy:
             return ErrorCode.OFFSET_OUT_OF_RANGE.exception(
                 f"position {position} of {tp} is out of range and auto.offset.reset is none: seek, or set it"
             )
-        self._subscription.request_reset(tp, timestamp_ms)
+        self._subscription.require(tp).request_reset(timestamp_ms)
         return None
 
     @property
@@ -92,14 +94,14 @@ class OffsetPolicy:
         if end.is_known and end.end_offset >= asked.position:
             # A leader that lacks the epoch and yet reaches the position has an earlier one there.
             epoch = min(asked.leader_epoch, end.leader_epoch)
-            subscription.go_on(tp, asked.position, epoch, current_leader_epoch=end.current_leader_epoch)
+            subscription.complete_validation(tp, asked.position, epoch, current_leader_epoch=end.current_leader_epoch)
             return None
         divergent = OffsetAndMetadata(end.end_offset, "", end.leader_epoch) if end.is_known else None
         timestamp_ms = self._timestamp_ms(now_ms)
         if timestamp_ms is not None and divergent is None:
-            subscription.request_reset(tp, timestamp_ms)
+            subscription.require(tp).request_reset(timestamp_ms)
         elif divergent is not None and self.resets:
-            subscription.go_on(
+            subscription.complete_validation(
                 tp, divergent.offset, divergent.leader_epoch, current_leader_epoch=end.current_leader_epoch
             )
         return LogTruncation(tp, asked.position, asked.leader_epoch, divergent)

@@ -18,16 +18,16 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from klamm.consumer.async_consumer import CLOSE_TIMEOUT_MS, AsyncConsumer, limit_of
-from klamm.consumer.caller_thread import CallerThread
-from klamm.consumer.committer import CommitCallback
 from klamm.consumer.config import ConsumerConfig, Records
-from klamm.consumer.rebalance_reports import ConsumerRebalanceListener
+from klamm.consumer.core.committer import CommitCallback
+from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener
 from klamm.consumer.record import ConsumerRecord
 from klamm.errors import ConcurrentAccessError
-from klamm.facade import documented_by
-from klamm.loop_thread import LoopThread
 from klamm.model import TopicPartition
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+from klamm.threads.caller_thread import CallerThread
+from klamm.threads.facade import documented_by
+from klamm.threads.loop_thread import LoopThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class Consumer:
                 self._call(self._iteration.abandon)
             deadline_s = time.monotonic() + min(timeout_ms / 1000, _LONGEST_WAIT_S)
             while True:
-                records = core.read(limit) if core.quiet() else {}
+                records = core.read(limit) if core.is_idle() else {}
                 if not records:
                     self._run(core.fill, deadline_s)
                     records = core.read(limit)
@@ -220,7 +220,7 @@ class Consumer:
             return self._caller.run(function, *args, **kwargs)
 
     def _call(self, function: Callable[[], T]) -> T:
-        """On the loop, which owns the state."""
+        """Calls `function` on the loop, which owns the state."""
 
         async def call() -> T:
             return function()

@@ -78,7 +78,8 @@ class TopicQueues:
         self._queue_of = queue_of
 
     def update(self, partition_count: int, preferred: Sequence[int]) -> None:
-        """The topic's partitions changed (fewer after it was created anew), or which have a live leader."""
+        """The topic's partitions changed (fewer after it was deleted and created again), or which of them have a live
+        leader."""
         del self.queues[partition_count:]
         for number in range(len(self.queues), partition_count):
             self.queues.append(self._queue_of(TopicPartition(self.name, number)))
@@ -400,7 +401,7 @@ class Accumulator:
         self._drop_if_idle(queue)
 
     def _close_batch(self, queue: PartitionQueue) -> None:
-        """Its size is known now: what it does not use of its reservation is free again."""
+        """The size of the open batch is known now: the rest of its reservation is free again."""
         if queue.open is not None:
             batch = queue.open
             queue.open = None

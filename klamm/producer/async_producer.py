@@ -73,7 +73,7 @@ class AsyncProducer:
         return AsyncRecordFuture(result, index)
 
     async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **options: Any) -> RecordMetadata:
-        """`send`, and the acknowledgement."""
+        """Sends one record as `send` does, and waits for its acknowledgement."""
         return await (await self.send(topic, value, key, **options))
 
     async def flush(self) -> None:
@@ -171,7 +171,7 @@ class AsyncProducer:
         return queue or await self._engine.queue(topic, partition, key, size_bytes)
 
     async def _wait_for_room(self, size_bytes: int, deadline_ms: int) -> None:
-        """Until some memory is free again; raises BufferExhaustedError at the deadline."""
+        """Waits until some memory is free again; raises BufferExhaustedError at the deadline."""
         accumulator = self._engine.accumulator
         self._room.clear()
         accumulator.waiting += 1

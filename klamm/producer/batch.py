@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from klamm.errors import BrokerError, ErrorCode, OtherRecordsInvalidError
 from klamm.model import TopicPartition
 from klamm.producer.record import RecordMetadata
-from klamm.producer.result import BatchResult, Outcome
+from klamm.producer.result import BatchResult, RecordsOutcome
 from klamm.records import HEADER_SIZE_BYTES, PackedRecords, RawRecord, estimate_size_bytes, increment_sequence
 
 DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], object]
@@ -22,7 +22,7 @@ RECORD_OVERHEAD_BYTES: Final = estimate_size_bytes(None, None)
 
 
 class Stamp(NamedTuple):
-    """By what a broker recognises a batch (`sequences.py`)."""
+    """The numbers by which a broker recognises a batch (`sequences.py`)."""
 
     producer_id: int
     epoch: int
@@ -58,7 +58,7 @@ class Batch:
         self.records: list[RawRecord] | PackedRecords = []
         """A list as long as the batch is open."""
         self.callbacks: list[tuple[int, DeliveryCallback]] = []
-        """By index into the result."""
+        """The callbacks of records, each with the record's index in the result."""
         self.result = BatchResult(tp, self.records)
         self.start = 0
         """Index of its first record in the result."""
@@ -66,12 +66,12 @@ class Batch:
         self.last_error: Exception | None = None
         """Why the last attempt failed."""
         self.stamp: Stamp | None = None
-        """Of an idempotent producer, from the first attempt on."""
+        """The producer id, epoch and sequence, from the first attempt on; None if the producer is not idempotent."""
         self.encoded: bytes | None = None
         self.is_expired = False
-        """Its time was over while it was in flight."""
+        """Whether the batch's time was over while it was in flight."""
         self.is_settled = False
-        """Its records' outcome is known."""
+        """Whether the outcome of the batch's records is known."""
 
     def halves(self) -> list[Batch]:
         """Two batches of half the records each, in order; they settle this one's result."""
@@ -97,13 +97,13 @@ class Batch:
             part.stamp = self.stamp._replace(base_sequence=sequence)
         return part
 
-    def outcomes(self, base_offset: int, log_append_time_ms: int, error: Exception | None) -> list[Outcome]:
+    def outcomes(self, base_offset: int, log_append_time_ms: int, error: Exception | None) -> list[RecordsOutcome]:
         """This batch's part of the result: one outcome, unless some of its records are to blame and others not."""
         if not isinstance(error, BrokerError) or not error.record_errors:
-            return [Outcome(self.start, base_offset, log_append_time_ms, error)]
-        return [Outcome(self.start + start, -1, -1, own) for start, own in self._blame(error)]
+            return [RecordsOutcome(self.start, base_offset, log_append_time_ms, error)]
+        return [RecordsOutcome(self.start + start, -1, -1, own) for start, own in self._errors_by_run(error)]
 
-    def _blame(self, error: BrokerError) -> Iterator[tuple[int, Exception]]:
+    def _errors_by_run(self, error: BrokerError) -> Iterator[tuple[int, Exception]]:
         """(index in the batch, error) of each run of records with the same error. As in Kafka's clients, the code is a
         record's own if it is alone to blame, else INVALID_RECORD: the broker tells one code for all."""
         code = error.code if len(error.record_errors) == 1 else ErrorCode.INVALID_RECORD

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from klamm.config import ClientConfig, boolean, custom, integer, parse_acks, text
+from klamm.config import ClientConfig, parse_acks
 from klamm.errors import ConfigError
 from klamm.partitioner import PartitionFunction
 from klamm.producer.interceptors import ProducerInterceptor
 from klamm.records import CompressionType
 from klamm.serializers import Serializer, parse_serializer
+from klamm.setting import INT_MAX, ConfigType, boolean, custom, integer, long, text
 
-INT32_MAX = (1 << 31) - 1
 IDEMPOTENT_IN_FLIGHT_MAX = 5
 PARTITIONERS = ("default", "round_robin", "random")
 
@@ -57,49 +57,96 @@ class ProducerConfig(ClientConfig):
         "partitioner.availability.timeout.ms",
     }
 
-    client_id: str = text("klamm-producer")
-    acks: int = custom(-1, parse_acks)
-    """`all` (or -1), 1 or 0."""
-    batch_size: int = integer(16_384, at_least=0)
-    """A batch is sent when the next record would take it past this many bytes, before compression."""
-    linger_ms: int = integer(5, at_least=0)
-    """A batch that is not full is sent after this time."""
-    buffer_memory: int = integer(33_554_432, at_least=1)
-    """Bytes of records that may wait or be under way; `send` blocks when they are used up."""
-    max_block_ms: int = integer(60_000, at_least=0)
-    """How long `send` may wait for metadata and memory."""
-    max_request_size: int = integer(1_048_576, at_least=1)
-    """Bytes of one record before compression, and of all batches in one request."""
-    compression_type: CompressionType = custom(CompressionType.NONE, _parse_compression)
-    compression_gzip_level: int = integer(-1, at_least=-1, at_most=9)
-    """-1 is gzip's own default."""
-    compression_lz4_level: int = integer(9, at_least=1, at_most=17)
-    compression_zstd_level: int = integer(3, at_least=-131_072, at_most=22)
-    delivery_timeout_ms: int = integer(120_000, at_least=0)
-    """After this time from `send` a record that is not acknowledged has failed."""
-    retries: int = integer(INT32_MAX, at_least=0, at_most=INT32_MAX)
-    """Attempts after the first; usually it is `delivery.timeout.ms` that ends them."""
-    max_in_flight_requests_per_connection: int = integer(5, at_least=1)
-    """Requests under way to one broker. A partition is in at most one of them, so order always holds."""
-    enable_idempotence: bool | None = custom(None, boolean(True).metadata["parse"])
-    """Each record is written once and in order, whatever has to be sent again. True unless `acks` is not all or
-    `retries` is 0; to ask for it then is a ConfigError."""
-    transactional_id: str | None = custom(None, _parse_transactional_id)
-    """Names the producer through restarts: the latest with this name fences the others, and what they left open is
-    aborted. With it every record is part of a transaction."""
-    transaction_timeout_ms: int = integer(60_000, at_least=1, at_most=INT32_MAX)
-    """A transaction that is open for longer is aborted by its coordinator; `transaction.max.timeout.ms` bounds it."""
-    partitioner_class: str | PartitionFunction = custom("default", _parse_partitioner)
-    """`default` (hash of the key, else sticky), `round_robin`, `random`, or a function
-    `(key, all_partitions, available_partitions) -> partition`."""
-    partitioner_ignore_keys: bool = boolean(False)
-    partitioner_rack_aware: bool = boolean(False)
-    """Records without a key go to partitions led in `client.rack`, if there are any (KIP-1123)."""
-    key_serializer: Serializer | None = custom(None, parse_serializer)
-    """A function, or a name of klamm.serializers; None takes bytes only."""
-    value_serializer: Serializer | None = custom(None, parse_serializer)
-    interceptor_classes: tuple[ProducerInterceptor, ...] = custom((), _parse_interceptors)
-    """ProducerInterceptor objects (not classes), called in this order."""
+    client_id: str = text("klamm-producer", doc="Names this client in the servers' logs and quotas.")
+    acks: int = custom(
+        -1,
+        parse_acks,
+        type=ConfigType.STRING,
+        shown="all",
+        doc="How many replicas must have a record before it counts as sent: `all` (or -1) in-sync ones, 1 or 0.",
+    )
+    batch_size: int = integer(
+        16_384,
+        at_least=0,
+        doc="A batch is sent when the next record would take it past this many bytes, before compression.",
+    )
+    linger_ms: int = long(5, at_least=0, doc="A batch that is not full is sent after this time.")
+    buffer_memory: int = long(
+        33_554_432,
+        at_least=1,
+        doc="Bytes of records that may wait or be under way; `send` blocks when they are used up.",
+    )
+    max_block_ms: int = long(60_000, at_least=0, doc="How long `send` may wait for metadata and memory.")
+    max_request_size: int = integer(
+        1_048_576, at_least=1, doc="Bytes of one record before compression, and of all batches in one request."
+    )
+    compression_type: CompressionType = custom(
+        CompressionType.NONE,
+        _parse_compression,
+        type=ConfigType.STRING,
+        shown="none",
+        doc="How batches are compressed: none, gzip, snappy, lz4 or zstd.",
+    )
+    compression_gzip_level: int = integer(
+        -1, at_least=-1, at_most=9, doc="The level when compression.type is gzip; -1 is the library's own default."
+    )
+    compression_lz4_level: int = integer(9, at_least=1, at_most=17, doc="The level when compression.type is lz4.")
+    compression_zstd_level: int = integer(
+        3, at_least=-131_072, at_most=22, doc="The level when compression.type is zstd."
+    )
+    delivery_timeout_ms: int = integer(
+        120_000, at_least=0, doc="After this time from `send` a record that is not acknowledged has failed."
+    )
+    retries: int = integer(
+        INT_MAX,
+        at_least=0,
+        at_most=INT_MAX,
+        doc="Attempts after the first; usually it is `delivery.timeout.ms` that ends them.",
+    )
+    max_in_flight_requests_per_connection: int = integer(
+        5,
+        at_least=1,
+        doc="Requests under way to one broker. A partition is in at most one of them, so order always holds.",
+    )
+    enable_idempotence: bool | None = boolean(
+        None,
+        doc="Each record is written once and in order, whatever has to be sent again. True unless `acks` is not"
+        " all or `retries` is 0; to ask for it then is a ConfigError.",
+    )
+    transactional_id: str | None = custom(
+        None,
+        _parse_transactional_id,
+        type=ConfigType.STRING,
+        doc="Names the producer through restarts: the latest with this name fences the others, and what they"
+        " left open is aborted. With it every record is part of a transaction.",
+    )
+    transaction_timeout_ms: int = integer(
+        60_000,
+        at_least=1,
+        at_most=INT_MAX,
+        doc="A transaction that is open for longer is aborted by its coordinator; `transaction.max.timeout.ms`"
+        " bounds it.",
+    )
+    partitioner_class: str | PartitionFunction = custom(
+        "default",
+        _parse_partitioner,
+        doc="`default` (hash of the key, else sticky), `round_robin`, `random`, or a function `(key,"
+        " all_partitions, available_partitions) -> partition`.",
+    )
+    partitioner_ignore_keys: bool = boolean(False, doc="Whether records with a key are spread like those without one.")
+    partitioner_rack_aware: bool = boolean(
+        False, doc="Records without a key go to partitions led in `client.rack`, if there are any (KIP-1123)."
+    )
+    key_serializer: Serializer | None = custom(
+        None, parse_serializer, doc="A function, or a name of klamm.serializers; without one keys are bytes."
+    )
+    value_serializer: Serializer | None = custom(None, parse_serializer, doc="As key.serializer, for values.")
+    interceptor_classes: tuple[ProducerInterceptor, ...] = custom(
+        (),
+        _parse_interceptors,
+        type=ConfigType.LIST,
+        doc="ProducerInterceptor objects (not classes), called in this order.",
+    )
 
     @property
     def compression_level(self) -> int | None:

@@ -11,8 +11,8 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 
-from klamm.client import KlammClient
-from klamm.cluster import ClusterView
+from klamm.cluster.client import KlammClient
+from klamm.cluster.metadata import ClusterView
 from klamm.errors import (
     EXCEPTIONS,
     BufferExhaustedError,
@@ -36,8 +36,8 @@ from klamm.producer.interceptors import InterceptorChain
 from klamm.producer.metrics import ProducerMetrics
 from klamm.producer.result import BatchResult
 from klamm.producer.sender import Sender, monotonic_ms
+from klamm.producer.transaction_manager import TransactionManager
 from klamm.producer.transaction_state import TransactionState
-from klamm.producer.transactions import Transactions
 from klamm.records import HEADER_SIZE_BYTES, PackedRecords, RawRecord
 
 
@@ -68,12 +68,12 @@ class ProducerEngine:
             on_settled=on_settled,
             transaction=self._transaction,
         )
-        self._transactions: Transactions | None = None
+        self._transactions: TransactionManager | None = None
         self.append = self.accumulator.append
         """As the accumulator's; in no transaction it raises as `TransactionState.require_open`."""
         if self._transaction is not None:
             self.append = self._append_in_transaction
-            self._transactions = Transactions(
+            self._transactions = TransactionManager(
                 config, self._client, self.accumulator, self._sender, self._transaction, self.lock
             )
         self._closing: asyncio.Task[None] | None = None
@@ -98,13 +98,13 @@ class ProducerEngine:
         return entry
 
     def place_packed(self, queue: PartitionQueue, records: PackedRecords) -> BatchResult | None:
-        """Likewise, as a batch of their own."""
+        """Places packed records as a batch of their own, as `place` does with one record."""
         if self._transaction is not None:
             self._transaction.require_open("send_packed")
         return self.accumulator.append_packed(queue, records, monotonic_ms())
 
     @property
-    def transactions(self) -> Transactions:
+    def transactions(self) -> TransactionManager:
         """Raises IllegalStateError without transactional.id."""
         if self._transactions is None:
             raise IllegalStateError("the producer has no transactional.id, and so no transactions")

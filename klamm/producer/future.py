@@ -12,9 +12,9 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from klamm.errors import IllegalStateError
-from klamm.loop_thread import LoopThread
 from klamm.producer.record import RecordMetadata
 from klamm.producer.result import BatchResult
+from klamm.threads.loop_thread import LoopThread
 
 log = logging.getLogger(__name__)
 

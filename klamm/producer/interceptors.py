@@ -14,7 +14,7 @@ class ProducerInterceptor:
     """Override what you need."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Before serialization, on the sender's thread; returns the record to send instead."""
+        """Called before serialization, on the thread that calls `send`; returns the record to send instead."""
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:

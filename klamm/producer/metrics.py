@@ -28,7 +28,7 @@ class ProducerMetrics:
         self.bytes_sent += size_bytes
 
     def request_done(self, latency_ms: int) -> None:
-        """And was answered, or failed."""
+        """A request was answered, or failed."""
         self.requests_in_flight -= 1
         self._requests_done += 1
         self._latency_total_ms += latency_ms

@@ -17,7 +17,6 @@ from typing import Any, Self, TypeVar
 
 from klamm.batches import PreparedPart
 from klamm.errors import IllegalStateError
-from klamm.loop_thread import LoopThread
 from klamm.model import TopicPartition
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from klamm.producer.accumulator import PartitionQueue
@@ -29,6 +28,7 @@ from klamm.producer.intake import Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord
 from klamm.producer.sender import monotonic_ms
 from klamm.records import PackedRecords, RawRecord
+from klamm.threads.loop_thread import LoopThread
 
 T = TypeVar("T")
 
@@ -156,7 +156,8 @@ class Producer:
         self._loop.run(self._engine.transactions.initialize, transactional_id)
 
     def begin_transaction(self) -> None:
-        """All that is sent from now on is part of the transaction. Raises as `init_transactions`."""
+        """Begins a transaction: all that is sent from now on is part of the transaction. Raises as
+        `init_transactions`."""
         self._require_own_process()
         self._engine.transactions.begin()
 
@@ -186,7 +187,8 @@ class Producer:
         return self._loop.run(self._engine.transactions.prepare, run_id, batch_id)
 
     def abort_transaction(self) -> None:
-        """Nothing of the transaction will count; what is still buffered is not sent. Raises as `init_transactions`."""
+        """Aborts the transaction: nothing of it will count, and what is still buffered is not sent. Raises as
+        `init_transactions`."""
         self._loop.run(self._engine.transactions.abort)
 
     @contextlib.contextmanager
@@ -205,7 +207,7 @@ class Producer:
             raise
 
     def partitions_for(self, topic: str) -> set[int]:
-        """The topic's partition numbers; waits for metadata as `send` does."""
+        """Returns the topic's partition numbers; waits for metadata as `send` does."""
         self._require_own_process()
         queues = self._topics.get(topic)
         if queues is None:
@@ -213,7 +215,7 @@ class Producer:
         return set(range(len(queues.queues)))
 
     def metrics(self) -> dict[str, float]:
-        """Totals and averages since the start, under Kafka's metric names."""
+        """Returns totals and averages since the start, under Kafka's metric names."""
         return self._engine.metrics()
 
     def __enter__(self) -> Self:

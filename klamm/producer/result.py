@@ -20,7 +20,7 @@ from klamm.producer.record import RecordMetadata
 from klamm.records import RawRecord
 
 
-class Outcome(NamedTuple):
+class RecordsOutcome(NamedTuple):
     """What happened to the records from `start` on (up to the next outcome)."""
 
     start: int
@@ -31,12 +31,12 @@ class Outcome(NamedTuple):
     error: Exception | None
 
 
-def outcome_at(outcomes: Sequence[Outcome], index: int) -> Outcome:
+def outcome_at(outcomes: Sequence[RecordsOutcome], index: int) -> RecordsOutcome:
     """The one of these, by `start` in order, that covers the record."""
     return outcomes[bisect_right(outcomes, index, key=_start_of) - 1]
 
 
-def _start_of(outcome: Outcome) -> int:
+def _start_of(outcome: RecordsOutcome) -> int:
     return outcome.start
 
 
@@ -50,7 +50,7 @@ class BatchResult:
     def __init__(self, tp: TopicPartition, records: Sequence[RawRecord]) -> None:
         self._tp = tp
         self._records = records
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[RecordsOutcome] = []
         self._unsettled = 1
         self._done = False
         self._callbacks: deque[Callable[[], object]] = deque()
@@ -63,7 +63,7 @@ class BatchResult:
         """One of the parts it is still waiting for became several."""
         self._unsettled += parts - 1
 
-    def settle(self, *outcomes: Outcome) -> None:
+    def settle(self, *outcomes: RecordsOutcome) -> None:
         """One part's outcome, or several where its records fared differently."""
         assert self._unsettled > 0, self._tp
         self._outcomes += outcomes
@@ -79,7 +79,7 @@ class BatchResult:
         if self._done:
             self._run_callbacks()
 
-    def metadata(self, index: int, outcome: Outcome) -> RecordMetadata:
+    def metadata(self, index: int, outcome: RecordsOutcome) -> RecordMetadata:
         """The record's metadata, given a good outcome."""
         timestamp_ms, key, value, _ = self._records[index]
         return RecordMetadata(
@@ -98,7 +98,7 @@ class BatchResult:
         own = (error for error in errors if not isinstance(error, OtherRecordsInvalidError))
         return next(own, errors[0] if errors else None)
 
-    def outcome_of(self, index: int) -> Outcome:
+    def outcome_of(self, index: int) -> RecordsOutcome:
         """The outcome that covers the record; only when done."""
         return outcome_at(self._outcomes, index)
 

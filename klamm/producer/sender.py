@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from klamm.client import KlammClient
+from klamm.cluster.client import KlammClient
 from klamm.errors import (
     BrokerError,
     ErrorCode,
@@ -47,10 +47,11 @@ from klamm.producer.config import ProducerConfig
 from klamm.producer.interceptors import InterceptorChain
 from klamm.producer.metrics import ProducerMetrics
 from klamm.producer.result import outcome_at
-from klamm.producer.sequences import ProducerId, Sequences
+from klamm.producer.sequences import ProducerIdAndEpoch, Sequences
 from klamm.producer.transaction_state import TransactionState
 from klamm.records import encode_batch
 from klamm.retry import NEWS_MULTIPLIER, Backoff
+from klamm.rpc.retrying import Retries
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1 import broker_pb2, common_pb2
 
@@ -135,7 +136,7 @@ class Sender:
 
     # Transactions
 
-    def begin_epoch(self, producer: ProducerId) -> None:
+    def begin_epoch(self, producer: ProducerIdAndEpoch) -> None:
         """The next transaction's; nothing of the one before is under way. With the lock held."""
         assert self._sequences is not None
         self._sequences.begin(producer)
@@ -218,26 +219,26 @@ class Sender:
             return False
         if self._transaction is None and not self._asking_for_id and not self._accumulator.is_empty:
             self._asking_for_id = True
-            self._spawn(self._obtain_id(self._sequences), "klamm-producer-id")
+            self._spawn(self._init_producer_id(self._sequences), "klamm-producer-id")
         return True
 
-    async def _obtain_id(self, sequences: Sequences) -> None:
+    async def _init_producer_id(self, sequences: Sequences) -> None:
         """Asks one broker after the other, for as long as it takes; records meanwhile expire by delivery.timeout.ms."""
-        failures = 0
+        retries = Retries(self._client.backoff, self._client.rng)
         while sequences.needs_id:
             request = broker_pb2.InitProducerIdRequest(client_id=self._config.client_id)
             try:
                 response = await self._client.any_broker().init_producer_id(request)
                 raise_for(response.error_code, response.error_message)
-                sequences.begin(ProducerId(response.producer_id, response.producer_epoch))
+                sequences.begin(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
                 log.info("producer_id=%d epoch=%d", response.producer_id, response.producer_epoch)
             except KlammError as error:
-                failures += 1
-                log.log(logging.WARNING if failures % 10 == 5 else logging.INFO, "no producer id yet: %s", error)
+                level = logging.WARNING if retries.failures % 10 == 4 else logging.INFO
+                log.log(level, "no producer id yet: %s", error)
                 if not error.retriable:
                     self._abort(error)
                     return
-                await asyncio.sleep(self._client.backoff.delay_ms(failures, self._client.rng) / 1000)
+                await retries.pause()
         self._asking_for_id = False
         self._due.set()
 
@@ -271,14 +272,13 @@ class Sender:
 
     async def _refresh_stale(self) -> None:
         """Asks again, with backoff, for as long as partitions have no leader, or none but the one that failed."""
-        failures = 0
+        retries = Retries(self._news_backoff, self._client.rng)
         while self._stale_topics:
             topics, self._stale_topics = self._stale_topics, set()
             with contextlib.suppress(KlammError):
                 await self._client.refresh_metadata(topics)
             self._due.set()
-            failures += 1
-            await asyncio.sleep(self._news_backoff.delay_ms(failures, self._client.rng) / 1000)
+            await retries.pause()
             with self._lock:
                 self._stale_topics |= self._accumulator.topics_awaiting_leader()
         self._refreshing = False
@@ -329,10 +329,23 @@ class Sender:
         self._metrics.request_sent(batches=len(chunks), records=record_count, size_bytes=sum(map(len, chunks)))
         broker = self._client.broker(request.node_id)
         response = await broker.produce(encode_framed(header, chunks))
+        if response.throttle_time_ms:
+            self._rest(request.node_id, response.throttle_time_ms)
         if not self._config.acks:
             return {queue.tp: _Outcome(None) for queue, _ in request.parts}
         nodes = tuple(response.node_endpoints)
         return {TopicPartition(each.topic, each.partition): _outcome(each, nodes) for each in response.partitions}
+
+    def _rest(self, node_id: int, throttle_ms: int) -> None:
+        """This client has used up a quota there: for so long it is as if all that the broker takes at once were under
+        way."""
+        taken = self._config.max_in_flight_requests_per_connection
+        self._in_flight[node_id] += taken
+        asyncio.get_running_loop().call_later(throttle_ms / 1000, self._end_rest, node_id, taken)
+
+    def _end_rest(self, node_id: int, taken: int) -> None:
+        self._in_flight[node_id] -= taken
+        self._due.set()
 
     def _encode(self, batch: Batch) -> bytes:
         if batch.encoded is None:

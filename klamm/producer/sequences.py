@@ -28,7 +28,7 @@ from klamm.records import increment_sequence
 EPOCH_MAX: Final = 2**15 - 1
 
 
-class ProducerId(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """What InitProducerId gave."""
 
     producer_id: int
@@ -38,7 +38,7 @@ class ProducerId(NamedTuple):
 class _Partition:
     __slots__ = ("epoch", "is_broken", "next_sequence", "producer_id")
 
-    def __init__(self, given: ProducerId) -> None:
+    def __init__(self, given: ProducerIdAndEpoch) -> None:
         self.producer_id, self.epoch = given
         self.next_sequence = 0
         self.is_broken = False
@@ -50,12 +50,12 @@ class Sequences:
 
     def __init__(self, *, is_transactional: bool = False) -> None:
         self._is_transactional = is_transactional
-        self._given: ProducerId | None = None
+        self._given: ProducerIdAndEpoch | None = None
         self.needs_id = True
         """Whether `begin` must be called before anything else is sent."""
         self._partitions: dict[TopicPartition, _Partition] = {}
 
-    def begin(self, given: ProducerId) -> None:
+    def begin(self, given: ProducerIdAndEpoch) -> None:
         """Partitions take up this producer id when they first need one, or a new epoch; with transactions at once."""
         self._given = given
         self.needs_id = False

@@ -48,7 +48,7 @@ _BEFORE: Final[dict[TransactionPhase, frozenset[TransactionPhase]]] = {
     _P.ABORTABLE_ERROR: frozenset({_P.IN_TRANSACTION, _P.COMMITTING, _P.PREPARING}),
     _P.FATAL_ERROR: frozenset(_P) - {_P.FATAL_ERROR},
 }
-"""From which phases each may be reached."""
+"""The phases from which each phase may be reached."""
 
 FATAL_CODES: Final = frozenset(
     {
@@ -59,11 +59,11 @@ FATAL_CODES: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""Of a produce request: no other transaction of this producer would fare better."""
+"""Codes of a produce request after which no other transaction of this producer would fare better."""
 
 
 class TransactionState:
-    """Of one producer."""
+    """The phase of one producer's transaction, and which calls that phase allows."""
 
     def __init__(self, transactional_id: str) -> None:
         self.phase = TransactionPhase.UNINITIALIZED
@@ -98,7 +98,7 @@ class TransactionState:
         self._enter(TransactionPhase.IN_TRANSACTION)
 
     def require_open(self, call: str, *, begins: bool = True) -> None:
-        """For `send` and the like, which make the transaction one that has begun. Raises as `begin_commit`."""
+        """Called by `send` and the like, after which the transaction has begun. Raises as `begin_commit`."""
         if self.phase is not TransactionPhase.IN_TRANSACTION:
             self._refuse(call)
         self.has_begun |= begins
@@ -113,7 +113,7 @@ class TransactionState:
         self._require("prepare_transaction", TransactionPhase.PREPARING)
         self._enter(TransactionPhase.PREPARING)
 
-    def be_prepared(self) -> None:
+    def become_prepared(self) -> None:
         """Somebody else decides how the transaction ends."""
         self._enter(TransactionPhase.PREPARED)
 
@@ -122,7 +122,7 @@ class TransactionState:
         self._require("abort_transaction", TransactionPhase.ABORTING)
         self._enter(TransactionPhase.ABORTING)
 
-    def be_ready(self) -> None:
+    def become_ready(self) -> None:
         """Initialized, committed or aborted."""
         self._enter(TransactionPhase.READY)
         self.has_begun = False
@@ -147,7 +147,7 @@ class TransactionState:
         return True
 
     def failure(self) -> Exception:
-        """What whoever uses the transaction is told, and its records that were not sent; when `is_lost`."""
+        """The error for callers that use the transaction, and for its records that were not sent; when `is_lost`."""
         name = f"transactional.id={self.transactional_id!r}"
         if self.phase is TransactionPhase.FATAL_ERROR:
             error: Exception = FatalProducerError(f"{name} cannot go on: {self._error}")

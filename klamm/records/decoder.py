@@ -74,8 +74,8 @@ def read_section(
     check_crc: bool = True,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> RecordSection:
-    """Where the records of the batch at `position` are, for who reads many batches at once. At most as many are stated
-    as there is room for. Raises a CorruptBatchError."""
+    """Where the records of the batch at `position` are, for callers that read many batches at once. The count stated is
+    at most what the bytes have room for. Raises a CorruptBatchError."""
     assert max_decompressed_bytes <= _INT32_MAX, f"max_decompressed_bytes {max_decompressed_bytes} is not an int32"
     header = read_whole(buffer, position)
     if check_crc:

@@ -114,7 +114,7 @@ def _section(records: Sequence[RawRecord], offset_deltas: Sequence[int]) -> tupl
 def estimate_size_bytes(
     key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()
 ) -> int:
-    """At most this much does the record add to an uncompressed batch (its deltas are not known yet)."""
+    """The bytes that the record adds to an uncompressed batch at most (its deltas are not known yet)."""
     size = _RECORD_OVERHEAD_BYTES_MAX + (len(key) if key else 0) + (len(value) if value else 0)
     for name, content in headers:
         size += _HEADER_OVERHEAD_BYTES_MAX + _UTF8_BYTES_MAX * len(name) + (len(content) if content else 0)

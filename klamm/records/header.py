@@ -72,7 +72,7 @@ SEQUENCE_MAX: Final = 2**31 - 1
 
 
 class TimestampType(enum.IntEnum):
-    """Who set the time of a record (`message.timestamp.type`)."""
+    """Which side set the time of a record, client or broker (`message.timestamp.type`)."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -107,7 +107,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Of the last record the batch had when it was written; compaction may have removed it since."""
+        """The offset of the last record that was in the batch when it was written; compaction may have removed it."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -141,7 +141,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on compaction may drop the tombstones of the batch (KIP-534); None until it has seen them."""
+        """The time from which compaction may drop the tombstones of the batch (KIP-534); None until it has seen
+        them."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_MASK else None
 
 

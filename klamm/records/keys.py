@@ -27,7 +27,8 @@ from klamm.records.varint import (
 )
 
 _PATIENCE_FACTOR: Final = 4
-"""After each search for a run in vain, so many times more records go by before the next."""
+"""After a search for a run that found none, the number of records skipped before the next search grows by this
+factor."""
 _AFTER_KEY_BYTES_MIN: Final = 2
 """The length of the value and the number of headers."""
 _NULL: Final = 1
@@ -57,7 +58,7 @@ class RecordKeys:
 def read_keys(
     batch: Buffer, header: BatchHeader, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> RecordKeys:
-    """Of `batch`, exactly one whole batch with this `header`; its checksum is the caller's to verify.
+    """The keys of `batch`, exactly one whole batch with this `header`; its checksum is the caller's to verify.
 
     Raises a CorruptBatchError."""
     section = memoryview(batch)[HEADER_SIZE_BYTES:]

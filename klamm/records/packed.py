@@ -1,4 +1,4 @@
-"""Records that are encoded before a producer gets them: whoever has columns encodes them in bulk.
+"""Records that are encoded before a producer gets them: a caller that has columns encodes them in bulk.
 
 What a batch holds behind its header, uncompressed; offset and timestamp deltas count from the first record. Sequence
 numbers, transaction and compression are the producer's.
@@ -22,7 +22,7 @@ class PackedRecords(Sequence[RawRecord]):
 
     data: bytes
     record_count: int
-    """At least one."""
+    """The number of records, at least one."""
     base_timestamp_ms: int
     """The first record's."""
     max_timestamp_ms: int

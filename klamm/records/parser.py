@@ -23,7 +23,7 @@ from klamm.records.varint import (
 )
 
 _PATIENCE_FACTOR: Final = 4
-"""After each search in vain, so many times more records go by before the next."""
+"""After a search that found nothing, the number of records skipped before the next search grows by this factor."""
 
 
 def parse_records(data: bytes, count: int) -> Columns:

@@ -2,7 +2,7 @@
 
 Offsets stay what they were, and so do base and last offset, sequence and producer of the batch. Records are therefore
 copied as they are encoded; only the header is new. With a delete horizon (KIP-534) the base timestamp is the horizon,
-and the timestamps of the records are encoded anew against it. Follows `MemoryRecords.filterTo`.
+and the timestamps of the records are encoded again, relative to it. Follows `MemoryRecords.filterTo`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ VARLONG_BYTES_MAX: Final = 10
 _BITS: Final = {VARINT_BYTES_MAX: 32, VARLONG_BYTES_MAX: 64}
 
 NO_LENGTH: Final = 1 << 40
-"""Stands for a length below -1: reaches past any data, so whoever follows it finds the record broken."""
+"""Stands for a length below -1: reaches past any data, so a reader that follows it finds the record broken."""
 
 
 def encode_varint(value: int) -> bytes:
@@ -70,7 +70,7 @@ _KEPT: Final = range(-64, 1 << 13)
 
 
 class _Encoded(dict[int, bytes]):
-    """Small numbers are looked up once they have been met, others encoded anew (there are too many to keep)."""
+    """Small numbers are encoded once and then looked up; others are encoded each time (there are too many to keep)."""
 
     def __missing__(self, value: int) -> bytes:
         encoded = encode_varint(value)

@@ -1,7 +1,7 @@
 """gRPC methods, described by the contracts themselves: what a stub calls and what a server registers.
 
-Both sides are built from the service descriptors in proto/, so there is no generated service code. The three
-framed messages (klamm/wire/framed.py) travel as plain bytes; all others as protobuf objects.
+Both sides are built from the service descriptors in proto/; only their types are generated code. The three framed
+messages (klamm/wire/framed.py) travel as plain bytes; all others as protobuf objects.
 """
 
 from __future__ import annotations
@@ -14,16 +14,6 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from klamm.wire.v1 import broker_pb2, common_pb2, controller_pb2, coordinator_pb2, raft_pb2
-
-BROKER: ServiceDescriptor = broker_pb2.DESCRIPTOR.services_by_name["Broker"]
-ADMIN: ServiceDescriptor = controller_pb2.DESCRIPTOR.services_by_name["Admin"]
-CONTROLLER: ServiceDescriptor = controller_pb2.DESCRIPTOR.services_by_name["Controller"]
-REPLICATION: ServiceDescriptor = broker_pb2.DESCRIPTOR.services_by_name["Replication"]
-COORDINATOR: ServiceDescriptor = coordinator_pb2.DESCRIPTOR.services_by_name["Coordinator"]
-SERVER: ServiceDescriptor = common_pb2.DESCRIPTOR.services_by_name["Server"]
-RAFT: ServiceDescriptor = raft_pb2.DESCRIPTOR.services_by_name["Raft"]
-
 _FRAMED = frozenset({"klamm.v1.ProduceRequest", "klamm.v1.FetchResponse", "klamm.v1.ReplicaFetchResponse"})
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -33,7 +23,7 @@ class Method:
     """One RPC. A (de)serializer of None means that the message is bytes."""
 
     name: str
-    """In snake_case: the attribute of a Stub, the method of a servicer."""
+    """The method's name in snake_case: the attribute of a Stub, the method of a servicer."""
     path: str
     """`/klamm.v1.Broker/Produce`"""
     client_streaming: bool
@@ -67,24 +57,3 @@ def _serializer(message: Descriptor) -> Callable[[Any], bytes] | None:
 
 def _deserializer(message: Descriptor) -> Callable[[bytes], Any] | None:
     return None if message.full_name in _FRAMED else GetMessageClass(message).FromString
-
-
-class Stub:
-    """The callable RPCs of one service over one channel: `Stub(channel, BROKER).list_offsets(request)`."""
-
-    def __init__(self, channel: Any, service: ServiceDescriptor) -> None:
-        for method in methods(service):
-            kind = f"{_arity(method.client_streaming)}_{_arity(method.server_streaming)}"
-            multicallable = getattr(channel, kind)(
-                method.path,
-                request_serializer=method.request_serializer,
-                response_deserializer=method.response_deserializer,
-            )
-            setattr(self, method.name, multicallable)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"the service has no method {name!r}")
-
-
-def _arity(streaming: bool) -> str:
-    return "stream" if streaming else "unary"

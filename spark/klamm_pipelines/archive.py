@@ -7,7 +7,7 @@ give records back to a topic with the pipeline `replay`.
 
 Exactly once: the log knows up to which offset it holds each partition, and takes a batch's files and its new offsets
 in one step. A batch that runs again, or a query with a new checkpoint, goes on from there; a second archiver that
-runs beside is refused. A topic that was deleted and created anew is another one.
+runs beside is refused. A topic that was deleted and created again is another one.
 
 Many batches make many small files: --compact-every N has each N-th batch merge them (the pipeline `compact` does it
 by itself). Readers see a compaction as one step, too: they read one version of the log, which names either all of the
@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from klamm_pipelines.archive_log import Advance, Change, Contents, SourcePartition
+from klamm_pipelines.archive_log import Advance, ArchiveChange, ArchiveContents, SourcePartition
 from klamm_pipelines.archive_store import IN_FILES, ArchiveStore
 from klamm_pipelines.compact import add_compaction_arguments, compact
 from klamm_pipelines.job import Pipeline, client_settings, read_stream, run, started
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def not_archived(batch: DataFrame, contents: Contents, topic_ids: Mapping[str, str]) -> DataFrame:
+def not_archived(batch: DataFrame, contents: ArchiveContents, topic_ids: Mapping[str, str]) -> DataFrame:
     """The batch's records that the archive does not hold, with their `date` and `hour`."""
     from pyspark.sql import functions as F
 
@@ -48,7 +48,7 @@ def not_archived(batch: DataFrame, contents: Contents, topic_ids: Mapping[str, s
     return dated.withColumn("hour", F.date_format("timestamp", "HH"))
 
 
-def ends_of(contents: Contents, topic_ids: Mapping[str, str]) -> dict[tuple[str, int], int]:
+def ends_of(contents: ArchiveContents, topic_ids: Mapping[str, str]) -> dict[tuple[str, int], int]:
     """Up to where the topics, in their present lives, are archived; by topic and partition."""
     return {
         (each.topic, each.partition): end
@@ -57,7 +57,7 @@ def ends_of(contents: Contents, topic_ids: Mapping[str, str]) -> dict[tuple[str,
     }
 
 
-def archive_batch(store: ArchiveStore, batch: DataFrame, topic_ids: Mapping[str, str]) -> Contents:
+def archive_batch(store: ArchiveStore, batch: DataFrame, topic_ids: Mapping[str, str]) -> ArchiveContents:
     """Adds a batch to the archive, as far as it is not there. Raises ArchiveConflictError."""
     before = store.contents()
     new = not_archived(batch, before, topic_ids)
@@ -74,7 +74,7 @@ def archive_batch(store: ArchiveStore, batch: DataFrame, topic_ids: Mapping[str,
         )
         for (topic, partition), end in sorted(published.ends.items())
     )
-    return store.commit(Change(time_ms=_now_ms(), add=published.files, advance=advance))
+    return store.commit(ArchiveChange(time_ms=_now_ms(), add=published.files, advance=advance))
 
 
 def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:

@@ -27,7 +27,7 @@ class ArchiveConflictError(IllegalStateError):
 
 
 class SourcePartition(NamedTuple):
-    """A partition of one life of a topic: one that is created anew begins at offset 0 again."""
+    """A partition of a topic with one id: a topic that is deleted and created again begins at offset 0."""
 
     topic: str
     topic_id: str
@@ -43,7 +43,7 @@ class ArchivedFile:
     topic: str
     topic_id: str
     date: str
-    """Of the records' timestamps, in UTC, as are the hours."""
+    """The date of the records' timestamps, in UTC, as are the hours."""
     hour: str
     rows: int
     size_bytes: int
@@ -61,7 +61,7 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ArchiveChange:
     """One version's difference to the one before."""
 
     time_ms: int
@@ -74,19 +74,19 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class ArchiveContents:
     """The archive at one version."""
 
     version: int = 0
     """0: empty."""
     files: Mapping[str, ArchivedFile] = field(default_factory=dict)
-    """By path."""
+    """The archive's files by path."""
     ends: Mapping[SourcePartition, int] = field(default_factory=dict)
     """The first offset of each partition that is not archived."""
     removed: Mapping[str, int] = field(default_factory=dict)
     """When what is not deleted yet was removed, by path; milliseconds."""
 
-    def after(self, change: Change) -> Contents:
+    def after(self, change: ArchiveChange) -> ArchiveContents:
         """The next version. Raises ArchiveConflictError if the change was made for another one."""
         for each in change.advance:
             if self.ends.get(each.source, 0) != each.start_offset:
@@ -100,7 +100,7 @@ class Contents:
         files = {path: each for path, each in self.files.items() if path not in set(change.remove)}
         forgotten = set(change.forget)
         removed = {path: when for path, when in self.removed.items() if path not in forgotten}
-        return Contents(
+        return ArchiveContents(
             version=self.version + 1,
             files=files | {each.path: each for each in change.add},
             ends={**self.ends, **{each.source: each.end_offset for each in change.advance}},
@@ -108,13 +108,13 @@ class Contents:
         )
 
 
-def encode_change(change: Change) -> str:
+def encode_change(change: ArchiveChange) -> str:
     return json.dumps(dataclasses.asdict(change))
 
 
-def decode_change(text: str) -> Change:
+def decode_change(text: str) -> ArchiveChange:
     stored = json.loads(text)
-    return Change(
+    return ArchiveChange(
         time_ms=stored["time_ms"],
         add=tuple(ArchivedFile(**each) for each in stored["add"]),
         remove=tuple(stored["remove"]),
@@ -123,7 +123,7 @@ def decode_change(text: str) -> Change:
     )
 
 
-def encode_contents(contents: Contents) -> str:
+def encode_contents(contents: ArchiveContents) -> str:
     stored: dict[str, Any] = {
         "version": contents.version,
         "files": [dataclasses.asdict(each) for each in contents.files.values()],
@@ -133,10 +133,10 @@ def encode_contents(contents: Contents) -> str:
     return json.dumps(stored)
 
 
-def decode_contents(text: str) -> Contents:
+def decode_contents(text: str) -> ArchiveContents:
     stored = json.loads(text)
     files = [ArchivedFile(**each) for each in stored["files"]]
-    return Contents(
+    return ArchiveContents(
         version=stored["version"],
         files={each.path: each for each in files},
         ends={SourcePartition(*source): end for *source, end in stored["ends"]},

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from klamm_pipelines.archive_log import (
     CHECKPOINT_INTERVAL,
+    ArchiveChange,
     ArchiveConflictError,
+    ArchiveContents,
     ArchivedFile,
-    Change,
-    Contents,
     decode_change,
     decode_contents,
     encode_change,
@@ -67,16 +67,16 @@ class ArchiveStore:
 
     # --- the log
 
-    def contents(self) -> Contents:
+    def contents(self) -> ArchiveContents:
         """The latest version. Raises FileNotFoundError when its log is damaged."""
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(FileNotFoundError):  # swept since it was listed: there is a later checkpoint
                 return self._load()
         raise FileNotFoundError(f"{self.root}/_log: versions are missing")
 
-    def _load(self) -> Contents:
+    def _load(self) -> ArchiveContents:
         versions, checkpoints = self._log_files()
-        contents = Contents()
+        contents = ArchiveContents()
         if checkpoints:
             contents = decode_contents(self._read(f"_log/{max(checkpoints):020}.checkpoint.json"))
         for version in sorted(each for each in versions if each > contents.version):
@@ -85,7 +85,7 @@ class ArchiveStore:
             contents = contents.after(decode_change(self._read(f"_log/{version:020}.json")))
         return contents
 
-    def commit(self, change: Change) -> Contents:
+    def commit(self, change: ArchiveChange) -> ArchiveContents:
         """Makes it the next version. Raises ArchiveConflictError if another change since goes against it."""
         for _ in range(_ATTEMPTS):
             before = self.contents()
@@ -149,7 +149,7 @@ class ArchiveStore:
         for path in [*old, *orphans]:
             self._delete(path)
         if old:
-            self.commit(Change(time_ms=now_ms, forget=tuple(old)))
+            self.commit(ArchiveChange(time_ms=now_ms, forget=tuple(old)))
         versions, checkpoints = self._log_files()
         for version in versions | checkpoints:
             if checkpoints and version < max(checkpoints) - CHECKPOINT_INTERVAL:

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from klamm.errors import IllegalStateError
-from klamm_pipelines.archive_log import Change, Compaction, plan_compactions
+from klamm_pipelines.archive_log import ArchiveChange, Compaction, plan_compactions
 from klamm_pipelines.archive_store import ArchiveStore
 from klamm_pipelines.durations import duration_ms
 from klamm_pipelines.job import Pipeline, run
@@ -43,7 +43,7 @@ def _merge(store: ArchiveStore, plan: Compaction, now_ms: int) -> int:
     if before != after:
         raise IllegalStateError(f"compaction of {topic.topic} {topic.date} {topic.hour}: {before} rows became {after}")
     removed = tuple(each.path for each in plan.files)
-    store.commit(Change(time_ms=now_ms, add=published.files, remove=removed))
+    store.commit(ArchiveChange(time_ms=now_ms, add=published.files, remove=removed))
     return len(published.files)
 
 

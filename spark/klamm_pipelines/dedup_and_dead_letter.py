@@ -11,7 +11,7 @@ headers: `dead-letter.topic`, `.partition`, `.offset` and `.reason`.
 
 Both topics are written by one sink in one micro-batch, exactly once, and what was seen is state of the query, which
 Spark commits with the same batch: after a failure the batch runs again with the state it began with, and comes to the
-same verdicts. State takes 24 bytes an id for two windows; a batch writes it anew, and --max-ids bounds it.
+same verdicts. State takes 24 bytes an id for two windows; each batch writes all of it, and --max-ids bounds it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from klamm_pipelines.durations import duration_ms
 from klamm_pipelines.job import Pipeline, client_settings, read_stream, run, started, write_topic
 from klamm_pipelines.ordering import in_partition_order
 from klamm_pipelines.preflight import require_topics
-from klamm_pipelines.seen_ids import PackedIds, SeenIds, Verdict
+from klamm_pipelines.seen_ids import Arrival, PackedIds, SeenIds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +106,7 @@ def _reason(problem: str | None, seen: SeenIds, record_id: str, time_ms: int) ->
     if isinstance(problem, str):
         return problem
     verdict = seen.judge(record_id, time_ms)
-    return None if verdict is Verdict.FIRST else verdict.value
+    return None if verdict is Arrival.FIRST else verdict.value
 
 
 def _restored(state: Any, buckets: int) -> PackedIds | None:
@@ -126,8 +126,8 @@ def routed(found: DataFrame, options: argparse.Namespace) -> DataFrame:
         "dead_letters",
         F.count_if(F.col("reason").isNull()).alias("passed"),
         F.count_if(F.col("reason").startswith("malformed")).alias("malformed"),
-        F.count_if(F.col("reason") == Verdict.DUPLICATE.value).alias("duplicates"),
-        F.count_if(F.col("reason") == Verdict.LATE.value).alias("late"),
+        F.count_if(F.col("reason") == Arrival.DUPLICATE.value).alias("duplicates"),
+        F.count_if(F.col("reason") == Arrival.LATE.value).alias("late"),
     )
     ordered = in_partition_order(observed)
     why = {"topic": "topic", "partition": "partition", "offset": "offset", "reason": "reason"}

@@ -1,4 +1,4 @@
-"""Made-up departures, for ever, for who has no flights at hand: what the pipeline flight_delays reads.
+"""An endless stream of made-up departures, which the pipeline flight_delays can read instead of real flights.
 
 Their time runs faster than the clock (`--speed`) and is a function of it, so a generator that is started again goes on
 where the time is. They are in order of scheduled departure; a few are cancelled, many are late.
@@ -67,7 +67,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def create_topics(bootstrap: str, names: Sequence[str]) -> None:
-    """Those that are not there yet."""
+    """Creates the topics that are not there yet."""
     with Admin(bootstrap_servers=bootstrap) as admin:
         for name in names:
             with contextlib.suppress(_TopicAlreadyExistsError):
@@ -75,7 +75,8 @@ def create_topics(bootstrap: str, names: Sequence[str]) -> None:
 
 
 def produce(options: argparse.Namespace, stop: threading.Event) -> int:
-    """Until `stop`; returns how many. A batch of departures every so often: what is due by the clock."""
+    """Produces until `stop` and returns how many. From time to time it sends a batch: the departures that are due by
+    the clock."""
     rng, count, begin_s = random.Random(), 0, time.monotonic()
     with Producer(bootstrap_servers=options.bootstrap) as producer:
         while not stop.wait(1 / min(options.rate, 10)):
@@ -88,7 +89,7 @@ def produce(options: argparse.Namespace, stop: threading.Event) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Until SIGTERM or Ctrl-C; the exit status."""
+    """Runs until SIGTERM or Ctrl-C. Returns the exit status."""
     options = parse(arguments)
     stop = threading.Event()
 

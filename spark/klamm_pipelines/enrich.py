@@ -11,7 +11,7 @@ watermark says that none will come any more. Of several reports of an airport an
 The streams wait for each other by event time, `--watermark` behind the latest of the slower of both: a topic that
 stands still holds the flights without a report back, and so does one without a record since a restart: Spark does not
 keep how far each stream was. A record with `scheduled` or `hour` alone is a tick, as in flight_delays. The table of
-planes is read anew for each micro-batch, so a new one is known from then on; it has to fit into the memory of a task.
+planes is read again for each micro-batch, so a new one is known from then on; it has to fit into the memory of a task.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from klamm.cli.help_formatter import HelpFormatter, add_help_option
 from klamm.config import DEFAULT_PORT
 from klamm.errors import ConfigError, KlammError, NoBrokerError
+from klamm.help_formatter import HelpFormatter, add_help_option
 from klamm_pipelines.spark_errors import innermost
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from klamm_pipelines.progress import Progress
+    from klamm_pipelines.progress import ProgressListener
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ CHECK_S: Final = 5
 """How often it is made sure that Spark is still there, which says by itself when a query ends."""
 
 
-Look = Callable[[], Mapping[str, Any]]
+SideTask = Callable[[], Mapping[str, Any]]
 """Does something beside a query; returns what it has counted in all."""
 
 
@@ -56,7 +56,7 @@ class Pipeline:
 
     name: str
     doc: str
-    """Its module's docstring; the first line is for lists."""
+    """The docstring of the pipeline's module; its first line is for lists."""
     add_arguments: Callable[[argparse.ArgumentParser], None]
     start: Callable[[SparkSession, argparse.Namespace], StreamingQuery] | None = None
     """Starts a streaming query."""
@@ -64,10 +64,10 @@ class Pipeline:
     """Does a batch job; returns what it counted."""
     check: Callable[[argparse.Namespace], None] | None = None
     """Looks, before Spark starts, whether what it needs of its clusters is there. Raises KlammError."""
-    beside: Callable[[argparse.Namespace], Look] | None = None
+    beside: Callable[[argparse.Namespace], SideTask] | None = None
     """Makes what is done beside the query, every --beside-interval seconds and at its end."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Of the Spark session."""
+    """Settings of the Spark session."""
 
     @property
     def summary(self) -> str:
@@ -218,7 +218,7 @@ def run(pipeline: Pipeline, arguments: Sequence[str], *, program: str | None = N
         assignments(options.conf, "--conf")
         if pipeline.check is not None:
             pipeline.check(options)
-        with spark_session(pipeline, options) as spark, _told_to_stop() as stop:
+        with spark_session(pipeline, options) as spark, _stop_signal() as stop:
             counted = run_in(spark, pipeline, options, stop)
     except ConfigError as error:
         return _failed(str(error), USAGE)
@@ -243,11 +243,11 @@ def run_in(
     Raises what the cluster or the query ended with."""
     if pipeline.work is not None:
         return dict(pipeline.work(spark, options))
-    from klamm_pipelines.progress import Progress
+    from klamm_pipelines.progress import ProgressListener
 
     assert pipeline.start is not None
     stop = threading.Event() if stop is None else stop
-    progress = Progress(pipeline.name, stop)
+    progress = ProgressListener(pipeline.name, stop)
     spark.streams.addListener(progress)
     try:
         query = pipeline.start(spark, options)
@@ -258,15 +258,15 @@ def run_in(
 
 
 def _await_end(
-    query: StreamingQuery, progress: Progress, pipeline: Pipeline, options: argparse.Namespace
+    query: StreamingQuery, progress: ProgressListener, pipeline: Pipeline, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Returns when the query has ended, with what was counted beside it. Raises what it failed with."""
-    look: Look = dict if pipeline.beside is None else pipeline.beside(options)
+    side_task: SideTask = dict if pipeline.beside is None else pipeline.beside(options)
     interval_s = CHECK_S if pipeline.beside is None else options.beside_interval
     due_s = time.monotonic() + interval_s
-    while not progress.told.wait(max(0.0, min(CHECK_S, due_s - time.monotonic()))) and query.isActive:
+    while not progress.wake.wait(max(0.0, min(CHECK_S, due_s - time.monotonic()))) and query.isActive:
         if time.monotonic() >= due_s:
-            look()
+            side_task()
             due_s = time.monotonic() + interval_s
     if query.isActive and not progress.ended.is_set():
         log.info("%s stops after this micro-batch", pipeline.name)
@@ -275,7 +275,7 @@ def _await_end(
         query.stop()
     query.awaitTermination()
     progress.ended.wait(STOP_WAIT_S)
-    return dict(look())
+    return dict(side_task())
 
 
 @contextmanager
@@ -292,20 +292,20 @@ def spark_session(pipeline: Pipeline, options: argparse.Namespace) -> Iterator[S
 
 
 @contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
+def _stop_signal() -> Iterator[threading.Event]:
     """An event that SIGTERM and Ctrl-C set, once the session is there; a second signal ends the process."""
-    told = threading.Event()
+    stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
-    def tell(number: int, frame: object) -> None:
+    def on_signal(number: int, frame: object) -> None:
         for each in before:
             signal.signal(each, signal.SIG_DFL)
-        told.set()
+        stop.set()
 
     for number in before:
-        signal.signal(number, tell)
+        signal.signal(number, on_signal)
     try:
-        yield told
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -8,7 +8,7 @@ went is written in the same transactions to the compacted topic `ALIAS.offset-sy
 at the target where it stands at the source, and never behind a record it has not read. Groups with members at the
 target are left alone, and no group is set back.
 
-As with MirrorMaker 2, a topic that is deleted and created anew at either side needs another mirror: another
+As with MirrorMaker 2, a topic that is deleted and created again at either side needs another mirror: another
 checkpoint, and another --alias for groups. The mirror takes new partitions of the source when it starts.
 """
 
@@ -19,8 +19,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from klamm_pipelines.job import (
-    Look,
     Pipeline,
+    SideTask,
     assignments,
     client_settings,
     connector_options,
@@ -76,20 +76,20 @@ def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
     return started(writer, options, PIPELINE.name)
 
 
-def beside(options: argparse.Namespace) -> Look:
+def beside(options: argparse.Namespace) -> SideTask:
     """Translates the offsets of groups; counts those, each once."""
     if options.groups is None:
         return dict
     source, target = client_settings(options), target_settings(options)
     translated: dict[str, set[TopicPartition]] = {}
 
-    def look() -> dict[str, int]:
+    def translate() -> dict[str, int]:
         found = translate_groups(source, target, options.groups, options.prefix, options.alias)
         for group, tps in found.items():
             translated.setdefault(group, set()).update(tps)
         return {"groups_translated": len(translated), "offsets_translated": sum(map(len, translated.values()))}
 
-    return look
+    return translate
 
 
 def check(options: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from klamm import Admin, NewTopic, TopicPartition
 from klamm.admin import ConfigResource, ConfigResourceType, ConfigSource
 from klamm.errors import EXCEPTIONS, ConfigError, ErrorCode
 from klamm.model import EARLIEST_TIMESTAMP
-from klamm_pipelines.offset_syncs import Segment, decode, translate
+from klamm_pipelines.offset_syncs import MirroredRun, decode, translate
 
 if TYPE_CHECKING:
     from klamm.admin import TopicDescription
@@ -125,7 +125,7 @@ def translate_groups(
 def _translated(
     admin: Admin,
     committed: Mapping[TopicPartition, int],
-    syncs: Mapping[TopicPartition, list[Segment]],
+    syncs: Mapping[TopicPartition, list[MirroredRun]],
     prefix: str,
 ) -> dict[TopicPartition, int]:
     found = {TopicPartition(prefix + tp.topic, tp.partition): translate(syncs[tp], at) for tp, at in committed.items()}
@@ -136,7 +136,7 @@ def _translated(
 
 
 def _ahead(admin: Admin, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Without those that the group has at the target already, or has gone past."""
+    """The offsets that are ahead of those that the group has at the target."""
     there = admin.list_group_offsets(group)
     return {tp: offset for tp, offset in offsets.items() if tp not in there or there[tp].offset < offset}
 
@@ -150,7 +150,7 @@ def _commit(admin: Admin, group: str, offsets: Mapping[TopicPartition, int]) -> 
     return True
 
 
-def read_syncs(target: Settings, alias: str) -> dict[TopicPartition, list[Segment]]:
+def read_syncs(target: Settings, alias: str) -> dict[TopicPartition, list[MirroredRun]]:
     """All that the target knows of where the source's records are, by source offset."""
     from klamm import Consumer
 
@@ -164,11 +164,11 @@ def read_syncs(target: Settings, alias: str) -> dict[TopicPartition, list[Segmen
         while consumer.position(topic) < end:
             for records in consumer.poll(timeout_ms=1_000).values():
                 latest.update((record.key, record.value) for record in records)
-    found: dict[TopicPartition, list[Segment]] = {}
+    found: dict[TopicPartition, list[MirroredRun]] = {}
     for key, value in latest.items():
-        name, partition, segments = decode(key, value)
-        found.setdefault(TopicPartition(name, partition), []).extend(segments)
-    return {tp: sorted(segments) for tp, segments in found.items()}
+        name, partition, runs = decode(key, value)
+        found.setdefault(TopicPartition(name, partition), []).extend(runs)
+    return {tp: sorted(runs) for tp, runs in found.items()}
 
 
 def _pattern(text: str, option: str) -> re.Pattern[str]:

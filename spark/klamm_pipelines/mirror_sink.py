@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource
 
-from klamm_pipelines.offset_syncs import SegmentBuilder, encode_key, encode_value
+from klamm_pipelines.offset_syncs import MirroredRunBuilder, encode_key, encode_value
 from pyspark_klamm.batch_parts import micro_batch
 from pyspark_klamm.exactly_once import ExactlyOnceStreamWriter
 from pyspark_klamm.sink_options import sink_options
@@ -23,7 +23,7 @@ _OWN = "mirror."
 
 
 class MirrorSink(DataSource):
-    """Of rows with the columns of a Klamm source, in the order of their partitions."""
+    """A sink for rows with the columns of a Klamm source, in the order of their partitions."""
 
     @classmethod
     def name(cls) -> str:
@@ -43,8 +43,8 @@ class MirrorSender:
         self._sink_id, self._prefix, self._syncs = sink_id, prefix, syncs
 
     def send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
-        """As `row_sender.Sender` has it."""
-        builders: dict[tuple[str, int], SegmentBuilder] = {}
+        """As `row_sender.TaskSender` has it."""
+        builders: dict[tuple[str, int], MirroredRunBuilder] = {}
         sent: list[tuple[str, int, int, Any]] = []
         record_count = 0
         for batch in batches:
@@ -74,12 +74,12 @@ class MirrorSender:
             sent.append((topic, partition, offset, future))
         return sent
 
-    def _send_syncs(self, producer: Producer, builders: Mapping[tuple[str, int], SegmentBuilder]) -> None:
+    def _send_syncs(self, producer: Producer, builders: Mapping[tuple[str, int], MirroredRunBuilder]) -> None:
         task = TaskContext.get()
         assert task is not None
         batch_id = micro_batch(self._sink_id, task.getLocalProperty).batch_id
         futures = [
-            producer.send(self._syncs, encode_value(each.segments), key=encode_key(topic, partition, batch_id))
+            producer.send(self._syncs, encode_value(each.runs), key=encode_key(topic, partition, batch_id))
             for (topic, partition), each in builders.items()
         ]
         producer.flush()
@@ -87,7 +87,7 @@ class MirrorSender:
             future.result()
 
 
-def _settle(sent: list[tuple[str, int, int, Any]], builders: dict[tuple[str, int], SegmentBuilder]) -> None:
+def _settle(sent: list[tuple[str, int, int, Any]], builders: dict[tuple[str, int], MirroredRunBuilder]) -> None:
     """Waits for the records' acknowledgement, which says where they are. Raises the first error of any."""
     for topic, partition, offset, future in sent:
-        builders.setdefault((topic, partition), SegmentBuilder()).add(offset, future.result().offset)
+        builders.setdefault((topic, partition), MirroredRunBuilder()).add(offset, future.result().offset)

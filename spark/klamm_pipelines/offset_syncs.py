@@ -1,11 +1,11 @@
 """Where the records of a mirrored partition are: from offsets of the source to offsets of the target. Pure.
 
-A segment is a run of records whose offsets grow by one on both sides. Of each micro-batch the mirror leaves its
-segments, a sync, in a compacted topic, in the transaction of the records themselves. Syncs are thinned out towards
-the past (of each power of two of batches SLOTS are kept), and so are the segments of one that has too many.
+A run is of records whose offsets grow by one on both sides. Of each micro-batch the mirror leaves its runs, a sync,
+in a compacted topic, in the transaction of the records themselves. Syncs are thinned out towards the past (of each
+power of two of batches SLOTS are kept), and so are the runs of one that has too many.
 
 A committed offset is the next record to read. Its translation is never behind a record that was not read: of what
-lies between two known segments it is the end of the first, at worst some records too early.
+lies between two known runs it is the end of the first, at worst some records too early.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 SLOTS: Final = 64
-SEGMENTS_MAX: Final = 1_000
-"""Of one sync: some 30 kB."""
+RUNS_MAX: Final = 1_000
+"""The most runs in one sync: some 30 kB."""
 
 
-class Segment(NamedTuple):
+class MirroredRun(NamedTuple):
     """Records next to each other on both sides."""
 
     source_offset: int
@@ -28,28 +28,28 @@ class Segment(NamedTuple):
     length: int
 
 
-class SegmentBuilder:
+class MirroredRunBuilder:
     """Collects where records went."""
 
     def __init__(self) -> None:
-        self._segments: list[Segment] = []
+        self._runs: list[MirroredRun] = []
 
     def add(self, source_offset: int, target_offset: int) -> None:
         """The next record of the partition; both offsets grow."""
-        if self._segments:
-            source, target, length = self._segments[-1]
-            assert source_offset >= source + length, (source_offset, self._segments[-1])
+        if self._runs:
+            source, target, length = self._runs[-1]
+            assert source_offset >= source + length, (source_offset, self._runs[-1])
             if (source_offset, target_offset) == (source + length, target + length):
-                self._segments[-1] = Segment(source, target, length + 1)
+                self._runs[-1] = MirroredRun(source, target, length + 1)
                 return
-        self._segments.append(Segment(source_offset, target_offset, 1))
-        if len(self._segments) > SEGMENTS_MAX:
+        self._runs.append(MirroredRun(source_offset, target_offset, 1))
+        if len(self._runs) > RUNS_MAX:
             # The last one grows on.
-            self._segments = [*self._segments[:-1:2], self._segments[-1]]
+            self._runs = [*self._runs[:-1:2], self._runs[-1]]
 
     @property
-    def segments(self) -> tuple[Segment, ...]:
-        return tuple(self._segments)
+    def runs(self) -> tuple[MirroredRun, ...]:
+        return tuple(self._runs)
 
 
 def slot_of(batch_id: int) -> str:
@@ -60,14 +60,14 @@ def slot_of(batch_id: int) -> str:
     return f"{level}.{(batch_id >> (level + 1)) % SLOTS}"
 
 
-def translate(segments: Sequence[Segment], offset: int) -> int | None:
+def translate(runs: Sequence[MirroredRun], offset: int) -> int | None:
     """The target's offset to go on from, for a consumer that has read up to `offset` of the source.
 
-    segments: by source offset. None: the first known is behind it, and anything may lie before."""
-    index = bisect_right(segments, offset, key=lambda each: each.source_offset) - 1
+    runs: by source offset. None: the first known is behind it, and anything may lie before."""
+    index = bisect_right(runs, offset, key=lambda each: each.source_offset) - 1
     if index < 0:
         return None
-    source, target, length = segments[index]
+    source, target, length = runs[index]
     return target + min(offset - source, length)
 
 
@@ -75,11 +75,11 @@ def encode_key(topic: str, partition: int, batch_id: int) -> bytes:
     return json.dumps([topic, partition, slot_of(batch_id)]).encode()
 
 
-def encode_value(segments: Iterable[Segment]) -> bytes:
-    return json.dumps(list(segments)).encode()
+def encode_value(runs: Iterable[MirroredRun]) -> bytes:
+    return json.dumps(list(runs)).encode()
 
 
-def decode(key: bytes, value: bytes) -> tuple[str, int, list[Segment]]:
-    """Topic and partition of the source, and the segments of one sync."""
+def decode(key: bytes, value: bytes) -> tuple[str, int, list[MirroredRun]]:
+    """Topic and partition of the source, and the runs of one sync."""
     topic, partition, _ = json.loads(key)
-    return topic, partition, [Segment(*each) for each in json.loads(value)]
+    return topic, partition, [MirroredRun(*each) for each in json.loads(value)]

@@ -18,18 +18,18 @@ from pyspark.sql.streaming.listener import (
 log = logging.getLogger(__name__)
 
 
-class Progress(StreamingQueryListener):
+class ProgressListener(StreamingQueryListener):
     """Listens to the queries of one name. Spark calls it on a thread of its own."""
 
-    def __init__(self, query_name: str, told: threading.Event) -> None:
+    def __init__(self, query_name: str, wake: threading.Event) -> None:
         self._name = query_name
         self._run_ids: set[str] = set()
         self._counts: Counter[str] = Counter()
-        self.told = told
+        self.wake = wake
         """Set when there is something to do: the query has ended, or is to be stopped."""
         self.ended = threading.Event()
         self.batch_ended = threading.Event()
-        """Set when a micro-batch ended after `told`."""
+        """Set when a micro-batch ended after `wake`."""
 
     def totals(self) -> dict[str, int]:
         """`batches` and `rows` of what had rows, `behind_watermark`, and all that the query observes, summed up."""
@@ -54,7 +54,7 @@ class Progress(StreamingQueryListener):
         if progress.numInputRows:
             self._counts.update({"batches": 1, "rows": progress.numInputRows, **observed})
             log.info("%s", _line(self._name, progress, observed, behind))
-        if self.told.is_set():
+        if self.wake.is_set():
             self.batch_ended.set()
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
@@ -64,7 +64,7 @@ class Progress(StreamingQueryListener):
         if str(event.runId) in self._run_ids:
             self.ended.set()
             self.batch_ended.set()
-            self.told.set()
+            self.wake.set()
 
 
 def _line(name: str, progress: Any, observed: dict[str, int], behind: int) -> str:

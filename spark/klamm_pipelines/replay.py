@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from klamm.errors import ConfigError
-from klamm_pipelines.archive_log import ArchivedFile, Contents
+from klamm_pipelines.archive_log import ArchiveContents, ArchivedFile
 from klamm_pipelines.archive_store import ArchiveStore
 from klamm_pipelines.durations import utc_time
 from klamm_pipelines.job import Pipeline, client_settings, connector_options, run
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def wanted_files(contents: Contents, options: argparse.Namespace) -> list[ArchivedFile]:
+def wanted_files(contents: ArchiveContents, options: argparse.Namespace) -> list[ArchivedFile]:
     """The files of the hours asked for. Raises ConfigError when that is nothing, or of a topic with several lives."""
     files = [each for each in contents.files.values() if each.topic == options.topic]
     ids = sorted({each.topic_id for each in files})

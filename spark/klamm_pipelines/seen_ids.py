@@ -17,11 +17,11 @@ from enum import Enum
 from typing import Final
 
 ID_BYTES: Final = 16
-"""Of a 128-bit digest: two of 10^15 ids are taken for one with a probability of one to half a billion."""
+"""An id is a 128-bit digest: two of 10^15 ids are taken for one with a probability of one to half a billion."""
 _NEVER: Final = -(2**62)
 
 
-class Verdict(Enum):
+class Arrival(Enum):
     """What a record is."""
 
     FIRST = "first"
@@ -51,17 +51,17 @@ class SeenIds:
     def __len__(self) -> int:
         return len(self._times)
 
-    def judge(self, record_id: str, time_ms: int) -> Verdict:
+    def judge(self, record_id: str, time_ms: int) -> Arrival:
         """What the record is that comes next."""
         if time_ms < self._clock_ms - self._window_ms:
-            return Verdict.LATE
+            return Arrival.LATE
         self._clock_ms = max(self._clock_ms, time_ms)
         digest = hashlib.blake2b(record_id.encode(), digest_size=ID_BYTES).digest()
         first_ms = self._times.get(digest)
         if first_ms is not None and abs(time_ms - first_ms) <= self._window_ms:
-            return Verdict.DUPLICATE
+            return Arrival.DUPLICATE
         self._times[digest] = time_ms
-        return Verdict.FIRST
+        return Arrival.FIRST
 
     def packed(self) -> PackedIds:
         """For the state store, without what is too old to matter."""

@@ -22,8 +22,14 @@ from pyspark_klamm.local import SETTINGS, local_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVERYWHERE = ("spark.sql.session.timeZone", "spark.ui.showConsoleProgress", "spark.python.unix.domain.socket.enabled")
-"""Those of the local settings that are not about this machine."""
+EVERYWHERE = (
+    "spark.sql.session.timeZone",
+    "spark.ui.showConsoleProgress",
+    "spark.python.unix.domain.socket.enabled",
+    "spark.redaction.regex",
+    "spark.sql.redaction.options.regex",
+)
+"""The local settings that are not about this machine."""
 
 
 def open_session(name: str, master: str | None, settings: Mapping[str, str]) -> SparkSession:

@@ -64,7 +64,7 @@ class ArrowBuilder:
 
 
 def _visible_sections(wanted: OffsetRange, fetched: FetchedBatches, check_crcs: bool) -> Iterator[RecordSection]:
-    """Of the batches that a reader may see, and that have something of the range."""
+    """The records of those batches that a reader may see, and that have something of the range."""
     visible = VisibleBatches(fetched.aborted_transactions)
     for position, header in iter_headers(fetched.records):
         is_hidden = visible.hides(header, fetched.records, position)
@@ -73,7 +73,7 @@ def _visible_sections(wanted: OffsetRange, fetched: FetchedBatches, check_crcs: 
 
 
 def _portions(sections: Iterable[RecordSection]) -> Iterator[list[RecordSection]]:
-    """As many at a time as make an Arrow record batch, at least one."""
+    """As many sections at a time as make an Arrow record batch, at least one."""
     portion: list[RecordSection] = []
     rows = size_bytes = 0
     for section in sections:
@@ -127,7 +127,7 @@ class _Rows:
 
 
 def _headers(data: bytes) -> list[dict[str, Any]]:
-    """Of one record, which ends with them."""
+    """The headers of one record, which ends with them."""
     try:
         headers, end = parse_headers(data, 0)
     except IndexError:

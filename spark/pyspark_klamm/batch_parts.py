@@ -25,7 +25,7 @@ LocalProperty = Callable[[str], str | None]
 """TaskContext.getLocalProperty."""
 
 
-class Batch(NamedTuple):
+class LedgerBatch(NamedTuple):
     """One batch, as one run writes it."""
 
     ledger: LedgerId
@@ -37,19 +37,19 @@ class Batch(NamedTuple):
 class TaskOutput(WriterCommitMessage):
     """What a task leaves to the driver to decide about."""
 
-    batch: Batch
+    batch: LedgerBatch
     part: PreparedPart | None
     """None: it wrote nothing."""
     counts_already: bool = False
     """The batch was written before: the task read no row."""
 
 
-def micro_batch(sink_id: str, local_property: LocalProperty) -> Batch:
+def micro_batch(sink_id: str, local_property: LocalProperty) -> LedgerBatch:
     """The micro-batch that the task belongs to. Raises IllegalStateError if Spark does not say."""
     found = {name: local_property(name) for name in (_QUERY_ID, _RUN_ID, _BATCH_ID)}
     if missing := [name for name, value in found.items() if not value]:
         raise IllegalStateError(f"Spark did not tell the task its {' and '.join(missing)}: expected in a micro-batch")
-    return Batch(LedgerId(sink_id, str(found[_QUERY_ID])), str(found[_RUN_ID]), int(str(found[_BATCH_ID])))
+    return LedgerBatch(LedgerId(sink_id, str(found[_QUERY_ID])), str(found[_RUN_ID]), int(str(found[_BATCH_ID])))
 
 
 def is_in_micro_batch(local_property: LocalProperty) -> bool:
@@ -57,7 +57,7 @@ def is_in_micro_batch(local_property: LocalProperty) -> bool:
     return bool(local_property(_QUERY_ID))
 
 
-def common_batch(messages: Sequence[WriterCommitMessage | None]) -> Batch | None:
+def common_batch(messages: Sequence[WriterCommitMessage | None]) -> LedgerBatch | None:
     """The batch that all outputs are of; None: there is no output. Raises IllegalStateError if they disagree."""
     batches = {message.batch for message in messages if isinstance(message, TaskOutput)}
     if len(batches) > 1:

@@ -14,18 +14,19 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
 
-from klamm.client import KlammClient
-from klamm.cluster import ClusterView
-from klamm.config import ClientConfig, boolean, integer, text
-from klamm.consumer.offset_store import OUTSIDE_THE_GROUP, OffsetStore
-from klamm.consumer.read_replicas import ReadReplicas
+from klamm.cluster.client import KlammClient
+from klamm.cluster.leader_calls import missing_leader_error
+from klamm.cluster.metadata import ClusterView
+from klamm.cluster.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, OffsetFinder
+from klamm.config import ClientConfig
+from klamm.consumer.fetch.read_replicas import ReadReplicas
+from klamm.consumer.offsets.offset_store import OUTSIDE_THE_GROUP, OffsetStore
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, KlammError, raise_for
-from klamm.leader_calls import missing_leader_error
-from klamm.loop_thread import LoopThread
 from klamm.model import TopicPartition
-from klamm.offset_finder import READ_COMMITTED, READ_UNCOMMITTED, OffsetFinder
 from klamm.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from klamm.records import iter_headers
+from klamm.setting import boolean, integer, one_of, text
+from klamm.threads.loop_thread import LoopThread
 from klamm.wire.framed import decode_framed
 from klamm.wire.v1 import broker_pb2
 from pyspark_klamm.kept_clients import KeptClients
@@ -66,14 +67,14 @@ class AccessConfig(ClientConfig):
     }
     """What tunes the consumers that Spark's Kafka source reads with, and means nothing without them."""
 
-    isolation_level: str = text("read_committed", one_of=("read_committed", "read_uncommitted"))
-    """Unlike Kafka's default: a pipeline should not compute with what may yet be aborted."""
-    fetch_max_wait_ms: int = integer(500, at_least=0)
-    """How long a broker holds a fetch that finds nothing."""
-    max_partition_fetch_bytes: int = integer(4 * 1024 * 1024, at_least=1)
-    """Size of one fetch."""
-    check_crcs: bool = boolean(True)
-    """Check each batch's CRC before its records are used."""
+    isolation_level: str = text(
+        "read_committed",
+        valid=one_of("read_committed", "read_uncommitted"),
+        doc="Unlike Kafka's default: a pipeline should not compute with what may yet be aborted.",
+    )
+    fetch_max_wait_ms: int = integer(500, at_least=0, doc="How long a broker holds a fetch that finds nothing.")
+    max_partition_fetch_bytes: int = integer(4 * 1024 * 1024, at_least=1, doc="Size of one fetch.")
+    check_crcs: bool = boolean(True, doc="Whether each batch's CRC is checked before its records are used.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,7 @@ class ClusterAccess:
     def describe(self, topics: Collection[str] | None, expected: Collection[str]) -> ClusterView:
         """A fresh view of `topics` (None: of all). Of the `expected` ones only those that are gone are not in it."""
         with contextlib.suppress(TopicGoneError):
-            self._loop.run(self._unless_gone, lambda: self._describe(topics, expected), self._timeout_ms)
+            self._loop.run(self._retry_unless_gone, lambda: self._describe(topics, expected), self._timeout_ms)
         return self._client.cluster
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -115,7 +116,7 @@ class ClusterAccess:
         -1 where no record is that late. Raises TopicGoneError."""
         finder = OffsetFinder(self._client, self._isolation_level)
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
-        self._loop.run(self._unless_gone, lambda: finder.ask_once(wanted, found), self._timeout_ms)
+        self._loop.run(self._retry_unless_gone, lambda: finder.ask_once(wanted, found), self._timeout_ms)
         return {tp: each.offset for tp, each in found.items()}
 
     def wait_for_records(self, offsets: Offsets, timeout_ms: int) -> bool:
@@ -161,7 +162,7 @@ class ClusterAccess:
             if topic not in view.topics:
                 raise UnknownTopicOrPartitionError(f"topic {topic!r}")
 
-    async def _unless_gone(self, operation: Callable[[], Awaitable[T]], timeout_ms: int) -> T:
+    async def _retry_unless_gone(self, operation: Callable[[], Awaitable[T]], timeout_ms: int) -> T:
         """Awaits it again after errors that may pass. Raises TopicGoneError."""
         clock = asyncio.get_running_loop().time
         unknown_since_s: float | None = None
@@ -209,7 +210,7 @@ class ClusterAccess:
     def _submit_fetch(
         self, wanted: OffsetRange, position: int, timeout_ms: int
     ) -> concurrent.futures.Future[FetchedBatches]:
-        fetching = self._unless_gone(lambda: self._fetch(wanted, position), timeout_ms)
+        fetching = self._retry_unless_gone(lambda: self._fetch(wanted, position), timeout_ms)
         return asyncio.run_coroutine_threadsafe(fetching, self._loop.loop)
 
     async def _fetch(self, wanted: OffsetRange, position: int) -> FetchedBatches:
@@ -294,5 +295,5 @@ def _add_partition(request: broker_pb2.FetchRequest, tp: TopicPartition, offset:
     )
 
 
-accesses: Final = KeptClients(ClusterAccess, time.monotonic)
+accesses: Final = KeptClients(ClusterAccess, AccessConfig, time.monotonic)
 """The process's, by settings: connections are kept between micro-batches."""

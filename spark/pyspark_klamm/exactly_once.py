@@ -11,7 +11,6 @@ and the ledger goes with the job.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import time
 import uuid
@@ -23,20 +22,22 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from klamm import Admin
 from klamm.batches import BatchRewoundError, RunFencedError
-from klamm.config import ClientConfig, dotted
+from klamm.config import ClientConfig
 from klamm.errors import EXCEPTIONS, ConfigError, ErrorCode
 from klamm.ledger_ids import LedgerId
 from klamm.producer.config import ProducerConfig
+from klamm.setting import definitions
 from pyspark_klamm.batch_parts import (
-    Batch,
+    LedgerBatch,
     TaskOutput,
     common_batch,
     is_in_micro_batch,
     micro_batch,
     parts_to_commit,
 )
+from pyspark_klamm.client_file import CLIENT_FILE, with_file
 from pyspark_klamm.kept_clients import KeptClients
-from pyspark_klamm.row_sender import Sender
+from pyspark_klamm.row_sender import TaskSender
 from pyspark_klamm.sink import producers
 from pyspark_klamm.sink_options import SinkOptions
 
@@ -56,12 +57,12 @@ _TransactionalIdNotFoundError = EXCEPTIONS[ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
 class _ExactlyOnce:
     """What batch and streaming have in common."""
 
-    def __init__(self, options: SinkOptions, sender: Sender) -> None:
+    def __init__(self, options: SinkOptions, sender: TaskSender) -> None:
         self._options = options
         self._sender = sender
-        ProducerConfig.parse(self._producer_settings())
+        ProducerConfig.parse(with_file(self._producer_settings(), ProducerConfig))
 
-    def _write_part(self, batch: Batch, task: TaskContext, rows: Iterator[pa.RecordBatch]) -> TaskOutput:
+    def _write_part(self, batch: LedgerBatch, task: TaskContext, rows: Iterator[pa.RecordBatch]) -> TaskOutput:
         """Writes the rows of one attempt of a task, for the driver to decide about."""
         first = next((some for some in rows if some.num_rows), None)
         if first is None:
@@ -120,10 +121,10 @@ class ExactlyOnceBatchWriter(_ExactlyOnce, DataSourceArrowWriter):
 
     Spark makes one when a job begins, and has copies of it for the tasks and the commit."""
 
-    def __init__(self, options: SinkOptions, sender: Sender) -> None:
+    def __init__(self, options: SinkOptions, sender: TaskSender) -> None:
         super().__init__(options, sender)
         job_id = str(uuid.uuid4())
-        self._batch = Batch(LedgerId(options.sink_id, job_id), job_id, 0)
+        self._batch = LedgerBatch(LedgerId(options.sink_id, job_id), job_id, 0)
         # Here and not in the tasks: one that outlives its job must find no ledger to prepare for.
         _admin(options.client).register_run(*self._batch)
 
@@ -175,10 +176,10 @@ def _explained(ledger: LedgerId) -> Iterator[None]:
         ) from error
 
 
-_admins: Final = KeptClients(Admin, time.monotonic)
+_admins: Final = KeptClients(Admin, ClientConfig, time.monotonic)
 
 
 def _admin(settings: Mapping[str, str]) -> Admin:
     """The process's admin client with these settings, without those of producers."""
-    known = {dotted(field.name) for field in dataclasses.fields(ClientConfig)}
+    known = {*definitions(ClientConfig), CLIENT_FILE}
     return _admins.get({name: value for name, value in settings.items() if name in known})

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class GroupProgress:
-    """Of one query, in its driver-side process."""
+    """Commits one query's offsets for a group, in the query's driver-side process."""
 
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id

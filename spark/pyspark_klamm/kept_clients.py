@@ -11,6 +11,9 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from klamm.config import ClientConfig
+from pyspark_klamm.client_file import with_file
+
 CAPACITY: Final = 8
 IDLE_S: Final = 300.0
 
@@ -31,17 +34,20 @@ class KeptClients(Generic[T]):
     def __init__(
         self,
         make: Callable[[Settings], T],
+        config_class: type[ClientConfig],
         clock_s: Callable[[], float],
         *,
         capacity: int = CAPACITY,
         idle_s: float = IDLE_S,
     ) -> None:
+        """`config_class` says what of a file (`client_file`) they know."""
         self._make = make
+        self._config_class = config_class
         self._clock_s = clock_s
         self._capacity = capacity
         self._idle_s = idle_s
         self._idle: dict[frozenset[tuple[str, Any]], tuple[T, float]] = {}
-        """With the time since when, the longest first."""
+        """The idle clients, each with the time since when; the longest idle first."""
 
     def get(self, settings: Settings) -> T:
         """The one with these settings, for anybody; made if there is none."""
@@ -54,7 +60,7 @@ class KeptClients(Generic[T]):
         key = frozenset(settings.items())
         kept = self._idle.pop(key, None)
         self._close_idle(self._capacity)
-        client = self._make(settings) if kept is None else kept[0]
+        client = self._make(with_file(settings, self._config_class)) if kept is None else kept[0]
         try:
             yield client
         except BaseException:

@@ -16,6 +16,9 @@ _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
+    # Spark's own, and what else is secret of a client's settings.
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|ssl.*key",
+    "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|jaas|ssl.*key",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",

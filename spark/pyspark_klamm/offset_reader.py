@@ -10,13 +10,21 @@ import time
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from klamm.cluster import ClusterView
+from klamm.cluster.metadata import ClusterView
 from klamm.errors import ConfigError, IllegalStateError, KlammError
 from klamm.model import TopicPartition
 from pyspark_klamm.cluster_access import ClusterAccess, UnknownTopicOrPartitionError, accesses
 from pyspark_klamm.data_loss import LossPolicy
 from pyspark_klamm.offset_spec import EARLIEST, LATEST, SYMBOLIC, OffsetSpec
-from pyspark_klamm.offsets import Continuation, OffsetRange, Offsets, Position, continuation, ranges_between, went_back
+from pyspark_klamm.offsets import (
+    Continuation,
+    OffsetRange,
+    Offsets,
+    SourceOffset,
+    continuation,
+    ranges_between,
+    went_back,
+)
 from pyspark_klamm.source_options import SourceOptions
 
 log = logging.getLogger(__name__)
@@ -24,7 +32,7 @@ T = TypeVar("T")
 
 
 class OffsetReader:
-    """Of one query. Has no state of its own, so it may be pickled."""
+    """Finds the offsets at which one query begins and ends. Has no state of its own, so it may be pickled."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -32,20 +40,20 @@ class OffsetReader:
 
     @property
     def access(self) -> ClusterAccess:
-        """The process's own."""
+        """The access to the cluster that this process has."""
         return accesses.get(self._options.client)
 
-    def start(self) -> Position:
+    def start(self) -> SourceOffset:
         """Where a new query begins. Raises ConfigError, UnknownTopicOrPartitionError."""
         return self._retrying(lambda: self._resolved(self._options.start, self._subscribed()))
 
-    def bounds(self) -> tuple[Position, Position]:
+    def bounds(self) -> tuple[SourceOffset, SourceOffset]:
         """Where a batch begins and ends: one look, so that all its tasks agree.
 
         Raises ConfigError, also for a start behind the end, and UnknownTopicOrPartitionError."""
         return self._retrying(self._bounds)
 
-    def latest(self, known: Position) -> Position:
+    def latest(self, known: SourceOffset) -> SourceOffset:
         """The end of everything there is now, for a query that is at `known`.
 
         An end before what is known may be an answer out of date: it is asked for again before it counts."""
@@ -59,14 +67,14 @@ class OffsetReader:
             log.warning("%s ended later before; asking again", ", ".join(map(str, back)))
         return latest
 
-    def continued(self, begin: Position, finish: Position) -> Continuation:
+    def continued(self, begin: SourceOffset, finish: SourceOffset) -> Continuation:
         """How a query at `begin` reads up to `finish`. Raises IllegalStateError where that is to end it."""
         found = self._retrying(lambda: continuation(begin, finish, self._list(finish.offsets, EARLIEST)))
         for problem in found.losses:
             self._loss.report(problem)
         return found
 
-    def ranges(self, begin: Position, finish: Position) -> list[OffsetRange]:
+    def ranges(self, begin: SourceOffset, finish: SourceOffset) -> list[OffsetRange]:
         """What a batch reads; without what was deleted since the batch was planned first. Raises IllegalStateError."""
         gone = self._retrying(lambda: self._gone(finish))
         for topic in sorted(gone):
@@ -85,7 +93,7 @@ class OffsetReader:
             raise ConfigError(f"assign names partitions that there are not: {', '.join(map(str, sorted(missing)))}")
         return view
 
-    def _bounds(self) -> tuple[Position, Position]:
+    def _bounds(self) -> tuple[SourceOffset, SourceOffset]:
         view = self._subscribed()
         begin, end = self._resolved(self._options.start, view), self._resolved(self._options.end, view)
         for tp in sorted(begin.offsets):
@@ -99,20 +107,20 @@ class OffsetReader:
             if wanted > latest[tp]:
                 self._loss.report(f"{tp} ends at offset {latest[tp]}, {self._options.end.option} wants {wanted}")
         ends = {tp: min(wanted, latest[tp]) for tp, wanted in end.offsets.items()}
-        return begin, Position(offsets=ends, topic_ids=end.topic_ids)
+        return begin, SourceOffset(offsets=ends, topic_ids=end.topic_ids)
 
-    def _latest(self, known_topics: Collection[str]) -> Position:
+    def _latest(self, known_topics: Collection[str]) -> SourceOffset:
         subscription = self._options.subscription
         view = self.access.describe(subscription.asked_topics, known_topics)
         tps = subscription.choose(view)
         return self._position(view, self._list(tps, LATEST))
 
-    def _gone(self, position: Position) -> set[str]:
+    def _gone(self, position: SourceOffset) -> set[str]:
         view = self.access.describe(position.topic_ids, position.topic_ids)
         ids = _topic_ids(view, position.topic_ids)
         return {topic for topic, topic_id in position.topic_ids.items() if ids.get(topic) != topic_id}
 
-    def _resolved(self, spec: OffsetSpec, view: ClusterView) -> Position:
+    def _resolved(self, spec: OffsetSpec, view: ClusterView) -> SourceOffset:
         wanted = spec.wanted(self._options.subscription.choose(view))
         if spec.by_time:
             return self._position(view, self._by_time(wanted, None if spec.latest_if_none else spec.option))
@@ -134,8 +142,8 @@ class OffsetReader:
         return self.access.list_offsets(dict.fromkeys(tps, at)) if tps else {}
 
     @staticmethod
-    def _position(view: ClusterView, offsets: Offsets) -> Position:
-        return Position(offsets=offsets, topic_ids=_topic_ids(view, {tp.topic for tp in offsets}))
+    def _position(view: ClusterView, offsets: Offsets) -> SourceOffset:
+        return SourceOffset(offsets=offsets, topic_ids=_topic_ids(view, {tp.topic for tp in offsets}))
 
     def _retrying(self, ask: Callable[[], T]) -> T:
         for attempt in range(1, self._options.fetch_offset_attempts):

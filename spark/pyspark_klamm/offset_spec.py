@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from klamm.errors import ConfigError
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
@@ -31,7 +31,7 @@ class OffsetSpec:
     by_time: bool = False
     """The first offset whose record is not older."""
     latest_if_none: bool = True
-    """With `by_time`, where there is no such record; else that is an error."""
+    """Whether to read from the end where `by_time` finds no record; else that is an error."""
 
     def wanted(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
         """`at` for each of `tps`. Raises ConfigError when it names other partitions than these."""
@@ -43,17 +43,16 @@ class OffsetSpec:
         return dict(self.at)
 
 
-def starting_spec(given: OptionValues, *, streaming: bool) -> OffsetSpec:
-    """Of startingTimestamp, startingOffsetsByTimestamp, startingOffsets. Raises ConfigError."""
-    latest_if_none = given.choice("startingOffsetsByTimestampStrategy", "error", "latest") == "latest"
+def starting_spec(given: OptionValues[Any], *, streaming: bool, latest_if_none: bool) -> OffsetSpec:
+    """Where to start, by startingTimestamp, startingOffsetsByTimestamp or startingOffsets. Raises ConfigError."""
     spec = _spec(given, "starting", "latest" if streaming else "earliest", latest_if_none=latest_if_none)
     if not streaming and LATEST in _offsets(spec):
         raise ConfigError("startingOffsets cannot be latest (-1) in a batch query: the result would always be empty")
     return spec
 
 
-def ending_spec(given: OptionValues) -> OffsetSpec:
-    """Of endingTimestamp, endingOffsetsByTimestamp, endingOffsets. Raises ConfigError."""
+def ending_spec(given: OptionValues[Any]) -> OffsetSpec:
+    """Where to end, by endingTimestamp, endingOffsetsByTimestamp or endingOffsets. Raises ConfigError."""
     spec = _spec(given, "ending", "latest", latest_if_none=True)
     if EARLIEST in _offsets(spec):
         raise ConfigError("endingOffsets cannot be earliest (-2): the result would always be empty")
@@ -78,7 +77,7 @@ def _offsets(spec: OffsetSpec) -> list[int]:
     return [spec.at] if isinstance(spec.at, int) else list(spec.at.values())
 
 
-def _spec(given: OptionValues, which: str, default: str, *, latest_if_none: bool) -> OffsetSpec:
+def _spec(given: OptionValues[Any], which: str, default: str, *, latest_if_none: bool) -> OffsetSpec:
     by_time = {"by_time": True, "latest_if_none": latest_if_none}
     specs = []
     if (text := given.text(f"{which}Timestamp")) is not None:

@@ -5,8 +5,8 @@ The checkpoint holds this JSON, whose `offsets` read like those of Spark's Kafka
     {"offsets": {"flights": {"0": 120, "1": 98}}, "topic_ids": {"flights": "<uuid>"}}
 
 The first offset of a query is not checkpointed by Spark for Python sources: if its first batch failed, a restart would
-ask for an initial offset anew, and "latest" would skip what the failed batch had covered. So the initial offset is
-marked (`"initial": true`), and the end of every batch that starts there carries it along as `start`.
+ask for a new initial offset, and "latest" would skip what the failed batch had covered. So the initial offset is marked
+(`"initial": true`), and the end of every batch that starts there carries it along as `start`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class SourceOffset:
     """A place in all partitions of a query."""
 
     offsets: Offsets
     """The next offset of each partition."""
     topic_ids: Mapping[str, str]
-    """The topics these offsets speak of; a topic created anew under the same name has another id."""
+    """The topics these offsets speak of; a topic that is deleted and created again has another id."""
 
     def to_json(self, **marks: Any) -> dict[str, Any]:
         """The form that Spark stores; `marks` are added as they are."""
@@ -37,7 +37,7 @@ class Position:
         return {"offsets": nested, "topic_ids": dict(sorted(self.topic_ids.items())), **marks}
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Position:
+    def from_json(cls, stored: Mapping[str, Any]) -> SourceOffset:
         """The position of a stored form, whatever marks it has."""
         offsets = {
             TopicPartition(topic, int(partition)): offset
@@ -46,9 +46,9 @@ class Position:
         }
         return cls(offsets=offsets, topic_ids=stored["topic_ids"])
 
-    def without(self, topics: set[str]) -> Position:
+    def without(self, topics: set[str]) -> SourceOffset:
         """This one, less these topics."""
-        return Position(
+        return SourceOffset(
             offsets={tp: offset for tp, offset in self.offsets.items() if tp.topic not in topics},
             topic_ids={topic: each for topic, each in self.topic_ids.items() if topic not in topics},
         )
@@ -91,21 +91,21 @@ class Continuation:
     """Where to read on, and what can no longer be read."""
 
     offsets: Offsets
-    """For every partition of the end."""
+    """The offset to begin at, for every partition of the end."""
     losses: tuple[str, ...]
     """One text for each thing that is not there any more."""
 
 
-def continuation(begin: Position, finish: Position, earliest: Offsets) -> Continuation:
+def continuation(begin: SourceOffset, finish: SourceOffset, earliest: Offsets) -> Continuation:
     """How a query that was at `begin` reads up to `finish`, whose partitions hold nothing before `earliest`.
 
-    New partitions and topics are read from the start. Loss, as Spark's Kafka source has it: topics deleted or created
-    anew, logs cut at either end, a new partition whose first records are gone already."""
+    New partitions and topics are read from the start. Loss means what it means to Spark's Kafka source: topics deleted
+    or created again, logs cut at either end, a new partition whose first records are gone already."""
     recreated = {
         topic for topic, topic_id in finish.topic_ids.items() if begin.topic_ids.get(topic, topic_id) != topic_id
     }
     gone_topics = begin.topic_ids.keys() - finish.topic_ids.keys()
-    losses = [f"topic {topic!r} was deleted and created anew" for topic in sorted(recreated)]
+    losses = [f"topic {topic!r} was deleted and created again" for topic in sorted(recreated)]
     losses += [f"topic {topic!r} was deleted" for topic in sorted(gone_topics)]
     losses += [
         f"{tp} is gone"
@@ -126,7 +126,7 @@ def continuation(begin: Position, finish: Position, earliest: Offsets) -> Contin
     return Continuation(offsets=offsets, losses=tuple(losses))
 
 
-def went_back(known: Position, latest: Position) -> list[TopicPartition]:
+def went_back(known: SourceOffset, latest: SourceOffset) -> list[TopicPartition]:
     """Partitions that end before an offset that was reached: an answer out of date, or a log that was cut."""
     return sorted(
         tp

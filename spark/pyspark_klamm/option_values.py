@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, TypeVar
 
+from klamm.config import ClientConfig, hide_secrets
 from klamm.errors import ConfigError
-from klamm.model import topic_name_problem
+from klamm.setting import definitions, parse
+from pyspark_klamm.client_file import CLIENT_FILE, with_file
 
 _SPARK_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "serialization.format"})
 """What Spark adds to a source's or sink's options."""
@@ -33,82 +35,64 @@ _TIME: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-class OptionValues:
+S = TypeVar("S")
+
+
+class OptionValues(Generic[S]):
     """The options a user gave, read by their documented names."""
 
-    def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
-        """`known`: all there are. Raises ConfigError for any other, with the nearest known name."""
-        self._given = {name.lower(): str(value) for name, value in given.items()}
-        names = {name.lower(): name for name in known}
+    def __init__(self, given: Mapping[str, str], declared: type[S]) -> None:
+        """`declared`: the class whose settings are all there are. Raises ConfigError for any other name, with the
+        nearest known one, and for a value that does not fit."""
+        self._given = {name.lower(): str(value).strip() for name, value in given.items()}
+        names = {name.lower(): name for name in definitions(declared)}
         for name in self._given:
             if name not in names and name not in _SPARK_OWN and not _is_of_client(name):
                 raise ConfigError(_unknown(name, names))
+        known = {names[name]: value for name, value in self._given.items() if name in names}
+        self.values = declared(**parse(declared, known))
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._given
 
     def text(self, name: str) -> str | None:
         """As it was given, without blanks around it."""
-        value = self._given.get(name.lower())
-        return None if value is None else value.strip()
-
-    def boolean(self, name: str, *, default: bool) -> bool:
-        """Raises ConfigError unless true or false, in any letter case."""
-        value = self.text(name)
-        if value is None:
-            return default
-        if value.lower() not in ("true", "false"):
-            raise ConfigError(f"{name}={value!r}: expected true or false")
-        return value.lower() == "true"
-
-    def choice(self, name: str, *choices: str) -> str:
-        """One of `choices` in any letter case; the first is the default. Raises ConfigError."""
-        value = (self.text(name) or choices[0]).lower()
-        if value not in choices:
-            raise ConfigError(f"{name}={self.text(name)!r}: expected {' or '.join(choices)}")
-        return value
-
-    def integer(self, name: str, *, at_least: int) -> int | None:
-        """Raises ConfigError unless a whole number of that size."""
-        value = self.text(name)
-        if value is None:
-            return None
-        try:
-            number = int(value)
-        except ValueError:
-            number = at_least - 1
-        if number < at_least:
-            raise ConfigError(f"{name}={value!r}: expected a whole number of at least {at_least}")
-        return number
-
-    def duration_ms(self, name: str) -> int | None:
-        """A time as Spark's Kafka source has it, such as 15m or 200ms; a bare number is milliseconds."""
-        value = self.text(name)
-        if value is None:
-            return None
-        match = _TIME.fullmatch(value.lower())
-        if match is None:
-            raise ConfigError(f"{name}={value!r}: expected a time such as 200ms, 30s, 15m or 1h")
-        return int(match[1]) * _UNITS_MS[match[2] or "ms"]
-
-    def topic(self, name: str) -> str | None:
-        """The name of a topic. Raises ConfigError when it cannot be one."""
-        value = self.text(name)
-        if value is not None and (problem := topic_name_problem(value)):
-            raise ConfigError(f"{name}={value!r}: {problem}")
-        return value
+        return self._given.get(name.lower())
 
     def client_settings(self) -> dict[str, str]:
-        """The settings of the clients by Kafka's dotted names. Raises ConfigError for one that is not the user's."""
+        """The settings of the clients by Kafka's dotted names, secrets as Secret; with the name of the file that has
+        the others, if there is one (`client_file`). Raises ConfigError for one that is not the user's, and for a file
+        that cannot be used here."""
         settings = {name.removeprefix(_KAFKA): value for name, value in self._given.items() if name.startswith(_KAFKA)}
         if "bootstrap.servers" in self._given:
             settings.setdefault("bootstrap.servers", self._given["bootstrap.servers"])
         for name in settings:
             if name in _FORBIDDEN:
                 raise ConfigError(f"kafka.{name} cannot be set: {_FORBIDDEN[name]}")
-        if "bootstrap.servers" not in settings:
+        if CLIENT_FILE in self:
+            settings[CLIENT_FILE] = self._given[CLIENT_FILE.lower()]
+        if "bootstrap.servers" not in with_file(settings, ClientConfig):
             raise ConfigError("option kafka.bootstrap.servers is required: host:port of a broker")
-        return settings
+        return hide_secrets(settings)
+
+
+def choice(*choices: str) -> Callable[[object], str]:
+    """One of `choices`, in any letter case."""
+
+    def convert(value: object) -> str:
+        if str(value).lower() not in choices:
+            raise ValueError(" or ".join(choices))
+        return str(value).lower()
+
+    return convert
+
+
+def duration_ms(value: object) -> int:
+    """A time as Spark's Kafka source has it, such as 15m or 200ms; a bare number is milliseconds."""
+    match = _TIME.fullmatch(str(value).lower())
+    if match is None:
+        raise ValueError("a time such as 200ms, 30s, 15m or 1h")
+    return int(match[1]) * _UNITS_MS[match[2] or "ms"]
 
 
 def _is_of_client(name: str) -> bool:

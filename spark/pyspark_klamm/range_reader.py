@@ -22,7 +22,7 @@ class RangeReader:
         self._loss = loss
         self._poll_timeout_ms = poll_timeout_ms
         self._rest: OffsetRange | None = None
-        """Of the piece that was read last, after a gap."""
+        """What is left, after a gap, of the range whose piece was read last; None: nothing."""
 
     def pieces(self, wanted: OffsetRange) -> Iterator[tuple[OffsetRange, Iterator[FetchedBatches]]]:
         """What there is of the range, one piece after the other; a second one only where records vanish meanwhile. The
@@ -46,15 +46,15 @@ class RangeReader:
             self._loss.report(f"{wanted.tp} is gone: {error}")
 
     def check_topics(self, topic_ids: Mapping[str, str]) -> None:
-        """Whether they are still the topics that were meant."""
+        """Reports the loss of topics that are not those which were meant any more."""
         view = self._cluster.describe(topic_ids, ())
         for topic, topic_id in sorted(topic_ids.items()):
             found = view.topics.get(topic)
             if found is not None and found.topic_id.hex != topic_id:
-                self._loss.report(f"topic {topic!r} was deleted and created anew while it was read")
+                self._loss.report(f"topic {topic!r} was deleted and created again while it was read")
 
     def _left(self, wanted: OffsetRange, position: int) -> OffsetRange | None:
-        """What of it is left after `position`, where records are missing."""
+        """What of the range is left after `position`, where records are missing."""
         try:
             earliest = self._cluster.list_offsets({wanted.tp: EARLIEST})[wanted.tp]
         except TopicGoneError:

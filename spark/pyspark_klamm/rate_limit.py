@@ -40,7 +40,8 @@ class TriggerDelay:
         self._last_ms: float | None = None
 
     def wait_ms(self, backlog: int, now_ms: float) -> float:
-        """How long a batch of so many offsets may still have to wait; 0: it is to run now, and the wait begins anew."""
+        """How long a batch of `backlog` offsets may still have to wait; 0: it is to run now, and the next wait
+        begins."""
         if self._last_ms is not None and backlog < self._min_offsets:
             left_ms = self._last_ms + self._max_delay_ms - now_ms
             if left_ms > 0:

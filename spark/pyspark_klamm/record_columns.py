@@ -24,7 +24,7 @@ _HALF_INT64_MAX: Final = 2**62
 _ONE: Final = np.uint64(1)
 _SEVEN_BITS: Final = np.uint64(0x7F)
 _LAST_BYTE_MAX: Final = {VARINT_BYTES_MAX: 0x0F, VARLONG_BYTES_MAX: 0x01}
-"""Of the longest numbers: 32 and 64 bits are no multiple of seven."""
+"""The largest last byte of the longest numbers: 32 and 64 bits are no multiple of seven."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def _read_fields(data: Buffer, sections: Sequence[RecordSection], starts: Int64s
 
 
 def _timestamps_ms(sections: Sequence[RecordSection], deltas: Int64s) -> Int64s:
-    """Those that producers gave, or the log when it appended the batch."""
+    """The timestamps that producers gave, or the log when it appended the batch."""
     if np.any(np.abs(deltas) > _HALF_INT64_MAX):
         raise InvalidRecordError("a timestamp does not fit 64 bits")
     given = _per_record(sections, lambda header: header.base_timestamp_ms) + deltas

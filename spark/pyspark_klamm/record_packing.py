@@ -33,7 +33,7 @@ class Rows:
     topic_numbers: Int64s
     """Which of `topics`."""
     partitions: Int64s
-    """Or NO_PARTITION."""
+    """The partition of each row, or NO_PARTITION."""
     keys: pa.Array
     values: pa.Array
     headers: pa.Array | None
@@ -91,7 +91,7 @@ def _in_order(rows: Rows, batch_bytes: int) -> tuple[Rows, Int64s]:
     is_first = np.append(True, targets[1:] != targets[:-1])
     target_starts = np.flatnonzero(is_first)
     before = np.repeat((ends - sizes)[target_starts], np.diff(np.append(target_starts, len(targets))))
-    # The end decides: who does not fit begins the next one.
+    # The end of a record decides: one that does not fit begins the next batch.
     portions = (ends - before - 1) // batch_bytes
     is_alone = sizes > batch_bytes
     is_first[1:] |= (portions[1:] != portions[:-1]) | is_alone[1:] | is_alone[:-1]
@@ -163,7 +163,7 @@ class _Varints:
 
 
 def _joined(fields: list[_Varints]) -> pa.Array:
-    """Of each row all of these fields, one behind the other."""
+    """The bytes of each row: all of these fields, one behind the other."""
     ends = np.cumsum(sum((each.widths for each in fields), np.zeros_like(fields[0].widths)))
     offsets = np.zeros(len(ends) + 1, np.int32)
     offsets[1:] = ends

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from klamm.errors import ConfigError
 from klamm.producer.config import ProducerConfig
+from pyspark_klamm.client_file import with_file
 from pyspark_klamm.sink_options import SinkOptions
 
 if TYPE_CHECKING:
@@ -30,13 +31,13 @@ _COLUMNS: Final = {
 _TIMESTAMP: Final = {"timestamp": ("timestamp",)}
 """With includeTimestamp only: what Spark's Kafka sink makes nothing of must not change a copy of a topic."""
 BATCH_BYTES: Final = 256 * 1024
-"""Of records in a batch, unless kafka.batch.size says otherwise. Whole batches are made here: no record waits for
-others, however large they are."""
+"""The bytes of records in a batch, unless kafka.batch.size says otherwise. Whole batches are made here: no record
+waits for others, however large they are."""
 _PACKED_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Of rows that are encoded together."""
+"""The most bytes of rows that are encoded together."""
 
 
-class Sender(Protocol):
+class TaskSender(Protocol):
     """What a writer leaves the rows to. Spark pickles it with the writer, for every task."""
 
     def send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
@@ -46,19 +47,20 @@ class Sender(Protocol):
 
 
 class RowSender:
-    """Of rows with a sink's columns. Raises ConfigError if those are not there."""
+    """Sends rows with a sink's columns. Raises ConfigError if those are not there."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._topic = options.topic
         self._columns = _checked_columns(schema, options)
-        config = ProducerConfig.parse(options.client)
+        client = with_file(options.client, ProducerConfig)
+        config = ProducerConfig.parse(client)
         self._goes_by_key = config.partitioner_class == "default" and not config.partitioner_ignore_keys
-        wanted_bytes = config.batch_size if "batch.size" in options.client else BATCH_BYTES
+        wanted_bytes = config.batch_size if "batch.size" in client else BATCH_BYTES
         # A batch may be twice as large.
         self._batch_bytes = max(1, min(wanted_bytes, config.max_request_size // 2))
 
     def send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
-        """As Sender has it."""
+        """As TaskSender has it."""
         from pyspark_klamm.record_packing import pack
 
         record_count = 0

@@ -17,8 +17,9 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from klamm.producer.config import ProducerConfig
 from pyspark_klamm.kept_clients import KeptClients
-from pyspark_klamm.row_sender import Sender
+from pyspark_klamm.row_sender import TaskSender
 from pyspark_klamm.sink_options import SinkOptions
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Written(WriterCommitMessage):
 
 
 class _AtLeastOnce:
-    def __init__(self, options: SinkOptions, sender: Sender) -> None:
+    def __init__(self, options: SinkOptions, sender: TaskSender) -> None:
         self._options = options
         self._sender = sender
 
@@ -73,5 +74,5 @@ def _producer(settings: Mapping[str, Any]) -> Producer:
     return Producer(settings)
 
 
-producers: Final = KeptClients(_producer, time.monotonic)
+producers: Final = KeptClients(_producer, ProducerConfig, time.monotonic)
 """The process's."""

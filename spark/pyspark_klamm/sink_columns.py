@@ -88,7 +88,7 @@ def _place_by_key(
 
 
 def _timestamps_ms(column: pa.Array, now_ms: int) -> Int64s:
-    """Of Spark's microseconds; null is now."""
+    """Milliseconds from Spark's microseconds; null is now."""
     microseconds = column.cast(pa.int64()).fill_null(now_ms * 1000)
     return np.array(microseconds.to_numpy(zero_copy_only=False), np.int64) // 1000
 

@@ -8,12 +8,54 @@ from typing import Final
 
 from klamm.errors import ConfigError
 from klamm.ledger_ids import NAME_LENGTH_MAX, LedgerId, ledger_problem
-from pyspark_klamm.option_values import OptionValues
+from klamm.model import topic_name_problem
+from klamm.setting import ConfigType, boolean, custom, text
+from pyspark_klamm.client_file import CLIENT_FILE
+from pyspark_klamm.client_file import DOC as CLIENT_FILE_DOC
+from pyspark_klamm.option_values import OptionValues, choice
 
 DEFAULT_SINK_ID: Final = "spark"
-_KNOWN: Final = ("topic", "includeHeaders", "includeTimestamp", "deliveryGuarantee", "sinkId")
 _AT_LEAST_ONCE: Final = "at-least-once"
 _EXACTLY_ONCE: Final = "exactly-once"
+
+
+def _topic(value: object) -> str:
+    if problem := topic_name_problem(str(value)):
+        raise ValueError(f"the name of a topic: {problem}")
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkSettings:
+    """The options of a sink as they are given. `kafka.*` are the producer's."""
+
+    client_config_file: str | None = text(None, name=CLIENT_FILE, doc=CLIENT_FILE_DOC)
+    topic: str | None = custom(
+        None, _topic, type=ConfigType.STRING, doc="Where all rows go, whatever their column `topic` says."
+    )
+    include_headers: bool = boolean(
+        False,
+        name="includeHeaders",
+        doc="Taken for a configuration of Spark's Kafka sink; a column `headers` is written wherever there is one.",
+    )
+    include_timestamp: bool = boolean(
+        False,
+        name="includeTimestamp",
+        doc="Whether records have the time of the column `timestamp`, and not that of their writing.",
+    )
+    delivery_guarantee: str = custom(
+        _AT_LEAST_ONCE,
+        choice(_AT_LEAST_ONCE, _EXACTLY_ONCE),
+        type=ConfigType.STRING,
+        name="deliveryGuarantee",
+        doc="at-least-once or exactly-once: whether a batch that is run again writes its rows again.",
+    )
+    sink_id: str | None = text(
+        None,
+        name="sinkId",
+        shown=DEFAULT_SINK_ID,
+        doc="With deliveryGuarantee=exactly-once: tells outputs of one query apart, as those of a copied checkpoint.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,23 +75,22 @@ class SinkOptions:
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Parses a writer's options. Raises ConfigError that names the option, its value and what was expected."""
-    given = OptionValues(options, _KNOWN)
-    given.boolean("includeHeaders", default=False)
+    given = OptionValues(options, SinkSettings)
+    values = given.values
     client = given.client_settings()
     if "transactional.id" in client:
         raise ConfigError(f"kafka.transactional.id cannot be set: use deliveryGuarantee={_EXACTLY_ONCE}")
-    exactly_once = given.choice("deliveryGuarantee", _AT_LEAST_ONCE, _EXACTLY_ONCE) == _EXACTLY_ONCE
+    exactly_once = values.delivery_guarantee == _EXACTLY_ONCE
     return SinkOptions(
         client=client,
-        topic=given.topic("topic"),
-        include_timestamp=given.boolean("includeTimestamp", default=False),
+        topic=values.topic,
+        include_timestamp=values.include_timestamp,
         exactly_once=exactly_once,
-        sink_id=_sink_id(given, exactly_once),
+        sink_id=_sink_id(values.sink_id, exactly_once),
     )
 
 
-def _sink_id(given: OptionValues, exactly_once: bool) -> str:
-    sink_id = given.text("sinkId")
+def _sink_id(sink_id: str | None, exactly_once: bool) -> str:
     if sink_id is None:
         return DEFAULT_SINK_ID
     if not exactly_once:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark_klamm.cluster_access import accesses
 from pyspark_klamm.data_loss import LossPolicy
 from pyspark_klamm.offset_reader import OffsetReader
-from pyspark_klamm.offsets import OffsetRange, Position, ranges_between
+from pyspark_klamm.offsets import OffsetRange, SourceOffset, ranges_between
 from pyspark_klamm.range_reader import RangeReader
 from pyspark_klamm.schema import checked_columns
 from pyspark_klamm.source_options import SourceOptions
@@ -58,7 +58,7 @@ class Source:
         if partition.ranges:
             reader.check_topics(partition.topic_ids)
 
-    def _tasks(self, ranges: Iterable[OffsetRange], end: Position) -> list[InputPartition]:
+    def _tasks(self, ranges: Iterable[OffsetRange], end: SourceOffset) -> list[InputPartition]:
         return [
             RangesPartition(task, {each.tp.topic: end.topic_ids[each.tp.topic] for each in task})
             for task in pack(ranges, self._options.tasks)

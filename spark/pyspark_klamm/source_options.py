@@ -9,34 +9,111 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.errors import ConfigError
+from klamm.setting import ConfigType, boolean, custom, integer, long, text
+from pyspark_klamm.client_file import CLIENT_FILE
+from pyspark_klamm.client_file import DOC as CLIENT_FILE_DOC
 from pyspark_klamm.offset_spec import OffsetSpec, check_order, ending_spec, starting_spec
-from pyspark_klamm.option_values import OptionValues
-from pyspark_klamm.subscription import STRATEGIES, Subscription, subscription
+from pyspark_klamm.option_values import OptionValues, choice, duration_ms
+from pyspark_klamm.topic_selection import TopicSelection, subscription
 
 log = logging.getLogger(__name__)
 
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitOffsetsToGroup")
 _BATCH_ONLY: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-_KNOWN: Final = (
-    *STRATEGIES,
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsets",
-    "startingOffsetsByTimestampStrategy",
-    *_BATCH_ONLY,
-    *_STREAM_ONLY,
-    "failOnDataLoss",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "maxTasks",
-    "includeHeaders",
-    "groupIdPrefix",
-    "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-)
-DEFAULT_MAX_TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
-DEFAULT_POLL_TIMEOUT_MS: Final = 120_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSettings:
+    """The options of a source as they are given. `kafka.*` are the client's."""
+
+    client_config_file: str | None = text(None, name=CLIENT_FILE, doc=CLIENT_FILE_DOC)
+    assign: str | None = text(None, doc='The partitions to read, as JSON: {"topic": [0, 1]}.')
+    subscribe: str | None = text(None, doc="The topics to read, by commas.")
+    subscribe_pattern: str | None = text(
+        None, name="subscribePattern", doc="The topics to read, by a regular expression as Python has it."
+    )
+    starting_timestamp: str | None = text(
+        None,
+        name="startingTimestamp",
+        doc="Where a query begins: at the first record of each partition that is not older; milliseconds since 1970.",
+    )
+    starting_offsets_by_timestamp: str | None = text(
+        None,
+        name="startingOffsetsByTimestamp",
+        doc='The same for each partition, as JSON: {"topic": {"0": 1767225600000}}.',
+    )
+    starting_offsets: str | None = text(
+        None,
+        name="startingOffsets",
+        shown="latest (stream), earliest (batch)",
+        doc='Where a query begins: earliest, latest, or offsets as JSON: {"topic": {"0": 23, "1": -2}}; -2 is'
+        " earliest, -1 latest. A stream goes on from its checkpoint.",
+    )
+    starting_offsets_by_timestamp_strategy: str = custom(
+        "error",
+        choice("error", "latest"),
+        type=ConfigType.STRING,
+        name="startingOffsetsByTimestampStrategy",
+        doc="error or latest: what becomes of a partition without a record that is not older.",
+    )
+    ending_timestamp: str | None = text(None, name="endingTimestamp", doc="Where a batch ends, as startingTimestamp.")
+    ending_offsets_by_timestamp: str | None = text(
+        None, name="endingOffsetsByTimestamp", doc="Where a batch ends, as startingOffsetsByTimestamp."
+    )
+    ending_offsets: str | None = text(
+        None, name="endingOffsets", shown="latest", doc="Where a batch ends, as startingOffsets."
+    )
+    max_offsets_per_trigger: int | None = long(
+        None, at_least=1, name="maxOffsetsPerTrigger", doc="The most offsets that a batch of a stream takes."
+    )
+    min_offsets_per_trigger: int | None = long(
+        None,
+        at_least=1,
+        name="minOffsetsPerTrigger",
+        doc="A stream waits for this many offsets, up to maxTriggerDelay.",
+    )
+    max_trigger_delay_ms: int = custom(
+        15 * 60 * 1000,
+        duration_ms,
+        type=ConfigType.STRING,
+        shown="15m",
+        name="maxTriggerDelay",
+        doc="How long fewer than minOffsetsPerTrigger may wait, such as 200ms, 30s, 15m or 1h.",
+    )
+    commit_offsets_to_group: str | None = text(
+        None, name="commitOffsetsToGroup", doc="The consumer group that is told how far a stream is."
+    )
+    fail_on_data_loss: bool = boolean(
+        True, name="failOnDataLoss", doc="Whether a query fails where records that it should read are gone."
+    )
+    min_partitions: int = integer(
+        1, at_least=1, name="minPartitions", doc="At least about this many tasks, if there are records."
+    )
+    max_records_per_partition: int | None = long(
+        None, at_least=1, name="maxRecordsPerPartition", doc="The most offsets that one task reads."
+    )
+    max_tasks: int | None = integer(
+        None, at_least=1, name="maxTasks", shown="the processors", doc="Into how many tasks a batch is cut at most."
+    )
+    include_headers: bool = boolean(False, name="includeHeaders", doc="Whether there is a column of headers.")
+    group_id_prefix: str | None = text(
+        None, name="groupIdPrefix", doc="Taken for a configuration of Spark's Kafka source; without effect."
+    )
+    poll_timeout_ms: int = integer(
+        120_000,
+        at_least=1,
+        name="kafkaConsumer.pollTimeoutMs",
+        doc="How long a task waits for records that should be there.",
+    )
+    fetch_offset_attempts: int = integer(
+        3,
+        at_least=1,
+        name="fetchOffset.numRetries",
+        doc="How often the offsets of a query are asked for before it fails.",
+    )
+    fetch_offset_interval_ms: int = integer(
+        1_000, at_least=0, name="fetchOffset.retryIntervalMs", doc="The pause between these."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +144,7 @@ class SourceOptions:
 
     client: Mapping[str, str]
     """Settings of the clients, by Kafka's dotted names."""
-    subscription: Subscription
+    subscription: TopicSelection
     start: OffsetSpec
     end: OffsetSpec
     rate: RateLimits
@@ -84,10 +161,13 @@ class SourceOptions:
 
 def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Parses a reader's options. Raises ConfigError that names the option, its value and what was expected."""
-    given = OptionValues(options, _KNOWN)
+    given = OptionValues(options, SourceSettings)
+    values = given.values
     _check_kind(given, streaming=streaming)
     client = given.client_settings()
-    start, end = starting_spec(given, streaming=streaming), ending_spec(given)
+    latest_if_none = values.starting_offsets_by_timestamp_strategy == "latest"
+    start = starting_spec(given, streaming=streaming, latest_if_none=latest_if_none)
+    end = ending_spec(given)
     check_order(start, end)
     return SourceOptions(
         client={name: value for name, value in client.items() if name != "group.id"},
@@ -95,21 +175,17 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         start=start,
         end=end,
         rate=_rate(given),
-        tasks=_task_limits(given),
-        fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
-        include_headers=given.boolean("includeHeaders", default=False),
+        tasks=_task_limits(values),
+        fail_on_data_loss=values.fail_on_data_loss,
+        include_headers=values.include_headers,
         commit_group=_commit_group(given, client.get("group.id")),
-        poll_timeout_ms=given.integer("kafkaConsumer.pollTimeoutMs", at_least=1) or DEFAULT_POLL_TIMEOUT_MS,
-        fetch_offset_attempts=given.integer("fetchOffset.numRetries", at_least=1) or 3,
-        fetch_offset_interval_ms=_or(given.integer("fetchOffset.retryIntervalMs", at_least=0), 1_000),
+        poll_timeout_ms=values.poll_timeout_ms,
+        fetch_offset_attempts=values.fetch_offset_attempts,
+        fetch_offset_interval_ms=values.fetch_offset_interval_ms,
     )
 
 
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value
-
-
-def _check_kind(given: OptionValues, *, streaming: bool) -> None:
+def _check_kind(given: OptionValues[SourceSettings], *, streaming: bool) -> None:
     """Refuses what would change a stream's result; a batch passes over a stream's limits, as with Spark's source."""
     if streaming:
         for name in _BATCH_ONLY:
@@ -121,21 +197,18 @@ def _check_kind(given: OptionValues, *, streaming: bool) -> None:
             log.warning("%s has no effect in a batch query", name)
 
 
-def _rate(given: OptionValues) -> RateLimits:
-    most = given.integer("maxOffsetsPerTrigger", at_least=1)
-    least = given.integer("minOffsetsPerTrigger", at_least=1)
+def _rate(given: OptionValues[SourceSettings]) -> RateLimits:
+    values = given.values
+    most, least = values.max_offsets_per_trigger, values.min_offsets_per_trigger
     if most is not None and least is not None and least > most:
         raise ConfigError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}")
-    delay_ms = given.duration_ms("maxTriggerDelay")
-    if delay_ms is not None and least is None:
+    if "maxTriggerDelay" in given and least is None:
         log.warning("maxTriggerDelay has no effect without minOffsetsPerTrigger")
-    return RateLimits(max_offsets=most, min_offsets=least, max_delay_ms=_or(delay_ms, DEFAULT_MAX_TRIGGER_DELAY_MS))
+    return RateLimits(max_offsets=most, min_offsets=least, max_delay_ms=values.max_trigger_delay_ms)
 
 
-def _task_limits(given: OptionValues) -> TaskLimits:
-    most = given.integer("maxTasks", at_least=1)
-    least = given.integer("minPartitions", at_least=1) or 1
-    cap = given.integer("maxRecordsPerPartition", at_least=1)
+def _task_limits(values: SourceSettings) -> TaskLimits:
+    most, least, cap = values.max_tasks, values.min_partitions, values.max_records_per_partition
     if most is not None and least > most:
         raise ConfigError(f"minPartitions={least} is more than maxTasks={most}")
     if most is not None and cap is not None:
@@ -145,9 +218,9 @@ def _task_limits(given: OptionValues) -> TaskLimits:
     return TaskLimits(max_tasks=most or os.cpu_count() or 1, min_tasks=least, max_records_per_task=cap)
 
 
-def _commit_group(given: OptionValues, consumer_group: str | None) -> str | None:
+def _commit_group(given: OptionValues[SourceSettings], consumer_group: str | None) -> str | None:
     """kafka.group.id and groupIdPrefix name the group of Spark's consumers, which nobody sees: none is needed."""
-    group = given.text("commitOffsetsToGroup")
+    group = given.values.commit_offsets_to_group
     if group == "":
         raise ConfigError("commitOffsetsToGroup='': expected the name of a consumer group")
     if consumer_group is not None and group is not None and group != consumer_group:

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyspark_klamm.group_progress import GroupProgress
-from pyspark_klamm.offsets import Position
+from pyspark_klamm.offsets import SourceOffset
 from pyspark_klamm.rate_limit import TriggerDelay, backlog, limited
 from pyspark_klamm.source import Source
 from pyspark_klamm.source_options import SourceOptions
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 IDLE_WAIT_MS: Final = 500
 COMPANY_WAIT_MS: Final = 50
-"""Instead, while batches run that this source has nothing for..."""
+"""How long an empty look waits instead, while batches run that this source has nothing for."""
 COMPANY_BATCHES: Final = 3
-"""...so many of them at least: a query with state runs one without data after each with data."""
+"""How many such batches must run in a row first: a query with state runs one without data after each with data."""
 NEWS_MS: Final = 1_000
 """How long new topics and partitions may go unnoticed while no record comes."""
 
@@ -47,11 +47,12 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         self._group = None if options.commit_group is None else GroupProgress(options.commit_group)
         self._initial: dict[str, Any] | None = None
         self._is_available_now = False
-        self._seen: Position | None = None
+        self._seen: SourceOffset | None = None
         """The end of everything there was, as last looked up."""
         self._seen_at_s = 0.0
         self._foreign_batches = 0
-        """In a row, and without a look that no batch followed."""
+        """How many batches in a row had nothing from this source; it starts at 0 again after a look that no batch
+        followed."""
         self._has_planned = False
 
     def initialOffset(self) -> dict[str, Any]:
@@ -68,13 +69,13 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         return ReadAllAvailable() if rate.min_offsets is None else ReadMinRows(rate.min_offsets)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """From here on the end is what the first look finds."""
+        """From here on the query's end is the one that the first look finds."""
         self._is_available_now = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; `start` itself when there is to be none yet."""
-        begin = Position.from_json(start)
-        latest = self._look(begin)
+        begin = SourceOffset.from_json(start)
+        latest = self._poll_latest(begin)
         if latest is None or (latest == begin and not start.get("initial")):
             if self._group is not None:
                 self._group.finish(self._offsets.access, begin.offsets)
@@ -94,7 +95,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         """The tasks of one batch; the same for a batch that is run again after a failure."""
         if start.get("initial") and "start" in end:
             start = end["start"]
-        begin, finish = Position.from_json(start), Position.from_json(end)
+        begin, finish = SourceOffset.from_json(start), SourceOffset.from_json(end)
         self._has_planned = True
         self._foreign_batches = self._foreign_batches + 1 if begin == finish else 0
         return [] if begin == finish else self._tasks(self._offsets.ranges(begin, finish), finish)
@@ -106,7 +107,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
     def _wait_ms(self) -> int:
         return IDLE_WAIT_MS if self._foreign_batches < COMPANY_BATCHES else COMPANY_WAIT_MS
 
-    def _look(self, begin: Position) -> Position | None:
+    def _poll_latest(self, begin: SourceOffset) -> SourceOffset | None:
         """The end of everything; None when a wait for more was in vain."""
         if not self._has_planned:
             self._foreign_batches = 0
@@ -123,7 +124,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         self._seen_at_s = time.monotonic()
         return self._seen
 
-    def _limited(self, begin: Position, latest: Position) -> Position | None:
+    def _limited(self, begin: SourceOffset, latest: SourceOffset) -> SourceOffset | None:
         """What the options let through of it; None when too little came for a batch."""
         start = self._offsets.continued(begin, latest).offsets
         rate, behind = self._options.rate, backlog(start, latest.offsets)
@@ -135,4 +136,4 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
                 return None
         if rate.max_offsets is None:
             return latest
-        return Position(offsets=limited(start, latest.offsets, rate.max_offsets), topic_ids=latest.topic_ids)
+        return SourceOffset(offsets=limited(start, latest.offsets, rate.max_offsets), topic_ids=latest.topic_ids)

@@ -3,8 +3,9 @@
     python tests/chaos/run.py quorum --minutes 5
     python tests/chaos/run.py partitions --minutes 10
     python tests/chaos/run.py partitions --cluster up --minutes 10      the cluster is what `klamm up` runs
+    python tests/chaos/run.py secured --minutes 10      TLS, logins and rights; certificates change all the time
     python tests/chaos/run.py transactions --minutes 10
-    python tests/chaos/run.py spark --minutes 20 --kills 100      goes on until so many processes were killed
+    python tests/chaos/run.py spark --minutes 20 --kills 100      goes on until 100 processes were killed
     python tests/chaos/run.py clients --minutes 5 --kills 20        all brokers at once; real Kafka clients go on
     python tests/chaos/run.py quorum --minutes 5 --seed 42      the same faults in the same order; time does the rest
     python tests/chaos/run.py partitions --minutes 1 --planted append-again      succeeds if it finds the bug
@@ -29,24 +30,24 @@ import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable, Mapping
 
-_TESTS = pathlib.Path(__file__).resolve().parent.parent
-sys.path += [str(_TESTS / "chaos"), str(_TESTS / "support")]
-
-from klammchaos import (  # noqa: E402
+from tests.chaos.klammchaos import (
     client_workload,
     namespaces,
     partition_workload,
     quorum_workload,
+    secured_workload,
     spark_workload,
     transaction_workload,
 )
-from klammchaos.planted_broker import PLANTED_BUGS  # noqa: E402
+from tests.chaos.klammchaos.planted_broker import PLANTED_BUGS
 
-WORKLOADS = {
+WORKLOADS: Mapping[str, Callable[..., None]] = {
     "clients": client_workload.run,
     "partitions": partition_workload.run,
     "quorum": quorum_workload.run,
+    "secured": secured_workload.run,
     "spark": spark_workload.run,
     "transactions": transaction_workload.run,
 }
@@ -91,7 +92,7 @@ def main() -> int:
     again = f"python tests/chaos/run.py {arguments.workload} --minutes {arguments.minutes:g} --seed {seed}"
     if arguments.only:
         again += f" --only {shlex.quote(arguments.only)}"
-    workload = WORKLOADS[arguments.workload]
+    workload: Callable[..., None] = WORKLOADS[arguments.workload]
     if arguments.kills:
         again += f" --kills {arguments.kills}"
         workload = functools.partial(workload, kills=arguments.kills)

@@ -8,19 +8,20 @@ import subprocess
 import sys
 
 import pytest
-import seeds
+
+from tests.support import seeds
 
 RUN = pathlib.Path(__file__).parent / "run.py"
 DEADLINE_S = 600
 """A machine that does other things too starts processes slowly, and everybody must recover in the end."""
 
 UP_SHARE = 3
-"""One slice of partitions out of so many strikes what `klamm up` runs; the others have more kinds of faults."""
+"""One in this many slices of partitions strikes what `klamm up` runs; the others have more kinds of faults."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(DEADLINE_S + 60)
-@pytest.mark.parametrize(("workload", "slice_s"), [("quorum", 20), ("partitions", 90), ("transactions", 30)])
+@pytest.mark.parametrize(("workload", "slice_s"), [("quorum", 10), ("partitions", 40), ("transactions", 20)])
 def test_nothing_is_violated_whatever_strikes(workload: str, slice_s: int, tmp_path: pathlib.Path) -> None:
     """A process of its own: it has mounts and a network of its own, where that is allowed."""
     seed = seeds.run_seed()

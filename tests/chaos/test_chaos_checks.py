@@ -7,17 +7,17 @@ import pathlib
 import random
 
 import pytest
-from klammchaos.figures import describe_outages, quantile
-from klammchaos.history import History
-from klammchaos.nemesis import deal
-from klammchaos.partition_replicas import check_same_records, differ, flipped_byte
-from klammchaos.quorum_faults import FAULTS
-from klammchaos.replica_checks import DivergedError, check_same_entries, check_same_images
-from klammchaos.topic_model import Answer, Delete, ReadTopic
 
 from klamm.errors import ErrorCode
 from klamm_controller.raft.messages import EntryKind, LogEntry
 from klamm_server.metadata.image import MetadataImage
+from tests.chaos.klammchaos.figures import describe_outages, quantile
+from tests.chaos.klammchaos.history import History
+from tests.chaos.klammchaos.nemesis import deal
+from tests.chaos.klammchaos.partition_replicas import check_same_records, differ, flipped_byte
+from tests.chaos.klammchaos.quorum_faults import FAULTS
+from tests.chaos.klammchaos.replica_checks import DivergedError, check_same_entries, check_same_images
+from tests.chaos.klammchaos.topic_model import Answer, Delete, ReadTopic
 
 
 def log(begin: int, end: int, term: int = 1) -> list[LogEntry]:

@@ -6,12 +6,13 @@ import random
 from dataclasses import replace
 
 import pytest
-from klammchaos.planted_violations import PLANTED, prove
-from log_checker import Consumption, History, Outcome, Read, Send, check, summary
+
+from tests.chaos.klammchaos.planted_violations import PLANTED, prove
+from tests.support.log_checker import Consumption, History, Outcome, Read, Send, check, summary
 
 PRODUCERS, COUNT = 3, 20
 SKIPS = "nonmonotonic-poll", "poll-skip"
-"""Who leaps back and forth does both."""
+"""A consumer that leaps back and forth does both."""
 
 
 def sound() -> History:

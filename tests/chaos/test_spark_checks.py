@@ -6,7 +6,8 @@ import json
 
 import pandas as pd
 import pytest
-from klammchaos.spark_checks import copy_violations, delay_violations
+
+from tests.chaos.klammchaos.spark_checks import copy_violations, delay_violations
 
 HOURS = pd.DataFrame(
     {"departures": [2, 0], "mean_delay": [1.5, float("nan")]},

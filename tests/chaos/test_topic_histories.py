@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import random
 
-import linearizability
 import pytest
-import seeds
-from klammchaos.topic_model import (
+
+from klamm.errors import ErrorCode
+from tests.chaos.klammchaos.topic_model import (
     Answer,
     Call,
     Create,
@@ -21,7 +21,8 @@ from klammchaos.topic_model import (
     Topic,
     TopicModel,
 )
-from linearizability import (
+from tests.support import linearizability, seeds
+from tests.support.linearizability import (
     IMPOSSIBLE,
     NEVER,
     NotLinearizableError,
@@ -29,8 +30,6 @@ from linearizability import (
     TooComplexError,
     check_linearizable,
 )
-
-from klamm.errors import ErrorCode
 
 ABSENT = Answer(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 DONE = Answer()
@@ -195,7 +194,7 @@ def test_a_history_that_is_too_complex_is_not_called_good(monkeypatch: pytest.Mo
 
 
 def explains(history: tuple[Operation, ...], model: TopicModel) -> bool:
-    """By trying every order: slow, and too simple to be wrong."""
+    """Tries every order: slow, and too simple to be wrong."""
     unknowns = [each for each in history if each.result is None]
     known = [each for each in history if each.result is not None]
     return any(

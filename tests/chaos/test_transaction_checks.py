@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from klammchaos.transaction_checks import violations
-from klammchaos.transaction_load import Fate, Output, decode, encode
+
+from tests.chaos.klammchaos.transaction_checks import violations
+from tests.chaos.klammchaos.transaction_load import Fate, Output, decode, encode
 
 COUNT = 100
 FATES = {

@@ -1,5 +1,5 @@
-"""One cluster for all clients: three brokers, so that they meet redirections and replicas. And the table of who does
-what (`table.py`)."""
+"""One cluster for all clients: three brokers, so that they meet redirections and replicas. And the table of what each
+client does (`table.py`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import gc
 import re
 import subprocess
 import sys
-import time
 import uuid
 import warnings
 from collections.abc import Callable, Generator, Iterator
@@ -15,13 +14,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from apache_kafka import ApacheKafka, running_kafka
-from kafka_wire import KafkaWire
-from kio.schema.errors import ErrorCode
-from klamm_process import KlammProcess, running_cluster
-from table import Comparison, Outcomes, write_between_markers
 
-from klamm_broker.kafka.requests import ApiKey
+from tests.clients.table import Comparison, Outcomes, write_between_markers
+from tests.support.all_brokers import wait_until_everywhere
+from tests.support.apache_kafka import ApacheKafka, running_kafka
+from tests.support.kafka_wire import KafkaWire
+from tests.support.klamm_process import KlammProcess, running_cluster
 
 TIMEOUT_S = 60
 _outcomes = pytest.StashKey[Outcomes]()
@@ -44,9 +42,9 @@ def pytest_runtest_makereport(
     report = yield
     if not report.skipped and (report.when == "call" or report.failed):
         for marker in item.iter_markers("behaviour"):
-            item.config.stash[_outcomes].add(*marker.args, report.passed)
+            item.config.stash[_outcomes].add(*marker.args, passed=report.passed)
         for marker in item.iter_markers("spark_case"):
-            item.config.stash[_comparison].add(*marker.args, report.passed)
+            item.config.stash[_comparison].add(*marker.args, passed=report.passed)
     return report
 
 
@@ -137,21 +135,7 @@ def name() -> str:
 @pytest.fixture
 def wait_until_known(bootstrap: str) -> Callable[[str], None]:
     """Any broker answers a client, and each learns of a topic a moment after it was created: waits for the last one."""
-
-    def wait(topic: str) -> None:
-        deadline_s = time.monotonic() + TIMEOUT_S
-        asked = {
-            "topics": [{"name": topic, "topic_id": None}],
-            "allow_auto_topic_creation": False,
-            "include_topic_authorized_operations": False,
-        }
-        for broker in bootstrap.split(","):
-            with KafkaWire(broker) as wire:
-                while wire.ask(ApiKey.METADATA, 12, asked).topics[0].error_code != ErrorCode.none:
-                    assert time.monotonic() < deadline_s, f"{broker} does not know {topic}"
-                    time.sleep(0.05)
-
-    return wait
+    return lambda topic: wait_until_everywhere(bootstrap, topic, exists=True)
 
 
 @pytest.fixture(autouse=True)

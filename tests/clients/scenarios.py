@@ -9,11 +9,11 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from kafka_wire import KafkaWire
 from kio.schema.errors import ErrorCode
 
 from klamm.records import encode_batch
 from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from tests.support.kafka_wire import KafkaWire
 
 TIMEOUT_S = 30
 TIMEOUT_MS = 1_000 * TIMEOUT_S
@@ -97,7 +97,7 @@ def blamed_records(version: int) -> Scenario:
         settings = {"compacted": compact, "dated": limits, "both": {**compact, **limits}}
         ids = {kind: create_topic(wire, f"{name}-{kind}", configs=configs) for kind, configs in settings.items()}
         now_ms, day_ms = int(time.time() * 1000), 86_400_000
-        rows = {
+        rows: dict[str, list[tuple[int, bytes | None]]] = {
             "good": [(now_ms, b"k")] * 2,
             "keyless": [(now_ms, b"k"), (now_ms, None), (now_ms, b"k"), (now_ms, None)],
             "one keyless": [(now_ms, None), (now_ms, b"k")],

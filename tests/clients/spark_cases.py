@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_doors import FAILS, QUERY_TIMEOUT_S, Door, outcome, outcomes
+from tests.clients.spark_doors import FAILS, QUERY_TIMEOUT_S, Door, outcome, outcomes
 
 _SAME: Final = object()
 
@@ -271,7 +271,7 @@ def retention(door: Door) -> Any:
 
 @case(
     "failOnDataLoss",
-    "stream: topic deleted and made anew with fewer records; true, false",
+    "stream: topic deleted and created again with fewer records; true, false",
     [FAILS, []],
     klamm=[FAILS, ["x"]],
     why="by its id it is another topic, and all of it is new",
@@ -287,7 +287,7 @@ def recreated_shorter(door: Door) -> Any:
 
 @case(
     "failOnDataLoss",
-    "stream: topic deleted and made anew with more records; true, false",
+    "stream: topic deleted and created again with more records; true, false",
     [["4"], ["4"]],
     klamm=[FAILS, ["1", "2", "3", "4"]],
     why="Spark's compares offsets only and leaves out records without a word",

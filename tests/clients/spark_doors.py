@@ -14,6 +14,8 @@ from typing import Any
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from tests.support.all_brokers import wait_until_everywhere
+
 TIMEOUT_S = 60
 QUERY_TIMEOUT_S = 120
 FAILS = "fails"
@@ -33,9 +35,9 @@ class Door:
     producer: Producer
     directory: Path
     prefix: str = field(default_factory=lambda: f"t{uuid.uuid4().hex[:8]}")
-    """Of this door's topics."""
+    """What the names of this door's topics begin with."""
     left_open: list[Producer] = field(default_factory=list)
-    """With a transaction each, until the case is over."""
+    """Producers with an open transaction each, until the case is over."""
 
     def topic(self, partition_count: int = 2, suffix: str = "", **config: str) -> str:
         """A new topic."""
@@ -48,11 +50,9 @@ class Door:
         self.admin.create_topics([created])[name].result(TIMEOUT_S)
 
     def delete(self, name: str) -> None:
+        """From all brokers: one that is behind would take records for what is gone, which a new topic then lacks."""
         self.admin.delete_topics([name])[name].result(TIMEOUT_S)
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while name in self.admin.list_topics(timeout=TIMEOUT_S).topics:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
+        wait_until_everywhere(self.kafka_bootstrap, name, exists=False)
 
     def grow(self, name: str, partition_count: int) -> None:
         self.admin.create_partitions([NewPartitions(name, partition_count)])[name].result(TIMEOUT_S)
@@ -62,7 +62,7 @@ class Door:
             time.sleep(0.05)
 
     def delete_records(self, name: str, before: int) -> None:
-        """Of partition 0."""
+        """Deletes the records of partition 0 before an offset."""
         tp = TopicPartition(name, 0, before)
         self.admin.delete_records([tp])[tp].result(TIMEOUT_S)
 

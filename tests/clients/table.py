@@ -12,10 +12,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-import java_programs
 import pytest
-from spark_cases import CASES, Case
-from spark_doors import FAILS
+
+from tests.clients.spark_cases import CASES, Case
+from tests.clients.spark_doors import FAILS
+from tests.support import java_programs
 
 BEHAVIOURS: Final = (
     "produces and consumes with every codec",
@@ -34,6 +35,11 @@ BEHAVIOURS: Final = (
     "brokers, quorum, features, users",
     "names errors as with Kafka",
     "goes on when a leader is killed",
+    "TLS, by the server's certificate and by both",
+    "logs in by SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN",
+    "goes on for a minute in sessions of 5 s while certificates change",
+    "does what access control lists allow, and names what they refuse",
+    "gets in by certificate, password and token, and names what keeps it out",
 )
 
 CLIENTS: Final[Mapping[str, Callable[[], str]]] = {
@@ -50,6 +56,7 @@ NOT_OFFERED: Final = frozenset(
         ("kcat", "topics, partitions, configs"),
         ("kcat", "groups and their offsets administered"),
         ("kcat", "transactions and producers described"),
+        ("kcat", "goes on for a minute in sessions of 5 s while certificates change"),
         ("aiokafka", "groups rebalance cooperatively"),
         ("aiokafka", "groups of the new protocol (KIP-848)"),
         ("aiokafka", "transactions and producers described"),
@@ -121,7 +128,7 @@ class Comparison:
 
 
 def _shown(result: object) -> str:
-    return result if result == FAILS else f"`{result}`"  # type: ignore[return-value]
+    return result if result == FAILS else f"`{result}`"
 
 
 def write_between_markers(path: Path, name: str, lines: list[str]) -> None:

@@ -276,7 +276,7 @@ def test_errors(bootstrap: str, name: str) -> None:
 
 
 async def create_topic(bootstrap: str, name: str) -> None:
-    """Of three partitions."""
+    """Creates a topic of three partitions."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     await admin.create_topics([NewTopic(name, 3, 3)])

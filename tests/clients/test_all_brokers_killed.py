@@ -6,8 +6,9 @@ import pathlib
 import subprocess
 import sys
 
-import java_programs
 import pytest
+
+from tests.support import java_programs
 
 RUN = pathlib.Path(__file__).parents[1] / "chaos" / "run.py"
 KILLS = 3

@@ -6,12 +6,12 @@ import time
 from typing import Any
 
 import pytest
-import scenarios
-from apache_kafka import ApacheKafka, running_kafka
-from kafka_wire import KafkaWire
 from kio.schema.errors import ErrorCode
 
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients import scenarios
+from tests.support.apache_kafka import ApacheKafka, running_kafka
+from tests.support.kafka_wire import KafkaWire
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
 SETTLE_S = 60

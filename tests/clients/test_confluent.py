@@ -27,7 +27,9 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from klamm_process import running_cluster
+
+from tests.support.klamm_process import running_cluster
+from tests.support.waiting import wait_until
 
 COUNT = 500
 TIMEOUT_S = 60
@@ -238,12 +240,13 @@ def test_a_newer_producer_fences_the_older_one(bootstrap, topic, name):
 
 def until(condition, *consumers):
     """Polls them until it holds."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, [consumer.assignment() for consumer in consumers]
+
+    def poll():
         for consumer in consumers:
             for record in consumer.consume(100, 0.1):
                 assert not record.error(), record.error()
+
+    wait_until(condition, lambda: [consumer.assignment() for consumer in consumers], between=poll)
 
 
 def owned(consumer):

@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import java_programs
 import pytest
-from klamm_process import free_port
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
+from tests.support import java_programs
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.clients]
 TIMEOUT_S = 120
 LINES = 500
 
@@ -78,10 +79,7 @@ class Worker:
             return None
 
     def until(self, is_so: Callable[[], bool]) -> None:
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while not is_so():
-            assert time.monotonic() < deadline_s, self._log.read_text()[-8_000:]
-            time.sleep(0.2)
+        wait_until(is_so, lambda: self._log.read_text()[-8_000:], timeout_s=TIMEOUT_S, pause_s=0.2)
 
 
 @pytest.mark.behaviour("Kafka Connect", "file source to file sink, distributed, exactly-once source, worker killed")

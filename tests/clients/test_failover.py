@@ -11,21 +11,21 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import java_programs
 import pytest
-import scenarios
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
-from kafka_wire import KafkaWire
 from kio.schema.errors import ErrorCode
 
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients import scenarios
+from tests.support import java_programs
+from tests.support.kafka_wire import KafkaWire
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.clients,
-    pytest.mark.timeout(240),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 TIMEOUT_S = 60
@@ -38,7 +38,7 @@ def behaviour(client: str) -> pytest.MarkDecorator:
 
 
 class Leader:
-    """Of the one partition of a topic."""
+    """The leader of the one partition of a topic."""
 
     def __init__(self, cluster: Any, topic: str) -> None:
         self._cluster = cluster
@@ -50,32 +50,26 @@ class Leader:
         """Returns when another one leads."""
         killed = self._partition().leader
         self._cluster.kill_broker(killed)
-        self._until(lambda: self._partition().leader not in (-1, killed))
+        wait_until(lambda: self._partition().leader not in (-1, killed), pause_s=0.2)
 
     def wait_whole(self) -> None:
         """All replicas are in sync again: the next test meets three brokers."""
-        self._until(lambda: len(self._partition().isrs) == 3)
+        wait_until(lambda: len(self._partition().isrs) == 3, pause_s=0.2)
 
     def _partition(self) -> Any:
-        """As some broker has it; one may not have heard yet of a topic that was just created."""
+        """The partition as some broker knows it; one may not have heard yet of a topic that was just created."""
         found: dict[int, Any] = {}
 
         def is_known() -> bool:
             found.update(self._admin.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic].partitions)
             return 0 in found
 
-        self._until(is_known)
+        wait_until(is_known, pause_s=0.2)
         return found[0]
-
-    def _until(self, is_so: Callable[[], bool]) -> None:
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while not is_so():
-            assert time.monotonic() < deadline_s
-            time.sleep(0.2)
 
 
 ROUNDS_MAX = 50
-"""Of FindCoordinator and DescribeGroups, with a pause of 100 ms between two of them as clients make."""
+"""The most rounds of FindCoordinator and DescribeGroups, with a pause of 100 ms between two of them as clients make."""
 
 
 def rounds_to_describe(bootstrap: str, group: str) -> int:
@@ -199,7 +193,7 @@ def test_confluent(bootstrap: str, name: str, leader: Leader) -> None:
 
     drive(step, lambda: len(seen), leader)
     assert producer.flush(TIMEOUT_S) == 0
-    until(read, lambda: len(seen) >= sent)
+    wait_until(lambda: len(seen) >= sent, between=read)
     consumer.close()
     assert failures == []
     assert seen == list(range(sent))
@@ -228,7 +222,7 @@ def test_kafka_python(bootstrap: str, name: str, leader: Leader) -> None:
     drive(step, lambda: len(seen), leader)
     producer.flush(TIMEOUT_S)
     assert all(future.succeeded() for future in futures)
-    until(read, lambda: len(seen) >= len(futures))
+    wait_until(lambda: len(seen) >= len(futures), between=read)
     consumer.close()
     producer.close()
     assert seen == list(range(len(futures)))
@@ -305,15 +299,8 @@ def test_kcat(bootstrap: str, name: str, leader: Leader) -> None:
 
 def drive(step: Callable[[], None], seen_count: Callable[[], int], leader: Leader) -> None:
     """Until records flow, while the leader is killed, and a while longer."""
-    until(step, lambda: seen_count() >= BEFORE)
+    wait_until(lambda: seen_count() >= BEFORE, between=step)
     with killed_meanwhile(leader) as done:
-        until(step, done.is_set)
+        wait_until(done.is_set, between=step)
     for _ in range(BEFORE):
-        step()
-
-
-def until(step: Callable[[], None], is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s
         step()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 
-import java_programs
 import pytest
+
+from tests.support import java_programs
 
 TIMEOUT_S = 110
 

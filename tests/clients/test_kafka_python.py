@@ -38,7 +38,8 @@ def admin(bootstrap):
 
 
 def consumer_of(bootstrap, *topics, **config):
-    # Whoever subscribes while metadata is on its way is not heard (`ClusterMetadata.set_topics`) until it is this old.
+    # A consumer that subscribes while metadata is on its way is not heard (`ClusterMetadata.set_topics`) until it is
+    # this old.
     defaults = {
         "auto_offset_reset": "earliest",
         "consumer_timeout_ms": TIMEOUT_S * 1_000,

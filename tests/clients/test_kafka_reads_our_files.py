@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import java_programs
 import pytest
-from klamm_process import KlammProcess
 
 from klamm import Admin, Consumer, LedgerId, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from klamm.admin import GroupDescription, ProducerState, TransactionDescription
 from klamm.model import LATEST_TIMESTAMP
-from klamm_coordinator.transaction.ledger_records import LEDGER_KEY_VERSION
+from klamm_coordinator.ledger.records import LEDGER_KEY_VERSION
+from tests.support import java_programs
+from tests.support.klamm_process import KlammProcess
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(900)]
 
@@ -38,7 +38,7 @@ Record = tuple[int, str | None, str | None]
 
 
 class Answers(NamedTuple):
-    """Of our admin and consumer, just before the cluster was killed."""
+    """What our admin and consumer answered, just before the cluster was killed."""
 
     group: GroupDescription
     offsets: dict[TopicPartition, OffsetAndMetadata]
@@ -54,9 +54,9 @@ class Answers(NamedTuple):
 class Disk(NamedTuple):
     answers: Answers
     killed: Path
-    """A copy of the broker's directory of after a kill -9."""
+    """A copy of the broker's directory after a kill -9."""
     stopped: Path
-    """Its directory of after a start and a clean stop."""
+    """The broker's directory after a start and a clean stop."""
 
 
 @pytest.fixture(scope="module")
@@ -322,7 +322,7 @@ def dump_shards(directory: Path, topic: str, option: str) -> list[str]:
 
 
 def last_values(lines: list[str]) -> dict[str, Any]:
-    """By key: what Kafka makes of the last value of each; all are committed here."""
+    """What Kafka makes of the last value of each key; all are committed here."""
     found = {}
     for line in lines:
         if match := _STATE.match(line):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test installs it")
 TIMEOUT_S = 60
@@ -42,13 +43,6 @@ def complaint(bootstrap: str, *arguments: str, given: str = "") -> str:
     run = subprocess.run(command, input=given, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert run.returncode == 1, run.stderr
     return run.stderr
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.1)
 
 
 def everything(bootstrap: str, topic: str, *arguments: str) -> list[str]:
@@ -100,7 +94,7 @@ def test_fencing(bootstrap: str, topic: str, name: str) -> None:
     assert everything(bootstrap, topic, "-p", "0", "-X", "isolation.level=read_committed") == ["from now"]
 
 
-class Member:
+class KcatMember:
     """A `kcat -G` that goes on until it is ended; it prints into two files."""
 
     def __init__(self, bootstrap: str, topic: str, files: Path, *settings: str) -> None:
@@ -110,7 +104,7 @@ class Member:
             command = ["kcat", "-b", bootstrap, "-G", topic, "-u", *options, topic]
             self._process = subprocess.Popen(command, stdout=read, stderr=said)
 
-    def __enter__(self) -> Member:
+    def __enter__(self) -> KcatMember:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -131,9 +125,9 @@ class Member:
 
 @behaviour("groups rebalance while they consume")
 def test_a_group(bootstrap: str, topic: str, tmp_path: Path) -> None:
-    with Member(bootstrap, topic, tmp_path / "first") as first:
+    with KcatMember(bootstrap, topic, tmp_path / "first") as first:
         wait_until(lambda: first.was(f"assigned: {topic} [0], {topic} [1]"))
-        with Member(bootstrap, topic, tmp_path / "second") as second:
+        with KcatMember(bootstrap, topic, tmp_path / "second") as second:
             wait_until(lambda: has_one_each(topic, first, second))
             kcat(bootstrap, "-P", "-t", topic, lines=LINES)
             wait_until(lambda: len(first.lines() + second.lines()) >= COUNT)
@@ -144,9 +138,9 @@ def test_a_group(bootstrap: str, topic: str, tmp_path: Path) -> None:
 @behaviour("groups rebalance cooperatively")
 def test_a_cooperative_group(bootstrap: str, topic: str, tmp_path: Path) -> None:
     cooperative = "partition.assignment.strategy=cooperative-sticky"
-    with Member(bootstrap, topic, tmp_path / "first", cooperative) as first:
+    with KcatMember(bootstrap, topic, tmp_path / "first", cooperative) as first:
         wait_until(lambda: first.was("incremental assignment of 2 partition(s)"))
-        with Member(bootstrap, topic, tmp_path / "second", cooperative) as second:
+        with KcatMember(bootstrap, topic, tmp_path / "second", cooperative) as second:
             wait_until(lambda: second.was("incremental assignment of 1 partition(s)"))
             assert [line for line in first.rebalances() if "incremental revoke of 1 partition(s)" in line]
             kcat(bootstrap, "-P", "-t", topic, lines=LINES)
@@ -157,19 +151,19 @@ def test_a_cooperative_group(bootstrap: str, topic: str, tmp_path: Path) -> None
 @behaviour("static members keep their partitions")
 def test_a_static_member(bootstrap: str, topic: str, tmp_path: Path) -> None:
     static = "group.instance.id=one"
-    with Member(bootstrap, topic, tmp_path / "other") as other:
-        with Member(bootstrap, topic, tmp_path / "one", static) as one:
+    with KcatMember(bootstrap, topic, tmp_path / "other") as other:
+        with KcatMember(bootstrap, topic, tmp_path / "one", static) as one:
             wait_until(lambda: has_one_each(topic, one, other))
             had = one.rebalances()[-1].rpartition(":")[2]
             before = other.rebalances()
-        with Member(bootstrap, topic, tmp_path / "one-again", static) as again:
+        with KcatMember(bootstrap, topic, tmp_path / "one-again", static) as again:
             wait_until(lambda: again.was(f"assigned:{had}"))
             kcat(bootstrap, "-P", "-t", topic, lines=LINES)
             wait_until(lambda: len(again.lines() + other.lines()) >= COUNT)
             assert other.rebalances() == before
 
 
-def has_one_each(topic: str, *members: Member) -> bool:
+def has_one_each(topic: str, *members: KcatMember) -> bool:
     """Each has one of the topic's two partitions."""
     had = sorted(line.partition("assigned: ")[2] for member in members for line in member.rebalances()[-1:])
     return had == [f"{topic} [0]", f"{topic} [1]"]

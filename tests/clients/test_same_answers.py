@@ -7,14 +7,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import scenarios
-from apache_kafka import ApacheKafka
-from kafka_wire import KafkaWire
 from kio.schema.errors import ErrorCode
-from klamm_process import KlammProcess
-from scenarios import IMPOSSIBLE_NAMES, NEGATIVE, Scenario, newest
 
 from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from tests.clients import scenarios
+from tests.clients.scenarios import IMPOSSIBLE_NAMES, NEGATIVE, Scenario, newest
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.kafka_wire import KafkaWire
+from tests.support.klamm_process import KlammProcess
 
 BY_HAND = [
     *[ErrorCode.invalid_replica_assignment] * 6,

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import java_programs
-import protocol_table
 import pytest
-import version_scenarios as scenarios
-from apache_kafka import ApacheKafka
-from kafka_wire import KafkaWire
 from kio.schema.errors import ErrorCode
-from klamm_process import KlammProcess
-from scenarios import Scenario
 
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients import version_scenarios as scenarios
+from tests.clients.scenarios import Scenario
+from tests.support import java_programs, protocol_table
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.kafka_wire import KafkaWire
+from tests.support.klamm_process import KlammProcess
 
 OK = ErrorCode.none
 UNKNOWN_ID, UNKNOWN = ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition
@@ -179,9 +178,9 @@ CASES: dict[str, tuple[Scenario, Any]] = {
 }
 every_case = pytest.mark.parametrize(("scenario", "expected"), CASES.values(), ids=CASES.keys())
 TELEMETRY = (71, 72)
-"""A Kafka without a plugin does not name them (KIP-714)."""
+"""The APIs of telemetry: a Kafka without a plugin does not name them (KIP-714)."""
 UPDATE_RAFT_VOTER = 82
-"""Of controllers among themselves."""
+"""An API of controllers among themselves."""
 
 
 @every_case

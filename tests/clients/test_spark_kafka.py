@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import java_programs
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.timeout(300)]
+from tests.support import java_programs
+
+pytestmark = [pytest.mark.clients, pytest.mark.spark]
 TIMEOUT_S = 60
 COUNT = 300
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import java_programs
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from spark_cases import CASES, Case
-from spark_doors import Door
+
+from tests.clients.spark_cases import CASES, Case
+from tests.clients.spark_doors import Door
+from tests.support import java_programs
 
 pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -9,12 +9,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-import java_programs
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
+from tests.support import java_programs
+
+pytestmark = [pytest.mark.clients]
 TIMEOUT_S = 120
 WORDS = [f"word{number}" for number in range(50)]
 LINES = 2_000

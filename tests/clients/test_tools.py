@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import subprocess
 
-import java_programs
 import pytest
-import scenarios
-import version_scenarios
-from kafka_wire import KafkaWire
-from klamm_process import KlammProcess
+
+from tests.clients import scenarios, version_scenarios
+from tests.support import java_programs
+from tests.support.kafka_wire import KafkaWire
+from tests.support.klamm_process import KlammProcess
 
 TIMEOUT_S = 120
 TOOLS = "org.apache.kafka.tools"
@@ -21,10 +21,10 @@ pytestmark = [
 ]
 
 
-def tool(name: str, *arguments: str, given: str | None = None) -> str:
+def tool(name: str, *arguments: str, given: str | None = None, package: str = TOOLS) -> str:
     """What it prints."""
     run = subprocess.run(
-        java_programs.command(f"{TOOLS}.{name}", *arguments),
+        java_programs.command(f"{package}.{name}", *arguments),
         input=given,
         capture_output=True,
         text=True,
@@ -51,6 +51,30 @@ def test_a_topic_from_its_creation_to_its_end(bootstrap: str, name: str) -> None
     assert name in described
     tool("consumer.group.ConsumerGroupCommand", *at, "--delete", "--group", name)
     tool("TopicCommand", *at, "--delete", "--topic", name)
+
+
+def test_settings_of_brokers_that_change_at_run_time(bootstrap: str) -> None:
+    """As kafka-configs.sh shows them, with where each value comes from."""
+
+    def configs(*arguments: str) -> str:
+        at = ["--bootstrap-server", bootstrap, "--entity-type", "brokers"]
+        return tool("ConfigCommand", *at, *arguments, package="kafka.admin")
+
+    one, every = ["--entity-name", "1"], ["--entity-default"]
+    assert "Completed updating config for broker 1." in configs(
+        *one, "--alter", "--add-config", "log.cleaner.threads=2,log.cleaner.backoff.ms=16000"
+    )
+    configs(*every, "--alter", "--add-config", "log.cleaner.backoff.ms=17000")
+    try:
+        assert (
+            "log.cleaner.backoff.ms=16000 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:log.cleaner.backoff.ms=16000,"
+            " DYNAMIC_DEFAULT_BROKER_CONFIG:log.cleaner.backoff.ms=17000, DEFAULT_CONFIG:log.cleaner.backoff.ms=15000}"
+        ) in configs(*one, "--describe")
+        assert "log.cleaner.backoff.ms=17000 sensitive=false" in configs(*every, "--describe")
+    finally:
+        configs(*one, "--alter", "--delete-config", "log.cleaner.threads,log.cleaner.backoff.ms")
+        configs(*every, "--alter", "--delete-config", "log.cleaner.backoff.ms")
+    assert "log.cleaner" not in configs(*one, "--describe")
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_wire import KafkaWire
 from kio.schema.errors import ErrorCode
-from scenarios import TIMEOUT_MS, TIMEOUT_S
-from version_scenarios import METADATA_TOPIC
 
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients.scenarios import TIMEOUT_MS, TIMEOUT_S
+from tests.clients.version_scenarios import METADATA_TOPIC
+from tests.support.kafka_wire import KafkaWire
 
 pytestmark = pytest.mark.clients
 

@@ -3,13 +3,12 @@ is their choice, and some requests hardly any client sends."""
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from kafka_wire import KafkaWire
 from kio.schema.errors import ErrorCode
 
 from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from tests.support.kafka_wire import KafkaWire
+from tests.support.waiting import wait_until
 
 TIMEOUT_S = 30
 TIMEOUT_MS = 1_000 * TIMEOUT_S
@@ -37,13 +36,6 @@ def topic(wire: KafkaWire, name: str) -> str:
     assert {one.name: one.value for one in answer.topics[0].configs}["cleanup.policy"] == "delete"
     wait_until(lambda: led_by(wire, name) == {0: 1, 1: 1, 2: 1})
     return name
-
-
-def wait_until(is_so) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
 
 
 def described(wire: KafkaWire, name: str):
@@ -344,7 +336,7 @@ def coordinator_of(bootstrap: str, key: str, key_type: int = 0) -> str:
 
 
 def test_each_group_and_transaction_is_one_brokers_to_list_and_describe(bootstrap: str, name: str) -> None:
-    """Who asks all brokers and joins the answers must not count anything twice."""
+    """A client that asks all brokers and joins the answers must not count anything twice."""
     keys = [f"{name}-{number}" for number in range(12)]
     named = {key: (coordinator_of(bootstrap, key), coordinator_of(bootstrap, key, 1)) for key in keys}
     with KafkaWire(bootstrap) as wire:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from klamm_process import KlammProcess, free_port, running_cluster
+
+from tests.support.klamm_process import KlammProcess, running_cluster
+from tests.support.ports import free_port
 
 TIMEOUT_S = 60
 PATIENCE_S = 2
@@ -33,7 +35,7 @@ def lines(cluster: KlammProcess, text: str) -> list[str]:
 
 
 def complaints(bootstrap: str) -> list[str]:
-    """Of a client that looks for topics there."""
+    """The errors that a client tells that looks for topics there."""
     told: list[str] = []
     admin = AdminClient(
         {"bootstrap.servers": bootstrap, "error_cb": lambda error: told.append(str(error)), "log_level": 2}

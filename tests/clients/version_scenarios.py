@@ -9,9 +9,12 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from kafka_wire import KafkaWire
 from kio.schema.errors import ErrorCode
-from scenarios import (
+
+from klamm.records.encoder import encode_batch
+from klamm_broker.kafka.features import LEVELS
+from klamm_broker.kafka.requests import ApiKey
+from tests.clients.scenarios import (
     GROUP,
     NOT_YET,
     TIMEOUT_MS,
@@ -23,14 +26,11 @@ from scenarios import (
     find_coordinator,
     settled,
 )
-
-from klamm.records.encoder import encode_batch
-from klamm_broker.kafka.features import LEVELS
-from klamm_broker.kafka.requests import ApiKey
+from tests.support.kafka_wire import KafkaWire
 
 UNKNOWN = uuid.UUID(int=9)
 TIMES_MS = (1_000, 3_000, 2_000)
-"""Of the records that are written here."""
+"""The timestamps of the records that are written here."""
 METADATA_TOPIC = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
 
 
@@ -102,7 +102,7 @@ def topics_by_id(wire: KafkaWire, name: str) -> dict[str, Any]:
 
 
 def fetch(version: int) -> Scenario:
-    """Of a topic with three records, and of an id that nobody has."""
+    """Fetches from a topic with three records, and from an id that no topic has."""
 
     def scenario(wire: KafkaWire, name: str) -> list[Any]:
         topic_id = create_topic(wire, name)
@@ -164,7 +164,7 @@ def list_offsets(version: int) -> Scenario:
 
 
 def metadata(version: int) -> Scenario:
-    """Of a topic, of one that is not there, and of all."""
+    """Asks for the metadata of a topic, of one that is not there, and of all."""
 
     def scenario(wire: KafkaWire, name: str) -> Any:
         create_topic(wire, name, 2)
@@ -369,7 +369,7 @@ def state_of(wire: KafkaWire, name: str) -> str:
 
 
 def open_topics(wire: KafkaWire, name: str) -> list[str]:
-    """Of an open transaction."""
+    """The topics of an open transaction."""
     asked = {"transactional_ids": [name]}
     answer = settled(lambda: wire.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, asked).transaction_states[0])
     return sorted(one.topic.removeprefix(name) for one in answer.topics)

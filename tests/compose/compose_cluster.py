@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import pathlib
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from docker_engine import docker
-from klammchaos.means import Means
-from klammchaos.partition_cluster import BROKERS, CONTROLLERS, DEADLINE_S, PartitionCluster
-from klammchaos.surroundings import Surroundings
+from docker import DockerClient
+from docker.models.containers import Container
+from docker.models.volumes import Volume
 
 from klamm.health import ProbeError, check
+from tests.chaos.klammchaos.means import Means
+from tests.chaos.klammchaos.partition_cluster import BROKERS, CONTROLLERS, DEADLINE_S, PartitionCluster
+from tests.chaos.klammchaos.surroundings import Surroundings
 
 COMPOSE_FILE: Final = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "compose.yaml"
 COORDINATORS: Final = (201, 202)
@@ -30,6 +32,7 @@ SERVICES: Final = {
 SMALL_SERVICES: Final = {1: "small-broker", 101: "small-controller", 201: "small-coordinator"}
 NEXT_IMAGE: Final = "klamm:next"
 """The same with another label, which is what a later version is to compose."""
+STOP_S: Final = 30
 BOOTSTRAP: Final = "localhost:9094,localhost:9095,localhost:9096"
 
 
@@ -38,6 +41,7 @@ class ComposeCluster(PartitionCluster):
 
     def __init__(
         self,
+        engine: DockerClient,
         project: str,
         base: str,
         profile: str = "cluster",
@@ -48,6 +52,7 @@ class ComposeCluster(PartitionCluster):
         self.surroundings = Surroundings(())
         self.surroundings.missing.clear()
         self.bootstrap = BOOTSTRAP
+        self.engine = engine
         self.project = project
         self.used_memory: dict[str, str] = {}
         """What each container took of its limit when the load had ended."""
@@ -83,7 +88,7 @@ class ComposeCluster(PartitionCluster):
 
     def down(self) -> None:
         """Stops and removes the containers; the volumes stay."""
-        self.compose("down", "--timeout", "30")
+        self.compose("down", "--timeout", str(STOP_S))
 
     def close(self) -> None:
         self.compose("down", "--volumes", "--timeout", "1")
@@ -91,61 +96,65 @@ class ComposeCluster(PartitionCluster):
     def replace_volume(self, broker: int) -> None:
         """The broker comes back with nothing."""
         self._may_be_down.add(broker)
-        docker("rm", "--force", self.container(broker))
-        docker("volume", "rm", self._volume(broker))
+        self.container(broker).remove(force=True)
+        self._volume(broker).remove()
         self.compose("up", "--detach", "--no-build", "--no-deps", self._services[broker])
 
     # Containers
 
-    def container(self, node: int) -> str:
-        """Its id."""
+    def container(self, node: int) -> Container:
+        """As it is now."""
         return self.container_of(self._services[node])
 
-    def container_of(self, service: str) -> str:
-        """The id of a service's container."""
-        labels = {"project": self.project, "service": service}
-        filters = [f"--filter=label=com.docker.compose.{name}={value}" for name, value in labels.items()]
-        return docker("ps", "--all", "--quiet", "--no-trunc", *filters)
+    def container_of(self, service: str) -> Container:
+        """A service's container, as it is now."""
+        labels = [f"com.docker.compose.project={self.project}", f"com.docker.compose.service={service}"]
+        (container,) = self.engine.containers.list(all=True, filters={"label": labels})
+        return container
 
     def kill(self, nodes: Iterable[int]) -> None:
         victims = [node for node in nodes if self._state(node)["Running"]]
         self._may_be_down.update(victims)
-        docker("kill", *map(self.container, victims))
+        for node in victims:
+            self.container(node).kill()
 
     def stop(self, node: int) -> None:
         self._may_be_down.add(node)
-        docker("stop", "--time", "30", self.container(node))
+        self.container(node).stop(timeout=STOP_S)
         state = self._state(node)
         assert state["ExitCode"] == 0, f"{self._services[node]} ended with {state}:\n{self._log_end(node)}"
 
     def restart(self, nodes: Iterable[int]) -> None:
-        docker("start", *map(self.container, nodes))
+        for node in nodes:
+            self.container(node).start()
 
     def upgrade(self, node: int, image: str) -> None:
         """The server goes on in a container of another image, on its volume."""
         self.stop(node)
         self._environment["IMAGE"] = image
         self.compose("up", "--detach", "--no-build", "--no-deps", self._services[node])
-        assert self._inspect(node)["Config"]["Image"] == image
+        assert self.container(node).attrs["Config"]["Image"] == image
 
     @contextlib.contextmanager
     def frozen(self, nodes: Iterable[int]) -> Iterator[None]:
         victims = [self.container(node) for node in nodes]
-        docker("pause", *victims)
+        for victim in victims:
+            victim.pause()
         try:
             yield
         finally:
-            docker("unpause", *victims)
+            for victim in victims:
+                victim.unpause()
 
     @contextlib.contextmanager
     def disconnected(self, node: int) -> Iterator[None]:
         """Its cable is out, of the network that it shares with everybody."""
-        container, network = self.container(node), f"{self.project}_default"
-        docker("network", "disconnect", network, container)
+        container, network = self.container(node), self.engine.networks.get(f"{self.project}_default")
+        network.disconnect(container)
         try:
             yield
         finally:
-            docker("network", "connect", "--alias", self._services[node], network, container)
+            network.connect(container, aliases=[self._services[node]])
 
     def stop_brokers(self) -> None:
         self.used_memory = self.memory()
@@ -154,8 +163,7 @@ class ComposeCluster(PartitionCluster):
             self.stop(broker)
 
     def log_dir(self, broker: int) -> pathlib.Path:
-        (volume,) = json.loads(docker("volume", "inspect", self._volume(broker)))
-        return pathlib.Path(volume["Mountpoint"]) / "broker"
+        return pathlib.Path(self._volume(broker).attrs["Mountpoint"]) / "broker"
 
     async def wait_up(self) -> None:
         until_s = time.monotonic() + DEADLINE_S
@@ -177,15 +185,12 @@ class ComposeCluster(PartitionCluster):
     # What Docker says
 
     def health(self) -> dict[str, str]:
-        """By service."""
+        """The health of each service's container."""
         return {service: self._state(node)["Health"]["Status"] for node, service in self._services.items()}
 
     def memory(self) -> dict[str, str]:
         """What each container takes of its limit, by service."""
-        used = {}
-        for node, service in self._services.items():
-            used[service] = docker("stats", "--no-stream", "--format", "{{.MemUsage}}", self.container(node))
-        return used
+        return {service: memory_of(self.container_of(service)) for service in self._services.values()}
 
     def check_memory(self) -> None:
         """Raises AssertionError when somebody was killed for reaching its limit."""
@@ -193,20 +198,33 @@ class ComposeCluster(PartitionCluster):
         assert not killed, f"out of memory: {killed}"
 
     def exec(self, node: int, command: str) -> str:
-        """What a shell command prints in that container."""
-        return docker("exec", self.container(node), "sh", "-c", command)
+        """What a shell command prints in that container. Raises AssertionError with its complaint when it fails."""
+        status, (out, complaint) = self.container(node).exec_run(["sh", "-c", command], demux=True)
+        assert status == 0, f"{command}: {(complaint or b'').decode()}"
+        return (out or b"").decode().strip()
 
     def _wait_healthy(self) -> None:
-        until_s = time.monotonic() + DEADLINE_S
-        while set((health := self.health()).values()) != {"healthy"}:
-            assert time.monotonic() < until_s, f"{health}:\n{self._log_end(next(iter(self._services)))}"
-            time.sleep(0.2)
+        labels = {"label": f"com.docker.compose.project={self.project}", "event": "health_status"}
+        events = self.engine.events(decode=True, filters=labels)
+        too_late = threading.Timer(DEADLINE_S, events.close)
+        too_late.start()
+        try:
+            if not self._all_healthy():
+                assert any(self._all_healthy() for _ in events), (
+                    f"{self.health()}:\n{self._log_end(next(iter(self._services)))}"
+                )
+        finally:
+            too_late.cancel()
+            events.close()
+
+    def _all_healthy(self) -> bool:
+        return set(self.health().values()) == {"healthy"}
 
     def _all_serve(self) -> bool:
         """Without waiting for Docker's next probe."""
         for node in self._services:
             address = self._address(node)
-            port = json.loads(docker("inspect", self.container(node)))[0]["Config"]["Healthcheck"]["Test"][2]
+            port = self.container(node).attrs["Config"]["Healthcheck"]["Test"][2]
             try:
                 if not address or check(address, int(port.rpartition(":")[2]), timeout_s=5) != "SERVING":
                     return False
@@ -217,19 +235,27 @@ class ComposeCluster(PartitionCluster):
     def _note_started(self) -> None:
         self._started = {node: self._state(node)["StartedAt"] for node in self._services}
 
-    def _inspect(self, node: int) -> dict[str, Any]:
-        (described,) = json.loads(docker("inspect", self.container(node)))
-        return dict(described)
-
     def _state(self, node: int) -> dict[str, Any]:
-        return dict(self._inspect(node)["State"])
+        return dict(self.container(node).attrs["State"])
 
     def _address(self, node: int) -> str:
-        networks = self._inspect(node)["NetworkSettings"]["Networks"]
+        networks = self.container(node).attrs["NetworkSettings"]["Networks"]
         return str(networks[f"{self.project}_default"]["IPAddress"]) if networks else ""
 
-    def _volume(self, broker: int) -> str:
-        return f"{self.project}_{self._services[broker]}"
+    def _volume(self, broker: int) -> Volume:
+        return self.engine.volumes.get(f"{self.project}_{self._services[broker]}")
 
     def _log_end(self, node: int) -> str:
-        return docker("logs", "--tail", "30", self.container(node), check=False)
+        return log_end(self.container(node))
+
+
+def memory_of(container: Container) -> str:
+    """What it takes of its limit, without the pages of files that the kernel can drop."""
+    memory = container.stats(stream=False, one_shot=True)["memory_stats"]
+    used = memory["usage"] - memory["stats"].get("inactive_file", 0)
+    return f"{used / 2**20:.0f} MiB of {memory['limit'] / 2**20:.0f} MiB"
+
+
+def log_end(container: Container) -> str:
+    """The last lines that it printed."""
+    return str(container.logs(tail=50).decode(errors="replace"))

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from compose_cluster import COORDINATORS, NEXT_IMAGE, ComposeCluster
-from klammchaos.partition_cluster import BROKERS, CONTROLLERS
-from klammchaos.partition_strike import Act, PartitionFault, PartitionStrike
+from tests.chaos.klammchaos.partition_cluster import BROKERS, CONTROLLERS
+from tests.chaos.klammchaos.partition_strike import Act, PartitionFault, PartitionStrike
+from tests.compose.compose_cluster import COORDINATORS, NEXT_IMAGE, ComposeCluster
 
 HOLD_S: Final = (1.0, 2.0)
 LONG_HOLD_S: Final = (10.0, 11.0)

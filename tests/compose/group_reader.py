@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 from collections import defaultdict
 
-from klammchaos.partition_cluster import PARTITIONS, TOPIC
-from log_checker import Consumption
-
 from klamm.consumer import AsyncConsumer
 from klamm.errors import KlammError
 from klamm.model import TopicPartition
+from tests.chaos.klammchaos.partition_cluster import PARTITIONS, TOPIC
+from tests.support.log_checker import Consumption
 
 GROUP = "readers"
 POLL_MS = 200

@@ -7,12 +7,13 @@ import sys
 import time
 
 import pytest
-import seeds
-from compose_cluster import BOOTSTRAP, SERVICES, SMALL_SERVICES, ComposeCluster
-from compose_faults import COMPOSE_FAULTS
 from confluent_kafka import Consumer, Producer
-from group_reader import GroupReader
-from klammchaos.partition_workload import run_each
+
+from tests.chaos.klammchaos.partition_workload import run_each
+from tests.compose.compose_cluster import BOOTSTRAP, SERVICES, SMALL_SERVICES, ComposeCluster
+from tests.compose.compose_faults import COMPOSE_FAULTS
+from tests.compose.group_reader import GroupReader
+from tests.support import seeds
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
@@ -92,7 +93,7 @@ def test_nothing_is_violated_whatever_happens_to_containers(cluster: ComposeClus
 
 def test_one_of_each_is_a_cluster_too(base_image: str, cluster: ComposeCluster) -> None:
     cluster.close()
-    small = ComposeCluster(cluster.project, base_image, profile="small", services=SMALL_SERVICES)
+    small = ComposeCluster(cluster.engine, cluster.project, base_image, profile="small", services=SMALL_SERVICES)
     try:
         begin_s = time.monotonic()
         small.start()

@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from compose_cluster import SERVICES, ComposeCluster
-from prometheus_server import PrometheusApi
+from docker import DockerClient
+
+from tests.chaos.klammchaos.partition_cluster import BROKERS
+from tests.compose.compose_cluster import SERVICES, ComposeCluster
+from tests.support.prometheus_server import PrometheusApi
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
@@ -21,9 +24,13 @@ DEADLINE_S = 180
 
 
 @pytest.fixture(scope="module")
-def cluster(base_image: str, prometheus_image: str) -> Iterator[ComposeCluster]:
+def cluster(engine: DockerClient, base_image: str, prometheus_image: str) -> Iterator[ComposeCluster]:
     cluster = ComposeCluster(
-        "klamm-charts-test", base_image, profile="cluster,prometheus", variables={"PROMETHEUS_IMAGE": prometheus_image}
+        engine,
+        "klamm-charts-test",
+        base_image,
+        profile="cluster,prometheus",
+        variables={"PROMETHEUS_IMAGE": prometheus_image},
     )
     try:
         cluster.start()
@@ -47,7 +54,9 @@ def test_records_are_produced_consumed_and_charted(cluster: ComposeCluster) -> N
     assert prometheus.until(lambda: ask("sum(up)"), [len(SERVICES)], DEADLINE_S) == [len(SERVICES)]
     kept = _query("Records kept")
     assert prometheus.until(lambda: ask(kept), [RECORDS], DEADLINE_S) == [RECORDS]
-    # A rate needs two scrapes, and the topic's counters begin with the first that finds them.
+    # A rate needs two scrapes of the broker that appends: each broker has a replica, and has been scraped since.
+    counters = 'count(klamm_broker_in_messages_total{topic="orders"})'
+    assert prometheus.until(lambda: ask(counters), [len(BROKERS)], DEADLINE_S) == [len(BROKERS)]
     cluster.exec(BROKER, f"seq {RECORDS} | klamm produce orders")
     rate = _query("Messages in")
     assert prometheus.until(lambda: [each > 0 for each in ask(rate)], [True], DEADLINE_S) == [True]
@@ -59,7 +68,7 @@ def test_records_are_produced_consumed_and_charted(cluster: ComposeCluster) -> N
 
 
 def _query(title: str) -> str:
-    """Of the dashboard's panel by that title."""
+    """The query of the dashboard's panel by that title."""
     panels = json.loads(DASHBOARD.read_text())["panels"]
     (panel,) = [one for one in panels if one["title"] == title]
     expression: str = panel["targets"][0]["expr"]

@@ -9,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
-from compose_cluster import ComposeCluster
 from confluent_kafka import Consumer
-from docker_engine import docker
+from docker import DockerClient
+
+from tests.compose.compose_cluster import ComposeCluster, log_end, memory_of
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]  # building the image included
 
@@ -21,8 +22,8 @@ DEADLINE_S = 240
 
 
 @pytest.fixture(scope="module")
-def cluster(spark_image: str) -> Iterator[ComposeCluster]:
-    cluster = ComposeCluster("klamm-spark-test", spark_image, profile="spark")
+def cluster(engine: DockerClient, spark_image: str) -> Iterator[ComposeCluster]:
+    cluster = ComposeCluster(engine, "klamm-spark-test", spark_image, profile="spark")
     try:
         cluster.start()
         yield cluster
@@ -45,9 +46,9 @@ def test_its_figures_are_there_once_whatever_happens_to_the_driver(cluster: Comp
     figures = _read(consumer, HOURS, cluster)
     print(f"\n{len(figures)} figures {time.monotonic() - begin_s:.0f} s after the cluster was healthy")
     driver = cluster.container_of("spark")
-    print(f"memory: {docker('stats', '--no-stream', '--format', '{{.MemUsage}}', driver)}")
-    docker("kill", driver)
-    docker("start", driver)
+    print(f"memory: {memory_of(driver)}")
+    driver.kill()
+    driver.start()
     begin_s = time.monotonic()
     figures += _read(consumer, HOURS, cluster)
     print(f"{HOURS} more {time.monotonic() - begin_s:.0f} s after the driver was killed")
@@ -62,12 +63,12 @@ def test_its_figures_are_there_once_whatever_happens_to_the_driver(cluster: Comp
 
 
 def _read(consumer: Consumer, count: int, cluster: ComposeCluster) -> list[tuple[str, str]]:
-    """(airport, hour) of at least so many new figures, and of what came with them."""
+    """(airport, hour) of at least `count` new figures, and of those that came with them."""
     found: list[tuple[str, str]] = []
     values: list[dict[str, str]] = []
     until_s = time.monotonic() + DEADLINE_S
     while len(found) < count or values:
-        assert time.monotonic() < until_s, docker("logs", "--tail", "50", cluster.container_of("spark"), check=False)
+        assert time.monotonic() < until_s, log_end(cluster.container_of("spark"))
         values = [json.loads(message.value()) for message in consumer.consume(100, 1.0) if message.error() is None]
         found += [(value["origin"], value["hour"]) for value in values]
     return found

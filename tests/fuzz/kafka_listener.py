@@ -16,9 +16,7 @@ import contextlib
 import io
 import logging
 import pathlib
-import resource
 import shutil
-import socket
 import struct
 import sys
 import tempfile
@@ -28,97 +26,35 @@ from typing import Any
 
 import atheris
 
-with atheris.instrument_imports(include=["klamm_broker"]):
+with atheris.instrument_imports(include=["klamm_broker", "klamm.kafka_types"]):
     from klamm_broker.kafka import messages
     from klamm_broker.kafka.connection import KafkaConnection
     from klamm_broker.kafka.listener import KafkaListener
     from klamm_broker.kafka.requests import SPOKEN, ApiKey
     from klamm_broker.server import BrokerServer
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
-
 import crc32c
-from broker_harness import CLUSTER_ID, ScriptedController, batch, serving, until
 from kio.index import load_request_schema
 from kio.serial import entity_writer
 
 from klamm.errors import ErrorCode
-from klamm.wire.service import ADMIN, CONTROLLER
-from klamm_broker.config import BrokerConfig
-from klamm_server.config import load
-from klamm_server.listeners import plain_listeners
+from klamm.wire.v1.controller_rpc import ADMIN, CONTROLLER
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.server_config import load
+from klamm_server.net.listeners import plain_listeners
+from tests.fuzz.fuzzed_connection import Target, framed
+from tests.support.broker_harness import CLUSTER_ID, ScriptedController, batch, serving
+from tests.support.waiting import until
 
 APIS = sorted(SPOKEN)
-TURNS = 12
-"""Of the event loop, that an input has for its answers; then the client hangs up."""
-END_S = 10
-REPORT_EVERY = 50_000
-WARM_UP_INPUTS = 200_000
-"""Caches, the corpus and the producers that a broker remembers have their size by then."""
-GROWTH_MAX_MB = 100
 FRAME_MAX_BYTES = 1_000_000
 _LENGTH, _CRC, _CHECKED = 8, 17, 21
 _BATCH_BYTES_MIN = 61
 
 
-async def refuse(rpc: str, request: object, *, timeout_ms: int) -> Any:
+async def refuse(rpc: Any, request: object, *, timeout_ms: int) -> Any:
     """The controller's part in administration: nothing that an input asks for is done."""
-    raise ErrorCode.POLICY_VIOLATION.exception(rpc)
-
-
-class Transport:
-    """The connection's socket. Answers are dropped but for those in files, which go to a pair of real ones."""
-
-    def __init__(self) -> None:
-        self.is_open = True
-        self._pair: tuple[socket.socket, socket.socket] | None = None
-
-    def get_extra_info(self, name: str) -> Any:
-        if name == "peername":
-            return ("fuzz", 1)
-        if self._pair is None:
-            self._pair = socket.socketpair()
-            self._pair[0].setblocking(False)
-        return self._pair[0]
-
-    def abort(self) -> None:
-        self.is_open = False
-
-    def close(self) -> None:
-        for end in self._pair or ():
-            end.close()
-
-    def write(self, data: bytes) -> None: ...
-
-    def writelines(self, parts: list[bytes]) -> None:
-        assert all(len(part) >= 0 for part in parts)
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def set_write_buffer_limits(self, high: int) -> None: ...
-
-
-class Mistakes(logging.Handler):
-    """Whatever the broker logs as an error was ours, not the input's."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.first: logging.LogRecord | None = None
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.first = self.first or record
-        if record.levelno >= logging.CRITICAL:
-            print(logging.Formatter().format(record), flush=True)
-
-    def check(self) -> None:
-        if self.first is not None:
-            raise AssertionError(logging.Formatter().format(self.first))
-
-
-def framed(message: bytes) -> bytes:
-    return struct.pack(">i", len(message)) + message
+    raise ErrorCode.POLICY_VIOLATION.exception(rpc.__name__)
 
 
 def request(api_key: ApiKey, version: int, body: bytes) -> bytes:
@@ -203,65 +139,10 @@ def plausible_value(name: str, hint: Any) -> Any:
     return False if base is bool else 1 if name.startswith(("timeout", "max")) else 0
 
 
-class Target:
-    """One broker, and one connection for each input."""
-
-    def __init__(self, listener: KafkaListener, loop: asyncio.AbstractEventLoop) -> None:
-        self._listener = listener
-        self._loop = loop
-        self._count = 0
-        self._warm_mb = 0.0
-        self._mistakes = Mistakes()
-        logging.getLogger().addHandler(self._mistakes)
-        loop.set_exception_handler(self._on_loop_error)
-
-    def __call__(self, data: bytes) -> None:
-        self._loop.run_until_complete(self._feed(data))
-        self._mistakes.check()
-        assert not self._listener.memory.held_bytes, f"{self._listener.memory.held_bytes} bytes are held by nobody"
-        assert not len(self._listener), "a connection stayed"
-        self._count += 1
-        if self._count % REPORT_EVERY == 0:
-            self._report()
-
-    async def _feed(self, data: bytes) -> None:
-        transport = Transport()
-        connection = KafkaConnection(self._listener)
-        connection.connection_made(transport)  # type: ignore[arg-type]
-        for piece in unpack(data):
-            rest = memoryview(piece)
-            while rest and transport.is_open:
-                room = connection.get_buffer(-1)
-                if not room:
-                    break
-                taken = min(len(room), len(rest))
-                room[:taken] = rest[:taken]
-                connection.buffer_updated(taken)
-                rest = rest[taken:]
-                await asyncio.sleep(0)
-        for _ in range(TURNS):
-            if not transport.is_open:
-                break
-            await asyncio.sleep(0)
-        connection.connection_lost(None)
-        async with asyncio.timeout(END_S):
-            await connection.closed()
-        transport.close()
-
-    def _report(self) -> None:
-        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-        print(f"inputs={self._count} peak_memory_mb={peak_mb:.0f}", flush=True)
-        if self._count == WARM_UP_INPUTS:
-            self._warm_mb = peak_mb
-        assert not self._warm_mb or peak_mb < self._warm_mb + GROWTH_MAX_MB, (self._warm_mb, peak_mb)
-
-    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        logging.getLogger().error("event loop: %s", context.get("message"), exc_info=context.get("exception"))
-
-
 @contextlib.asynccontextmanager
 async def started_listener(directory: pathlib.Path) -> AsyncIterator[KafkaListener]:
-    """Of a broker that leads topic t with two partitions, one of them with records, and the internal topics."""
+    """The listener of a broker that leads topic t with two partitions, one of them with records, and the internal
+    topics."""
     controller = ScriptedController(CLUSTER_ID)
     async with serving({CONTROLLER: controller, ADMIN: controller}) as port:
         properties = {
@@ -277,7 +158,7 @@ async def started_listener(directory: pathlib.Path) -> AsyncIterator[KafkaListen
             "log.retention.check.interval.ms": "5000",
         }
         server = BrokerServer(load(BrokerConfig, properties))
-        server._kafka._controller.ask = refuse  # type: ignore[method-assign]
+        server._kafka._controller.ask = refuse
         await server.open()
         await server.start(plain_listeners("localhost", 1))
         for name in ("t", "__consumer_offsets", "__transaction_state"):
@@ -307,7 +188,8 @@ def main() -> None:
     try:
         # Never left: atheris ends the process.
         started = started_listener(directory)
-        target = Target(loop.run_until_complete(started.__aenter__()), loop)
+        listener = loop.run_until_complete(started.__aenter__())
+        target = Target(listener, loop, connect=lambda: KafkaConnection(listener), unpack=unpack)
         if options.again:
             target(options.again.read_bytes())
             return

@@ -1,4 +1,4 @@
-"""The option to write the expected traces anew: `pytest tests/scenarios --rewrite`, then read the diff."""
+"""The option to write the expected traces again: `pytest tests/scenarios --rewrite`, then read the diff."""
 
 from __future__ import annotations
 

@@ -6,19 +6,15 @@ import dataclasses
 import random
 from collections import deque
 
-import pytest
-import seeds
-from isr_sim import MODEL
-from isrsim.mutations import MUTATIONS
-from isrsim.network import Network
-from isrsim.options import Options
-from isrsim.run import run_seed
-from isrsim.sim_log import SimLog, SimLogConfig, encode
-from raftsim.world import MS, World
-from sim_runner import run_slice
-
-SLICE_SEEDS = 80
-KNOWN_SEEDS = {name: one.known_seed for name, one in MUTATIONS.items() if one.known_seed is not None}
+from tests.sim.isrsim.model import ISR
+from tests.sim.isrsim.network import Network
+from tests.sim.isrsim.options import Options
+from tests.sim.isrsim.run import Outcome as IsrOutcome
+from tests.sim.isrsim.run import run_seed
+from tests.sim.isrsim.sim_log import SimLog, SimLogConfig, encode
+from tests.sim.kit.model_tests import ModelTests
+from tests.sim.kit.runner import Outcome
+from tests.sim.kit.world import MS, World
 
 LATE_REGISTRATION = 254390484
 """A broker's registration arrives when its next life is registered already."""
@@ -28,8 +24,14 @@ LAST_LEADER_MOVED = 934804673
 """A partition is moved away from the last leader there was, and back to it, while nobody leads."""
 
 
-def test_a_slice_of_seeds_violates_nothing() -> None:
-    run_slice(MODEL, seeds.run_seed(), SLICE_SEEDS)
+class TestIsr(ModelTests):
+    model = ISR
+    slice_seeds = 50
+
+    def check_outcome(self, outcome: Outcome) -> None:
+        assert isinstance(outcome, IsrOutcome)
+        assert outcome.acknowledged_count > 0
+        assert outcome.committed_count >= outcome.acknowledged_count
 
 
 def test_a_broker_whose_registration_was_replaced_registers_again() -> None:
@@ -45,28 +47,6 @@ def test_a_replica_that_resumed_does_not_stay_resigned_by_a_late_call() -> None:
 
 def test_the_last_leader_there_was_is_not_moved_away_with_what_only_it_has() -> None:
     run_seed(LAST_LEADER_MOVED)
-
-
-@pytest.mark.parametrize("name", KNOWN_SEEDS)
-def test_planted_bugs_are_found(name: str) -> None:
-    with MUTATIONS[name].planted(), pytest.raises(AssertionError):
-        run_seed(KNOWN_SEEDS[name])
-
-
-def test_stories_find_the_others() -> None:
-    assert all(name in KNOWN_SEEDS or list(MODEL.stories(name)) for name in MUTATIONS)
-
-
-@pytest.mark.parametrize("seed", sorted(set(KNOWN_SEEDS.values())))
-def test_without_the_bugs_the_same_seeds_violate_nothing(seed: int) -> None:
-    outcome = run_seed(seed)
-    assert outcome.acknowledged_count > 0
-    assert outcome.committed_count >= outcome.acknowledged_count
-
-
-def test_a_seed_decides_everything() -> None:
-    assert run_seed(3) == run_seed(3)
-    assert run_seed(3) != run_seed(4)
 
 
 def test_swarm_options_differ_between_seeds() -> None:

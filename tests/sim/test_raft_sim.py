@@ -5,62 +5,34 @@ from __future__ import annotations
 import random
 
 import pytest
-import seeds
-from raft_sim import MODEL
-from raftsim.decisions import Decision
-from raftsim.disk import Disk, Image
-from raftsim.mutations import MUTATIONS
-from raftsim.network import Network
-from raftsim.options import Options
-from raftsim.run import run_seed
-from raftsim.shrink import kind_of, replay, shrink
-from raftsim.world import MS, World
-from sim_runner import run_slice
 
 from klamm_controller.raft.effects import HardState, Persist, WriteSnapshotChunk
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import EntryKind, LogEntry, Message, ReplicaKey, SnapshotId, TimeoutNowRequest
+from tests.sim.kit.model_tests import ModelTests
+from tests.sim.kit.world import MS, World
+from tests.sim.raftsim.decisions import Decision
+from tests.sim.raftsim.disk import Disk, Image
+from tests.sim.raftsim.model import RAFT
+from tests.sim.raftsim.mutations import MUTATIONS
+from tests.sim.raftsim.network import Network
+from tests.sim.raftsim.options import Options
+from tests.sim.raftsim.run import run_seed
+from tests.sim.raftsim.shrink import kind_of, replay, shrink
 
-SLICE_SEEDS = 100
 REMOVED_WITH_A_NEWER_TERM = 20261137
 """A voter stands for election in a new term, and is removed meanwhile by the leader of the older term."""
 SNAPSHOT = SnapshotId(end_index=2, term=1)
 
 
-def test_a_slice_of_seeds_violates_nothing() -> None:
-    run_slice(MODEL, seeds.run_seed(), SLICE_SEEDS)
+class TestRaft(ModelTests):
+    model = RAFT
+    slice_seeds = 40
+    different_seeds = (22, 20)
 
 
 def test_a_removed_voter_with_a_newer_term_finds_the_leader() -> None:
     assert run_seed(REMOVED_WITH_A_NEWER_TERM).committed_count > 0
-
-
-@pytest.mark.parametrize("name", MUTATIONS)
-def test_planted_bugs_are_found(name: str) -> None:
-    mutation = MUTATIONS[name]
-    with mutation.planted(), pytest.raises(AssertionError):
-        run_seed(mutation.known_seed)
-
-
-@pytest.mark.parametrize("seed", sorted({mutation.known_seed for mutation in MUTATIONS.values()}))
-def test_without_the_bugs_the_same_seeds_violate_nothing(seed: int) -> None:
-    assert run_seed(seed).committed_count > 0
-
-
-def test_planting_leaves_nothing_behind() -> None:
-    def attributes() -> list[object]:
-        return [vars(owner)[name] for mutation in MUTATIONS.values() for owner, name, _ in mutation.changes]
-
-    before = attributes()
-    for mutation in MUTATIONS.values():
-        with mutation.planted():
-            assert attributes() != before
-    assert attributes() == before
-
-
-def test_a_seed_decides_everything() -> None:
-    assert run_seed(22) == run_seed(22)
-    assert run_seed(22) != run_seed(20)
 
 
 def test_a_failing_run_is_made_short() -> None:

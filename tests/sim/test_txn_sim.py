@@ -1,39 +1,17 @@
-"""A slice of the simulated transaction protocol, and every planted bug."""
+"""The simulated transaction protocol: a slice of it, and every planted bug."""
 
 from __future__ import annotations
 
 import random
 
-import pytest
-import seeds
-from sim_runner import run_slice
-from txn_sim import MODEL
-from txnsim.mutations import MUTATIONS
-from txnsim.options import Options
-from txnsim.run import run_seed
-
-SLICE_SEEDS = 10
+from tests.sim.kit.model_tests import ModelTests
+from tests.sim.txnsim.model import TXN
+from tests.sim.txnsim.options import Options
 
 
-def test_a_slice_of_seeds_violates_nothing() -> None:
-    run_slice(MODEL, seeds.run_seed(), SLICE_SEEDS)
-
-
-@pytest.mark.parametrize("name", MUTATIONS)
-def test_planted_bugs_are_found(name: str) -> None:
-    mutation = MUTATIONS[name]
-    with mutation.planted(), pytest.raises(AssertionError):
-        run_seed(mutation.known_seed)
-
-
-@pytest.mark.parametrize("seed", sorted({mutation.known_seed for mutation in MUTATIONS.values()}))
-def test_without_the_bugs_the_same_seeds_violate_nothing(seed: int) -> None:
-    assert run_seed(seed).committed_count > 0
-
-
-def test_a_seed_decides_everything() -> None:
-    assert run_seed(3) == run_seed(3)
-    assert run_seed(3) != run_seed(4)
+class TestTxn(ModelTests):
+    model = TXN
+    slice_seeds = 10
 
 
 def test_swarm_options_differ_between_seeds() -> None:

@@ -9,13 +9,12 @@ import contextlib
 import pathlib
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-
-import java_programs
-from kafka_wire import KafkaWire
-from klamm_process import free_ports
+from collections.abc import Iterator, Mapping, Sequence
 
 from klamm_broker.kafka.requests import ApiKey
+from tests.support import java_programs
+from tests.support.kafka_wire import KafkaWire
+from tests.support.ports import free_ports
 
 VERSION = "4.3.1"
 HOST = "127.0.0.1"
@@ -29,15 +28,31 @@ LOG_TAIL_CHARACTERS = 20_000
 class ApacheKafka:
     """One cluster; `running_kafka` starts and ends it."""
 
-    def __init__(self, directory: pathlib.Path, *, brokers: int = 1, settings: Mapping[str, str] | None = None) -> None:
-        ports = free_ports(range(2 * brokers))
+    def __init__(
+        self,
+        directory: pathlib.Path,
+        *,
+        brokers: int = 1,
+        settings: Mapping[str, str] | None = None,
+        secured: Sequence[str] = (),
+        properties: Sequence[str] = (),
+    ) -> None:
+        """`secured` names more listeners, whose keys are in the `settings`; `properties` are Java's, `name=value`."""
+        ports = free_ports(range((2 + len(secured)) * brokers))
         self._addresses = [f"{HOST}:{port}" for port in ports[:brokers]]
-        self._controllers = [f"{HOST}:{port}" for port in ports[brokers:]]
+        self._controllers = [f"{HOST}:{port}" for port in ports[brokers : 2 * brokers]]
+        self._secured = {
+            name: [f"localhost:{port}" for port in ports[number * brokers : (number + 1) * brokers]]
+            for number, name in enumerate(secured, start=2)
+        }
         self._directory = directory
         self._settings = dict(settings or {})
+        self._properties = [f"-D{each}" for each in properties]
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.bootstrap = ",".join(self._addresses)
         """`host:port` of every broker, by commas; the first is node 1."""
+        self.secured_bootstraps = {name: ",".join(addresses) for name, addresses in self._secured.items()}
+        """The same, of the secured listeners by their names."""
 
     def log(self, node_id: int) -> str:
         """The end of what the node has logged."""
@@ -90,10 +105,12 @@ class ApacheKafka:
     def _all_settings(self, node_id: int) -> dict[str, str]:
         replicas = str(min(3, len(self._addresses)))
         in_sync = str(max(1, min(3, len(self._addresses)) - 1))
+        secured = "".join(f",{name}://{each[node_id - 1]}" for name, each in self._secured.items())
+        addresses = f"PLAINTEXT://{self._addresses[node_id - 1]},CONTROLLER://{self._controllers[node_id - 1]}"
         return {
             "process.roles": "broker,controller",
             "node.id": str(node_id),
-            "listeners": f"PLAINTEXT://{self._addresses[node_id - 1]},CONTROLLER://{self._controllers[node_id - 1]}",
+            "listeners": addresses + secured,
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.bootstrap.servers": ",".join(self._controllers),
             "log.dirs": str(self._directory / f"kafka-{node_id}"),
@@ -108,7 +125,7 @@ class ApacheKafka:
 
     def _run(self, node_id: int, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
         with self._log_path(node_id).open("ab") as log:
-            command = java_programs.command(main_class, *arguments, jvm=JVM)
+            command = java_programs.command(main_class, *arguments, jvm=[*JVM, *self._properties])
             return subprocess.Popen(command, stdout=log, stderr=log, cwd=self._directory)
 
     def _config_path(self, node_id: int) -> pathlib.Path:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pathlib
 import signal
-import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from controller_quorum import HOST, ServerProcess
-from klamm_process import free_port
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from klamm import Admin
 from klamm.admin import TopicDescription
+from tests.support.controller_quorum import HOST
+from tests.support.ports import free_port
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
 
 DEADLINE_S = 60
 # Nobody waits for the field's time-outs here; what a busy machine needs is still there.
@@ -76,7 +77,7 @@ class BrokerCluster:
         for broker in self.brokers.values():
             broker.start()
         with self.admin() as admin:
-            until(lambda: len(live_brokers(admin)) == len(self.brokers), self.logs)
+            wait_until(lambda: len(live_brokers(admin)) == len(self.brokers), self.logs)
 
     def admin(self) -> Admin:
         return Admin(bootstrap_servers=self.bootstrap)
@@ -91,7 +92,7 @@ class BrokerCluster:
                 broker.thaw()
             else:
                 broker.start()
-        until(lambda: len(live_brokers(admin)) == len(self.brokers), self.logs)
+        wait_until(lambda: len(live_brokers(admin)) == len(self.brokers), self.logs)
 
     def controller_metric(self, name: str) -> float:
         """A counter or gauge without labels."""
@@ -133,14 +134,6 @@ def read_samples(port: int) -> list[Sample]:
 
 def live_brokers(admin: Admin) -> list[int]:
     return [broker.node_id for broker in admin.describe_cluster().brokers if not broker.fenced]
-
-
-def until(condition: Callable[[], bool], story: Callable[[], str], deadline_s: float = DEADLINE_S) -> None:
-    """Waits for something of other processes; fails with `story`."""
-    until_s = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < until_s, story()
-        time.sleep(0.02)
 
 
 def describe(admin: Admin, topic: str) -> TopicDescription:

@@ -8,20 +8,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from grpc import aio
 
 from klamm.records.encoder import encode_batch
 from klamm.wire.framed import decode_framed, encode_framed, split_records
-from klamm.wire.service import BROKER, Stub
 from klamm.wire.v1 import broker_pb2 as b
 from klamm.wire.v1 import controller_pb2 as c
 from klamm.wire.v1 import metadata_pb2 as m
-from klamm_broker.log.disk import Disk
+from klamm.wire.v1.broker_rpc import BROKER
+from klamm_broker.log.files.disk import Disk
 from klamm_broker.server import BrokerServer
-from klamm_server.rpc_server import RpcServer
+from klamm_server.rpc.server import RpcServer
+from klamm_server.security.acls.authorizer import StandardAuthorizer
+from tests.support.raw_stub import RawStub
+from tests.support.waiting import until
 
 CLUSTER_ID = "c0ffeec0ffeec0ffeec0ff"
 MESSAGE_BYTES_MAX = 8 * 1024**2
@@ -205,7 +208,7 @@ class RunningBroker:
             f"localhost:{port}",
             options=[("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)],
         )
-        self.stub = Stub(self.channel, BROKER)
+        self.stub = RawStub(self.channel, BROKER)
 
     async def stop(self) -> None:
         await self.server.stop()
@@ -221,7 +224,7 @@ class RunningBroker:
         *,
         partition: int = 0,
         acks: int = -1,
-        timeout_ms: int = 1_000,
+        timeout_ms: int = 20_000,
         current_leader_epoch: int = 0,
     ) -> b.ProducedPartition:
         request = produce_request(
@@ -251,21 +254,12 @@ class RunningBroker:
 
     async def wait_for_topic(self, name: str, partitions: int = 1) -> None:
         """Until the broker has heard of it."""
-        async with asyncio.timeout(DEADLINE_S):
-            while True:
-                response = await self.stub.metadata(b.MetadataRequest(topics=[name]))
-                if len(response.topics[0].partitions) >= partitions:
-                    return
-                await asyncio.sleep(0.005)
 
+        async def knows() -> bool:
+            response = await self.stub.metadata(b.MetadataRequest(topics=[name]))
+            return len(response.topics[0].partitions) >= partitions
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Until something inside the broker is so."""
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.002)
+        await until(knows, pause_s=0.005)
 
 
 def batch(count: int = 1, *, value: bytes = b"value", timestamp_ms: int = 1_700_000_000_000) -> bytes:
@@ -274,7 +268,7 @@ def batch(count: int = 1, *, value: bytes = b"value", timestamp_ms: int = 1_700_
 
 
 def produce_request(
-    parts: Sequence[tuple[str, int, bytes]], *, acks: int = -1, timeout_ms: int = 1_000, current_leader_epoch: int = 0
+    parts: Sequence[tuple[str, int, bytes]], *, acks: int = -1, timeout_ms: int = 20_000, current_leader_epoch: int = 0
 ) -> bytes:
     header = b.ProduceHeader(
         acks=acks,
@@ -293,7 +287,7 @@ def produce_request(
     return encode_framed(header, [records for _, _, records in parts])
 
 
-def fetch_request(wanted: Sequence[tuple[str, int, int]], **settings: int) -> b.FetchRequest:
+def fetch_request(wanted: Sequence[tuple[str, int, int]], **settings: Any) -> b.FetchRequest:
     partition_max_bytes = settings.pop("partition_max_bytes", 1024**2)
     leader_epoch = settings.pop("current_leader_epoch", -1)
     last_fetched_epoch = settings.pop("last_fetched_epoch", -1)
@@ -344,4 +338,5 @@ class StartBroker(Protocol):
         controller: ScriptedController | None = None,
         configs: Mapping[str, str] | None = None,
         disk: Disk | None = None,
+        authorizer: StandardAuthorizer | None = None,
     ) -> contextlib.AbstractAsyncContextManager[tuple[RunningBroker, ScriptedController]]: ...

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from klamm_broker.log.disk import Disk
-from klamm_broker.log.log_cleaning import CleaningStats, LogCleaning
-from klamm_broker.log.partition_log import PartitionLog
+from klamm_broker.log.cleaning.log_cleaning import CleaningStats, LogCleaning, Pacer
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.partition.partition_log import PartitionLog
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -19,12 +17,12 @@ def compact(
     last_stable_offset: int | None = None,
     dedupe_buffer_bytes: int = 10**6,
     io_buffer_bytes: int = 4096,
-    pace: Callable[[int], None] = lambda _: None,
+    pace: Pacer = lambda size_bytes: None,
 ) -> CleaningStats:
     """One cleaning, whatever the dirty ratio. What was replaced is removed at once."""
     disk = disk or Disk()
     stable = log.log_end_offset if last_stable_offset is None else last_stable_offset
-    plan = log.plan_cleaning(log.to_clean(last_stable_offset=stable, now_ms=now_ms))
+    plan = log.compaction.plan(log.compaction.to_clean(last_stable_offset=stable, now_ms=now_ms))
     cleaning = LogCleaning(
         disk,
         plan,
@@ -38,8 +36,8 @@ def compact(
     for group in cleaning.groups():
         cleaned = cleaning.clean(group)
         if cleaned is not None:
-            assert log.has_planned(plan, group)
-            disk.remove(log.replace_segments(group, cleaned, now_ms=now_ms).paths)
-    log.cleaned_to_offset = cleaning.end_offset
+            assert log.replacement.has_planned(plan, group)
+            disk.remove(log.replacement.replace(group, cleaned, now_ms=now_ms).paths)
+    log.compaction.cleaned_to_offset = cleaning.end_offset
     cleaning.close()
     return cleaning.stats

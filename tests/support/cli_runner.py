@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from klamm.cli.main import main
+from klamm_cli.main import main
 
 
 @dataclass(frozen=True, slots=True)

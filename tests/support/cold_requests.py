@@ -13,13 +13,14 @@ from kio.serial import entity_reader, entity_writer
 from klamm.wire.v1.common_pb2 import Endpoint
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
 from klamm_broker.kafka import messages
-from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
-from klamm_server.metadata.image import MetadataImage, replay
+from klamm_broker.kafka.seen_cluster import SeenCluster
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import replay
 
 _BROKER = RegisterBrokerRecord(broker_id=1, kafka_endpoint=Endpoint(host="kafka", port=9092))
 _IMAGE = replay(MetadataImage.empty(), [MetadataRecord(register_broker=_BROKER)], 1)
-ALONE = ClusterView(lambda: _IMAGE, 1, "KAFKA")
+ALONE = SeenCluster(lambda: _IMAGE, 1, "KAFKA")
 """What the only broker sees."""
 
 Handler = Callable[[Request, Any], Awaitable[messages.Fields]]
@@ -52,14 +53,14 @@ class ScriptedCoordinators:
         self.asked: list[tuple[str, Any]] = []
         """(call, request)."""
 
-    async def ask(self, topic: str, key: str, rpc: str, request: Any, *, timeout_ms: int) -> Any:
-        self.asked.append((rpc, request))
-        return self._answers[rpc](request)
+    async def ask(self, topic: str, key: str, rpc: Any, request: Any, *, timeout_ms: int) -> Any:
+        self.asked.append((rpc.__name__, request))
+        return self._answers[rpc.__name__](request)
 
-    async def ask_owner(self, topic: str, shard: int, rpc: str, request: Any, *, timeout_ms: int) -> Any:
-        self.asked.append((rpc, request))
-        return self._answers[rpc](request)
+    async def ask_owner(self, topic: str, shard: int, rpc: Any, request: Any, *, timeout_ms: int) -> Any:
+        self.asked.append((rpc.__name__, request))
+        return self._answers[rpc.__name__](request)
 
-    async def ask_all(self, rpc: str, request: Any, *, timeout_ms: int) -> list[Any]:
-        self.asked.append((rpc, request))
-        return [self._answers[rpc](request)]
+    async def ask_all(self, rpc: Any, request: Any, *, timeout_ms: int) -> list[Any]:
+        self.asked.append((rpc.__name__, request))
+        return [self._answers[rpc.__name__](request)]

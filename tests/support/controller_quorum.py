@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pathlib
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import grpc
-from klamm_process import free_port
-from server_process import DEADLINE_S, ServerProcess
 
-from klamm.wire.service import ADMIN, methods
 from klamm.wire.v1.controller_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
+from klamm.wire.v1.controller_rpc import ADMIN
+from tests.support.ports import free_port
+from tests.support.server_process import DEADLINE_S, ServerProcess
+from tests.support.waiting import wait_until
 
 HOST = "127.0.0.1"
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 class Quorum:
-    """`controllers` by node.id; `broker` and `coordinator` are made, but started by whoever needs them."""
+    """`controllers` by node.id; `broker` and `coordinator` are made, but tests start them."""
 
     def __init__(
         self, directory: pathlib.Path, controller_settings: Mapping[str, str] | None = None, size: int = 3
@@ -45,11 +45,11 @@ class Quorum:
         )
 
     def addresses(self) -> list[str]:
-        """Of the controllers there are."""
+        """The addresses of the controllers there are."""
         return [each.address for each in self.controllers.values()]
 
     def joining(self, node_id: int) -> ServerProcess:
-        """A controller more, not started: one that asks those there are, and follows them."""
+        """Another controller, not started: one that asks those there are, and follows them."""
         servers = ",".join(each.address for each in self.controllers.values())
         settings = {"controller.quorum.bootstrap.servers": servers}
         self.controllers[node_id] = self._controller(node_id, free_port(), settings)
@@ -92,7 +92,7 @@ class Quorum:
 
     def describe(self, node_id: int, timeout_s: float = 1.0) -> DescribeQuorumResponse | None:
         """What that controller says of the quorum; None when it does not answer."""
-        (method,) = (method for method in methods(ADMIN) if method.name == "describe_quorum")
+        (method,) = (method for method in ADMIN.methods if method.name == "describe_quorum")
         with grpc.insecure_channel(
             self.controllers[node_id].address, options=[("grpc.use_local_subchannel_pool", 1)]
         ) as channel:
@@ -106,18 +106,21 @@ class Quorum:
 
     def wait_leader(self, *, but: int | None = None, deadline_s: float = DEADLINE_S) -> ServerProcess:
         """The controller that leads, other than `but`."""
-        until_s = time.monotonic() + deadline_s
-        while time.monotonic() < until_s:
-            for node_id, controller in self.controllers.items():
-                if node_id == but or not controller.running:
-                    continue
-                answer = self.describe(node_id)
-                if answer is not None and not answer.error_code and answer.leader_id == node_id:
-                    return controller
-            time.sleep(0.02)
-        raise AssertionError(
-            "no leader: " + "\n".join(c.log_path.read_text()[-3000:] for c in self.controllers.values())
-        )
+        found = wait_until(lambda: self._leader(but), self._logs, timeout_s=deadline_s)
+        assert found is not None
+        return found
+
+    def _leader(self, but: int | None) -> ServerProcess | None:
+        for node_id, controller in self.controllers.items():
+            if node_id == but or not controller.running:
+                continue
+            answer = self.describe(node_id)
+            if answer is not None and not answer.error_code and answer.leader_id == node_id:
+                return controller
+        return None
+
+    def _logs(self) -> str:
+        return "no leader: " + "\n".join(one.log_path.read_text()[-3000:] for one in self.controllers.values())
 
 
 @contextmanager

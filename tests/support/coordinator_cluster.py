@@ -4,27 +4,32 @@ The coordinator can be stopped without a word (`crash`), started again, and join
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from grpc import aio
 
+from klamm.acls import ANONYMOUS
 from klamm.errors import ErrorCode
-from klamm.wire.service import ADMIN, BROKER, COORDINATOR, Stub
-from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_GROUP, FindCoordinatorRequest
+from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_GROUP, CoordinatorKeyType, FindCoordinatorRequest
+from klamm.wire.v1.broker_rpc import BROKER
 from klamm.wire.v1.controller_pb2 import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
-from klamm_broker.config import BrokerConfig
+from klamm.wire.v1.controller_rpc import ADMIN
+from klamm.wire.v1.coordinator_rpc import COORDINATOR
 from klamm_broker.server import BrokerServer
 from klamm_controller.config import ControllerConfig
 from klamm_controller.server import ControllerServer
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_coordinator.server import CoordinatorServer
-from klamm_server.config import load
-from klamm_server.listeners import plain_listeners
-from klamm_server.rpc_server import RpcServer
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.server_config import load
+from klamm_server.net.listeners import plain_listeners
+from klamm_server.rpc.server import RpcServer
+from klamm_server.security.acls.authorizer import StandardAuthorizer
+from tests.support.raw_stub import RawStub
+from tests.support.waiting import until
 
 HOST = "127.0.0.1"
 SHARD_COUNT = 8
@@ -60,10 +65,20 @@ async def run(server: Any, port: int = 0, host: str = HOST) -> Running:
 
 
 class Cluster:
-    """`coordinators` by id."""
+    """`coordinators` by id. With an `authorizer` it is theirs, and to the controller everybody is a super user; or, if
+    it is `of_all`, every server's, and the broker has a listener for Kafka clients."""
 
-    def __init__(self, data_dir: Path, **coordinator_settings: str) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        authorizer: StandardAuthorizer | None = None,
+        of_all: bool = False,
+        **coordinator_settings: str,
+    ) -> None:
         self._data_dir = data_dir
+        self._authorizer = authorizer
+        self._of_all = of_all
         self._settings = {
             "group.min.session.timeout.ms": "100",
             "group.initial.rebalance.delay.ms": "200",
@@ -77,7 +92,7 @@ class Cluster:
         self.broker = await self._start_broker()
         if with_coordinator:
             await self.start_coordinator(1)
-        self.admin = Stub(self._channel(self.controller.port), ADMIN)
+        self.admin = RawStub(self._channel(self.controller.port), ADMIN)
 
     async def stop(self) -> None:
         for channel in self._channels.values():
@@ -93,7 +108,7 @@ class Cluster:
             "broker.session.timeout.ms": "5000",
             **self._settings,
         }
-        running = await run(CoordinatorServer(load(CoordinatorConfig, properties)), port)
+        running = await run(CoordinatorServer(load(CoordinatorConfig, properties), authorizer=self._authorizer), port)
         self.coordinators[coordinator_id] = running
         return running
 
@@ -114,18 +129,21 @@ class Cluster:
             # All servers and the test share one loop: a burst of the test may hold them up for a second.
             "coordinator.session.timeout.ms": "5000",
         }
-        return await run(ControllerServer(load(ControllerConfig, properties)))
+        anybody = StandardAuthorizer(super_users=[ANONYMOUS], allow_everyone_if_no_acl_found=True)
+        authorizer = self._authorizer if self._of_all or self._authorizer is None else anybody
+        return await run(ControllerServer(load(ControllerConfig, properties), authorizer=authorizer))
 
     async def _start_broker(self, port: int = 0) -> Running:
         properties = {
             "node.id": "1",
-            "listeners": f"GRPC://{HOST}:0",
+            "listeners": f"GRPC://{HOST}:0" + (",PLAINTEXT://127.0.0.1:0" if self._of_all else ""),
             "controller.quorum.bootstrap.servers": f"{HOST}:{self.controller.port}",
             "log.dirs": str(self._data_dir / "broker"),
             "broker.heartbeat.interval.ms": "100",
             "offsets.topic.num.partitions": str(SHARD_COUNT),
         }
-        return await run(BrokerServer(load(BrokerConfig, properties)), port)
+        authorizer = self._authorizer if self._of_all else None
+        return await run(BrokerServer(load(BrokerConfig, properties), authorizer=authorizer), port)
 
     # What a client does
 
@@ -140,18 +158,20 @@ class Cluster:
         (deleted,) = (await self.admin.delete_topics(DeleteTopicsRequest(topics=[name], timeout_ms=5_000))).results
         assert deleted.error_code == 0, deleted
 
-    async def coordinator_of(self, key: str, key_type: int = COORDINATOR_KEY_TYPE_GROUP) -> Stub:
+    async def coordinator_of(self, key: str, key_type: CoordinatorKeyType = COORDINATOR_KEY_TYPE_GROUP) -> RawStub:
         """The stub of the coordinator that owns the group or transactional id, as soon as there is one."""
         broker = self.broker_stub()
         request = FindCoordinatorRequest(key_type=key_type, keys=[key])
 
-        async def find() -> Stub | None:
+        async def find() -> RawStub | None:
             (found,) = (await broker.find_coordinator(request)).coordinators
-            return None if found.error_code else Stub(self._channel(found.node.endpoint.port), COORDINATOR)
+            return None if found.error_code else RawStub(self._channel(found.node.endpoint.port), COORDINATOR)
 
         return await eventually(find)
 
-    async def ask(self, key: str, rpc: str, request: Any, key_type: int = COORDINATOR_KEY_TYPE_GROUP) -> Any:
+    async def ask(
+        self, key: str, rpc: str, request: Any, key_type: CoordinatorKeyType = COORDINATOR_KEY_TYPE_GROUP
+    ) -> Any:
         """Calls the owner of the group or transactional id until the answer is not that it is another or not ready."""
 
         async def call() -> Any:
@@ -160,11 +180,11 @@ class Cluster:
 
         return await eventually(call)
 
-    def broker_stub(self) -> Stub:
-        return Stub(self._channel(self.broker.port), BROKER)
+    def broker_stub(self) -> RawStub:
+        return RawStub(self._channel(self.broker.port), BROKER)
 
-    def coordinator(self, coordinator_id: int) -> Stub:
-        return Stub(self._channel(self.coordinators[coordinator_id].port), COORDINATOR)
+    def coordinator(self, coordinator_id: int) -> RawStub:
+        return RawStub(self._channel(self.coordinators[coordinator_id].port), COORDINATOR)
 
     def _channel(self, port: int) -> aio.Channel:
         if port not in self._channels:
@@ -181,7 +201,7 @@ NOT_YET = (
 
 
 def error_of(response: Any) -> int:
-    """Of the response, or of its first part."""
+    """The error code of the response, or of its first part."""
     for name in ("partitions", "groups", "results", "transactions"):
         parts = getattr(response, name, None)
         if parts and hasattr(parts[0], "error_code"):
@@ -189,22 +209,30 @@ def error_of(response: Any) -> int:
     return int(getattr(response, "error_code", 0))
 
 
-async def eventually(find: Callable[[], Any], timeout_s: float = 60) -> Any:
+async def eventually(find: Callable[[], Awaitable[Any]]) -> Any:
     """What `find` gives once it gives something; a connection that is refused is nothing."""
-    async with asyncio.timeout(timeout_s):
-        while True:
-            with contextlib.suppress(aio.AioRpcError):
-                if (found := await find()) is not None:
-                    return found
-            await asyncio.sleep(0.02)
+
+    async def ask() -> tuple[Any] | None:
+        with contextlib.suppress(aio.AioRpcError):
+            if (found := await find()) is not None:
+                return (found,)
+        return None
+
+    (found,) = await until(ask, pause_s=0.02)
+    return found
 
 
 @contextlib.asynccontextmanager
 async def cluster(
-    data_dir: Path, *, with_coordinator: bool = True, **coordinator_settings: str
+    data_dir: Path,
+    *,
+    with_coordinator: bool = True,
+    authorizer: StandardAuthorizer | None = None,
+    of_all: bool = False,
+    **coordinator_settings: str,
 ) -> AsyncIterator[Cluster]:
     """A running cluster with a topic `t` of four partitions."""
-    running = Cluster(data_dir, **coordinator_settings)
+    running = Cluster(data_dir, authorizer=authorizer, of_all=of_all, **coordinator_settings)
     await running.start(with_coordinator=with_coordinator)
     try:
         await running.create_topic("t", 4)

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from klamm_process import free_port
+from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
 
@@ -24,7 +24,7 @@ class CoordinatorProcess:
             "group.consumer.min.heartbeat.interval.ms": "100",
             "group.consumer.heartbeat.interval.ms": "200",
             "broker.heartbeat.interval.ms": "100",
-            "broker.session.timeout.ms": "1000",
+            "broker.session.timeout.ms": "5000",
         }
         self._command = [sys.executable, "-m", "klamm_coordinator", "--die-with-parent"]
         for name, value in settings.items():

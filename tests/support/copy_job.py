@@ -11,12 +11,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import spark_copy
-from klamm_process import KlammProcess
-from topic_reading import read_topics
-
 from klamm import Admin, LedgerId, NewTopic, Producer
 from klamm.admin import LedgerListing
+from tests.support import spark_copy
+from tests.support.klamm_process import KlammProcess
+from tests.support.topic_reading import read_topics
 
 PARTITIONS = 2
 
@@ -62,7 +61,7 @@ class CopyJob:
             process.wait()
 
     def ledger(self) -> LedgerListing | None:
-        """Of the query whose checkpoint this is."""
+        """The ledger of the query whose checkpoint this is."""
         with contextlib.suppress(FileNotFoundError, IndexError):
             query_id = (self.checkpoint / "metadata").read_text().split('"')[3]
             return self.admin.list_ledgers().get(LedgerId("spark", query_id))

@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from grpc import StatusCode, aio
-
-from klamm.errors import ErrorCode
+from klamm.errors import BrokerError, ErrorCode
 from klamm.records import BatchHeader, assign_offset, decode_batch, read_header
 from klamm.wire.framed import decode_framed, encode_framed
 from klamm.wire.v1.broker_pb2 import (
@@ -63,7 +61,7 @@ class FakeOffsetsLog:
         found = [decode_framed(message, ProduceHeader) for message in delayed]
         return [self._append(bytearray(records), header.partitions[0]).error_code for header, records in found]
 
-    async def produce(self, message: bytes, timeout: float) -> ProduceResponse:
+    async def produce(self, message: bytes, timeout_ms: int) -> ProduceResponse:
         self.produce_count += 1
         fate = self.script.popleft() if self.script else ErrorCode.NONE
         if fate == DELAYED:
@@ -126,12 +124,12 @@ class FakeOffsetsLog:
         return ProducedPartition(error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, base_offset=-1)
 
     def store(self, batch: bytearray, header: BatchHeader) -> None:
-        """Appends a batch whoever it is from."""
+        """Appends a batch from any producer."""
         assign_offset(batch, base_offset=self.end_offset, partition_leader_epoch=0)
         self.batches.append(bytes(batch))
         self.end_offset += header.record_count
 
-    async def fetch(self, request: FetchRequest, timeout: float) -> bytes:
+    async def fetch(self, request: FetchRequest, timeout_ms: int) -> bytes:
         fate = self.fetch_script.popleft() if self.fetch_script else ErrorCode.NONE
         if fate == NO_ANSWER:
             raise unavailable()
@@ -152,5 +150,5 @@ class FakeOffsetsLog:
         return encode_framed(FetchHeader(partitions=[part]), chosen)
 
 
-def unavailable() -> aio.AioRpcError:
-    return aio.AioRpcError(StatusCode.UNAVAILABLE, aio.Metadata(), aio.Metadata(), details="gone")
+def unavailable() -> BrokerError:
+    return ErrorCode.NETWORK_EXCEPTION.exception("gone")

@@ -3,7 +3,7 @@ without fetching. Members of one group share a client, and with it connections a
 
 `Group` follows the classic protocol, `ConsumerGroup` that of KIP-848.
 
-Used by bench/coordinator_failover.py and tests/integration/test_coordinator_failover.py.
+Used by bench/coordinator_failover.py and tests/integration/coordinator/test_coordinator_failover.py.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from klamm.client import KlammClient
+from klamm.cluster.client import KlammClient
 from klamm.config import ClientConfig
+from klamm.consumer.assignors.consumer_protocol import Subscription, encode_subscription
+from klamm.consumer.classic.group_link import ClassicGroupLink
 from klamm.consumer.config import ConsumerConfig
-from klamm.consumer.consumer_group_link import ConsumerGroupLink
-from klamm.consumer.consumer_membership import SubscribedTo
-from klamm.consumer.consumer_protocol import Subscription, encode_subscription
-from klamm.consumer.group_link import GroupLink
-from klamm.consumer.identity import Identity
-from klamm.consumer.offset_store import OffsetStore
+from klamm.consumer.group.identity import Identity
+from klamm.consumer.kip848.group_link import ConsumerGroupLink
+from klamm.consumer.kip848.membership import SubscribedTo
+from klamm.consumer.offsets.offset_store import OffsetStore
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata
 
@@ -46,12 +46,12 @@ class CommitLog:
         return max(later - earlier for earlier, later in itertools.pairwise(at)) * 1e3
 
 
-class Member:
+class PollingMember:
     """Polls often enough to follow every rebalance; `identity` is what it was last given."""
 
     def __init__(self, client: KlammClient, config: ConsumerConfig, topic: str) -> None:
         self._topic = topic
-        self.link = GroupLink(client, config, self._on_wake)
+        self.link = ClassicGroupLink(client, config, self._on_wake)
         self._wake = asyncio.Event()
         self._wake.set()
         self.assignments: list[tuple[Identity, bytes]] = []
@@ -86,7 +86,8 @@ class ConsumerMember:
         self._wake = asyncio.Event()
         self._wake.set()
         self.assignments: list[frozenset[TopicPartition]] = []
-        """Every one that differed from the one before; a coordinator repeats it to who tells it everything."""
+        """Every assignment that differed from the one before; a coordinator repeats it to a member that sends all of
+        its state."""
 
     def _on_wake(self) -> None:
         self._wake.set()
@@ -114,7 +115,7 @@ class Group:
     """Some members, of which the first commits for ever, 1, 2, 3 ..."""
 
     protocol = "classic"
-    make_member: type[Member] | type[ConsumerMember] = Member
+    make_member: type[PollingMember] | type[ConsumerMember] = PollingMember
 
     def __init__(self, bootstrap: str, group_id: str, topic: str, member_count: int, interval_s: float) -> None:
         self.group_id = group_id
@@ -158,11 +159,11 @@ class Group:
                 task.result()
 
     def history(self) -> list[tuple[Identity, list[Any]]]:
-        """Who each member is, and what it was ever assigned."""
+        """Each member's identity, and everything it was ever assigned."""
         return [(member.link.identity, list(member.assignments)) for member in self.members]
 
     def heartbeat_counts(self) -> list[int]:
-        """Of each member."""
+        """How many heartbeats each member sent."""
         return [member.link.heartbeats_total for member in self.members]
 
     async def stored_offset(self) -> int:

@@ -1,36 +1,41 @@
-"""Group members that poll in threads of their own, and an account of who owns what by their listeners' word."""
+"""Group members that poll in threads of their own, and an account of which member owns what, by their listeners'
+word."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from klamm import Consumer, KlammError, Producer, TopicPartition
+from tests.support.waiting import wait_until
 
 PARTITION_COUNT = 6
-SETTLE_S = 30
-FAST = {"heartbeat_interval_ms": 100, "session_timeout_ms": 1_500, "auto_offset_reset": "earliest"}
+FAST = {"heartbeat_interval_ms": 100, "session_timeout_ms": 20_000, "auto_offset_reset": "earliest"}
+"""A member that hears soon of changes, and that a busy machine does not keep from its heartbeats long enough to be
+removed."""
+MORTAL_MS = 3_000
+"""The session.timeout.ms, or max.poll.interval.ms, of a member that a test wants to be missed."""
 
 
 class Ownership:
-    """Who owns what by their listeners' word; two owners of one partition are a failure that is remembered."""
+    """Which member owns each partition, by its listener's word; two owners of one partition are a failure that is
+    remembered."""
 
     def __init__(self) -> None:
         self.owners: dict[TopicPartition, str] = {}
         self.conflicts: list[str] = []
         self._lock = threading.Lock()
 
-    def take(self, name: str, partitions) -> None:
+    def take(self, name: str, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
             for tp in partitions:
                 if self.owners.get(tp, name) != name:
                     self.conflicts.append(f"{tp} was given to {name} while {self.owners[tp]} had it")
                 self.owners[tp] = name
 
-    def give_up(self, name: str, partitions) -> None:
+    def give_up(self, name: str, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
             for tp in partitions:
                 if self.owners.get(tp) == name:
@@ -58,14 +63,14 @@ class Worker:
         self._thread = threading.Thread(target=self._work, name=name)
         self._thread.start()
 
-    def on_partitions_assigned(self, partitions) -> None:
+    def on_partitions_assigned(self, partitions: frozenset[TopicPartition]) -> None:
         self.ownership.take(self.name, partitions)
 
-    def on_partitions_revoked(self, partitions) -> None:
+    def on_partitions_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         self.revoked.append(partitions)
         self.ownership.give_up(self.name, partitions)
 
-    def on_partitions_lost(self, partitions) -> None:
+    def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
         self.lost.append(partitions)
         self.ownership.give_up(self.name, partitions)
 
@@ -104,15 +109,8 @@ def workers(*wanted: Worker) -> Iterator[None]:
             worker.close()
 
 
-def wait_for(condition: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SETTLE_S
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.02)
-
-
 def wait_for_shares(ownership: Ownership, *shares: int) -> None:
-    wait_for(lambda: ownership.shares() == sorted(shares), lambda: f"{ownership.shares()} of {shares}")
+    wait_until(lambda: ownership.shares() == sorted(shares), lambda: f"{ownership.shares()} of {shares}")
 
 
 def produce(bootstrap: str, topic: str, count: int) -> None:
@@ -123,8 +121,4 @@ def produce(bootstrap: str, topic: str, count: int) -> None:
 
 def assigned(consumer: Consumer) -> frozenset[TopicPartition]:
     """Polls until there is an assignment."""
-    deadline = time.monotonic() + SETTLE_S
-    while not consumer.assignment():
-        assert time.monotonic() < deadline
-        consumer.poll(timeout_ms=50)
-    return consumer.assignment()
+    return wait_until(consumer.assignment, between=lambda: consumer.poll(timeout_ms=50))

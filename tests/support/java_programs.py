@@ -20,7 +20,7 @@ JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
 
 
 def classpath() -> str:
-    """Of everything `tests/clients/java/pom.xml` names. Skips the test where Java or Maven is missing."""
+    """The class path of all that `tests/clients/java/pom.xml` names. Skips the test where Java or Maven is missing."""
     _build_if_changed(SOURCES, BUILT)
     return f"{BUILT}/clients.jar:{BUILT}/lib/*"
 
@@ -37,7 +37,7 @@ def command(main_class: str, *arguments: str, jvm: Sequence[str] = JVM) -> list[
 
 
 def kafka_version() -> str:
-    """Of every artifact but the helpers'."""
+    """The version of Kafka's artifacts that are fetched, except for the helpers'."""
     jar = next((BUILT / "lib").glob("kafka-clients-*.jar"))
     return jar.stem.removeprefix("kafka-clients-")
 

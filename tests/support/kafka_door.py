@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections.abc import Callable
 
+from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.listener import ConnectionRoom, KafkaListener
 from klamm_broker.kafka.loop_turns import LoopTurns
 from klamm_broker.kafka.requests import ApiKey, Request
-from klamm_broker.rpc.request_memory import RequestMemory
-from klamm_server.clock import SystemClock
+from klamm_broker.kafka.sasl_clients import SaslClients
+from klamm_broker.kafka.tls_clients import TlsClients
+from klamm_server.runtime.clock import SystemClock
+from klamm_server.security.gate import Gate
+from klamm_server.security.quotas.client_quotas import ClientQuotas
+from klamm_server.security.quotas.connection_pace import ConnectionPace
 
 HEARTBEAT_V0 = struct.Struct(">hhih")
 REQUEST_MAX_BYTES = 1_000_000
@@ -27,6 +33,11 @@ class Door:
         connections_max: int = 10,
         memory_bytes: int = 10 * REQUEST_MAX_BYTES,
         request_max_bytes: int = REQUEST_MAX_BYTES,
+        tls: TlsClients | None = None,
+        quotas: ClientQuotas | None = None,
+        pace: ConnectionPace | None = None,
+        sasl: SaslClients | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self.memory = RequestMemory(memory_bytes)
         self.listener = KafkaListener(
@@ -37,8 +48,13 @@ class Door:
             send_buffer_bytes=65_536,
             idle_max_ms=60_000,
             clock=SystemClock(),
+            tls=tls,
+            quotas=quotas,
+            pace=pace,
+            sasl=sasl,
+            gate=gate,
         )
-        # A busy machine changes nothing about who is served in which turn.
+        # A busy machine does not change which request is served in which turn.
         self.listener.turns = LoopTurns(lambda: 1.0)
 
     async def __aenter__(self) -> Door:
@@ -50,8 +66,8 @@ class Door:
         await self.listener.close()
         assert self.memory.held_bytes == 0
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.port)
+    async def connect(self, tls: ssl.SSLContext | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port, ssl=tls)
 
 
 def frame(number: int, body: bytes = b"") -> bytes:

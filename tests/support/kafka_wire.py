@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import io
 import socket
+import ssl
 import struct
 from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import OutOfBoundValue
-from message_reader import MessageReader
 
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from tests.support.message_reader import MessageReader
 
 TIMEOUT_S = 30
 
@@ -21,9 +22,13 @@ TIMEOUT_S = 30
 class KafkaWire:
     """A context; `ask` sends one request and gives its answer as kio's dataclass."""
 
-    def __init__(self, bootstrap: str, *, source: str = "", timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, bootstrap: str, *, source: str = "", timeout_s: float = TIMEOUT_S, tls: ssl.SSLContext | None = None
+    ) -> None:
         host, _, port = bootstrap.split(",")[0].rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout_s, (source, 0) if source else None)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._correlation_id = 0
 
     def __enter__(self) -> KafkaWire:

@@ -4,37 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import random
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-START_TIMEOUT_S = 60
+from tests.support.ports import free_port
 
-
-_PORTS = range(10_000, 30_000)
-"""Below those that systems give to outgoing connections, which might take one before its server does, or while that
-is down (Linux: from 32,768 on)."""
-_random = random.Random()  # not seeded by the test run: what runs beside it draws other ports
-
-
-def free_port() -> int:
-    """A port nobody listens on now."""
-    return free_ports([0])[0]
-
-
-def free_ports(offsets: Sequence[int]) -> list[int]:
-    """Ports nobody listens on now, so far from the first of them."""
-    while True:
-        first = _random.choice(_PORTS)
-        with contextlib.ExitStack() as probes, contextlib.suppress(OSError):
-            for offset in offsets:
-                probe = probes.enter_context(contextlib.closing(socket.socket()))
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(("127.0.0.1", first + offset))
-            return [first + offset for offset in offsets]
+START_TIMEOUT_S = 120
 
 
 class KlammProcess:
@@ -92,6 +69,11 @@ class KlammProcess:
         return status
 
     @property
+    def started(self) -> bool:
+        """Also true when it died by itself since."""
+        return self._process is not None
+
+    @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -100,11 +82,11 @@ class KlammProcess:
 def running_cluster(
     directory: pathlib.Path, settings: Mapping[str, str] | None = None, *, port: int | None = None
 ) -> Iterator[KlammProcess]:
-    """A started cluster; stopped (or killed, if it was not running any more) at the end."""
+    """A started cluster; stopped at the end, unless the test did it. One that died by itself is only tidied up."""
     cluster = KlammProcess(directory, settings, port=port)
     cluster.start()
     try:
         yield cluster
     finally:
-        if cluster.running:
+        if cluster.started:
             cluster.stop()

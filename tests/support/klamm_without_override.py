@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-from klamm.cli.main import main
+from klamm_cli.main import main
 
 _VERSION_3 = 0x20080522
 _CAP_DAC_OVERRIDE = 1

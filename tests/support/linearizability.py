@@ -57,7 +57,8 @@ IMPOSSIBLE: Final = Impossible.IMPOSSIBLE
 class Model(Protocol):
     """The thing as it would be if there were never two operations at once."""
 
-    initial: Hashable
+    @property
+    def initial(self) -> Hashable: ...
 
     def step(self, state: Any, call: Any, result: Any) -> Hashable | Impossible:
         """The state after that call returned that result (None: any), or IMPOSSIBLE."""

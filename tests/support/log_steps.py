@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
 from klamm.model import TopicId, TopicPartition
+from klamm_broker.log.dirs.log_creation import NewLog
+from klamm_broker.log.dirs.log_manager import LogManager, LogManagerConfig
+from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.log_config import LogConfig
-from klamm_broker.log.log_creation import NewLog
-from klamm_broker.log.log_manager import LogManager
-from klamm_broker.log.partition_log import PartitionLog, PendingDeletion
+from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_broker.log.partition.pending_deletion import PendingDeletion
+
+
+def open_logs(*log_dirs: Path | str, node_id: int = 1, disk: Disk | None = None) -> LogManager:
+    """What the log dirs hold, or nothing if they are new."""
+    config = LogManagerConfig(log_dirs=tuple(map(str, log_dirs)), node_id=node_id)
+    manager = LogManager(config, disk or Disk(), random.Random(0))
+    assert not manager.load("c", lambda _: LogConfig(), now_ms=0)
+    return manager
 
 
 def create_log(
@@ -14,24 +27,24 @@ def create_log(
 ) -> PartitionLog:
     """Raises the BrokerError that kept it from being made."""
     new = NewLog(topic_partition=topic_partition, topic_id=topic_id, config=config)
-    jobs, failures = manager.plan_creation([new], now_ms=now_ms)
+    jobs, failures = manager.creation.plan([new], now_ms=now_ms)
     for job in jobs:
-        failures |= manager.complete_creation(job, job.run())
+        failures |= manager.creation.complete(job, job.run())
     for error in failures.values():
         raise error
-    return manager.logs[topic_partition]
+    return manager.hosted.current[topic_partition]
 
 
 def delete_log(manager: LogManager, topic_partition: TopicPartition, *, now_ms: int) -> PendingDeletion:
     """Raises LogDirFailure or DiskFull."""
-    (job,) = manager.plan_deletion([topic_partition], now_ms=now_ms)
+    (job,) = manager.deletion.plan([topic_partition], now_ms=now_ms)
     job.run()
-    (deletion,) = manager.complete_deletion(job)
+    (deletion,) = manager.deletion.complete(job)
     return deletion
 
 
 def check_sound(log: PartitionLog) -> None:
     """Asserts that a scrub finds nothing damaged in what the log itself wrote."""
-    for source in log.scrub_sources():
-        verdict = log.plan_scrub(source).check(lambda _: None, lambda _: None)
+    for source in log.scrub.sources():
+        verdict = log.scrub.plan(source).check(lambda _: None, lambda _: None)
         assert verdict.is_sound, (source, verdict)

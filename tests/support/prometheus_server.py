@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import yaml
-from klamm_process import free_port
+
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 DEPLOYED = Path(__file__).resolve().parents[2] / "deploy" / "monitoring" / "prometheus"
 SCRAPE_S = 1
@@ -24,7 +26,7 @@ T = TypeVar("T")
 
 
 class Sample(NamedTuple):
-    """Of an answer to an instant query."""
+    """One sample of an answer to an instant query."""
 
     labels: dict[str, str]
     value: float
@@ -97,11 +99,8 @@ class PrometheusServer(PrometheusApi):
         """Returns when it answers."""
         with self._log_path.open("w") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        until_s = time.monotonic() + DEADLINE_S
-        while not self.is_ready():
-            assert self._process.poll() is None, self._log_path.read_text()
-            assert time.monotonic() < until_s, self._log_path.read_text()
-            time.sleep(0.05)
+        wait_until(lambda: self.is_ready() or self._process.poll() is not None, self._log_path.read_text)
+        assert self._process.poll() is None, self._log_path.read_text()
 
     def stop(self) -> None:
         self._process.terminate()
@@ -115,17 +114,15 @@ class PrometheusServer(PrometheusApi):
     def wait_evaluated(self) -> None:
         """Until every rule has seen what is known by this call. Those that go by others' come after them."""
         now_s = time.time()
-        until_s = time.monotonic() + DEADLINE_S
-        while not all(datetime.fromisoformat(rule["lastEvaluation"]).timestamp() > now_s for rule in self.rules()):
-            assert time.monotonic() < until_s, self.rules()
-            time.sleep(0.1)
+
+        def evaluated() -> bool:
+            return all(datetime.fromisoformat(rule["lastEvaluation"]).timestamp() > now_s for rule in self.rules())
+
+        wait_until(evaluated, self.rules, pause_s=0.1)
 
     def _wait(self, expression: str) -> None:
         """Until it has a series."""
-        until_s = time.monotonic() + DEADLINE_S
-        while not self.ask(expression):
-            assert time.monotonic() < until_s, f"{expression} is never true: {self.ask('up')}"
-            time.sleep(0.1)
+        wait_until(lambda: self.ask(expression), lambda: f"{expression} is never true: {self.ask('up')}", pause_s=0.1)
 
 
 def _config(targets: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ _WORDS = frozenset({"and", "or", "unless", "bool", "offset", "inf", "nan", "by",
 
 
 def metric_names(expression: str) -> set[str]:
-    """Of the series that it selects."""
+    """The names of the metrics that the expression selects."""
     rest = expression
     for ignored in (_STRING, _MATCHERS, _RANGE, _GROUPING):
         rest = ignored.sub(" ", rest)

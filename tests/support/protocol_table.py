@@ -1,4 +1,4 @@
-"""The table of APIs and versions in `docs/kafka-protocol.md`: what it says, and how it is written again.
+"""The table of APIs and versions in `docs/reference/kafka-protocol.md`: what it says, and how it is written again.
 
 The ranges come from this code and from the schemas in Kafka's jar, what differs is kept as somebody wrote it:
 
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from klamm_broker.kafka.requests import SPOKEN
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "kafka-protocol.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "kafka-protocol.md"
 BEGIN: Final = "<!-- versions: begin -->"
 END: Final = "<!-- versions: end -->"
 HEAD: Final = ("| API | key | Klamm | Kafka | what differs |", "| --- | --- | --- | --- | --- |")
@@ -100,7 +100,7 @@ def _text(versions: Range) -> str:
 
 
 if __name__ == "__main__":
-    import java_programs
+    from tests.support import java_programs
 
     assert java_programs.classpath()
     write(next((java_programs.BUILT / "lib").glob("kafka-clients-*.jar")))

@@ -11,11 +11,12 @@ import grpc
 from grpc import aio
 
 from klamm.errors import ErrorCode
-from klamm.wire.service import ADMIN, Stub
+from klamm.wire.v1.controller_rpc import ADMIN
+from tests.support.raw_stub import RawStub
 
 
 class Fate(enum.Enum):
-    """Of a call without an answer."""
+    """What became of a call without an answer."""
 
     UNKNOWN = enum.auto()
     """It may have happened, may yet happen, or never."""
@@ -66,7 +67,7 @@ class QuorumClient:
         return UNKNOWN if response.error_code == ErrorCode.REQUEST_TIMED_OUT else response
 
     def turn_to(self, address: str) -> None:
-        """The next call goes there first, whoever is active."""
+        """The next call goes there first, no matter which controller is active."""
         self._asked = address
 
     def _follow(self, active: Any) -> None:
@@ -81,10 +82,10 @@ class QuorumClient:
         following = addresses.index(self._asked) + 1 if self._asked in addresses else 0
         self._asked = addresses[following % len(addresses)]
 
-    def _stub(self) -> Stub:
+    def _stub(self) -> RawStub:
         if self._asked not in self._channels:
             self._channels[self._asked] = aio.insecure_channel(self._asked, options=_CHANNEL_OPTIONS)
-        return Stub(self._channels[self._asked], ADMIN)
+        return RawStub(self._channels[self._asked], ADMIN)
 
     async def close(self) -> None:
         for channel in self._channels.values():

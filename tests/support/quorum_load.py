@@ -13,11 +13,11 @@ import contextlib
 import itertools
 import random
 import time
-
-from controller_quorum import Quorum
-from quorum_client import UNKNOWN, QuorumClient
+from collections.abc import AsyncIterator
 
 from klamm.wire.v1 import controller_pb2 as pb
+from tests.support.controller_quorum import Quorum
+from tests.support.quorum_client import UNKNOWN, QuorumClient
 
 
 class History:
@@ -103,7 +103,7 @@ async def seen_topics(client: QuorumClient) -> set[str]:
 
 
 @contextlib.asynccontextmanager
-async def load(quorum: Quorum, history: History, worker_count: int = 3, *, prefix: str = "w"):
+async def load(quorum: Quorum, history: History, worker_count: int = 3, *, prefix: str = "w") -> AsyncIterator[None]:
     """Administers meanwhile; at the end everything acknowledged is checked, at every controller.
 
     Topics begin with `prefix`: another one for each load of one history."""

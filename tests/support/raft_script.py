@@ -14,7 +14,7 @@ it. So a script is a story that a reader can follow, and its trace is the same o
 | `sync 2`                    | its writes are durable                                                               |
 | `timeout 1`                 | time moves to that replica's deadline, and only it notices                           |
 | `heartbeat 1`               | as timeout, for a leader                                                             |
-| `wait 500`                  | time moves by so many ms; nobody notices yet                                         |
+| `wait 500`                  | time moves by 500 ms; nobody notices yet                                             |
 | `propose 1 a b`             | entries with these payloads                                                          |
 | `read 1`, `transfer 1 2`    | as the events                                                                        |
 | `add 1 4`, `remove 1 3`     | replica 1 is asked to make 4 a voter, not to keep 3 one                              |
@@ -35,9 +35,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from raftsim.disk import Image, StateSnapshot
-from raftsim.trace import describe_effects, describe_event
-
 from klamm_controller.raft.effects import LoadSnapshotChunk, Persist, Reply
 from klamm_controller.raft.events import (
     AddVoter,
@@ -56,6 +53,8 @@ from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import LogEntry, Message, ReplicaKey, Voter
 from klamm_controller.raft.node import RaftNode
 from klamm_controller.raft.settings import RaftSettings
+from tests.sim.raftsim.disk import Image, StateSnapshot
+from tests.sim.raftsim.trace import describe_effects, describe_event
 
 SETTINGS = RaftSettings(
     election_timeout_ms=300,

@@ -23,10 +23,12 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.records import Record, decode_batch, iter_headers, read_header
 from klamm.wire.framed import decode_framed, split_records
-from klamm.wire.service import BROKER, COORDINATOR
 from klamm.wire.v1 import broker_pb2, common_pb2, coordinator_pb2
-from klamm_broker.log.producer_state import ProducerStates
-from klamm_server.rpc_server import RpcServer
+from klamm.wire.v1.broker_rpc import BROKER
+from klamm.wire.v1.coordinator_rpc import COORDINATOR
+from klamm_broker.log.producers.producer_state import ProducerStates
+from klamm_server.rpc.server import RpcServer
+from tests.support.waiting import TIMEOUT_S
 
 
 @dataclass(kw_only=True)
@@ -44,6 +46,8 @@ class Answer:
     """Answers only when it is set; batches are stored before."""
     leader_hint: tuple[int, int] = (-1, -1)
     """Leader and epoch (KIP-951)."""
+    throttle_ms: int = 0
+    """For how long the client is told to rest."""
 
 
 @dataclass
@@ -76,7 +80,7 @@ class Dropped(enum.Enum):
 
 
 Fate = ErrorCode | Dropped | threading.Event
-"""Of a call to the coordinator; an event: waits for it and goes on as usual."""
+"""What becomes of a call to the coordinator. An error is its answer; an event: waits for it and goes on as usual."""
 
 
 class ScriptedCluster:
@@ -98,7 +102,7 @@ class ScriptedCluster:
         self.producer_id_count = 0
         self.produced: list[ProduceSeen] = []
         self.transaction_script: dict[str, deque[Fate]] = defaultdict(deque)
-        """By the call's name: init_producer_id, end_txn, txn_offset_commit."""
+        """What becomes of the next calls, by the call's name: init_producer_id, end_txn, txn_offset_commit."""
         self.transaction_calls: list[tuple[str, Any]] = []
         """Name and request of each call, in order; "produce" with its header."""
         self.transactional_epoch = -1
@@ -175,7 +179,7 @@ class ScriptedCluster:
 
         thread = threading.Thread(target=run, name="scripted-brokers")
         thread.start()
-        assert started.wait(10)
+        assert started.wait(TIMEOUT_S)
         try:
             yield self
         finally:
@@ -243,13 +247,15 @@ class ScriptedCluster:
                 for asked, part in zip(header.partitions, parts, strict=True)
             ]
             if answer.wait_for is not None:
-                await asyncio.to_thread(answer.wait_for.wait, 20)
+                await asyncio.to_thread(answer.wait_for.wait, TIMEOUT_S)
         finally:
             self._in_flight -= 1
         if answer.drop:
             self.on_drop()
             await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")
-        return broker_pb2.ProduceResponse(partitions=outcomes if header.acks else [])
+        return broker_pb2.ProduceResponse(
+            partitions=outcomes if header.acks else [], throttle_time_ms=answer.throttle_ms
+        )
 
     def _append(
         self, broker_id: int, answer: Answer, asked: broker_pb2.ProducePartition, part: memoryview
@@ -394,7 +400,7 @@ class _ScriptedCoordinator:
         if isinstance(fate, ErrorCode) and fate:
             return refuse(fate)
         if isinstance(fate, threading.Event):
-            await asyncio.to_thread(fate.wait, 20)
+            await asyncio.to_thread(fate.wait, TIMEOUT_S)
         response = answer() if fate is not Dropped.BEFORE else None
         if isinstance(fate, Dropped):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")

@@ -9,11 +9,12 @@ from pathlib import Path
 from klamm.records.compression import CompressionType
 from klamm.records.encoder import encode_batch
 from klamm.records.header import iter_headers, read_header
-from klamm_broker.log.disk import Disk
-from klamm_broker.log.leader_epochs import EpochEntry
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.leader_epochs import EpochEntry
 from klamm_broker.log.log_config import LogConfig
-from klamm_broker.log.segment import AppendedBatch, Segment
-from klamm_broker.log.segment_check import IndexFiles, SegmentBounds, SegmentVerdict, check_segment
+from klamm_broker.log.scrub.segment_check import IndexFiles, SegmentBounds, SegmentVerdict, check_segment
+from klamm_broker.log.segment.record_set import AppendedBatch
+from klamm_broker.log.segment.segment import Segment
 
 CONFIG = LogConfig(index_interval_bytes=150, segment_bytes=100_000)
 BASE_OFFSET = 1_000
@@ -43,7 +44,7 @@ class SealedSegment:
         )
 
     def check(self, data: bytes) -> SegmentVerdict:
-        """Of these bytes in the place of its own; the indexes are those of its own."""
+        """Checks these bytes in the place of its own; the indexes are those of its own."""
         view = memoryview(data)
         return check_segment(
             lambda position, size: view[position : position + size], self.bounds, self.epochs, self.index_files()
@@ -101,7 +102,7 @@ def write_segment(directory: Path, sealed: SealedSegment, data: bytes | None = N
     segment.append([sealed.data], batches, len(sealed.data))
     segment.seal()
     segment.release()
-    path = Path(segment.path())
+    path = Path(segment.files.path())
     if data is not None:
         path.write_bytes(data)
     return path

@@ -10,22 +10,11 @@ from typing import Any
 
 import yaml
 
-from klamm_server.instruments import FAMILIES, Counter, Family, Gauge, Readings
-from klamm_server.prometheus import registry
+from klamm_server.metrics.instruments import FAMILIES, Counter, Family, Gauge, Readings
+from klamm_server.metrics.prometheus import registry
+from tools.reference.metrics import MEASURING
 
 _RULES = Path(__file__).resolve().parents[2] / "deploy" / "monitoring" / "prometheus" / "rules"
-MEASURING = (
-    "klamm_broker.metrics",
-    "klamm_broker.partition_metrics",
-    "klamm_broker.request_times",
-    "klamm_controller.metrics",
-    "klamm_controller.raft_metrics",
-    "klamm_controller.unclean",
-    "klamm_coordinator.metrics",
-    "klamm_coordinator.shard_metrics",
-    "klamm_server.metrics",
-)
-"""All modules that make instruments."""
 OF_PROMETHEUS = {"up", "ALERTS", "scrape_duration_seconds", "scrape_samples_scraped"}
 RECORDED = {
     rule["record"]
@@ -48,10 +37,10 @@ def shown_metrics() -> set[str]:
 
 
 def _samples(family: Family[Any] | Readings) -> Iterator[str]:
-    made = Gauge() if isinstance(family, Readings) else family._make()
-    if isinstance(made, Gauge):
+    kind = Gauge if isinstance(family, Readings) else family.kind
+    if kind is Gauge:
         yield family.name
-    elif isinstance(made, Counter):
+    elif kind is Counter:
         yield f"{family.name}_total"
     else:
         yield from (f"{family.name}_{part}" for part in ("bucket", "count", "sum"))

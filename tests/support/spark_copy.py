@@ -60,10 +60,8 @@ def copy(
 def _format(spark: Any, sink: Mapping[str, str]) -> str:
     if "moment" not in sink:
         return "klamm"
-    import dying_sink
+    from tests.support import dying_sink
 
-    # Shipped, for the environment of Spark's JVM, and so of its workers, may be that of an earlier session.
-    spark.sparkContext.addPyFile(dying_sink.__file__)
     spark.dataSource.register(dying_sink.DyingSource)
     return dying_sink.DyingSource.name()
 

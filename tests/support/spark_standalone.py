@@ -7,14 +7,14 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 
 import pyspark
-from klamm_process import free_port
 
 from pyspark_klamm.java import java_home
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 START_TIMEOUT_S = 120
 _DEPLOY = "org.apache.spark.deploy"
@@ -37,7 +37,7 @@ def standalone_cluster(directory: pathlib.Path, *, hosts: Sequence[str] = ("127.
     port, web_port = free_port(), free_port()
     url = f"spark://127.0.0.1:{port}"
     address = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web_port))
-    commands = [(f"{_DEPLOY}.master.Master", *address)]
+    commands: list[tuple[str, ...]] = [(f"{_DEPLOY}.master.Master", *address)]
     for number, host in enumerate(hosts):
         where = ("--host", host, "--webui-port", "0", "--work-dir", str(directory / f"worker-{number}"))
         commands.append((f"{_DEPLOY}.worker.Worker", *where, "--cores", "1", "--memory", "1g", url))
@@ -52,14 +52,12 @@ def standalone_cluster(directory: pathlib.Path, *, hosts: Sequence[str] = ("127.
 
 
 def _wait_for_workers(url: str, workers: int) -> None:
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    wanted = f'"aliveworkers" : {workers}'
-    while True:
+    def alive() -> bool:
         with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
-            if wanted in answer.read().decode():
-                return
-        assert time.monotonic() < deadline_s, f"no {workers} workers at {url}"
-        time.sleep(0.2)
+            return f'"aliveworkers" : {workers}' in answer.read().decode()
+        return False
+
+    wait_until(alive, f"no {workers} workers at {url}", timeout_s=START_TIMEOUT_S, pause_s=0.2)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

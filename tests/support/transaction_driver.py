@@ -2,44 +2,46 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from typing import Any
 
 from klamm.errors import ErrorCode
 from klamm.ledger_ids import LedgerId
 from klamm.model import TopicPartition
-from klamm_coordinator.settings import TransactionSettings
-from klamm_coordinator.shard.events import TimePassed, WriteAppended, WriteFailed
-from klamm_coordinator.timers import Now
-from klamm_coordinator.transaction.ledger import Verdict
+from klamm_coordinator.ledger.ledger import Verdict
+from klamm_coordinator.ledger.messages import DecideBatch, Part, RegisterRun
+from klamm_coordinator.runtime.effects import ShardEffects
+from klamm_coordinator.runtime.events import TimePassed, WriteAppended, WriteFailed
+from klamm_coordinator.runtime.log_write import LogWrite
+from klamm_coordinator.runtime.shard_runtime import ShardRuntime
+from klamm_coordinator.runtime.timers import Now
 from klamm_coordinator.transaction.messages import (
     AddPartitions,
-    DecideBatch,
-    Effects,
     EndTxn,
     InitProducerId,
     MarkersWritten,
-    Part,
     PrepareTxn,
-    RegisterRun,
-    Reply,
     SendMarkers,
     VerifyPartitions,
 )
-from klamm_coordinator.transaction.metadata import Producer, TransactionMetadata
+from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata
 from klamm_coordinator.transaction.producer_ids import ProducerIdStock
-from klamm_coordinator.transaction.records import (
-    ShardRecord,
-    decode_transaction_record,
-    encode_transaction_record,
-)
-from klamm_coordinator.transaction.shard import TransactionShard
-from klamm_coordinator.write import Write
+from klamm_coordinator.transaction_shard.messages import Reply
+from klamm_coordinator.transaction_shard.records import ShardRecord, decode_shard_record, encode_shard_record
+from klamm_coordinator.transaction_shard.rules import TransactionRules
+from klamm_coordinator.transaction_shard.settings import TransactionSettings
 
 ID = "payments"
 LEDGER = LedgerId("orders", "a-query")
 TIMEOUT_MS = 60_000
+FIRST_ID = 1_000
+"""The first producer id that a driver gives out."""
 WALL_START_MS = 1_700_000_000_000
+
+
+def producer(epoch: int, producer_id: int = FIRST_ID) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(producer_id, epoch)
 
 
 def partitions(*numbers: int) -> frozenset[TopicPartition]:
@@ -52,12 +54,12 @@ class TransactionDriver:
     def __init__(self, *, producer_ids: int = 1_000, **settings: int) -> None:
         self.settings = TransactionSettings(**settings)
         self.stock = ProducerIdStock()
-        self.stock.add(range(1_000, 1_000 + producer_ids))
+        self.stock.add(range(FIRST_ID, FIRST_ID + producer_ids))
         self.now_ms = 0
         self.wall_offset_ms = WALL_START_MS
         self.replies: dict[int, Reply] = {}
         self.asked: set[int] = set()
-        self.unsent: deque[Write[ShardRecord]] = deque()
+        self.unsent: deque[LogWrite[ShardRecord]] = deque()
         self.log: list[tuple[bytes, bytes | None]] = []
         """Records acknowledged, in order, as they are stored."""
         self.markers: list[SendMarkers] = []
@@ -66,15 +68,22 @@ class TransactionDriver:
         self.auto_ack = True
         self.auto_markers = True
         self._next_id = 0
-        self.shard = TransactionShard(self.settings, self.stock)
+        self.shard = self._new_shard()
         self._take(self.shard.start(self.now))
+
+    @property
+    def rules(self) -> TransactionRules:
+        return self.shard.rules
 
     @property
     def now(self) -> Now:
         return Now(self.now_ms, self.wall_offset_ms + self.now_ms)
 
     def value(self, transactional_id: str = ID) -> TransactionMetadata:
-        return self.shard.values[transactional_id]
+        return self.rules.ids.values[transactional_id]
+
+    def _new_shard(self) -> ShardRuntime[TransactionRules]:
+        return ShardRuntime(TransactionRules(self.settings, self.stock), self.settings, random.Random(1))
 
     # Time, the log and the partitions
 
@@ -95,7 +104,7 @@ class TransactionDriver:
     def ack(self) -> None:
         """The log has the oldest write."""
         write = self.unsent.popleft()
-        self.log.extend(encode_transaction_record(record) for record in write.records)
+        self.log.extend(encode_shard_record(record) for record in write.records)
         self._take(self.shard.step(WriteAppended(write_id=write.write_id), self.now))
 
     def nack(self, error: ErrorCode) -> None:
@@ -123,25 +132,25 @@ class TransactionDriver:
         """The process dies and another one loads the shard: what was not acknowledged is lost, so are the requests."""
         self.unsent.clear()
         self.markers.clear()
-        former, former_ledgers = self.shard.values, self.shard.ledgers.values
-        self.shard = TransactionShard(self.settings, self.stock)
+        former, former_ledgers = self.rules.ids.values, self.rules.ledgers.values
+        self.shard = self._new_shard()
         for key, value in self.log:
-            record = decode_transaction_record(key, value)
+            record = decode_shard_record(key, value)
             assert record is not None
-            self.shard.replay(record)
-        assert self.shard.values == former
-        assert self.shard.ledgers.values == former_ledgers
+            self.rules.replay(record)
+        assert self.rules.ids.values == former
+        assert self.rules.ledgers.values == former_ledgers
         self.asked = set(self.replies)
         self._take(self.shard.start(self.now))
         self.settle()
 
-    def _take(self, effects: Effects) -> None:
+    def _take(self, effects: ShardEffects[Any]) -> None:
         for reply_id, reply in effects.replies:
             assert reply_id in self.asked, f"an answer to nothing: {reply_id} {reply}"
             assert reply_id not in self.replies, f"a second answer: {reply_id} {reply}"
             self.replies[reply_id] = reply
         self.unsent.extend(effects.writes)
-        self.markers.extend(effects.markers)
+        self.markers.extend(effects.orders)
         self.notes.extend(effects.notes)
         self.shard.check_invariants()
 
@@ -154,17 +163,17 @@ class TransactionDriver:
         return self._next_id
 
     def ask_init(
-        self, expected: Producer | None = None, transactional_id: str = ID, timeout_ms: int = TIMEOUT_MS
+        self, expected: ProducerIdAndEpoch | None = None, transactional_id: str = ID, timeout_ms: int = TIMEOUT_MS
     ) -> int:
         return self.ask(InitProducerId, transactional_id=transactional_id, timeout_ms=timeout_ms, expected=expected)
 
-    def ask_add(self, producer: Producer, *numbers: int, transactional_id: str = ID) -> int:
+    def ask_add(self, producer: ProducerIdAndEpoch, *numbers: int, transactional_id: str = ID) -> int:
         return self.ask(
             AddPartitions, transactional_id=transactional_id, producer=producer, partitions=partitions(*numbers)
         )
 
     def ask_end(
-        self, producer: Producer, *, committed: bool, bump_epoch: bool = True, transactional_id: str = ID
+        self, producer: ProducerIdAndEpoch, *, committed: bool, bump_epoch: bool = True, transactional_id: str = ID
     ) -> int:
         return self.ask(
             EndTxn,
@@ -177,7 +186,7 @@ class TransactionDriver:
     def ask_register(self, run_id: str, batch_id: int) -> int:
         return self.ask(RegisterRun, ledger=LEDGER, run_id=run_id, batch_id=batch_id)
 
-    def ask_prepare(self, producer: Producer, run_id: str, batch_id: int, *, transactional_id: str) -> int:
+    def ask_prepare(self, producer: ProducerIdAndEpoch, run_id: str, batch_id: int, *, transactional_id: str) -> int:
         return self.ask(
             PrepareTxn, transactional_id=transactional_id, producer=producer, run_id=run_id, batch_id=batch_id
         )
@@ -188,7 +197,7 @@ class TransactionDriver:
     def register(self, run_id: str, batch_id: int) -> Any:
         return self.replies[self.ask_register(run_id, batch_id)]
 
-    def prepare(self, producer: Producer, run_id: str, batch_id: int, *, transactional_id: str) -> Any:
+    def prepare(self, producer: ProducerIdAndEpoch, run_id: str, batch_id: int, *, transactional_id: str) -> Any:
         return self.replies[self.ask_prepare(producer, run_id, batch_id, transactional_id=transactional_id)]
 
     def decide(self, run_id: str, batch_id: int, *, committed: bool, parts: tuple[Part, ...] = ()) -> Any:
@@ -203,13 +212,13 @@ class TransactionDriver:
         assert (reply.error, reply.verdict) == (ErrorCode.NONE, Verdict.UNDECIDED), reply
         return Part(transactional_id, producer)
 
-    def init(self, expected: Producer | None = None, **fields: Any) -> Any:
+    def init(self, expected: ProducerIdAndEpoch | None = None, **fields: Any) -> Any:
         return self.replies[self.ask_init(expected, **fields)]
 
-    def add(self, producer: Producer, *numbers: int, transactional_id: str = ID) -> ErrorCode:
+    def add(self, producer: ProducerIdAndEpoch, *numbers: int, transactional_id: str = ID) -> ErrorCode:
         return self.replies[self.ask_add(producer, *numbers, transactional_id=transactional_id)].error
 
-    def verify(self, producer: Producer, *numbers: int) -> Any:
+    def verify(self, producer: ProducerIdAndEpoch, *numbers: int) -> Any:
         asked = self.ask(
             VerifyPartitions,
             transactional_id=ID,
@@ -218,6 +227,8 @@ class TransactionDriver:
         )
         return self.replies[asked]
 
-    def end(self, producer: Producer, *, committed: bool, bump_epoch: bool = True, transactional_id: str = ID) -> Any:
+    def end(
+        self, producer: ProducerIdAndEpoch, *, committed: bool, bump_epoch: bool = True, transactional_id: str = ID
+    ) -> Any:
         asked = self.ask_end(producer, committed=committed, bump_epoch=bump_epoch, transactional_id=transactional_id)
         return self.replies[asked]

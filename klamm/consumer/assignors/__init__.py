@@ -1,4 +1,4 @@
-"""Who gets which partitions: Kafka's four assignors, by the names Kafka knows them by."""
+"""Which member gets which partitions: Kafka's four assignors, by Kafka's names."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from klamm.consumer.consumer_protocol import Subscription
+from klamm.consumer.assignors.consumer_protocol import Subscription
 from klamm.model import TopicPartition
 
 Assignments = dict[str, list[TopicPartition]]
-"""By member id; every member is there."""
+"""The partitions of each member, by member id; every member is there."""
 
 
 class RebalanceProtocol(enum.IntEnum):
@@ -57,7 +57,7 @@ class Assignor(Protocol):
 
 
 def subscribers_by_topic(partition_counts: Mapping[str, int], members: Iterable[Member]) -> dict[str, list[Member]]:
-    """For each existing topic somebody subscribed to, sorted: its subscribers in member order."""
+    """The subscribers of each topic that exists and has any, in member order; topics are sorted."""
     ordered = sorted(members, key=lambda member: member.order)
     topics = {topic for member in ordered for topic in member.subscription.topics}
     subscribed = {member.member_id: frozenset(member.subscription.topics) for member in ordered}

@@ -15,7 +15,7 @@ from klamm.model import TopicPartition
 
 
 class RoundRobinAssignor:
-    """Members in turn; who is not subscribed to the topic is passed over."""
+    """Members in turn; a member that is not subscribed to the topic is passed over."""
 
     name = "roundrobin"
     rebalance_protocol = RebalanceProtocol.EAGER

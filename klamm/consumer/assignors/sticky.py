@@ -11,7 +11,6 @@ for one round: its owner sees that it is gone, gives it up and rejoins, and then
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 
 from klamm.consumer.assignors.balance import balance_general, balance_uniform
@@ -22,15 +21,15 @@ from klamm.consumer.assignors.base import (
     partitions_of,
     subscribers_by_topic,
 )
-from klamm.consumer.consumer_protocol import (
+from klamm.consumer.assignors.consumer_protocol import (
     NO_GENERATION,
     ConsumerProtocolError,
-    Reader,
-    encode_partitions,
+    ConsumerProtocolReader,
+    write_partitions,
 )
+from klamm.kafka_types.writer import KafkaWriter
 from klamm.model import TopicPartition
 
-_GENERATION = struct.Struct(">i")
 Claim = tuple[int, frozenset[TopicPartition]]
 """A generation, and what the member owned in it."""
 
@@ -42,7 +41,9 @@ class StickyAssignor:
     rebalance_protocol = RebalanceProtocol.EAGER
 
     def user_data(self, owned: Iterable[TopicPartition], generation_id: int) -> bytes | None:
-        return encode_partitions(owned) + _GENERATION.pack(generation_id)
+        writer = KafkaWriter()
+        write_partitions(writer, owned)
+        return writer.int32(generation_id).value()
 
     def assign(self, partition_counts: Mapping[str, int], members: Iterable[Member]) -> Assignments:
         members = list(members)
@@ -57,7 +58,7 @@ class CooperativeStickyAssignor:
     rebalance_protocol = RebalanceProtocol.COOPERATIVE
 
     def user_data(self, owned: Iterable[TopicPartition], generation_id: int) -> bytes | None:
-        return _GENERATION.pack(generation_id)
+        return KafkaWriter().int32(generation_id).value()
 
     def assign(self, partition_counts: Mapping[str, int], members: Iterable[Member]) -> Assignments:
         members = list(members)
@@ -95,7 +96,8 @@ def assign_sticky(
 
 
 def _owners(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
-    """Who keeps what: of several claims the one of the newest generation, of several such none."""
+    """Which member keeps each partition. Of several claims the one of the newest generation counts; if several have
+    that generation, nobody keeps the partition."""
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for member_id, (generation_id, partitions) in sorted(claims.items()):
         for partition in sorted(partitions):
@@ -117,7 +119,7 @@ def _claim_in_user_data(member: Member) -> Claim:
     if not data:
         return NO_GENERATION, frozenset()
     try:
-        reader = Reader(data)
+        reader = ConsumerProtocolReader(data)
         partitions = frozenset(reader.partitions())
     except ConsumerProtocolError:
         return NO_GENERATION, frozenset()

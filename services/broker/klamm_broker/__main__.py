@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from klamm_server.garbage import loading
+from klamm_server.runtime.garbage import loading
 
 
 def run() -> int:
     """Returns the exit status."""
     with loading():
-        from klamm_broker.config import BrokerConfig
         from klamm_broker.server import BrokerServer
+        from klamm_server.config.broker_configs import BrokerConfig
         from klamm_server.main import main
     return main("klamm-broker", BrokerConfig, BrokerServer)
 

@@ -3,7 +3,7 @@
     open    locks the log dirs and recovers the logs; needs no network unless every dir is new
     start   learns the cluster from a controller's metadata, claims new dirs for it, registers, waits for an image
             that includes the registration, brings the replicas in line with it, sends heartbeats until unfenced
-    stop    hands over leaderships, refuses calls, wakes whoever waits, makes everything durable
+    stop    hands over leaderships, refuses calls, wakes waiting requests, makes everything durable
 
 Strays are removed only under an image that includes this start's registration: an older one, from a controller
 that lags behind, may not know a topic that exists.
@@ -18,62 +18,66 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from klamm.errors import KlammError
-from klamm.wire.service import BROKER, REPLICATION
+from klamm.model import AUDIT_TOPIC
+from klamm.rpc.transport import Transport
+from klamm.wire.v1.broker_rpc import BROKER, REPLICATION
 from klamm.wire.v1.controller_pb2 import AllocateProducerIdsRequest
-from klamm_broker.allocator import keep_request_memory
-from klamm_broker.config import BrokerConfig
+from klamm_broker.grpc.servicer import BrokerServicer
+from klamm_broker.grpc.throttle import GrpcThrottle
+from klamm_broker.handlers.delete_records import DeleteRecordsHandler
+from klamm_broker.handlers.describe_producers import DescribeProducersHandler
+from klamm_broker.handlers.fetch import FetchHandler
+from klamm_broker.handlers.find_coordinator import CoordinatorFinder
+from klamm_broker.handlers.handlers import Handlers
+from klamm_broker.handlers.init_producer_id import InitProducerIdHandler
+from klamm_broker.handlers.list_offsets import ListOffsetsHandler
+from klamm_broker.handlers.log_dirs import LogDirsHandler
+from klamm_broker.handlers.metadata import MissingTopics
+from klamm_broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from klamm_broker.handlers.produce import ProduceHandler
+from klamm_broker.handlers.transaction_guards import TransactionGuards
+from klamm_broker.handlers.write_txn_markers import WriteTxnMarkersHandler
+from klamm_broker.io.allocator import keep_request_memory
+from klamm_broker.io.metrics import watch_gauges
+from klamm_broker.io.record_reader import RecordReader
+from klamm_broker.io.replica_records import ReplicaRecords
+from klamm_broker.io.request_memory import RequestMemory
+from klamm_broker.io.transaction_registry import TransactionRegistry
 from klamm_broker.kafka.door import KafkaDoor
-from klamm_broker.log.disk import Disk
-from klamm_broker.log.log_config import LogConfig
-from klamm_broker.log.log_manager import LogManager, LogManagerConfig
-from klamm_broker.log.meta_properties import META_PROPERTIES_FILE, MetaProperties, decode_uuids
-from klamm_broker.log.storage_failure import LogDirError
-from klamm_broker.log_cleaner import CleanerSettings, LogCleaner
-from klamm_broker.log_dir_moves import LogDirMoves
-from klamm_broker.log_maintenance import LogMaintenance, MaintenanceIntervals
-from klamm_broker.log_scrubber import LogScrubber, ScrubberSettings
-from klamm_broker.metadata_publisher import MetadataPublisher
-from klamm_broker.metadata_waiters import MetadataWaiters
-from klamm_broker.metrics import watch_gauges
-from klamm_broker.record_reader import RecordReader
+from klamm_broker.log.dirs.log_directories import stored_cluster_id
+from klamm_broker.log.dirs.log_manager import LogManager, LogManagerConfig
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.storage_failure import LogDirError
+from klamm_broker.maintenance.storage import Storage
+from klamm_broker.metadata.dynamic_config import DynamicConfig
+from klamm_broker.metadata.metadata_publisher import MetadataPublisher
+from klamm_broker.metadata.metadata_waiters import MetadataWaiters
+from klamm_broker.metadata.topic_creator import TopicCreator
 from klamm_broker.replica.replica_selector import replica_selector
-from klamm_broker.replica_records import ReplicaRecords
-from klamm_broker.replication import ANSWER_OVERHEAD_BYTES, Replication
-from klamm_broker.rpc.delete_records import DeleteRecordsRpc
-from klamm_broker.rpc.describe_producers import DescribeProducersRpc
-from klamm_broker.rpc.fetch import FetchRpc
-from klamm_broker.rpc.find_coordinator import FindCoordinatorRpc
-from klamm_broker.rpc.handlers import Handlers
-from klamm_broker.rpc.init_producer_id import InitProducerIdRpc
-from klamm_broker.rpc.list_offsets import ListOffsetsRpc
-from klamm_broker.rpc.log_dirs import LogDirsRpc
-from klamm_broker.rpc.metadata import MetadataRpc
-from klamm_broker.rpc.offset_for_leader_epoch import OffsetForLeaderEpochRpc
-from klamm_broker.rpc.produce import ProduceRpc
-from klamm_broker.rpc.request_memory import RequestMemory
-from klamm_broker.rpc.scrubs import ScrubsRpc
-from klamm_broker.rpc.servicer import BrokerServicer
-from klamm_broker.rpc.transaction_guards import TransactionGuards
-from klamm_broker.rpc.write_txn_markers import WriteTxnMarkersRpc
-from klamm_broker.topic_creator import TopicCreator
-from klamm_broker.transaction_registry import TransactionRegistry
-from klamm_server.clock import Clock, SystemClock
-from klamm_server.config_defs import effective_topic_configs
-from klamm_server.controllers import Controllers
-from klamm_server.faults import watch
-from klamm_server.listeners import Listener
+from klamm_broker.replication.replication import ANSWER_OVERHEAD_BYTES, Replication
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.config_defs import effective_topic_configs
+from klamm_server.links.audit_topic import AuditTopic
+from klamm_server.links.metadata_link import MetadataLink
+from klamm_server.links.producer_ids import ProducerIds
+from klamm_server.links.registration import NOT_REGISTERED, REQUESTS_PER_SESSION, BrokerRegistrant, Registration
 from klamm_server.metadata.image import MetadataImage
-from klamm_server.metadata_link import MetadataLink
-from klamm_server.metrics import watch_disk
-from klamm_server.producer_ids import ProducerIds
-from klamm_server.registration import NOT_REGISTERED, REQUESTS_PER_SESSION, BrokerMember, Registration
-from klamm_server.rpc_server import RpcServer
+from klamm_server.net.listeners import Listener, SecurityProtocol
+from klamm_server.rpc.controllers import Controllers
+from klamm_server.rpc.grpc_server import GrpcServerTransport
+from klamm_server.rpc.server import RpcServer
+from klamm_server.runtime.clock import Clock, SystemClock
+from klamm_server.runtime.faults import watch
+from klamm_server.security.acls.authorizer import StandardAuthorizer
+from klamm_server.security.auditor import Auditor, auditor_of
+from klamm_server.security.configured import authorizer_of, check_own_principal, gate_of
+from klamm_server.security.listeners_tls import ListenersTls
+from klamm_server.security.logins.logins import Logins
+from klamm_server.security.quotas.client_quotas import ClientQuotas
+from klamm_server.security.quotas.rate_window import WindowSpan
 
 log = logging.getLogger(__name__)
 
-WORST_FLUSH_CHECK_MS = 1_000
-"""Closed segments are flushed at least this often, whatever `log.flush.scheduler.interval.ms` says: what lies
-behind the recovery point need not be scanned after a crash."""
 COLD_READ_THREADS = 4
 """Fetches of old records that wait for the disk at once; the next ones queue."""
 
@@ -84,65 +88,92 @@ class BrokerServer:
     def __init__(
         self,
         config: BrokerConfig,
+        tls: ListenersTls | None = None,
         *,
         clock: Clock | None = None,
         disk: Disk | None = None,
         rng: random.Random | None = None,
+        transport: Transport | None = None,
+        authorizer: StandardAuthorizer | None = None,
     ) -> None:
         self._config = config
+        self._transport = transport or GrpcServerTransport(tls=None if tls is None else tls.between_servers)
+        authorizer = authorizer or authorizer_of(config)
+        check_own_principal(authorizer, tls, must_be_super=False)
         self._clock = clock or SystemClock()
+        self._auditor = auditor_of(config, "broker", self._clock, self._make_audit_topic)
+        self._gate = gate_of(
+            authorizer,
+            tls,
+            lambda: self._replicas.image.acls,
+            is_loaded=lambda: self.loaded_image() is not None,
+            auditor=self._auditor,
+        )
+        self._logins = Logins.of(config, SecurityProtocol.KAFKA, self._clock, self._auditor)
         self._disk = disk or Disk()
         self._rng = rng or random.SystemRandom()
-        self._logs: LogManager | None = None
-        self._publisher: MetadataPublisher | None = None
-        self._registration: Registration | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._registration: Registration | None = None
+        """As soon as it is known what to register."""
+        self._is_member = False
+        """Whether the registration is kept up, so that it can be ended in order."""
+        self._publishes_images = False
         self._records = RecordReader(self._disk, thread_count=COLD_READ_THREADS)
         self._memory = RequestMemory(config.queued_max_request_bytes)
-        self._controllers = Controllers(config.controllers)
-        self._replication = Replication(
-            config,
-            self._controllers,
-            disk=self._disk,
-            records=self._records,
-            memory=self._memory,
-            clock=self._clock,
+        self._quotas = ClientQuotas(WindowSpan(config.quota_window_num, config.quota_window_size_seconds * 1000))
+        self._controllers = Controllers(config.controllers, config.resolved_listeners().between_servers)
+        self._link = MetadataLink(
+            self._transport, self._controllers, cluster_id="", on_image=self._on_image, clock=self._clock
         )
+        self._logs = LogManager(LogManagerConfig.of(config), self._disk, self._rng)
+        self._replication = self._make_replication()
         self._replicas = self._replication.replicas
-        self._replica_records = ReplicaRecords(
-            self._replication.address, receive_max_bytes=config.socket_request_max_bytes + ANSWER_OVERHEAD_BYTES
-        )
         self._fetches, self._produces = self._replication.fetches, self._replication.produces
+        self._replica_records = ReplicaRecords(
+            self._transport,
+            self._replication.address,
+            receive_max_bytes=config.socket_request_max_bytes + ANSWER_OVERHEAD_BYTES,
+        )
+        self._storage = self._make_storage()
+        self._publisher = self._make_publisher()
         self._metadata_waiters = MetadataWaiters(lambda: self._replicas.image)
         self._topic_creator = TopicCreator(
-            self._controllers, self._metadata_waiters, timeout_ms=config.broker_session_timeout_ms
+            self._transport, self._controllers, self._metadata_waiters, timeout_ms=config.broker_session_timeout_ms
         )
         self._producer_ids = ProducerIds(
+            self._transport,
             self._controllers,
-            lambda: AllocateProducerIdsRequest(
-                broker_id=config.node_id,
-                broker_epoch=NOT_REGISTERED if self._registration is None else self._registration.epoch,
-            ),
+            lambda: AllocateProducerIdsRequest(broker_id=config.node_id, broker_epoch=self._epoch()),
             timeout_ms=config.broker_session_timeout_ms,
         )
-        self._transaction_registry = TransactionRegistry(
-            lambda: self._replicas.image,
-            self._clock,
-            timeout_ms=config.broker_session_timeout_ms,
-            retry_backoff_ms=config.add_partitions_to_txn_retry_backoff_ms,
-            retry_backoff_max_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
-        )
+        self._transaction_registry = self._make_transaction_registry()
         handlers = self._make_handlers()
-        self._servicer = BrokerServicer(handlers)
+        self._servicer = BrokerServicer(
+            handlers,
+            self._replicas,
+            self._memory,
+            GrpcThrottle(self._quotas, self._clock, knows_callers=self._gate is not None),
+            scrubber=self._storage.scrubber,
+            controllers=self._controllers_active_first,
+        )
         self._kafka = KafkaDoor(
             config,
+            self._transport,
             handlers,
             self._controllers,
             self._memory,
             self._metadata_waiters,
             image=lambda: self._replicas.image,
             clock=self._clock,
+            tls=tls,
+            logins=self._logins,
+            gate=self._gate,
+            quotas=self._quotas,
+            auditor=self._auditor,
         )
+        self._dynamic = DynamicConfig(config)
+        for part in (self._replication, self._kafka, self._storage):
+            self._dynamic.add(part.reconfigure)
         self._watch_gauges()
 
     async def open(self) -> None:
@@ -150,26 +181,26 @@ class BrokerServer:
         keep_request_memory()
         cluster_id = stored_cluster_id(self._disk, self._config.data_dirs)
         if cluster_id:
-            await self._open_logs(cluster_id)
+            await self._storage.open(cluster_id)
 
     def register(self, rpc: RpcServer) -> None:
-        rpc.add_service(BROKER, self._servicer)
-        rpc.add_service(REPLICATION, self._replication.servicer)
+        rpc.add_service(BROKER, self._servicer, self._gate)
+        rpc.add_service(REPLICATION, self._replication.servicer, self._gate)
 
     async def start(self, endpoints: Sequence[Listener]) -> None:
         """Returns when clients are served. `endpoints` are what those of the gRPC API are told to dial.
 
         Raises LogDirError, or the BrokerError of a refused registration."""
-        link = MetadataLink(self._controllers, cluster_id="", on_image=self._on_image, clock=self._clock)
-        self._spawn("metadata-link", link.run())
-        await self._join_cluster(link)
+        self._spawn("metadata-link", self._link.run())
+        self._spawn("logins", self._logins.run())
+        await self._join_cluster()
         listeners = [*endpoints, *await self._kafka.bind(endpoints)]
-        registration = self._make_registration(link, listeners)
+        self._registration = registration = self._make_registration(listeners)
         await registration.register()
-        await link.wait_for(lambda image: image.end_index > registration.epoch)
-        self._replication.start(self._opened_logs, registration)
-        await self._start_publishing(link.image)
-        self._registration = registration
+        await self._link.wait_for(lambda image: image.end_index > registration.epoch)
+        self._replication.start()
+        await self._start_publishing()
+        self._is_member = True
         self._spawn("registration", registration.run())
         self._spawn("topic-creator", self._topic_creator.run())
         await registration.wait_unfenced()
@@ -178,20 +209,24 @@ class BrokerServer:
         served = " ".join(f"{one.name}://{one.host}:{one.port}" for one in listeners)
         log.info("broker=%d serving %s", self._config.node_id, served)
 
+    @property
+    def auditors(self) -> Sequence[Auditor]:
+        return () if self._auditor is None else (self._auditor,)
+
     async def wait_serving(self, wanted: bool) -> None:
         assert self._registration is not None, "the broker has not started"
         await self._registration.wait_serving(wanted)
 
     async def stop(self) -> None:
         """Raises nothing; a log dir that fails while closing recovers at the next start."""
-        registration, self._registration = self._registration, None
-        if registration is not None and self._config.controlled_shutdown_enable:
-            await registration.shut_down(self._config.shutdown_grace_ms)
+        was_member, self._is_member = self._is_member, False
+        if was_member and self._config.controlled_shutdown_enable:
+            assert self._registration is not None
+            await self._registration.shut_down(self._config.shutdown_grace_ms)
         self._servicer.is_open = False
         self._replicas.resign_all()
         await self._kafka.close()
-        if self._publisher is not None:
-            await self._publisher.close()
+        await self._publisher.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -200,26 +235,76 @@ class BrokerServer:
         await self._producer_ids.close()
         await self._transaction_registry.close()
         self._records.close()
-        logs, self._logs = self._logs, None
-        if logs is not None:
-            self._maintenance.close()
-            self._cleaner.close()
-            self._moves.close()
-            self._scrubber.close()
-            broker_epoch = NOT_REGISTERED if registration is None else registration.epoch
-            await asyncio.to_thread(
-                logs.close, broker_epoch=broker_epoch, high_watermarks=self._replicas.high_watermarks()
-            )
+        self._logins.close()
+        await self._storage.close(broker_epoch=self._epoch() if was_member else NOT_REGISTERED)
 
     # Parts
+
+    def _make_audit_topic(self) -> AuditTopic:
+        return AuditTopic(
+            self._transport,
+            lambda: self._replicas.image,
+            self._config.resolved_listeners().between_servers,
+            self._clock,
+            lambda: self._topic_creator.create(AUDIT_TOPIC),
+        )
+
+    def _make_replication(self) -> Replication:
+        return Replication(
+            self._config,
+            self._transport,
+            self._controllers,
+            logs=self._logs,
+            broker_epoch=self._epoch,
+            disk=self._disk,
+            records=self._records,
+            memory=self._memory,
+            clock=self._clock,
+        )
+
+    def _make_storage(self) -> Storage:
+        return Storage(
+            self._logs,
+            self._replicas,
+            self._config,
+            records=self._records,
+            replica_records=self._replica_records,
+            resigner=self._replication.resignations,
+            on_disk_full=self._replication.on_disk_full,
+            disk=self._disk,
+            clock=self._clock,
+        )
+
+    def _make_publisher(self) -> MetadataPublisher:
+        return MetadataPublisher(
+            self._replicas,
+            self._logs,
+            topic_configs=self._topic_configs,
+            retire=self._storage.maintenance.retire,
+            lag_time_max_ms=self._config.replica_lag_time_max_ms,
+            refused_backoff_ms=self._config.replica_fetch_backoff_ms,
+            on_applied=self._on_applied,
+            clock=self._clock,
+        )
+
+    def _make_transaction_registry(self) -> TransactionRegistry:
+        return TransactionRegistry(
+            self._transport,
+            lambda: self._replicas.image,
+            self._config.resolved_listeners().between_servers,
+            self._clock,
+            timeout_ms=self._config.broker_session_timeout_ms,
+            retry_backoff_ms=self._config.add_partitions_to_txn_retry_backoff_ms,
+            retry_backoff_max_ms=self._config.add_partitions_to_txn_retry_backoff_max_ms,
+        )
 
     def _make_handlers(self) -> Handlers:
         replicas, config = self._replicas, self._config
         return Handlers(
-            produce=ProduceRpc(
-                replicas, self._produces, self._memory, TransactionGuards(replicas, self._transaction_registry.add)
+            produce=ProduceHandler(
+                replicas, self._produces, TransactionGuards(replicas, self._transaction_registry.add)
             ),
-            fetch=FetchRpc(
+            fetch=FetchHandler(
                 replicas,
                 self._fetches,
                 self._records,
@@ -227,23 +312,17 @@ class BrokerServer:
                 fetch_max_bytes=config.fetch_max_bytes,
                 selector=replica_selector(config.replica_selector_class, replicas.brokers.live_rack),
             ),
-            list_offsets=ListOffsetsRpc(replicas),
-            delete_records=DeleteRecordsRpc(replicas, self._replication.deletions),
-            offset_for_leader_epoch=OffsetForLeaderEpochRpc(replicas),
-            log_dirs=LogDirsRpc(lambda: self._opened_logs, lambda: self._moves),
-            scrubs=ScrubsRpc(lambda: self._scrubber),
-            metadata=MetadataRpc(
-                replicas,
-                self._topic_creator,
-                controllers=self._controllers_active_first,
-                auto_create_topics=config.auto_create_topics_enable,
-            ),
-            find_coordinator=FindCoordinatorRpc(
+            list_offsets=ListOffsetsHandler(replicas),
+            delete_records=DeleteRecordsHandler(replicas, self._replication.deletions),
+            offset_for_leader_epoch=OffsetForLeaderEpochHandler(replicas),
+            log_dirs=LogDirsHandler(self._logs, self._storage.moves),
+            missing_topics=MissingTopics(self._topic_creator, auto_create_topics=config.auto_create_topics_enable),
+            coordinator_finder=CoordinatorFinder(
                 replicas, self._topic_creator, offsets_topic_partitions=config.offsets_topic_num_partitions
             ),
-            init_producer_id=InitProducerIdRpc(self._producer_ids),
-            write_txn_markers=WriteTxnMarkersRpc(replicas, self._produces, timeout_ms=config.request_timeout_ms),
-            describe_producers=DescribeProducersRpc(replicas),
+            init_producer_id=InitProducerIdHandler(self._producer_ids),
+            write_txn_markers=WriteTxnMarkersHandler(replicas, self._produces, timeout_ms=config.request_timeout_ms),
+            describe_producers=DescribeProducersHandler(replicas),
         )
 
     def _watch_gauges(self) -> None:
@@ -252,108 +331,29 @@ class BrokerServer:
             parked_produces=lambda: len(self._produces),
             parked_deletions=lambda: len(self._replication.deletions),
             request_memory_bytes=lambda: self._memory.held_bytes,
-            offline_log_dirs=lambda: len(self._logs.offline_log_dirs()) if self._logs is not None else 0,
+            offline_log_dirs=lambda: len(self._logs.directories.offline()),
             partitions=lambda: len(self._replicas),
             kafka_connections=lambda: len(self._kafka),
             producer_ids=lambda: sum(len(partition.log.producers) for partition in list(self._replicas)),
         )
 
-    @property
-    def _opened_logs(self) -> LogManager:
-        assert self._logs is not None, "the logs are not open yet"
-        return self._logs
-
-    async def _open_logs(self, cluster_id: str) -> None:
-        config = self._config
-        manager_config = LogManagerConfig(
-            log_dirs=config.data_dirs,
-            cluster_id=cluster_id,
-            node_id=config.node_id,
-            lost_directory_ids=decode_uuids(config.log_dirs_lost),
-            open_segments_max=config.log_open_segments_max,
-            recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
-            producer_ids_max=config.producer_ids_per_partition_max,
-        )
-        logs = LogManager(manager_config, self._disk, self._rng)
-        defaults = LogConfig.from_configs(effective_topic_configs({}, config.originals))
-        for log_dir in config.data_dirs:
-            watch_disk(log_dir)
-        deletions = await asyncio.to_thread(logs.load, lambda _: defaults, now_ms=self._clock.wall_ms())
-        # Not before: closing logs that were not loaded would mark them as cleanly shut down.
-        self._logs = logs
-        self._maintenance = LogMaintenance(
-            logs, self._replicas, self._intervals(), self._clock, on_disk_full=self._replication.on_disk_full
-        )
-        self._cleaner = LogCleaner(
-            logs,
-            self._replicas,
-            self._cleaner_settings(),
-            retire=self._maintenance.retire,
-            disk=self._disk,
-            clock=self._clock,
-        )
-        self._moves = LogDirMoves(
-            logs,
-            self._replicas,
-            self._records,
-            retire=self._maintenance.retire,
-            moves_max=len(config.data_dirs),
-            backoff_ms=config.replica_fetch_backoff_ms,
-            clock=self._clock,
-        )
-        self._scrubber = LogScrubber(
-            logs,
-            self._replicas,
-            ScrubberSettings(
-                bytes_per_second=config.log_scrub_bytes_per_second, interval_ms=config.log_scrub_interval_ms
-            ),
-            broker_id=config.node_id,
-            records=self._replica_records,
-            resigner=self._replication.resignations,
-            retire=self._maintenance.retire,
-            disk=self._disk,
-            clock=self._clock,
-        )
-        for deletion in deletions:
-            self._maintenance.retire(deletion)
-        self._directory_ids = {path: one.bytes for path, one in logs.directory_ids().items()}
-
-    def _intervals(self) -> MaintenanceIntervals:
-        config = self._config
-        return MaintenanceIntervals(
-            retention_check_ms=config.log_retention_check_interval_ms,
-            flush_check_ms=min(config.log_flush_scheduler_interval_ms, WORST_FLUSH_CHECK_MS),
-            checkpoint_ms=config.log_flush_offset_checkpoint_interval_ms,
-            high_watermark_checkpoint_ms=config.replica_high_watermark_checkpoint_interval_ms,
-            producer_id_expiration_ms=config.producer_id_expiration_ms,
-        )
-
-    def _cleaner_settings(self) -> CleanerSettings:
-        config = self._config
-        return CleanerSettings(
-            threads=config.log_cleaner_threads,
-            dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
-            dedupe_buffer_load_factor=config.log_cleaner_io_buffer_load_factor,
-            io_buffer_bytes=config.log_cleaner_io_buffer_size,
-            io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
-            backoff_ms=config.log_cleaner_backoff_ms,
-            producer_id_expiration_ms=config.producer_id_expiration_ms,
-        )
+    def _epoch(self) -> int:
+        return NOT_REGISTERED if self._registration is None else self._registration.epoch
 
     # Joining the cluster
 
-    async def _join_cluster(self, link: MetadataLink) -> None:
-        """Learns the cluster's id and makes sure that the log dirs are its."""
+    async def _join_cluster(self) -> None:
+        """Learns the cluster's id and makes sure that the log dirs belong to that cluster."""
         config = self._config
         timeout_ms = config.initial_broker_registration_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                image = await link.wait_for(lambda image: bool(image.cluster_id))
+                image = await self._link.wait_for(lambda image: bool(image.cluster_id))
         except TimeoutError:
             servers = ",".join(config.controller_quorum_bootstrap_servers)
             raise KlammError(f"no controller of {servers} answered within {timeout_ms} ms") from None
-        if self._logs is None:
-            await self._open_logs(image.cluster_id)
+        if not self._logs.is_loaded:
+            await self._storage.open(image.cluster_id)
         stored = stored_cluster_id(self._disk, config.data_dirs)
         if stored != image.cluster_id:
             raise LogDirError(
@@ -367,64 +367,57 @@ class BrokerServer:
         addresses = sorted(self._controllers.current, key=lambda address: "{}:{}".format(*address) != active)
         return [self._controllers.listeners(address) for address in addresses]
 
-    def _make_registration(self, link: MetadataLink, listeners: Sequence[Listener]) -> Registration:
+    def _make_registration(self, listeners: Sequence[Listener]) -> Registration:
         config = self._config
-        member = BrokerMember(
+        member = BrokerRegistrant(
             broker_id=config.node_id,
             incarnation_id=self._rng.randbytes(16),
             listeners=listeners,
             rack=config.broker_rack or "",
-            log_dir_ids=tuple(self._directory_ids.values()),
-            static_configs=config.originals,
-            offline_log_dir_ids=self._offline_log_dir_ids,
-            previous_broker_epoch=self._opened_logs.clean_shutdown_epoch() or 0,
+            log_dir_ids=self._storage.log_dir_ids,
+            # Of a secret that it is set, and no more.
+            static_configs={name: str(text) for name, text in config.originals.items()},
+            offline_log_dir_ids=self._storage.offline_log_dir_ids,
+            previous_broker_epoch=self._logs.directories.clean_shutdown_epoch() or 0,
         )
         return Registration(
             member,
+            self._transport,
             self._controllers,
-            link=link,
-            cluster_id=link.image.cluster_id,
+            link=self._link,
+            cluster_id=self._link.image.cluster_id,
             clock=self._clock,
             heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
             request_timeout_ms=config.broker_session_timeout_ms // REQUESTS_PER_SESSION,
             registration_timeout_ms=config.initial_broker_registration_timeout_ms,
         )
 
-    def _offline_log_dir_ids(self) -> Sequence[bytes]:
-        """Of the dirs that failed since the start."""
-        return [
-            self._directory_ids[path] for path in self._opened_logs.offline_log_dirs() if path in self._directory_ids
-        ]
-
-    async def _start_publishing(self, image: MetadataImage) -> None:
+    async def _start_publishing(self) -> None:
         # From here on later images are published too, each when the one before is.
-        self._publisher = MetadataPublisher(
-            self._replicas,
-            self._opened_logs,
-            topic_configs=self._topic_configs,
-            retire=self._maintenance.retire,
-            lag_time_max_ms=self._config.replica_lag_time_max_ms,
-            refused_backoff_ms=self._config.replica_fetch_backoff_ms,
-            on_applied=self._on_applied,
-            clock=self._clock,
-        )
+        self._publishes_images = True
+        image = self._link.image
+        self._dynamic.apply(image)
         await self._publisher.publish(image)
         self._spawn("metadata-publisher", self._publisher.run())
-        self._spawn("log-maintenance", self._maintenance.run())
-        self._spawn("log-dir-moves", self._moves.run())
-        self._spawn("log-scrubber", self._scrubber.run())
-        if self._config.log_cleaner_enable:
-            self._spawn("log-cleaner", self._cleaner.run())
+        for name, task in self._storage.tasks():
+            self._spawn(name, task)
 
-    def _on_applied(self) -> None:
-        self._metadata_waiters.wake()
-        self._replication.on_image()
-        self._moves.wake()
-        self._scrubber.on_image()
+    def loaded_image(self) -> MetadataImage | None:
+        image = self._replicas.image
+        return image if self._epoch() != NOT_REGISTERED and image.end_index > self._epoch() else None
 
     async def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        if self._publisher is not None:
+        # First: sessions do not wait for partitions to be made.
+        self._logins.on_image(new)
+        if self._publishes_images:
+            self._dynamic.apply(new)
             await self._publisher.publish(new)
+
+    def _on_applied(self) -> None:
+        self._quotas.apply(self._replicas.image.client_quotas)
+        self._metadata_waiters.wake()
+        self._replication.on_image()
+        self._storage.on_image()
 
     def _topic_configs(self, image: MetadataImage, topic: str) -> Mapping[str, str]:
         return effective_topic_configs(
@@ -436,17 +429,3 @@ class BrokerServer:
 
     def _spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(watch(asyncio.create_task(coroutine, name=f"broker-{name}")))
-
-
-def stored_cluster_id(disk: Disk, log_dirs: Sequence[str]) -> str:
-    """The cluster that the log dirs were used in, or "" when all of them are new.
-
-    Raises LogDirError when the file that says so is damaged."""
-    for log_dir in log_dirs:
-        path = f"{log_dir}/{META_PROPERTIES_FILE}"
-        try:
-            if disk.exists(path):
-                return MetaProperties.decode(log_dir, disk.read_file(path)).cluster_id
-        except OSError as error:
-            log.error("log_dir=%s cannot be read: %s", log_dir, error)
-    return ""

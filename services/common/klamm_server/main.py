@@ -16,36 +16,46 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import uvloop
 
 from klamm.errors import KlammError
-from klamm_server import tracing
-from klamm_server.config import (
+from klamm.properties import parse_properties, read_properties
+from klamm_server.config.environment import environment_properties, listeners_in
+from klamm_server.config.server_config import (
+    MIGRATION,
     ServiceConfig,
     describe,
     known_configs,
     load_layers,
     log_effective,
-    parse_properties,
-    read_properties,
 )
-from klamm_server.environment import environment_properties
-from klamm_server.faults import fatal, require_assertions, watch
-from klamm_server.garbage import collect_seldom
-from klamm_server.listeners import Listener, SecurityProtocol
-from klamm_server.logs import set_up_logging
-from klamm_server.metrics import measure_event_loop
-from klamm_server.rpc_server import RpcServer
+from klamm_server.metrics.process_metrics import measure_event_loop
+from klamm_server.net.listeners import Listener, SecurityProtocol
+from klamm_server.rpc.node_guard import NodeGuard
+from klamm_server.rpc.server import RpcServer
+from klamm_server.runtime import tracing
+from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.faults import fatal, require_assertions, watch
+from klamm_server.runtime.garbage import collect_seldom
+from klamm_server.runtime.logs import set_up_logging
+from klamm_server.security.auditor import Auditor
+from klamm_server.security.listeners_tls import ListenersTls
+from klamm_server.security.logins.logins import Logins
+from klamm_server.security.node_principals import NodePrincipals
+from klamm_server.security.peer_principals import PeerPrincipals
 
 if TYPE_CHECKING:
-    from klamm_server.metrics_server import MetricsServer
+    from klamm_server.metadata.image import MetadataImage
+    from klamm_server.metrics.metrics_server import MetricsServer
 
 log = logging.getLogger(__name__)
 
 EXIT_GRACEFUL = 0
 EXIT_CANNOT_START = 1
+_USERS_INTERVAL_S: Final = 0.1
+"""How often it is looked whether users have changed, which takes a comparison."""
 
 
 class Server(Protocol):
@@ -60,6 +70,13 @@ class Server(Protocol):
     async def start(self, endpoints: Sequence[Listener]) -> None:
         """Begins to serve its gRPC services, at what others dial; other servers, the first. Returns when ready."""
 
+    def loaded_image(self) -> MetadataImage | None:
+        """The newest metadata; None: they may lack what was decided before this server began."""
+
+    @property
+    def auditors(self) -> Sequence[Auditor]:
+        """What tells of its logins, decisions and changes; the first one also of logins at the gRPC listeners."""
+
     async def wait_serving(self, wanted: bool) -> None:
         """Once started: returns when it has its part in the cluster, or, if not `wanted`, when it has not."""
 
@@ -70,7 +87,7 @@ class Server(Protocol):
 
 
 C = TypeVar("C", bound=ServiceConfig)
-MakeServer = Callable[[C], Server]
+MakeServer = Callable[[C, ListenersTls], Server]
 
 
 def main(name: str, config_class: type[C], make_server: MakeServer[C], arguments: Sequence[str] | None = None) -> int:
@@ -91,12 +108,7 @@ def main(name: str, config_class: type[C], make_server: MakeServer[C], arguments
     options = parser.parse_args(arguments)
     try:
         require_assertions()
-        layers = {
-            "file": read_properties(options.config) if options.config else {},
-            "environment": environment_properties(os.environ, known_configs(config_class)),
-            "command line": parse_properties(options.set, "--set"),
-        }
-        config = load_layers(config_class, layers)
+        config = load_layers(config_class, _layers(config_class, options))
     except KlammError as error:
         return _cannot_start(error)
     if options.show_config:
@@ -105,11 +117,22 @@ def main(name: str, config_class: type[C], make_server: MakeServer[C], arguments
     return run_service(name, make_server, config, die_with_parent=options.die_with_parent)
 
 
+def _layers(config_class: type[ServiceConfig], options: argparse.Namespace) -> dict[str, dict[str, str]]:
+    """What was set, by place, the strongest last. Raises ConfigError."""
+    file = read_properties(options.config) if options.config else {}
+    command_line = parse_properties(options.set, "--set")
+    # Of which listeners there are settings, each place may say.
+    known = known_configs(config_class, {**file, **listeners_in(os.environ), **command_line})
+    return {"file": file, "environment": environment_properties(os.environ, known), "command line": command_line}
+
+
 def run_service(name: str, make_server: MakeServer[C], config: C, *, die_with_parent: bool = False) -> int:
     """Runs a server until SIGTERM or SIGINT; returns the exit status. `name` is what traces and logs call it."""
     require_assertions()
     set_up_logging(config.log_level, config.log_format, node=f"{name}-{config.node_id}")
     log_effective(config)
+    if config.security_migration_enable:
+        log.warning("%s is on: every client of a listener in plain text may do everything, as before", MIGRATION)
     _raise_open_files_limit()
     collect_seldom()
     try:
@@ -134,16 +157,34 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
     stop_requested = _stop_on_signals()
     if die_with_parent:
         _die_with_stdin()
-    server = make_server(config)
-    rpc = RpcServer(max_message_bytes=config.socket_request_max_bytes, max_concurrent_rpcs=config.max_concurrent_rpcs)
+    tls = ListenersTls(config)
+    server = make_server(config, tls)
+    logins = Logins.of(config, SecurityProtocol.GRPC, SystemClock(), next(iter(server.auditors), None))
+    bound = NodePrincipals.parse(config.node_principals)
+    rpc = RpcServer(
+        max_message_bytes=config.socket_request_max_bytes,
+        max_concurrent_rpcs=config.max_concurrent_rpcs,
+        guard=None if bound is None else NodeGuard(bound, PeerPrincipals(tls).of),
+        is_migrating=config.security_migration_enable,
+    )
     metrics = _serve_metrics(config) if config.metrics_port else None
     measuring = watch(asyncio.create_task(measure_event_loop(), name="event-loop-lag")) if metrics else None
+    watching = [watch(asyncio.create_task(tls.watch(), name="certificates"))]
+    watching += [watch(asyncio.create_task(one.run(), name="audit")) for one in server.auditors]
+    if logins.are_wanted:
+        watching += [
+            watch(asyncio.create_task(logins.run(), name="logins")),
+            watch(asyncio.create_task(_follow_users(server, logins), name="users")),
+        ]
     reporting: asyncio.Task[None] | None = None
     try:
         await server.open()
         server.register(rpc)
         listeners = config.resolved_listeners()
-        ports = {one.name: await rpc.start(one.host, one.port, one.name) for one in listeners.of(SecurityProtocol.GRPC)}
+        ports = {
+            one.name: await rpc.start(one.host, one.port, one.name, tls.of(one.name), logins.at(one.name))
+            for one in listeners.of(SecurityProtocol.GRPC)
+        }
         if not await _start_unless_stopped(server, listeners.dialled(ports), stop_requested):
             return
         reporting = watch(asyncio.create_task(rpc.report_health(server.wait_serving), name="health"))
@@ -154,8 +195,17 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
         if reporting is not None:
             reporting.cancel()
         await rpc.become_unhealthy()
+        for auditor in server.auditors:
+            # While there are brokers that take it.
+            await auditor.flush()
         await server.stop()
         await rpc.stop(config.shutdown_grace_ms / 1000)
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
+        for auditor in server.auditors:
+            await auditor.close()
+        logins.close()
         if measuring is not None:
             measuring.cancel()
         if metrics is not None:
@@ -163,9 +213,18 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
         log.info("stopped")
 
 
+async def _follow_users(server: Server, logins: Logins) -> None:
+    """The users of the newest metadata log in, until it is cancelled."""
+    while True:
+        image = server.loaded_image()
+        if image is not None:
+            logins.on_image(image)
+        await asyncio.sleep(_USERS_INTERVAL_S)
+
+
 def _serve_metrics(config: ServiceConfig) -> MetricsServer:
-    # Loaded by who is scraped (instruments.py says what it takes).
-    from klamm_server.metrics_server import MetricsServer
+    # Loaded only where metrics are scraped (instruments.py says what it takes).
+    from klamm_server.metrics.metrics_server import MetricsServer
 
     return MetricsServer(config.resolved_metrics_host(), config.metrics_port)
 
@@ -213,5 +272,5 @@ def _on_stray_exception(loop: asyncio.AbstractEventLoop, context: dict[str, obje
 
 
 def _cannot_start(error: Exception) -> int:
-    print(f"klamm: {error}", file=sys.stderr)  # noqa: T201 - the one line for whoever started the process
+    print(f"klamm: {error}", file=sys.stderr)  # noqa: T201 - the one line for the person who started the process
     return EXIT_CANNOT_START

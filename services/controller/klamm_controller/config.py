@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from klamm.errors import ConfigError
-from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from klamm.model import AUDIT_TOPIC, GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from klamm.setting import again, boolean, integer, long, text, text_list
 from klamm_controller.metadata.policy import InternalTopicPolicy, TopicPolicy
 from klamm_controller.raft.messages import ANY_DIRECTORY, ReplicaKey, Voter
 from klamm_controller.raft.settings import RaftSettings
-from klamm_server.broker_configs import BROKER_CONFIGS
-from klamm_server.config import ServiceConfig, parse_server, setting
-from klamm_server.config_def import ConfigDef, ConfigType, ConfigValue, Validator, at_least, between
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.member_config import MemberConfig
+from klamm_server.config.server_config import ServiceConfig, parse_server
 
 MIB = 1 << 20
 QUORUM_SIZES = (1, 3, 5)
 _RAFT = RaftSettings()
 
 
-def _own(
-    name: str, type_: ConfigType, default: ConfigValue, validator: Validator | None, documentation: str
-) -> ConfigDef:
-    return ConfigDef(name=name, type=type_, default=default, validator=validator, documentation=documentation)
+AUDIT_PARTITIONS: Final = 3
+"""The number of partitions of the audit's topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,214 +31,132 @@ class ControllerConfig(ServiceConfig):
 
     DEFAULT_PORT: ClassVar[int] = 9093
 
-    listeners: tuple[str, ...] = setting(
-        _own(
-            "listeners",
-            ConfigType.LIST,
-            (f"GRPC://localhost:{DEFAULT_PORT}",),
-            None,
-            "Where the controller listens, as NAME://host:port; an empty host is every interface.",
-        )
+    listeners: tuple[str, ...] = again(
+        ServiceConfig,
+        "listeners",
+        default=(f"GRPC://localhost:{DEFAULT_PORT}",),
+        documentation="Where the controller listens, as NAME://host:port; an empty host is every interface.",
     )
-    metadata_log_dir: str = setting(
-        _own(
-            "metadata.log.dir",
-            ConfigType.STRING,
-            "klamm-data/controller",
-            None,
-            "The directory of the metadata log and its snapshots.",
-        )
+    metadata_log_dir: str = text("klamm-data/controller", doc="The directory of the metadata log and its snapshots.")
+    cluster_id: str = text(
+        "", doc="The cluster this controller must belong to; empty: the one its directory says, or a new one."
     )
-    cluster_id: str = setting(
-        _own(
-            "cluster.id",
-            ConfigType.STRING,
-            "",
-            None,
-            "The cluster this controller must belong to; empty: the one its directory says, or a new one.",
-        )
+    controller_quorum_voters: tuple[str, ...] = text_list(
+        (),
+        doc="The controllers that begin the quorum, as id@host:port, one, three or five of them, the same"
+        " list for all; empty: this one alone. Once the log has begun it names the voters, and these are"
+        " only asked for the leader.",
     )
-    controller_quorum_voters: tuple[str, ...] = setting(
-        _own(
-            "controller.quorum.voters",
-            ConfigType.LIST,
-            (),
-            None,
-            "The controllers that begin the quorum, as id@host:port, one, three or five of them, the same list for all;"
-            " empty: this one alone. Once the log has begun it says who votes, and these are only asked who leads.",
-        )
+    controller_quorum_bootstrap_servers: tuple[str, ...] = again(
+        MemberConfig,
+        "controller.quorum.bootstrap.servers",
+        default=(),
+        documentation="Controllers of an existing quorum that this one joins, as host:port; without"
+        " controller.quorum.voters. It follows until it is added with klamm cluster add-controller.",
     )
-    controller_quorum_bootstrap_servers: tuple[str, ...] = setting(
-        replace(
-            BROKER_CONFIGS["controller.quorum.bootstrap.servers"],
-            default=(),
-            documentation="Controllers of an existing quorum that this one joins, as host:port; without"
-            " controller.quorum.voters. It follows until it is added with klamm cluster add-controller.",
-        )
+    controller_quota_window_num: int = integer(
+        11, at_least=1, doc="How many windows' worth of controller_mutation_rate may be used at once."
     )
-    election_timeout_ms: int = setting(
-        _own(
-            "controller.quorum.election.timeout.ms",
-            ConfigType.INT,
-            # Kafka's is 1,000, and grows to twice that: this one too, but from less.
-            _RAFT.election_timeout_ms,
-            at_least(1),
-            "A controller that hears no leader for this long, up to twice as long, stands for election; a leader that"
-            " hears no majority for this long resigns.",
-        )
+    controller_quota_window_size_seconds: int = integer(1, at_least=1, doc="How long each of these windows is.")
+    # Kafka's is 1,000, and grows to twice that: this one too, but from less.
+    election_timeout_ms: int = integer(
+        _RAFT.election_timeout_ms,
+        at_least=1,
+        name="controller.quorum.election.timeout.ms",
+        doc="A controller that hears no leader for this long, up to twice as long, stands for election; a"
+        " leader that hears no majority for this long resigns.",
     )
-    election_timeout_max_ms: int = setting(
-        _own(
-            "controller.quorum.election.timeout.max.ms",
-            ConfigType.INT,
-            _RAFT.election_timeout_max_ms,
-            at_least(1),
-            "What controller.quorum.election.timeout.ms may grow to: it doubles when a controller that was taken for"
-            " dead is alive, as on a machine that is too busy, and halves after 30 s without that.",
-        )
+    election_timeout_max_ms: int = integer(
+        _RAFT.election_timeout_max_ms,
+        at_least=1,
+        name="controller.quorum.election.timeout.max.ms",
+        doc="What controller.quorum.election.timeout.ms may grow to: it doubles when a controller that was"
+        " taken for dead is alive, as on a machine that is too busy, and halves after 30 s without that.",
     )
-    quorum_heartbeat_interval_ms: int = setting(
-        _own(
-            "controller.quorum.heartbeat.interval.ms",
-            ConfigType.INT,
-            _RAFT.heartbeat_interval_ms,
-            at_least(1),
-            "How often a leader speaks to the other controllers when it has nothing to say.",
-        )
+    quorum_heartbeat_interval_ms: int = integer(
+        _RAFT.heartbeat_interval_ms,
+        at_least=1,
+        name="controller.quorum.heartbeat.interval.ms",
+        doc="How often a leader speaks to the other controllers when it has nothing to say.",
     )
-    max_idle_interval_ms: int = setting(
-        _own(
-            "metadata.max.idle.interval.ms",
-            ConfigType.INT,
-            _RAFT.idle_no_op_interval_ms,
-            at_least(0),
-            "How often the active controller of a quorum of several appends an empty entry when there is nothing else;"
-            " 0: never.",
-        )
+    max_idle_interval_ms: int = integer(
+        _RAFT.idle_no_op_interval_ms,
+        at_least=0,
+        name="metadata.max.idle.interval.ms",
+        doc="How often the active controller of a quorum of several appends an empty entry when there is"
+        " nothing else; 0: never.",
     )
-    snapshot_interval_bytes: int = setting(
-        _own(
-            "metadata.log.max.record.bytes.between.snapshots",
-            ConfigType.LONG,
-            # Kafka's 20 MiB would take seconds to replay in Python at the next start.
-            2 * MIB,
-            at_least(1),
-            "After this many bytes of records, or as many as the last snapshot has if those are more, the metadata is"
-            " written as a snapshot and the log is cut behind it.",
-        )
+    snapshot_interval_bytes: int = long(
+        2 * MIB,  # Kafka's 20 MiB would take seconds to replay in Python at the next start
+        at_least=1,
+        name="metadata.log.max.record.bytes.between.snapshots",
+        doc="After this many bytes of records, or as many as the last snapshot has if those are more, the"
+        " metadata is written as a snapshot and the log is cut behind it.",
     )
-    tail_max_bytes: int = setting(
-        _own(
-            "metadata.log.tail.max.bytes",
-            ConfigType.INT,
-            4 * MIB,
-            at_least(1),
-            "Records kept in memory for servers that follow the metadata; one that falls further behind gets a"
-            " snapshot.",
-        )
+    tail_max_bytes: int = integer(
+        4 * MIB,
+        at_least=1,
+        name="metadata.log.tail.max.bytes",
+        doc="Records kept in memory for servers that follow the metadata; one that falls further behind gets"
+        " a snapshot.",
     )
-    queue_capacity: int = setting(
-        _own(
-            "controller.queue.max.events",
-            ConfigType.INT,
-            1_000,
-            at_least(1),
-            "Requests that wait for their turn; one more is refused.",
-        )
+    queue_capacity: int = integer(
+        1_000,
+        at_least=1,
+        name="controller.queue.max.events",
+        doc="Requests that wait for their turn; one more is refused.",
     )
-    request_timeout_ms: int = setting(
-        _own(
-            "request.timeout.ms",
-            ConfigType.INT,
-            30_000,
-            at_least(1),
-            "How long a request that names no time-out waits to be committed.",
-        )
+    request_timeout_ms: int = integer(
+        30_000, at_least=1, doc="How long a request that names no time-out waits to be committed."
     )
-    partitions_per_request_max: int = setting(
-        _own(
-            "controller.partitions.per.request.max",
-            ConfigType.INT,
-            # Kafka's own bound (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH).
-            10_000,
-            at_least(1),
-            "Partitions that one request may create.",
-        )
+    partitions_per_request_max: int = integer(
+        10_000,  # Kafka's own bound (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)
+        at_least=1,
+        name="controller.partitions.per.request.max",
+        doc="Partitions that one request may create.",
     )
-    broker_heartbeat_interval_ms: int = setting(BROKER_CONFIGS["broker.heartbeat.interval.ms"])
-    broker_session_timeout_ms: int = setting(BROKER_CONFIGS["broker.session.timeout.ms"])
-    connection_loss_timeout_ms: int = setting(
-        _own(
-            "connection.loss.timeout.ms",
-            ConfigType.INT,
-            500,
-            at_least(1),
-            "A server whose connection to the controller ended, as when its process dies, is fenced when nothing is"
-            " heard of it for this long.",
-        )
+    broker_heartbeat_interval_ms: int = again(MemberConfig, "broker.heartbeat.interval.ms")
+    broker_session_timeout_ms: int = again(MemberConfig, "broker.session.timeout.ms")
+    connection_loss_timeout_ms: int = integer(
+        500,
+        at_least=1,
+        doc="A server whose connection to the controller ended, as when its process dies, is fenced when"
+        " nothing is heard of it for this long.",
     )
-    coordinator_session_timeout_ms: int = setting(
-        _own(
-            "coordinator.session.timeout.ms",
-            ConfigType.INT,
-            9_000,
-            at_least(1),
-            "A coordinator that the controller has not heard of for this long is fenced, and loses its shards.",
-        )
+    coordinator_session_timeout_ms: int = integer(
+        9_000,
+        at_least=1,
+        doc="A coordinator that the controller has not heard of for this long is fenced, and loses its shards.",
     )
-    auto_leader_rebalance_enable: bool = setting(
-        _own(
-            "auto.leader.rebalance.enable",
-            ConfigType.BOOLEAN,
-            True,
-            None,
-            "Whether brokers get back, now and then, the partitions whose preferred leader they are.",
-        )
+    auto_leader_rebalance_enable: bool = boolean(
+        True, doc="Whether brokers get back, now and then, the partitions whose preferred leader they are."
     )
-    leader_imbalance_check_interval_seconds: int = setting(
-        _own(
-            "leader.imbalance.check.interval.seconds",
-            ConfigType.LONG,
-            300,
-            at_least(1),
-            "How often that is looked after.",
-        )
+    leader_imbalance_check_interval_seconds: int = long(300, at_least=1, doc="How often that is looked after.")
+    leader_imbalance_per_broker_percentage: int = integer(
+        10,
+        at_least=0,
+        doc="How many percent of these partitions a broker may fail to lead without that anything is done.",
     )
-    leader_imbalance_per_broker_percentage: int = setting(
-        _own(
-            "leader.imbalance.per.broker.percentage",
-            ConfigType.INT,
-            10,
-            at_least(0),
-            "How many percent of these partitions a broker may fail to lead without that anything is done.",
-        )
+    num_partitions: int = again(BrokerConfig, "num.partitions", read_by="")
+    default_replication_factor: int = again(BrokerConfig, "default.replication.factor", read_by="")
+    delete_topic_enable: bool = again(BrokerConfig, "delete.topic.enable", read_by="")
+    offsets_topic_num_partitions: int = again(BrokerConfig, "offsets.topic.num.partitions")
+    # Kafka's default is 3, with which a single broker could not create the topic. `klamm up` sets what fits.
+    offsets_topic_replication_factor: int = again(
+        BrokerConfig, "offsets.topic.replication.factor", default=1, read_by=""
     )
-    num_partitions: int = setting(BROKER_CONFIGS["num.partitions"])
-    default_replication_factor: int = setting(BROKER_CONFIGS["default.replication.factor"])
-    delete_topic_enable: bool = setting(BROKER_CONFIGS["delete.topic.enable"])
-    offsets_topic_num_partitions: int = setting(BROKER_CONFIGS["offsets.topic.num.partitions"])
-    offsets_topic_replication_factor: int = setting(
-        # Kafka's default is 3, with which a single broker could not create the topic. `klamm up` sets what fits.
-        replace(BROKER_CONFIGS["offsets.topic.replication.factor"], default=1)
+    transaction_topic_num_partitions: int = integer(
+        50,
+        at_least=1,
+        name="transaction.state.log.num.partitions",
+        doc="Shards of the transactional ids; must not change once __transaction_state exists.",
     )
-    transaction_topic_num_partitions: int = setting(
-        _own(
-            "transaction.state.log.num.partitions",
-            ConfigType.INT,
-            50,
-            at_least(1),
-            "Shards of the transactional ids; must not change once __transaction_state exists.",
-        )
-    )
-    transaction_topic_replication_factor: int = setting(
-        _own(
-            "transaction.state.log.replication.factor",
-            ConfigType.INT,
-            # As for offsets.topic.replication.factor.
-            1,
-            between(1, 32_767),
-            "Replicas of __transaction_state; it cannot be created while fewer brokers are alive.",
-        )
+    transaction_topic_replication_factor: int = integer(
+        1,  # as for offsets.topic.replication.factor
+        at_least=1,
+        at_most=32_767,
+        name="transaction.state.log.replication.factor",
+        doc="Replicas of __transaction_state; it cannot be created while fewer brokers are alive.",
     )
 
     def validate(self) -> None:
@@ -303,7 +220,7 @@ class ControllerConfig(ServiceConfig):
         return next(listed, f"{host}:{port}")
 
     def raft_settings(self) -> RaftSettings:
-        """Those of the quorum."""
+        """The settings of the quorum."""
         return RaftSettings(
             election_timeout_ms=self.election_timeout_ms,
             election_timeout_max_ms=self.election_timeout_max_ms,
@@ -332,6 +249,9 @@ class ControllerConfig(ServiceConfig):
                 TRANSACTION_STATE_TOPIC: InternalTopicPolicy(
                     partition_count=self.transaction_topic_num_partitions,
                     replication_factor=self.transaction_topic_replication_factor,
+                ),
+                AUDIT_TOPIC: InternalTopicPolicy(
+                    partition_count=AUDIT_PARTITIONS, replication_factor=self.offsets_topic_replication_factor
                 ),
             },
         )

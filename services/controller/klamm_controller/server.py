@@ -15,40 +15,58 @@ import logging
 import random
 from collections.abc import Sequence
 
-from klamm.wire.service import ADMIN, CONTROLLER, RAFT
+from klamm.rpc.transport import Transport
+from klamm.wire.v1.controller_rpc import ADMIN, CONTROLLER
 from klamm.wire.v1.metadata_pb2 import ClusterRecord, MetadataRecord
-from klamm_controller.committed_tail import CommittedTail
+from klamm.wire.v1.raft_rpc import RAFT
+from klamm_controller.active.committed_tail import CommittedTail
+from klamm_controller.active.controller import Controller
+from klamm_controller.active.leader_balance import LeaderBalance
+from klamm_controller.active.liveness import BROKERS, COORDINATORS, Liveness
+from klamm_controller.active.metrics import watch_controller
+from klamm_controller.active.sweeper import Sweeper
 from klamm_controller.config import ControllerConfig
-from klamm_controller.controller import Controller
-from klamm_controller.founding import first_voters, former_directory
 from klamm_controller.io.address_book import AddressBook, enumerate_contacts
+from klamm_controller.io.founding import first_voters, former_directory
 from klamm_controller.io.introductions import Introductions
 from klamm_controller.io.peers import Peers
-from klamm_controller.leader_balance import LeaderBalance
-from klamm_controller.liveness import BROKERS, COORDINATORS, Liveness
-from klamm_controller.log.quorum import QuorumLog
-from klamm_controller.metrics import watch_controller
+from klamm_controller.log.bootstrap import remove_bootstrap_records
+from klamm_controller.log.quorum_log import QuorumLog
+from klamm_controller.log.recovery import Recovered, recover
+from klamm_controller.metadata.policy import TopicPolicy
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import ReplicaKey, Voter
-from klamm_controller.recovery import Recovered, recover
+from klamm_controller.rpc.acls import AclsRpcs
 from klamm_controller.rpc.cluster import ClusterRpcs
 from klamm_controller.rpc.configs import ConfigsRpcs
 from klamm_controller.rpc.gateway import Gateway
+from klamm_controller.rpc.mutations import Mutations
 from klamm_controller.rpc.nodes import NodesRpcs
 from klamm_controller.rpc.quorum import QuorumRpcs
+from klamm_controller.rpc.quotas import QuotasRpcs
 from klamm_controller.rpc.raft import RaftRpcs, lost_directory
 from klamm_controller.rpc.replicas import LeadersAndReplicasRpcs, ReplicasRpcs
-from klamm_controller.rpc.servicer import servicer
+from klamm_controller.rpc.servicer import AdminServicer, ControllerServicer
 from klamm_controller.rpc.topics import TopicsRpcs
+from klamm_controller.rpc.users import UsersRpcs
 from klamm_controller.rpc.watch import WatchRpcs
-from klamm_controller.sweeper import Sweeper
-from klamm_server.clock import Clock, SystemClock
-from klamm_server.event_queue import EventQueue
-from klamm_server.faults import fatal, watch
-from klamm_server.listeners import Listener
-from klamm_server.metrics import event_queue_observer, watch_disk, watch_event_queue_length
-from klamm_server.rpc_server import RpcServer
-from klamm_server.switch import Switch
+from klamm_server.links.audit_topic import AuditTopic
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import replay
+from klamm_server.metrics.process_metrics import event_queue_observer, watch_disk, watch_event_queue_length
+from klamm_server.net.listeners import Listener
+from klamm_server.rpc.grpc_server import GrpcServerTransport
+from klamm_server.rpc.server import RpcServer
+from klamm_server.runtime.clock import Clock, SystemClock
+from klamm_server.runtime.event_queue import EventQueue
+from klamm_server.runtime.faults import fatal, watch
+from klamm_server.runtime.switch import Switch
+from klamm_server.security.acls.authorizer import StandardAuthorizer
+from klamm_server.security.auditor import Auditor, auditor_of
+from klamm_server.security.configured import authorizer_of, check_own_principal, gate_of
+from klamm_server.security.listeners_tls import ListenersTls
+from klamm_server.security.quotas.mutation_quotas import MutationQuotas
+from klamm_server.security.quotas.rate_window import WindowSpan
 
 log = logging.getLogger(__name__)
 
@@ -56,15 +74,40 @@ log = logging.getLogger(__name__)
 class ControllerServer:
     """One controller process, or the controller's part of an embedded cluster."""
 
-    def __init__(self, config: ControllerConfig, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: ControllerConfig,
+        tls: ListenersTls | None = None,
+        *,
+        clock: Clock | None = None,
+        transport: Transport | None = None,
+        authorizer: StandardAuthorizer | None = None,
+    ) -> None:
+        self._authorizer = authorizer or authorizer_of(config)
+        check_own_principal(self._authorizer, tls, must_be_super=True)
+        self._tls = tls
+        self._transport = transport or GrpcServerTransport(tls=None if tls is None else tls.between_servers)
         self._config = config
         self._clock = clock or SystemClock()
+        self._auditor = auditor_of(config, "controller", self._clock, self._make_audit_topic)
         self._node: _Node | None = None
+
+    def _make_audit_topic(self) -> AuditTopic:
+        own = self._config.resolved_listeners().between_servers
+        return AuditTopic(self._transport, lambda: self.loaded_image() or MetadataImage.empty(), own, self._clock)
 
     async def open(self) -> None:
         """Recovers the metadata. Raises KlammError when the directory or the log in it is not usable."""
         recovered = recover(self._config)
-        self._node = _Node(self._config, self._clock, recovered)
+        self._node = _Node(
+            self._config,
+            self._transport,
+            self._clock,
+            recovered,
+            self._authorizer,
+            self._tls,
+            self._auditor,
+        )
         log.info(
             "metadata recovered cluster_id=%s end_index=%d topics=%d",
             recovered.data_dir.cluster_id,
@@ -82,14 +125,22 @@ class ControllerServer:
         self._opened.register(rpc)
 
     async def start(self, endpoints: Sequence[Listener]) -> None:
-        """Takes part in the quorum; `endpoints` are what others dial. Who is alone is active then.
+        """Takes part in the quorum; `endpoints` are what others dial. A single controller is active when this returns.
 
         With an empty directory and other controllers in the configuration, waits for them."""
         await self._opened.start(self._config.own_address(*endpoints[0].address), endpoints)
         log.info("controller started node=%d endpoint=%s:%d", self._config.node_id, *endpoints[0].address)
 
+    def loaded_image(self) -> MetadataImage | None:
+        return None if self._node is None else self._node.loaded_image()
+
+    @property
+    def auditors(self) -> Sequence[Auditor]:
+        return () if self._auditor is None else (self._auditor,)
+
     async def wait_serving(self, wanted: bool) -> None:
-        """By whether it leads the quorum, or follows its leader with all that is committed."""
+        """Waits until this controller serves, or does not. It serves while it leads the quorum, or follows its leader
+        with all that is committed."""
         await self._opened.in_step.wait(wanted)
 
     async def stop(self) -> None:
@@ -107,8 +158,27 @@ class ControllerServer:
 class _Node:
     """The pieces of an open controller."""
 
-    def __init__(self, config: ControllerConfig, clock: Clock, recovered: Recovered) -> None:
+    def __init__(
+        self,
+        config: ControllerConfig,
+        transport: Transport,
+        clock: Clock,
+        recovered: Recovered,
+        authorizer: StandardAuthorizer | None,
+        tls: ListenersTls | None,
+        auditor: Auditor | None,
+    ) -> None:
         self._config = config
+        self._clock = clock
+        self._authorizer = authorizer
+        self._gate = gate_of(
+            authorizer,
+            tls,
+            lambda: self._controller.committed.acls,
+            is_loaded=lambda: self._log.in_step.is_on,
+            auditor=auditor,
+        )
+        self._transport = transport
         self.recovered = recovered
         self._queue = EventQueue(
             "controller",
@@ -121,8 +191,8 @@ class _Node:
         rng = random.Random()
         self._me = ReplicaKey(config.node_id, recovered.store.directory_id)
         contacts = config.contacts()
-        self._book = AddressBook(contacts, lambda: self._log.voters)
-        self._peers = Peers(self._me, self._book, cluster_id=cluster_id, rng=rng)
+        self._book = AddressBook(contacts, lambda: self._log.quorum.voters, config.resolved_listeners().between_servers)
+        self._peers = Peers(transport, self._me, self._book, cluster_id=cluster_id, rng=rng)
         self._log = QuorumLog(
             recovered.store,
             recovered.stored,
@@ -175,35 +245,68 @@ class _Node:
         )
         self._gateway = Gateway(
             self._controller,
+            self._log.quorum,
             node_id=config.node_id,
             request_timeout_ms=config.request_timeout_ms,
             listeners=self._book.listeners,
         )
         self._queue_task: asyncio.Task[None] | None = None
         self._introducing: asyncio.Task[None] | None = None
+        self._beginning: asyncio.Task[None] | None = None
 
     @property
     def in_step(self) -> Switch:
         """As QuorumLog.in_step."""
         return self._log.in_step
 
+    def loaded_image(self) -> MetadataImage | None:
+        """The committed metadata; None: there may be more of them, or the log has not begun."""
+        committed = self._controller.committed
+        return committed if self._log.in_step.is_on and committed.cluster_id else None
+
     def register(self, rpc: RpcServer) -> None:
         gateway = self._gateway
-        topics = TopicsRpcs(gateway, self._config.topic_policy(), random.Random())
+        policy = self._config.topic_policy()
+        topics = TopicsRpcs(gateway, policy, random.Random(), self._make_mutations(policy))
         quorum = QuorumRpcs(gateway, self._brokers, self._coordinators)
         rpc.add_service(
             ADMIN,
-            servicer(topics, ConfigsRpcs(gateway), ClusterRpcs(gateway), LeadersAndReplicasRpcs(gateway), quorum),
+            AdminServicer(
+                topics,
+                ConfigsRpcs(gateway),
+                ClusterRpcs(gateway),
+                LeadersAndReplicasRpcs(gateway),
+                quorum,
+                AclsRpcs(gateway, random.Random(), self._authorizer),
+                UsersRpcs(gateway),
+                QuotasRpcs(gateway),
+            ),
+            self._gate,
         )
-        nodes = NodesRpcs(gateway, self._brokers, self._coordinators)
-        rpc.add_service(CONTROLLER, servicer(nodes, ReplicasRpcs(gateway), WatchRpcs(self._controller)))
-        rpc.add_service(RAFT, self._raft)
+        nodes = NodesRpcs(gateway, self._brokers, self._coordinators, has_authorizer=self._authorizer is not None)
+        rpc.add_service(
+            CONTROLLER, ControllerServicer(nodes, ReplicasRpcs(gateway), WatchRpcs(self._controller)), self._gate
+        )
+        rpc.add_service(RAFT, self._raft, self._gate)
+
+    def _make_mutations(self, policy: TopicPolicy) -> Mutations:
+        config = self._config
+        span = WindowSpan(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000)
+        return Mutations(
+            MutationQuotas(span),
+            policy,
+            lambda: self._controller.committed,
+            self._clock,
+            knows_callers=self._gate is not None,
+        )
 
     async def start(self, address: str, listeners: Sequence[Listener]) -> None:
         self._book.learn(self._me, address, listeners)
         introductions = Introductions(
+            self._transport,
             self._me,
             address,
+            listeners,
             cluster_id=self.recovered.data_dir.cluster_id,
             contacts=self._config.contacts(),
             voter_ids=[voter.key.node_id for voter in self._config.listed_voters()],
@@ -216,10 +319,10 @@ class _Node:
             self._log.begin(await self._first_voters(address, introductions))
         self._raft.bootstrap_voters = self.recovered.store.bootstrap_voters()
         self._queue_task = watch(asyncio.create_task(self._queue.run(), name="controller-queue"))
-        self._controller.start(
-            on_claimed=self._begin_to_decide, on_resigned=self._cease_to_decide, on_sweep=self._sweeper.add
-        )
-        if self._controller.decides_alone:
+        self._controller.start(on_claimed=self._on_claimed, on_resigned=self._on_resigned, on_sweep=self._sweeper.add)
+        if self.recovered.bootstrap_records:
+            self._beginning = watch(asyncio.create_task(self._drop_bootstrap_records(), name="controller-beginning"))
+        if self._log.quorum.votes_alone:
             await self._controller.wait_active()
             await self._controller.wait_beyond(0)
 
@@ -231,13 +334,13 @@ class _Node:
         await self._controller.close()
         self._raft.stop()
         await self._peers.stop()
-        if self._introducing is not None:
-            self._introducing.cancel()
-            await asyncio.gather(self._introducing, return_exceptions=True)
+        for task in filter(None, (self._introducing, self._beginning)):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         self.recovered.data_dir.close()
 
     async def _first_voters(self, address: str, introductions: Introductions) -> VoterSet:
-        """Those that the log begins with (founding.py). Waits for those who must be asked."""
+        """The voters that the log begins with (founding.py). Waits for the controllers that must be asked."""
         me, listed = Voter(self._me, address), self._config.listed_voters() or self._alone()
         while (voters := first_voters(me, listed, introductions.heard)) is None:
             await introductions.wait_for_news()
@@ -247,27 +350,37 @@ class _Node:
             log.warning("%s", lost_directory(self._me, former))
         return voters
 
+    async def _drop_bootstrap_records(self) -> None:
+        """Once the log has begun, with them or without."""
+        while not (committed := self._controller.committed).cluster_id:
+            if not await self._controller.wait_beyond(committed.end_index):
+                return
+        wanted = replay(MetadataImage.empty(), self.recovered.bootstrap_records, 0).scram_credentials
+        if not wanted.items() <= committed.scram_credentials.items():
+            log.warning("another controller began the log: the users that `klamm format` wrote here are not in it")
+        remove_bootstrap_records(self.recovered.data_dir.path)
+
     def _alone(self) -> list[Voter]:
         """Nobody is listed: this one is a quorum by itself, unless it is to join one."""
         return [] if self._config.controller_quorum_bootstrap_servers else [Voter(self._me, "")]
 
     def _learn(self, key: ReplicaKey, address: str, listeners: Sequence[Listener] = ()) -> None:
         self._book.learn(key, address, listeners)
-        self._log.update_voters(self._book.moved_voters())
+        self._log.quorum.update_voters(self._book.moved_voters())
 
-    def _begin_to_decide(self) -> None:
+    def _on_claimed(self) -> None:
         if not self._controller.appended.cluster_id:
             # Before any request: the first record of every log.
             identity = ClusterRecord(cluster_id=self.recovered.data_dir.cluster_id)
-            self._controller.append([MetadataRecord(cluster=identity)])
-        self._log.update_voters(self._book.moved_voters())
+            self._controller.append([MetadataRecord(cluster=identity), *self.recovered.bootstrap_records])
+        self._log.quorum.update_voters(self._book.moved_voters())
         self._brokers.start()
         self._coordinators.start()
         self._sweeper.start()
         if self._config.auto_leader_rebalance_enable:
             self._leader_balance.start()
 
-    def _cease_to_decide(self) -> None:
+    def _on_resigned(self) -> None:
         self._brokers.stop()
         self._coordinators.stop()
         self._sweeper.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from klamm_server.garbage import loading
+from klamm_server.runtime.garbage import loading
 
 
 def run() -> int:

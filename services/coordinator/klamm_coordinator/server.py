@@ -2,7 +2,7 @@
 
 open    nothing: all of its state is in `__consumer_offsets`
 start   follows the metadata, registers, sends heartbeats until unfenced
-(work)  shards are opened as they are assigned, calls about them answered (work.py)
+serve   shards are opened as they are assigned, calls about them answered (rpc/coordinator.py)
 stop    has its shards moved to another coordinator, lets them go
 """
 
@@ -14,20 +14,28 @@ import random
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from klamm.wire.service import COORDINATOR
+from klamm.rpc.transport import Transport
+from klamm.wire.v1.coordinator_rpc import COORDINATOR
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_coordinator.rpc.servicer import CoordinatorServicer
-from klamm_server.clock import Clock, SystemClock
-from klamm_server.controllers import Controllers
-from klamm_server.faults import watch
-from klamm_server.listeners import Listener
+from klamm_server.links.audit_topic import AuditTopic
+from klamm_server.links.metadata_link import MetadataLink
+from klamm_server.links.registration import NOT_REGISTERED, REQUESTS_PER_SESSION, CoordinatorRegistrant, Registration
 from klamm_server.metadata.image import MetadataImage
-from klamm_server.metadata_link import MetadataLink
-from klamm_server.registration import NOT_REGISTERED, REQUESTS_PER_SESSION, CoordinatorMember, Registration
-from klamm_server.rpc_server import RpcServer
+from klamm_server.net.listeners import Listener
+from klamm_server.rpc.controllers import Controllers
+from klamm_server.rpc.grpc_server import GrpcServerTransport
+from klamm_server.rpc.server import RpcServer
+from klamm_server.runtime.clock import Clock, SystemClock
+from klamm_server.runtime.faults import watch
+from klamm_server.security.acls.authorizer import StandardAuthorizer
+from klamm_server.security.auditor import Auditor, auditor_of
+from klamm_server.security.configured import authorizer_of, check_own_principal, gate_of
+from klamm_server.security.listeners_tls import ListenersTls
+from klamm_server.security.session import for_itself
 
 if TYPE_CHECKING:
-    from klamm_coordinator.work import Work
+    from klamm_coordinator.rpc.coordinator import Coordinator
 
 log = logging.getLogger(__name__)
 
@@ -36,25 +44,54 @@ class CoordinatorServer:
     """One coordinator process, or the coordinator's part of an embedded cluster. `register` comes before `start`."""
 
     def __init__(
-        self, config: CoordinatorConfig, *, clock: Clock | None = None, rng: random.Random | None = None
+        self,
+        config: CoordinatorConfig,
+        tls: ListenersTls | None = None,
+        *,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        transport: Transport | None = None,
+        authorizer: StandardAuthorizer | None = None,
     ) -> None:
         self._config = config
+        authorizer = authorizer or authorizer_of(config)
+        check_own_principal(authorizer, tls, must_be_super=False)
         self._clock = clock or SystemClock()
+        self._transport = transport or GrpcServerTransport(tls=None if tls is None else tls.between_servers)
+        self._auditor = auditor_of(
+            config,
+            "coordinator",
+            self._clock,
+            self._make_audit_topic,
+        )
+        self._gate = gate_of(
+            authorizer,
+            tls,
+            lambda: self._link.image.acls,
+            is_loaded=lambda: self.loaded_image() is not None,
+            auditor=self._auditor,
+        )
         self._rng = rng or random.SystemRandom()
         self._tasks: list[asyncio.Task[None]] = []
         self._registration: Registration | None = None
-        self._controllers = Controllers(config.controllers)
-        self._link = MetadataLink(self._controllers, cluster_id="", on_image=self._on_image, clock=self._clock)
-        self._work: Work | None = None
+        self._controllers = Controllers(config.controllers, config.resolved_listeners().between_servers)
+        self._link = MetadataLink(
+            self._transport, self._controllers, cluster_id="", on_image=self._on_image, clock=self._clock
+        )
+        self._coordinator: Coordinator | None = None
         self._is_stopped = False
-        self._servicer = CoordinatorServicer(self._loaded_work)
+        self._servicer = CoordinatorServicer(self._loaded_coordinator)
+
+    def _make_audit_topic(self) -> AuditTopic:
+        own = self._config.resolved_listeners().between_servers
+        return AuditTopic(self._transport, lambda: self._link.image, own, self._clock)
 
     async def open(self) -> None:
         """There is nothing to recover."""
 
     def register(self, rpc: RpcServer) -> None:
         """Adds the Coordinator service; it answers NOT_COORDINATOR until shards are assigned."""
-        rpc.add_service(COORDINATOR, self._servicer)
+        rpc.add_service(COORDINATOR, self._servicer, self._gate)
 
     async def start(self, endpoints: Sequence[Listener]) -> None:
         """Returns when the cluster gives it work. `endpoints` are what others are told to dial.
@@ -67,56 +104,68 @@ class CoordinatorServer:
         await registration.wait_unfenced()
         log.info("coordinator=%d serving host=%s port=%d", self._config.node_id, *endpoints[0].address)
 
+    def loaded_image(self) -> MetadataImage | None:
+        image = self._link.image
+        return image if self._epoch() != NOT_REGISTERED and image.end_index > self._epoch() else None
+
+    @property
+    def auditors(self) -> Sequence[Auditor]:
+        return () if self._auditor is None else (self._auditor,)
+
     async def wait_serving(self, wanted: bool) -> None:
         assert self._registration is not None, "the coordinator has not started"
         await self._registration.wait_serving(wanted)
 
     async def stop(self) -> None:
-        """Also after a `start` that failed."""
+        """Stops the server, also after a `start` that failed."""
         if self._epoch() != NOT_REGISTERED and self._config.controlled_shutdown_enable:
             assert self._registration is not None
             await self._registration.shut_down(self._config.broker_session_timeout_ms)
         self._is_stopped = True
-        if self._work is not None:
-            await self._work.close()
+        if self._coordinator is not None:
+            await self._coordinator.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._work is not None:
-            await self._work.close_channels()
+        if self._coordinator is not None:
+            await self._coordinator.close_channels()
 
     async def _on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        if self._work is not None or new.shards:
-            (await self._loaded_work()).on_image(old, new)
+        if self._coordinator is not None or new.shards:
+            (await self._loaded_coordinator()).on_image(old, new)
 
-    async def _loaded_work(self) -> Work:
+    async def _loaded_coordinator(self) -> Coordinator:
         """Where nobody uses groups or transactions, their code is not loaded: it takes 60 ms and 3 MB. In a thread, so
         that heartbeats, and in `klamm up` the broker, go on meanwhile."""
-        if self._work is None:
-            work_class = await asyncio.to_thread(_work_class)
-            if self._work is None:
-                self._work = work_class(
-                    self._config,
-                    self._controllers,
-                    lambda: self._link.image,
-                    epoch=self._epoch,
-                    clock=self._clock,
-                    rng=self._rng,
-                )
+        if self._coordinator is None:
+            coordinator_class = await asyncio.to_thread(_coordinator_class)
+            if self._coordinator is None:
+                # No matter which call came first: what is begun here is the server's own.
+                with for_itself():
+                    self._coordinator = coordinator_class(
+                        self._config,
+                        self._transport,
+                        self._controllers,
+                        lambda: self._link.image,
+                        epoch=self._epoch,
+                        clock=self._clock,
+                        rng=self._rng,
+                    )
                 if self._is_stopped:
-                    await self._work.close()
-        return self._work
+                    await self._coordinator.close()
+        return self._coordinator
 
     def _epoch(self) -> int:
         return NOT_REGISTERED if self._registration is None else self._registration.epoch
 
     def _make_registration(self, endpoints: Sequence[Listener]) -> Registration:
         config = self._config
-        member = CoordinatorMember(
+        member = CoordinatorRegistrant(
             coordinator_id=config.node_id, incarnation_id=self._rng.randbytes(16), listeners=endpoints
         )
         return Registration(
             member,
+            self._transport,
             self._controllers,
             link=self._link,
             cluster_id="",
@@ -130,7 +179,7 @@ class CoordinatorServer:
         self._tasks.append(watch(asyncio.create_task(coroutine, name=f"coordinator-{name}")))
 
 
-def _work_class() -> type[Work]:
-    from klamm_coordinator.work import Work
+def _coordinator_class() -> type[Coordinator]:
+    from klamm_coordinator.rpc.coordinator import Coordinator
 
-    return Work
+    return Coordinator

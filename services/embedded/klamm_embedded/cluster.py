@@ -9,25 +9,29 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from klamm.errors import KlammError
-from klamm_broker.config import BrokerConfig
 from klamm_broker.server import BrokerServer
 from klamm_controller.config import ControllerConfig
 from klamm_controller.server import ControllerServer
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_coordinator.server import CoordinatorServer
 from klamm_embedded.data_dir import check_embedded
-from klamm_embedded.layout import broker_listeners, check_settings, grpc_listener, known_settings
-from klamm_embedded.ports import usable_ports
-from klamm_embedded.ready import say_ready
-from klamm_server.config import load
-from klamm_server.listeners import Listener
+from klamm_embedded.layout import LOOPBACK, Ports, check_settings, known_settings
+from klamm_embedded.ports import servers_port, usable_ports
+from klamm_embedded.ready import print_ready
+from klamm_embedded.secured import SecuredFiles, require_not_secured
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.server_config import load
 from klamm_server.main import EXIT_CANNOT_START, Server, run_service
-from klamm_server.rpc_server import RpcServer
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.net.listeners import Listener
+from klamm_server.rpc.server import RpcServer
+from klamm_server.security.auditor import Auditor
+from klamm_server.security.listeners_tls import ListenersTls
 
 SERVER_ID: Final = "1"
 """Each kind of server has ids of its own, so one number does for all three."""
@@ -42,13 +46,11 @@ class EmbeddedConfig:
     coordinator: CoordinatorConfig
 
     @classmethod
-    def make(
-        cls, *, data_dir: Path, host: str, port: int, kafka_port: int, settings: Mapping[str, str]
-    ) -> EmbeddedConfig:
+    def make(cls, *, data_dir: Path, host: str, ports: Ports, settings: Mapping[str, str]) -> EmbeddedConfig:
         """Each of `settings` goes to the services that know it. Raises ConfigError for one that none knows."""
         check_settings(settings)
-        common = {"node.id": SERVER_ID, "listeners": grpc_listener(host, port)}
-        controllers = {"controller.quorum.bootstrap.servers": f"{host}:{port}"}
+        common = {"node.id": SERVER_ID, "listeners": replace(ports, kafka=None).listeners(host)}
+        controllers = {"controller.quorum.bootstrap.servers": ports.servers_address(host)}
         directories = {"log.dirs": str(data_dir / "broker"), "metadata.log.dir": str(data_dir / "controller")}
         defaults = {
             **common,
@@ -59,7 +61,7 @@ class EmbeddedConfig:
         }
         wanted = {**defaults, **settings}
         # A user's own listeners are the user's business.
-        kafka = {} if "listeners" in settings else {"listeners": broker_listeners(host, port, kafka_port)}
+        kafka = {} if "listeners" in settings else {"listeners": ports.listeners(host)}
         # Brokers and coordinators know that setting too, but to a controller it means to join another one's quorum.
         own = {name: value for name, value in wanted.items() if name in settings or name not in controllers}
         return cls(
@@ -72,10 +74,11 @@ class EmbeddedConfig:
 class EmbeddedCluster:
     """Controller, broker and coordinator behind one RpcServer (a `klamm_server.main.Server`)."""
 
-    def __init__(self, config: EmbeddedConfig, on_ready: Callable[[], None]) -> None:
-        self._controller = ControllerServer(config.controller)
-        self._broker = BrokerServer(config.broker)
-        self._coordinator = CoordinatorServer(config.coordinator)
+    def __init__(self, config: EmbeddedConfig, tls: ListenersTls, on_ready: Callable[[], None]) -> None:
+        """`tls` has what the broker's listeners need, which are those of all three."""
+        self._controller = ControllerServer(config.controller, tls)
+        self._broker = BrokerServer(config.broker, tls)
+        self._coordinator = CoordinatorServer(config.coordinator, tls)
         self._on_ready = on_ready
 
     async def open(self) -> None:
@@ -100,6 +103,16 @@ class EmbeddedCluster:
             raise failures.exceptions[0] from failures
         self._on_ready()
 
+    def loaded_image(self) -> MetadataImage | None:
+        """The broker's: one of the three has to be the one that tells who may log in."""
+        return self._broker.loaded_image()
+
+    @property
+    def auditors(self) -> Sequence[Auditor]:
+        """The auditors of all three servers; the broker's comes first, because clients come by the broker's
+        listeners."""
+        return (*self._broker.auditors, *self._controller.auditors, *self._coordinator.auditors)
+
     async def wait_serving(self, wanted: bool) -> None:
         """Wanted, all of them; else any of them is not."""
         waits = [asyncio.create_task(service.wait_serving(wanted)) for service in self._services]
@@ -110,7 +123,7 @@ class EmbeddedCluster:
                 wait.cancel()
 
     async def stop(self) -> None:
-        """In the reverse order: each can still tell the ones before it good-bye."""
+        """Stops the servers in the reverse order: each can still say good-bye to those started before it."""
         for service in reversed(self._services):
             await service.stop()
 
@@ -119,19 +132,42 @@ class EmbeddedCluster:
         return self._controller, self._broker, self._coordinator
 
 
-def run(*, data_dir: Path, host: str, port: int, kafka_port: int, settings: Mapping[str, str]) -> int:
+def run(
+    *,
+    data_dir: Path,
+    host: str,
+    port: int,
+    kafka_port: int,
+    settings: Mapping[str, str],
+    is_secured: bool = False,
+    die_with_parent: bool = False,
+) -> int:
     """Runs a cluster until SIGTERM or SIGINT, as `klamm up` does; returns the exit status.
 
     Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
 
+    security = SecuredFiles(data_dir) if is_secured else None
+
     def on_ready() -> None:
-        say_ready([f"{host}:{port}"], [f"{host}:{kafka_port}"], data_dir)
+        print_ready([f"{host}:{ports.grpc}"], [f"{host}:{ports.kafka}"], data_dir, security)
 
     try:
         check_embedded(data_dir)
-        port, kafka_port = usable_ports(host, [port, kafka_port])
-        config = EmbeddedConfig.make(data_dir=data_dir, host=host, port=port, kafka_port=kafka_port, settings=settings)
+        if security is None:
+            require_not_secured(data_dir)
+        own = [(LOOPBACK, servers_port(port))] if security else []
+        port, kafka_port, *servers = usable_ports([(host, port), (host, kafka_port), *own])
+        ports = Ports(grpc=port, kafka=kafka_port, servers=servers[0] if servers else None)
+        given = {**security.settings(), **settings} if security else settings
+        config = EmbeddedConfig.make(data_dir=data_dir, host=host, ports=ports, settings=given)
+        if security is not None:
+            security.prepare([config.controller.data_path], [host])
     except KlammError as error:
         print(f"klamm: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_CANNOT_START
-    return run_service("klamm", lambda _: EmbeddedCluster(config, on_ready), config.broker)
+    return run_service(
+        "klamm",
+        lambda _, tls: EmbeddedCluster(config, tls, on_ready),
+        config.broker,
+        die_with_parent=die_with_parent,
+    )

@@ -10,9 +10,9 @@ import os
 from pathlib import Path
 
 from klamm.errors import KlammError
-from klamm_controller.data_dir import random_uuid
+from klamm.properties import read_properties
+from klamm_controller.log.data_dir import random_uuid
 from klamm_embedded.layout import ClusterSize
-from klamm_server.config import read_properties
 
 _FILE = "cluster.properties"
 _EMBEDDED_CONTROLLER = "controller"

@@ -7,23 +7,23 @@
 | `broker-<id>/`        | a broker's partitions                                             |
 
 Ids count from 1 for each kind of server. Ports are consecutive: brokers, then controllers, then coordinators. So are
-those of metrics, from `metrics.port` on.
+those of metrics, from `metrics.port` on. In a secured cluster servers reach each other by a listener of their own.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from klamm.errors import ConfigError
-from klamm_broker.config import BrokerConfig
+from klamm.security.tls_settings import ListenerTlsSettings
 from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
-from klamm_server.broker_configs import BROKER_CONFIGS
-from klamm_server.config import ServiceConfig, known_configs, load
+from klamm_server.config.broker_configs import BROKER_CONFIGS, BrokerConfig
+from klamm_server.config.server_config import ServiceConfig, known_configs, load
 
 SERVICES: Final[tuple[type[ServiceConfig], ...]] = (ControllerConfig, BrokerConfig, CoordinatorConfig)
 REPLICATION_FACTOR_MAX: Final = 3
@@ -49,8 +49,12 @@ class ProcessSpec:
 
     package: str
     node_id: int
-    host: str
-    port: int
+    address: str
+    """What clients of the gRPC API dial."""
+    servers_address: str
+    """What other servers dial."""
+    tls: ListenerTlsSettings | None
+    """How they dial it; None: without TLS."""
     settings: Mapping[str, str]
 
     @property
@@ -58,31 +62,47 @@ class ProcessSpec:
         """`broker 2`"""
         return f"{self.package.removeprefix('klamm_')} {self.node_id}"
 
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
-
 
 def check_settings(settings: Mapping[str, str]) -> None:
     """Raises ConfigError for a setting that no service knows."""
+    known = {name for service in SERVICES for name in known_configs(service, {**_ALL_LISTENERS, **settings})}
     for name in settings:
-        if not any(name in known_configs(service) for service in SERVICES):
-            raise ConfigError(_unknown(name))
+        if name not in known:
+            raise ConfigError(_unknown(name, known))
 
 
 def known_settings(service: type[ServiceConfig], settings: Mapping[str, str]) -> dict[str, str]:
-    """Those of `settings` that `service` has."""
-    known = known_configs(service)
+    """The settings among `settings` that `service` has."""
+    known = known_configs(service, settings)
     return {name: value for name, value in settings.items() if name in known}
 
 
-def grpc_listener(host: str, port: int) -> str:
-    return f"GRPC://{host}:{port}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The ports of one process, named after the clients that dial them; None: there is no such listener."""
+
+    grpc: int
+    kafka: int | None = None
+    servers: int | None = None
+    """The port for other servers in a secured cluster. In others they dial the one for gRPC clients."""
+
+    def listeners(self, host: str) -> str:
+        """Where it listens, as `listeners` has it. Other servers are on this machine."""
+        grpc, kafka = f"GRPC://{host}:{self.grpc}", f"KAFKA://{host}:{self.kafka}"
+        if self.servers is not None:
+            grpc = f"{SERVERS_LISTENER}://{self.servers_address(host)},GRPC_SASL_SSL://{host}:{self.grpc}"
+            kafka = f"SASL_SSL://{host}:{self.kafka}"
+        return grpc if self.kafka is None else f"{grpc},{kafka}"
+
+    def servers_address(self, host: str) -> str:
+        """What other servers dial."""
+        return f"{host}:{self.grpc}" if self.servers is None else f"{LOOPBACK}:{self.servers}"
 
 
-def broker_listeners(host: str, port: int, kafka_port: int) -> str:
-    """For both kinds of clients."""
-    return f"{grpc_listener(host, port)},KAFKA://{host}:{kafka_port}"
+LOOPBACK: Final = "127.0.0.1"
+SERVERS_LISTENER: Final = "INTERNAL"
+"""The listener of a secured cluster where servers show each other certificates."""
+_ALL_LISTENERS: Final = {"listeners": ",".join(Ports(grpc=0, kafka=0, servers=at).listeners("") for at in (None, 0))}
 
 
 def lay_out(
@@ -90,25 +110,23 @@ def lay_out(
     *,
     data_dir: Path,
     host: str,
-    ports: Sequence[int],
+    ports: Sequence[Ports],
     cluster_id: str,
     settings: Mapping[str, str],
-    kafka_ports: Sequence[int] = (),
 ) -> list[ProcessSpec]:
-    """The processes, controllers first; `ports` has one for each: brokers', controllers', coordinators'. `kafka_ports`
-    has one for each broker, or none: then there is no listener for Kafka clients.
+    """The processes, controllers first; `ports` has those of each: brokers', controllers', coordinators'.
 
     Each of `settings` goes to the services that know it. Raises ConfigError for one that none knows, or for a value
     that a service refuses."""
     check_settings(settings)
-    all_ports = list(ports)
     broker_ports = ports[: size.brokers]
     controller_ports = ports[size.brokers : size.brokers + size.controllers]
     coordinator_ports = ports[size.brokers + size.controllers :]
     assert len(coordinator_ports) == size.coordinators, (size, ports)
-    voters = ",".join(f"{node_id}@{host}:{port}" for node_id, port in enumerate(controller_ports, 1))
+    controllers = [each.servers_address(host) for each in controller_ports]
+    voters = ",".join(f"{node_id}@{address}" for node_id, address in enumerate(controllers, 1))
     # To a controller, this setting means to join another one's quorum.
-    servers = {"controller.quorum.bootstrap.servers": ",".join(f"{host}:{port}" for port in controller_ports)}
+    servers = {"controller.quorum.bootstrap.servers": ",".join(controllers)}
     common = {
         "cluster.id": cluster_id,
         "controller.quorum.voters": voters,
@@ -117,21 +135,25 @@ def lay_out(
         "group.initial.rebalance.delay.ms": "0",
     }
 
-    def specs(service: type[ServiceConfig], package: str, ports: Sequence[int]) -> Iterator[ProcessSpec]:
-        for node_id, port in enumerate(ports, 1):
+    def specs(service: type[ServiceConfig], package: str, of_kind: Sequence[Ports]) -> Iterator[ProcessSpec]:
+        for node_id, own_ports in enumerate(of_kind, 1):
             own = {
                 "node.id": str(node_id),
-                "listeners": grpc_listener(host, port),
+                "listeners": own_ports.listeners(host),
                 "metadata.log.dir": str(data_dir / f"controller-{node_id}"),
                 "log.dirs": str(data_dir / f"broker-{node_id}"),
             }
-            if service is BrokerConfig and kafka_ports:
-                own["listeners"] = broker_listeners(host, port, kafka_ports[node_id - 1])
             follows = servers if service is not ControllerConfig else {}
-            metrics = _metrics_port(settings, all_ports.index(port))
+            metrics = _metrics_port(settings, ports.index(own_ports))
             chosen = known_settings(service, {**common, **follows, **own, **settings, **metrics})
-            load(service, chosen)
-            yield ProcessSpec(package=package, node_id=node_id, host=host, port=port, settings=chosen)
+            yield ProcessSpec(
+                package=package,
+                node_id=node_id,
+                address=f"{host}:{own_ports.grpc}",
+                servers_address=own_ports.servers_address(host),
+                tls=_tls_between_servers(load(service, chosen)),
+                settings=chosen,
+            )
 
     return [
         *specs(ControllerConfig, "klamm_controller", controller_ports),
@@ -140,8 +162,13 @@ def lay_out(
     ]
 
 
+def _tls_between_servers(config: ServiceConfig) -> ListenerTlsSettings | None:
+    listener = config.resolved_listeners().between_servers
+    return config.tls_settings(listener.name) if listener.security.is_encrypted else None
+
+
 def _metrics_port(settings: Mapping[str, str], index: int) -> dict[str, str]:
-    """Of the `index`th process; empty where none shows its metrics. Raises ConfigError."""
+    """The metrics.port of the `index`th process; empty where no process shows its metrics. Raises ConfigError."""
     first = BROKER_CONFIGS["metrics.port"].parse(settings.get("metrics.port", "0"))
     assert isinstance(first, int), first
     return {"metrics.port": str(first + index)} if first else {}
@@ -158,7 +185,7 @@ def _replication(brokers: int) -> dict[str, str]:
     }
 
 
-def _unknown(name: str) -> str:
-    nearest = difflib.get_close_matches(name, sorted({each for service in SERVICES for each in known_configs(service)}))
+def _unknown(name: str, known: Iterable[str]) -> str:
+    nearest = difflib.get_close_matches(name, sorted(known))
     hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
     return f"no service has a setting {name!r}{hint}"

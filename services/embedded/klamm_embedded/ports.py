@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from klamm.errors import KlammError
-from klamm_server.bound_sockets import bound_sockets
+from klamm_server.net.bound_sockets import bound_sockets
 
 KAFKA_PORT_STEP: Final = 10
 """Between the Kafka ports of brokers: 9092, 9102, 9112, so that the gRPC ports from 9094 on fit in between."""
+SERVERS_PORT_STEP: Final = 70
+"""Between the port of a server of a secured cluster and the one that other servers dial."""
 
 
 def consecutive(port: int, count: int, step: int = 1) -> list[int]:
@@ -18,13 +20,19 @@ def consecutive(port: int, count: int, step: int = 1) -> list[int]:
     return [port + number * step if port else 0 for number in range(count)]
 
 
-def usable_ports(host: str, wanted: Sequence[int]) -> list[int]:
-    """The ports, and a free one for each 0; servers are told theirs, and each other's, before they listen.
+def servers_port(port: int) -> int:
+    """The first that servers dial, by the first for gRPC clients; 0 for 0."""
+    return port + SERVERS_PORT_STEP if port else 0
+
+
+def usable_ports(wanted: Sequence[tuple[str, int]]) -> list[int]:
+    """The ports at these hosts, and a free one for each 0; servers are told theirs, and each other's, before they
+    listen.
 
     Raises KlammError, with the options that choose others."""
     with contextlib.ExitStack() as probes:
         # All are held at once, so that none is found twice.
-        return [_hold(probes, host, port) for port in wanted]
+        return [_hold(probes, host, port) for host, port in wanted]
 
 
 def _hold(probes: contextlib.ExitStack, host: str, port: int) -> int:

@@ -15,24 +15,25 @@ import signal
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice, zip_longest
 from pathlib import Path
 from typing import Final
 
-import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-
 from klamm.errors import KlammError
+from klamm.security.material import load_material
 from klamm_embedded.data_dir import claim
-from klamm_embedded.layout import ClusterSize, ProcessSpec, lay_out
-from klamm_embedded.ports import KAFKA_PORT_STEP, consecutive, usable_ports
-from klamm_embedded.ready import say_ready
+from klamm_embedded.layout import LOOPBACK, ClusterSize, Ports, ProcessSpec, lay_out
+from klamm_embedded.ports import KAFKA_PORT_STEP, consecutive, servers_port, usable_ports
+from klamm_embedded.ready import print_ready
 from klamm_embedded.restart_backoff import RestartBackoff
-from klamm_server.broker_configs import BROKER_CONFIGS
-from klamm_server.environment import without_settings
-from klamm_server.logs import set_up_logging
+from klamm_embedded.secured import SecuredFiles, require_not_secured
+from klamm_server.config.broker_configs import BROKER_CONFIGS
+from klamm_server.config.environment import without_settings
 from klamm_server.main import EXIT_CANNOT_START, EXIT_GRACEFUL
+from klamm_server.rpc.health_watch import wait_serving
+from klamm_server.runtime.logs import set_up_logging
 
 log = logging.getLogger(__name__)
 
@@ -66,13 +67,15 @@ class _Child:
         )
 
     async def wait(self) -> int:
-        """Until it ends; its exit status, or minus the signal."""
+        """Waits until the process ends. Returns its exit status, or minus the signal."""
         assert self._process is not None
         return await self._process.wait()
 
     async def wait_serving(self) -> None:
         """Raises NotStartedError when it ends first."""
-        serving = asyncio.create_task(_serving(self.spec.address), name=f"health of {self.spec.name}")
+        material = None if self.spec.tls is None else load_material(self.spec.tls, now=datetime.now(UTC))
+        waiting = wait_serving(self.spec.servers_address, material)
+        serving = asyncio.create_task(waiting, name=f"health of {self.spec.name}")
         ended = asyncio.create_task(self.wait(), name=f"end of {self.spec.name}")
         try:
             await asyncio.wait({serving, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -113,19 +116,6 @@ class _Child:
             await process.wait()
 
 
-async def _serving(address: str) -> None:
-    """Returns when the server's health says SERVING, however long it takes."""
-    async with grpc.aio.insecure_channel(address) as channel:
-        stub = health_pb2_grpc.HealthStub(channel)
-        while True:
-            try:
-                async for answer in stub.Watch(health_pb2.HealthCheckRequest(), wait_for_ready=True):
-                    if answer.status == health_pb2.HealthCheckResponse.SERVING:
-                        return
-            except grpc.RpcError as error:
-                log.debug("health of %s: %s", address, error)
-
-
 async def supervise(specs: Sequence[ProcessSpec], on_ready: Callable[[], None]) -> None:
     """Runs the processes until SIGTERM or SIGINT. `specs`: those that start first, and stop last, come first.
 
@@ -149,7 +139,7 @@ async def supervise(specs: Sequence[ProcessSpec], on_ready: Callable[[], None]) 
 
 
 async def _run(children: Sequence[_Child], on_ready: Callable[[], None]) -> None:
-    """For ever, unless one does not start."""
+    """Runs the processes until it is cancelled, unless one does not start."""
     # The others would only complain that no controller answers.
     controllers = [child for child in children if child.spec.package == "klamm_controller"]
     for group in (controllers, [child for child in children if child not in controllers]):
@@ -162,7 +152,14 @@ async def _run(children: Sequence[_Child], on_ready: Callable[[], None]) -> None
 
 
 def run(
-    size: ClusterSize, *, data_dir: Path, host: str, port: int, kafka_port: int, settings: Mapping[str, str]
+    size: ClusterSize,
+    *,
+    data_dir: Path,
+    host: str,
+    port: int,
+    kafka_port: int,
+    settings: Mapping[str, str],
+    is_secured: bool = False,
 ) -> int:
     """Runs the cluster until SIGTERM or SIGINT; returns the exit status.
 
@@ -170,14 +167,13 @@ def run(
     try:
         level, log_format = (str(BROKER_CONFIGS[name].parse(settings[name])) for name in ("log.level", "log.format"))
         set_up_logging(level, log_format, node="klamm-up")
-        wanted = [*consecutive(port, size.total), *consecutive(kafka_port, size.brokers, KAFKA_PORT_STEP)]
-        found = usable_ports(host, wanted)
-        ports, kafka_ports = found[: size.total], found[size.total :]
-        specs = _specs(size, data_dir, host, ports, kafka_ports, settings)
+        security = SecuredFiles(data_dir) if is_secured else None
+        ports = _ports(size, host, port, kafka_port, is_secured=is_secured)
+        specs = _specs(size, data_dir, host, ports, settings, security)
         brokers = [spec.address for spec in specs if spec.package == "klamm_broker"]
 
         def on_ready() -> None:
-            say_ready(brokers, [f"{host}:{port}" for port in kafka_ports], data_dir)
+            print_ready(brokers, [f"{host}:{each.kafka}" for each in ports[: size.brokers]], data_dir, security)
 
         asyncio.run(supervise(specs, on_ready))
     except KlammError as error:
@@ -186,15 +182,35 @@ def run(
     return EXIT_GRACEFUL
 
 
+def _ports(size: ClusterSize, host: str, port: int, kafka_port: int, *, is_secured: bool) -> list[Ports]:
+    """The ports of brokers, controllers and coordinators."""
+    own = [(LOOPBACK, each) for each in consecutive(servers_port(port), size.total)] if is_secured else []
+    wanted = [
+        *((host, each) for each in consecutive(port, size.total)),
+        *((host, each) for each in consecutive(kafka_port, size.brokers, KAFKA_PORT_STEP)),
+        *own,
+    ]
+    found = iter(usable_ports(wanted))
+    grpc, kafka = list(islice(found, size.total)), list(islice(found, size.brokers))
+    return [Ports(grpc=one, kafka=two, servers=three) for one, two, three in zip_longest(grpc, kafka, found)]
+
+
 def _specs(
     size: ClusterSize,
     data_dir: Path,
     host: str,
-    ports: Sequence[int],
-    kafka_ports: Sequence[int],
+    ports: Sequence[Ports],
     settings: Mapping[str, str],
+    security: SecuredFiles | None,
 ) -> list[ProcessSpec]:
-    make = partial(lay_out, size, data_dir=data_dir, host=host, ports=ports, kafka_ports=kafka_ports, settings=settings)
+    if security is None:
+        require_not_secured(data_dir)
+    given = {**security.settings(), **settings} if security else settings
+    make = partial(lay_out, size, data_dir=data_dir, host=host, ports=ports, settings=given)
     # Settings that are refused leave no trace in the directory.
     make(cluster_id="unclaimed")
-    return make(cluster_id=claim(data_dir, size))
+    specs = make(cluster_id=claim(data_dir, size))
+    if security is not None:
+        controllers = [spec.settings["metadata.log.dir"] for spec in specs if spec.package == "klamm_controller"]
+        security.prepare([Path(each) for each in controllers], [host])
+    return specs

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from klamm_embedded.secured import SecuredFiles
 
-def say_ready(brokers: Sequence[str], kafka: Sequence[str], data_dir: Path) -> None:
-    """Where clients of either kind find the brokers, each as host:port."""
+
+def print_ready(
+    brokers: Sequence[str], kafka: Sequence[str], data_dir: Path, security: SecuredFiles | None = None
+) -> None:
+    """Where clients of either kind find the brokers, each as host:port, and how they log in."""
     line = f"klamm is ready at {','.join(brokers)}, Kafka clients at {','.join(kafka)}, data in {data_dir}"
+    if security is not None:
+        line += f"; log in with {security.client_properties} (kcat: -F {security.librdkafka})"
     print(line, flush=True)  # noqa: T201

@@ -7,11 +7,12 @@ from typing import Final
 PAUSE_MIN_S: Final = 1.0
 PAUSE_MAX_S: Final = 30.0
 STEADY_S: Final = 10.0
-"""Whoever ran this long did start, as Docker's restart policy has it, and pauses for the shortest time again."""
+"""A process that ran this long counts as started, as in Docker's restart policy, and its next pause is the shortest
+again."""
 
 
 class RestartBackoff:
-    """Of one process: each pause is twice the one before, while it does not stay up."""
+    """The pauses of one process: each is twice the one before, while it does not stay up."""
 
     def __init__(self) -> None:
         self._next_s = PAUSE_MIN_S

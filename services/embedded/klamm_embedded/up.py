@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from klamm_server.garbage import loading
+from klamm_server.runtime.garbage import loading
 
 
 def run(
@@ -18,17 +18,36 @@ def run(
     port: int,
     kafka_port: int,
     settings: Mapping[str, str],
+    is_secured: bool = False,
+    die_with_parent: bool = False,
 ) -> int:
-    """Runs a cluster until SIGTERM or SIGINT; returns the exit status.
+    """Runs a cluster until SIGTERM or SIGINT; returns the exit status. With `die_with_parent`, which is for a cluster
+    in one process, it also ends, as by kill -9, when its standard input does.
 
     Prints one line on stdout when it is ready, or one on stderr when it cannot start."""
     # Only the way that is taken is loaded: the servers are not, where each gets a process of its own.
     if controllers == brokers == coordinators == 1:
         with loading():
             from klamm_embedded import cluster
-        return cluster.run(data_dir=data_dir, host=host, port=port, kafka_port=kafka_port, settings=settings)
+        return cluster.run(
+            data_dir=data_dir,
+            host=host,
+            port=port,
+            kafka_port=kafka_port,
+            settings=settings,
+            is_secured=is_secured,
+            die_with_parent=die_with_parent,
+        )
     with loading():
         from klamm_embedded import processes
         from klamm_embedded.layout import ClusterSize
     size = ClusterSize(controllers=controllers, brokers=brokers, coordinators=coordinators)
-    return processes.run(size, data_dir=data_dir, host=host, port=port, kafka_port=kafka_port, settings=settings)
+    return processes.run(
+        size,
+        data_dir=data_dir,
+        host=host,
+        port=port,
+        kafka_port=kafka_port,
+        settings=settings,
+        is_secured=is_secured,
+    )

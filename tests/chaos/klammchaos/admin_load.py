@@ -14,20 +14,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from quorum_client import NOT_DONE, UNKNOWN, QuorumClient
-
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
-from klammchaos.history import History
-from klammchaos.topic_calls import answer_of, request_of, topic_resource
-from klammchaos.topic_model import CONFIG, Call, Create, Delete, Grow, ReadConfig, ReadTopic, SetConfig
+from tests.chaos.klammchaos.history import History
+from tests.chaos.klammchaos.topic_calls import answer_of, request_of, topic_resource
+from tests.chaos.klammchaos.topic_model import CONFIG, Call, Create, Delete, Grow, ReadConfig, ReadTopic, SetConfig
+from tests.support.quorum_client import NOT_DONE, UNKNOWN, QuorumClient
 
 CALL_TIMEOUT_S: Final = 0.5
 """A client that hears nothing for this long asks another controller; what it had asked for is unknown."""
 PAUSE_S: Final = 0.02
-"""Of each client between operations: leaves the controllers some CPU on two cores."""
+"""How long each client pauses between operations: leaves the controllers some CPU on two cores."""
 STRAY_PROBABILITY: Final = 0.1
-"""That an operation is asked of any controller first: who does not lead must not answer."""
+"""How likely it is that an operation is asked of any controller first: one that does not lead must not answer."""
 CONTENDED_NAMES: Final = 2
 CONTENDED_FOR_S: Final = 3.0
 OWN_TOPICS_MAX: Final = 25
@@ -144,5 +143,5 @@ class AdminClient:
         return Grow(self._rng.randint(2, PARTITIONS_MAX))
 
     def _set_config(self) -> SetConfig:
-        """A value that was never there before: who reads it says which operation it saw."""
+        """A value that was never there before: a reader of it knows which operation it saw."""
         return SetConfig(None if self._rng.random() < 0.2 else str(next(self._values)))

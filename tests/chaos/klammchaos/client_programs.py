@@ -1,6 +1,6 @@
 """Real Kafka clients, each a process that writes numbers and reads them back until it is killed.
 
-    python client_programs.py confluent-transactions HOST:PORT,... NAME
+    python -m tests.chaos.klammchaos.client_programs confluent-transactions HOST:PORT,... NAME
 
 `acknowledged N` is printed when a number is acknowledged (or, by a transaction, copied), `read N` when one is read. The
 topics are NAME, and NAME-copy for what is copied. Whatever error a client is told it handles as its documentation says;

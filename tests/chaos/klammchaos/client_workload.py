@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import pathlib
 import random
 import statistics
@@ -21,13 +20,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-import java_programs
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from klammchaos.client_programs import PROGRAMS
-from klammchaos.partition_cluster import BROKERS
-from klammchaos.up_cluster import UpCluster
+from tests.chaos.klammchaos import client_programs
+from tests.chaos.klammchaos.partition_cluster import BROKERS
+from tests.chaos.klammchaos.up_cluster import UpCluster
+from tests.support import java_programs
 
 RECOVERY_S: Final = 120.0
 """On a machine that does other things too: clients back off for up to ten seconds at a time."""
@@ -79,7 +78,7 @@ class Client:
 
     def _commands(self, bootstrap: str, directory: pathlib.Path) -> list[list[str]]:
         if self.kind != JAVA:
-            return [[sys.executable, "-m", "klammchaos.client_programs", self.kind, bootstrap, self.name]]
+            return [[sys.executable, "-m", client_programs.__name__, self.kind, bootstrap, self.name]]
         config = directory / "java-producer.properties"
         # The tool switches them off.
         config.write_text("retries=2147483647\nenable.idempotence=true\n")
@@ -92,9 +91,8 @@ class Client:
         ]
 
     def _start(self, command: Sequence[str]) -> subprocess.Popen[str]:
-        environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[1])}
         with self._log_path.open("a") as log:
-            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -128,13 +126,13 @@ def _java_event(line: str) -> tuple[str, int]:
 
 
 def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = "", kills: int = 0) -> None:
-    """Prints what happens. Kills all brokers for that long, and so many times at least. `only` is a part of the names
-    of clients. Raises AssertionError when something happens that must not."""
+    """Prints what happens. Kills all brokers for `duration_s`, and at least `kills` times. `only` is a part of the
+    names of clients. Raises AssertionError when something happens that must not."""
     asyncio.run(_run(duration_s, random.Random(seed), directory, only, kills))
 
 
 async def _run(duration_s: float, rng: random.Random, directory: pathlib.Path, only: str, kills: int) -> None:
-    kinds = [kind for kind in (*PROGRAMS, JAVA) if only in kind]
+    kinds = [kind for kind in (*client_programs.PROGRAMS, JAVA) if only in kind]
     if JAVA in kinds and not (java_programs.BUILT / ".built").exists():
         # The run has a network of its own, where Maven fetches nothing.
         print("left out: Java's client, which make clients fetches", flush=True)

@@ -6,7 +6,7 @@ import os
 import pathlib
 from typing import Final
 
-from klammchaos import namespaces
+from tests.chaos.klammchaos import namespaces
 
 _BLOCK: Final = bytes(64 << 10)
 

@@ -6,11 +6,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from klammchaos.nemesis import Struck
+from tests.chaos.klammchaos.nemesis import Struck
 
 
 def quantile(values: Sequence[float], percent: int) -> float:
-    """By linear interpolation; of one value, that."""
+    """The quantile, by linear interpolation; a single value is its own quantile."""
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]

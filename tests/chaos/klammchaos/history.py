@@ -7,10 +7,9 @@ import itertools
 import time
 from collections import defaultdict
 
-from linearizability import NEVER, Operation
-
 from klamm.errors import ErrorCode
-from klammchaos.topic_model import Answer, Call, ReadConfig, ReadTopic
+from tests.chaos.klammchaos.topic_model import Answer, Call, ReadConfig, ReadTopic
+from tests.support.linearizability import NEVER, Operation
 
 
 class History:

@@ -10,9 +10,10 @@ import grpc
 from grpc import aio
 
 from klamm.errors import ErrorCode
-from klamm.wire.service import CONTROLLER, Stub
 from klamm.wire.v1.common_pb2 import Endpoint
 from klamm.wire.v1.controller_pb2 import BrokerHeartbeatRequest, RegisterBrokerRequest
+from klamm.wire.v1.controller_rpc import CONTROLLER
+from tests.support.raw_stub import RawStub
 
 BROKER_ID: Final = 1
 _INCARNATION: Final = bytes(15) + b"\x01"
@@ -22,7 +23,7 @@ _TIMEOUT_S: Final = 60
 async def register(address: str) -> None:
     """With the controller there, which must be active, or about to be. Raises AssertionError."""
     async with aio.insecure_channel(address) as channel:
-        stub = Stub(channel, CONTROLLER)
+        stub = RawStub(channel, CONTROLLER)
         registration = RegisterBrokerRequest(
             broker_id=BROKER_ID,
             incarnation_id=_INCARNATION,

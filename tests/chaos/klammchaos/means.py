@@ -11,5 +11,5 @@ class Means(enum.Enum):
     DISKS = "disks of a known size"
     CABLES = "cables between nodes"
     PORTS = "packets dropped by port"
-    ABSENCE = "whoever is killed stays away until it is started"
+    ABSENCE = "a process that is killed stays away until it is started"
     COMMAND = "one command that runs all processes"

@@ -10,11 +10,21 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
-from klammchaos.history import History
-from klammchaos.quorum_cluster import DEADLINE_S, QuorumCluster
-from klammchaos.quorum_faults import Fault, Strike
+from tests.chaos.klammchaos.history import History
+from tests.chaos.klammchaos.quorum_cluster import DEADLINE_S, QuorumCluster
+from tests.chaos.klammchaos.quorum_faults import Fault, Strike
+
+
+class Weighted(Protocol):
+    """A fault of any workload."""
+
+    @property
+    def weight(self) -> int: ...
+
+
+Dealt = TypeVar("Dealt", bound=Weighted)
 
 PAUSE_S: Final = (0.3, 2.0)
 """Between faults."""
@@ -94,7 +104,7 @@ class Nemesis:
         )
 
 
-def deal(faults: Sequence[Fault], rng: random.Random) -> Iterator[Fault]:
+def deal(faults: Sequence[Dealt], rng: random.Random) -> Iterator[Dealt]:
     """Each fault as often as it weighs, in random order, again and again."""
     while True:
         deck = [fault for fault in faults for _ in range(fault.weight)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterable, Sequence
 
-from klammchaos import namespaces
+from tests.chaos.klammchaos import namespaces
 
 _BRIDGE = "klamm0"
 _SUBNET = "10.77.0"

@@ -6,13 +6,12 @@ import pathlib
 from collections.abc import Sequence
 from typing import Final
 
-from klamm_process import free_port
-from server_process import ServerProcess
-
-from klammchaos.means import Means
-from klammchaos.partition_cluster import BROKERS, CONTROLLERS, DISK_SIZE, SEGMENT_BYTES, PartitionCluster
-from klammchaos.struck_processes import StruckProcesses
-from klammchaos.surroundings import Surroundings
+from tests.chaos.klammchaos.means import Means
+from tests.chaos.klammchaos.partition_cluster import BROKERS, CONTROLLERS, DISK_SIZE, SEGMENT_BYTES, PartitionCluster
+from tests.chaos.klammchaos.struck_processes import StruckProcesses
+from tests.chaos.klammchaos.surroundings import Surroundings
+from tests.support.ports import free_port
+from tests.support.server_process import ServerProcess
 
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 
@@ -32,8 +31,8 @@ class NodeCluster(StruckProcesses, PartitionCluster):
         self.surroundings.mount({broker: self.log_dir(broker) for broker in BROKERS}, DISK_SIZE)
 
         def process(package: str, node: int, settings: dict[str, str]) -> ServerProcess:
-            listener = {"listeners": f"GRPC://{addresses[node]}"}
-            return ServerProcess(package, node, directory, {**listener, **settings}, self.surroundings.prefix(node))
+            doors = self.doors(node, addresses[node])
+            return ServerProcess(package, node, directory, {**doors, **settings}, self.surroundings.prefix(node))
 
         PartitionCluster.__init__(self)
         StruckProcesses.__init__(
@@ -70,6 +69,10 @@ class NodeCluster(StruckProcesses, PartitionCluster):
             },
         )
         self.bootstrap = ",".join(addresses[node] for node in BROKERS)
+
+    def doors(self, node: int, address: str) -> dict[str, str]:
+        """The settings of how others reach a server; `address` is what other servers dial."""
+        return {"listeners": f"GRPC://{address}"}
 
     def log_dir(self, broker: int) -> pathlib.Path:
         return self._directory / f"broker-{broker}"

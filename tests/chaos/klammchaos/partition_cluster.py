@@ -1,4 +1,5 @@
-"""Three controllers, three brokers and a topic with three replicas: what a run asks of them, whoever starts them."""
+"""Three controllers, three brokers and a topic with three replicas: what a run asks of them, no matter what starts
+them."""
 
 from __future__ import annotations
 
@@ -11,14 +12,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 
+from klamm.acls import AclBinding
 from klamm.admin import AsyncAdmin, NewTopic
 from klamm.admin.types import ElectionType, PartitionDescription
 from klamm.errors import EXCEPTIONS, ErrorCode, KlammError
 from klamm.model import TopicPartition
-from klammchaos.means import Means
-from klammchaos.surroundings import Surroundings
+from tests.chaos.klammchaos.means import Means
+from tests.chaos.klammchaos.surroundings import Surroundings
 
 TOPIC: Final = "t"
+ADMIN: Final = "admin"
+PRODUCER: Final = "producer"
+CONSUMER: Final = "consumer"
+"""The users that come to a cluster, where clients log in."""
 PARTITIONS: Final = 4
 BROKERS: Final = (1, 2, 3)
 CONTROLLERS: Final = (101, 102, 103)
@@ -42,9 +48,15 @@ class PartitionCluster(abc.ABC):
 
     surroundings: Surroundings
     bootstrap: str
+    rights: Sequence[AclBinding] = ()
+    """The rights that users need, besides what settings say."""
 
     def __init__(self) -> None:
         self._admin: AsyncAdmin | None = None
+
+    def client(self, who: str) -> dict[str, str]:
+        """The settings of our client by which that one gets in."""
+        return {"bootstrap.servers": self.bootstrap}
 
     # What a kind of cluster says for itself, and how faults strike it
 
@@ -106,7 +118,9 @@ class PartitionCluster(abc.ABC):
 
         async def create() -> None:
             if self._admin is None:
-                self._admin = AsyncAdmin(bootstrap_servers=self.bootstrap)
+                self._admin = AsyncAdmin(self.client(ADMIN))
+            if self.rights:
+                await self._admin.create_acls(self.rights)
             with contextlib.suppress(_TopicAlreadyExistsError):
                 await self._admin.create_topics([topic])
 
@@ -139,7 +153,7 @@ class PartitionCluster(abc.ABC):
         await self.wait_until(is_moved)
 
     async def cancel_moves(self) -> None:
-        """Of every partition that is being reassigned; who has just got there stays."""
+        """Cancels the move of every partition that is being reassigned; a replica that has just got there stays."""
         moving = await self._insist(self.admin.list_partition_reassignments)
 
         async def cancel() -> None:

@@ -7,8 +7,8 @@ import random
 import time
 
 from klamm.records.header import PREFIX_SIZE_BYTES, iter_headers
-from klammchaos.partition_cluster import DEADLINE_S, TOPIC
-from klammchaos.partition_strike import Act, PartitionStrike, Victims
+from tests.chaos.klammchaos.partition_cluster import DEADLINE_S, TOPIC
+from tests.chaos.klammchaos.partition_strike import Act, PartitionStrike, Victims
 
 FLIPS_MAX = 5
 

@@ -7,12 +7,18 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from klammchaos.means import Means
-from klammchaos.network import CLIENTS, Link
-from klammchaos.partition_cluster import BROKERS, CONTROLLERS
-from klammchaos.partition_damage import flip_bytes
-from klammchaos.partition_moves import cancel_move, elect_leaders, move_replicas, move_to_full_disk, move_while_killing
-from klammchaos.partition_strike import (
+from tests.chaos.klammchaos.means import Means
+from tests.chaos.klammchaos.network import CLIENTS, Link
+from tests.chaos.klammchaos.partition_cluster import BROKERS, CONTROLLERS
+from tests.chaos.klammchaos.partition_damage import flip_bytes
+from tests.chaos.klammchaos.partition_moves import (
+    cancel_move,
+    elect_leaders,
+    move_replicas,
+    move_to_full_disk,
+    move_while_killing,
+)
+from tests.chaos.klammchaos.partition_strike import (
     EXCEPT_BYTES_MAX,
     GO_ON_S,
     HOLD_S,
@@ -95,7 +101,8 @@ def _fill(victims: Victims) -> Act:
 
 
 def _fill_one(victims: Victims) -> Act:
-    """Of brokers that are all in sync: the others go on long before there is space again."""
+    """Fills the disk of one of the brokers, which are all in sync: the others go on long before there is space
+    again."""
 
     async def act(strike: PartitionStrike) -> None:
         await strike.cluster.wait_whole()
@@ -106,7 +113,7 @@ def _fill_one(victims: Victims) -> Act:
 
 
 async def _fill_and_kill_leader(strike: PartitionStrike) -> None:
-    """It may refuse to start without space, and must be as it was when there is some."""
+    """The leader may refuse to start without space, and must be as it was when there is some."""
     killed = [strike.leader]
     with strike.cluster.surroundings.full(killed, strike.rng.randrange(EXCEPT_BYTES_MAX)):
         await asyncio.sleep(strike.rng.uniform(0, 0.5))

@@ -11,29 +11,30 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Final
 
-from log_checker import Consumption, Outcome, Read, Send, Value
-
 from klamm.consumer import AsyncConsumer, ConsumerRecord, CorruptRecordError
 from klamm.errors import KlammError, OffsetOutOfRangeError
 from klamm.model import TopicPartition
 from klamm.producer import AsyncProducer
 from klamm.producer.future import AsyncRecordFuture
-from klammchaos.partition_cluster import PARTITIONS, TOPIC
+from tests.chaos.klammchaos.partition_cluster import PARTITIONS, TOPIC
+from tests.support.log_checker import Consumption, Outcome, Read, Send, Value
 
 PAUSE_S: Final = 0.01
-"""Of each producer between records: leaves the brokers some CPU on two cores."""
+"""How long each producer pauses between records: leaves the brokers some CPU on two cores."""
 PADDING: Final = b"." * 200
 END_PROBABILITY: Final = 0.002
-"""Of a mortal producer, after each record."""
+"""How likely a mortal producer is to end after each record."""
 PRODUCERS_MAX: Final = 10
 DELIVERY_TIMEOUT_MS: Final = 900_000
-"""Longer than anything may take: of what is given up, later records may be there twice (KIP-360)."""
+"""Longer than anything may take: later records than one that is given up may be there twice (KIP-360)."""
 POLL_MS: Final = 200
 REPAIR_S_MAX: Final = 60.0
 """For so long bytes that went bad on a disk may not be repaired."""
 GO_BACK_PROBABILITY: Final = 0.001
 """After each poll."""
 BACK_RECORDS_MAX: Final = 2_000
+Settings = Mapping[str, str]
+"""How a client gets in."""
 _BEGINNING: Final = dict.fromkeys(range(PARTITIONS), 0)
 _ALL: Final = tuple(TopicPartition(TOPIC, number) for number in range(PARTITIONS))
 
@@ -60,21 +61,19 @@ class ProducerClient:
 
     A mortal one ends every now and then, waiting for nothing, and another takes its place."""
 
-    def __init__(self, number: int, bootstrap: str, rng: random.Random, *, mortal: bool = False) -> None:
+    def __init__(self, number: int, settings: Settings, rng: random.Random, *, mortal: bool = False) -> None:
         self.sends: list[Send] = []
         self.acknowledged_s: dict[int, list[float]] = defaultdict(list)
         """When, by partition."""
         self._number = number
-        self._bootstrap = bootstrap
+        self._settings = settings
         self._rng = rng
         self._end_probability = END_PROBABILITY if mortal else 0.0
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def run(self, stop: asyncio.Event) -> None:
         for life in itertools.count():
-            producer = AsyncProducer(
-                bootstrap_servers=self._bootstrap, delivery_timeout_ms=DELIVERY_TIMEOUT_MS, acks="all"
-            )
+            producer = AsyncProducer(self._settings, delivery_timeout_ms=DELIVERY_TIMEOUT_MS, acks="all")
             try:
                 await self._live(producer, self._number + life * PRODUCERS_MAX, stop)
             finally:
@@ -122,17 +121,17 @@ class ConsumerClient:
 
     With an `rng` it goes back every now and then, to where it has been."""
 
-    def __init__(self, bootstrap: str, rng: random.Random | None = None) -> None:
+    def __init__(self, settings: Settings, rng: random.Random | None = None) -> None:
         self.consumptions: list[Consumption] = []
         self.led_astray: list[str] = []
-        """Where it was, and nothing was; it began anew."""
+        """The errors where the log did not have its offset any more, or not yet, so that it began again."""
         self._read_s = time.monotonic()
         """When it last read something that was not damaged."""
-        self._bootstrap = bootstrap
+        self._settings = settings
         self._rng = rng
 
     async def run(self, written: asyncio.Event) -> None:
-        async with _consumer(self._bootstrap) as consumer:
+        async with _consumer(self._settings) as consumer:
             self._begin(consumer, _BEGINNING)
             while not written.is_set():
                 await self._poll(consumer)
@@ -166,10 +165,10 @@ class ConsumerClient:
         return {number: max(0, offset - rng.randrange(BACK_RECORDS_MAX)) for number, offset in positions.items()}
 
 
-async def read_everything(bootstrap: str) -> dict[int, list[Read]]:
+async def read_everything(settings: Settings) -> dict[int, list[Read]]:
     """Every record of every partition, by a consumer that begins now."""
     found: dict[int, list[Read]] = {number: [] for number in range(PARTITIONS)}
-    async with _consumer(bootstrap) as consumer:
+    async with _consumer(settings) as consumer:
         for partition in _ALL:
             consumer.seek(partition, 0)
         ends = await consumer.end_offsets(_ALL)
@@ -180,9 +179,9 @@ async def read_everything(bootstrap: str) -> dict[int, list[Read]]:
 
 
 @contextlib.asynccontextmanager
-async def _consumer(bootstrap: str) -> AsyncIterator[AsyncConsumer]:
-    """Of all partitions."""
-    async with AsyncConsumer(bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer:
+async def _consumer(settings: Settings) -> AsyncIterator[AsyncConsumer]:
+    """A consumer of all partitions."""
+    async with AsyncConsumer(settings, auto_offset_reset="none") as consumer:
         consumer.assign(_ALL)
         yield consumer
 

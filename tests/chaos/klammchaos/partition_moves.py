@@ -1,14 +1,15 @@
 """Replicas that go and come, and leaders that are elected on request, while the partitions are used.
 
-A partition of three replicas on three brokers moves by losing one and getting one anew, which copies all of it.
+A partition of three replicas on three brokers moves by losing one replica and getting a new one, which copies all of
+it.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from klammchaos.partition_cluster import BROKERS, PARTITIONS
-from klammchaos.partition_strike import EXCEPT_BYTES_MAX, Act, PartitionStrike, Victims
+from tests.chaos.klammchaos.partition_cluster import BROKERS, PARTITIONS
+from tests.chaos.klammchaos.partition_strike import EXCEPT_BYTES_MAX, Act, PartitionStrike, Victims
 
 Placement = dict[int, list[int]]
 """The replicas of each partition, the preferred leader first."""

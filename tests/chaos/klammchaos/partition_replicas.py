@@ -8,7 +8,7 @@ import pathlib
 import random
 from collections.abc import Iterator, Mapping
 
-from klammchaos.replica_checks import DivergedError
+from tests.chaos.klammchaos.replica_checks import DivergedError
 
 
 def check_same_records(name: str, directories: Mapping[int, pathlib.Path]) -> int:

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from klammchaos.means import Means
-from klammchaos.partition_cluster import BROKERS, CONTROLLERS, PartitionCluster
+from tests.chaos.klammchaos.means import Means
+from tests.chaos.klammchaos.partition_cluster import BROKERS, CONTROLLERS, PartitionCluster
 
 HOLD_S: Final = (0.5, 4.0)
 LONG_HOLD_S: Final = (10.0, 14.0)
@@ -18,7 +18,7 @@ LONG_HOLD_S: Final = (10.0, 14.0)
 GO_ON_S: Final = 8.0
 """What others may need to take over from a broker that says that it cannot go on, where processes get little CPU."""
 EXCEPT_BYTES_MAX: Final = 32 << 10
-"""Of a full disk; some writes succeed yet."""
+"""The most bytes that a full disk has left: some writes succeed yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

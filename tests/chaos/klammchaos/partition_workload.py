@@ -17,20 +17,27 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from log_checker import Anomaly, Consumption, History, Outcome, check, summary
-
-from klamm_server.broker_configs import BROKER_CONFIGS
-from klammchaos import planted_broker
-from klammchaos.figures import quantile
-from klammchaos.node_cluster import NodeCluster
-from klammchaos.partition_cluster import BROKERS, DEADLINE_S, PARTITIONS, TOPIC, PartitionCluster
-from klammchaos.partition_faults import PARTITION_FAULTS
-from klammchaos.partition_load import ConsumerClient, ProducerClient, read_everything
-from klammchaos.partition_replicas import check_same_records, differ, flipped_byte
-from klammchaos.partition_strike import PartitionFault, PartitionStrike
-from klammchaos.planted_violations import PLANTED, prove
-from klammchaos.up_cluster import UpCluster
-from klammchaos.up_faults import UP_FAULTS
+from klamm_server.config.broker_configs import BROKER_CONFIGS
+from tests.chaos.klammchaos import planted_broker
+from tests.chaos.klammchaos.figures import quantile
+from tests.chaos.klammchaos.node_cluster import NodeCluster
+from tests.chaos.klammchaos.partition_cluster import (
+    BROKERS,
+    CONSUMER,
+    DEADLINE_S,
+    PARTITIONS,
+    PRODUCER,
+    TOPIC,
+    PartitionCluster,
+)
+from tests.chaos.klammchaos.partition_faults import PARTITION_FAULTS
+from tests.chaos.klammchaos.partition_load import ConsumerClient, ProducerClient, read_everything
+from tests.chaos.klammchaos.partition_replicas import check_same_records, differ, flipped_byte
+from tests.chaos.klammchaos.partition_strike import PartitionFault, PartitionStrike
+from tests.chaos.klammchaos.planted_violations import PLANTED, prove
+from tests.chaos.klammchaos.up_cluster import UpCluster
+from tests.chaos.klammchaos.up_faults import UP_FAULTS
+from tests.support.log_checker import Anomaly, Consumption, History, Outcome, Send, check, summary
 
 PRODUCERS: Final = 3
 """One of them ends now and then, and another takes its place."""
@@ -51,14 +58,43 @@ class PartitionStruck(NamedTuple):
     """The longest time without an acknowledgement of a partition that the struck broker led."""
 
 
-class Reader(Protocol):
-    """Who reads all partitions; the histories of those who have one are checked with all others."""
+class HistoryWriter(Protocol):
+    """Writes to all partitions."""
+
+    sends: list[Send]
+    acknowledged_s: dict[int, list[float]]
+    """When, by partition."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until it is told to stop; then it knows what became of all that it sent."""
+
+
+class HistoryReader(Protocol):
+    """Reads all partitions; its histories are checked with all others."""
 
     consumptions: list[Consumption]
     led_astray: list[str]
 
     async def run(self, written: asyncio.Event) -> None:
         """Until it has all that there is once nothing is `written` any more."""
+
+
+class Watcher(Protocol):
+    """Looks at something else that must hold."""
+
+    async def run(self, written: asyncio.Event) -> None:
+        """Until nothing is `written` any more, and it has seen enough. Raises AssertionError when it does not hold."""
+
+
+class Guests(NamedTuple):
+    """What takes part in a run beside its own producers and consumers."""
+
+    writers: Sequence[HistoryWriter] = ()
+    readers: Sequence[HistoryReader] = ()
+    watchers: Sequence[Watcher] = ()
+
+
+NO_GUESTS: Final = Guests()
 
 
 class AnomaliesError(AssertionError):
@@ -77,30 +113,30 @@ def run(cluster: str = "nodes", *, duration_s: float, seed: int, directory: path
     """Prints what happens; `only` is in the names of the faults that strike.
 
     Raises AssertionError when something happens that must not."""
-    _run_for(CLUSTERS[cluster](directory), duration_s, seed, only)
+    run_for(CLUSTERS[cluster](directory), duration_s, seed, only)
 
 
 def run_each(
-    cluster: PartitionCluster, faults: Sequence[PartitionFault], *, seed: int, readers: Sequence[Reader] = ()
+    cluster: PartitionCluster, faults: Sequence[PartitionFault], *, seed: int, readers: Sequence[HistoryReader] = ()
 ) -> None:
     """Each of `faults` once, in their order, with more who read. Raises AssertionError as `run` does."""
-    asyncio.run(_Run(cluster, seed, readers).run(faults, math.inf))
+    asyncio.run(_Run(cluster, seed, Guests(readers=readers)).run(faults, math.inf))
 
 
-def _run_for(cluster: PartitionCluster, duration_s: float, seed: int, only: str) -> None:
+def run_for(cluster: PartitionCluster, duration_s: float, seed: int, only: str, guests: Guests = NO_GUESTS) -> None:
+    """Strikes the cluster. Raises AssertionError as `run` does."""
     faults = [fault for fault in (*PARTITION_FAULTS, *UP_FAULTS) if only in fault.name and fault.is_possible(cluster)]
     assert faults, f"no fault that is possible here has {only!r} in its name"
-    asyncio.run(_Run(cluster, seed).run(_deal(faults, random.Random(f"{seed}-faults")), duration_s))
+    asyncio.run(_Run(cluster, seed, guests).run(_deal(faults, random.Random(f"{seed}-faults")), duration_s))
 
 
 def run_planted(planted: str, *, duration_s: float, seed: int, directory: pathlib.Path, only: str = "") -> None:
     """The same with brokers that have a bug of `planted_broker`. Raises AssertionError unless it is found."""
-    search_path = [os.environ.get("PYTHONPATH", ""), str(pathlib.Path(__file__).parent.parent)]
-    os.environ |= {planted_broker.VARIABLE: planted, "PYTHONPATH": os.pathsep.join(filter(None, search_path))}
+    os.environ[planted_broker.VARIABLE] = planted
     cluster = NodeCluster(directory, broker_package=planted_broker.__name__)
     found: frozenset[str] = frozenset()
     try:
-        _run_for(cluster, duration_s, seed, only)
+        run_for(cluster, duration_s, seed, only)
     except AnomaliesError as error:
         print(error)
         found = error.kinds
@@ -110,19 +146,23 @@ def run_planted(planted: str, *, duration_s: float, seed: int, directory: pathli
 
 
 class _Run:
-    def __init__(self, cluster: PartitionCluster, seed: int, readers: Sequence[Reader] = ()) -> None:
+    def __init__(self, cluster: PartitionCluster, seed: int, guests: Guests) -> None:
         self._cluster = cluster
         self._rng = random.Random(seed)
         self._stop = asyncio.Event()
-        self._producers = [
-            ProducerClient(number, cluster.bootstrap, random.Random(f"{seed}-{number}"), mortal=number == 0)
-            for number in range(PRODUCERS)
+        self._producers: list[HistoryWriter] = [
+            *(
+                ProducerClient(number, cluster.client(PRODUCER), random.Random(f"{seed}-{number}"), mortal=number == 0)
+                for number in range(PRODUCERS)
+            ),
+            *guests.writers,
         ]
-        self._consumers: list[Reader] = [
-            *(ConsumerClient(cluster.bootstrap) for _ in range(CONSUMERS - 1)),
-            ConsumerClient(cluster.bootstrap, random.Random(f"{seed}-back")),
-            *readers,
+        self._consumers: list[HistoryReader] = [
+            *(ConsumerClient(cluster.client(CONSUMER)) for _ in range(CONSUMERS - 1)),
+            ConsumerClient(cluster.client(CONSUMER), random.Random(f"{seed}-back")),
+            *guests.readers,
         ]
+        self._watchers = guests.watchers
         self._struck: list[PartitionStruck] = []
 
     async def run(self, faults: Iterable[PartitionFault], duration_s: float) -> None:
@@ -134,7 +174,7 @@ class _Run:
             await self._cluster.wait_whole()
             await self._load_and_strike(faults, duration_s)
             await self._cluster.wait_whole()
-            final = await read_everything(self._cluster.bootstrap)
+            final = await read_everything(self._cluster.client(CONSUMER))
             history = History(
                 sends=[send for producer in self._producers for send in producer.sends],
                 consumptions=[one for consumer in self._consumers for one in consumer.consumptions],
@@ -152,7 +192,7 @@ class _Run:
     async def _load_and_strike(self, faults: Iterable[PartitionFault], duration_s: float) -> None:
         written = asyncio.Event()
         producers = [asyncio.create_task(client.run(self._stop)) for client in self._producers]
-        consumers = [asyncio.create_task(client.run(written)) for client in self._consumers]
+        consumers = [asyncio.create_task(one.run(written)) for one in (*self._consumers, *self._watchers)]
         strikes = asyncio.create_task(self._strike_until(faults, time.monotonic() + duration_s))
         tasks = [*producers, *consumers, strikes]
         try:
@@ -163,7 +203,7 @@ class _Run:
                 self._stop.set()
                 await _ended(producers, "producers")
                 written.set()
-                await _ended(consumers, "consumers")
+                await _ended(consumers, "consumers and watchers")
         finally:
             for task in tasks:
                 task.cancel()

@@ -1,4 +1,4 @@
-"""A broker with a bug: `python -m klammchaos.planted_broker`, with the bug's name in the environment.
+"""A broker with a bug: `python -m tests.chaos.klammchaos.planted_broker`, with the bug's name in the environment.
 
 A run whose brokers have one must end with an anomaly: that shows that its load and its faults reach what it checks.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klamm.records.header import BatchHeader
-from klamm_broker.log.producer_state import ProducerStates, Run
+from klamm_broker.log.producers.producer_state import ProducerStates, Run
 from klamm_broker.replica.leadership import Leadership
 from klamm_broker.replica.partition import Partition
 
@@ -37,7 +37,7 @@ def _acknowledge_early() -> None:
 def _append_again() -> None:
     """What an idempotent producer sends again is not recognised."""
 
-    def check(self: ProducerStates, headers: Sequence[BatchHeader]) -> Run | None:
+    def check(self: ProducerStates, headers: Sequence[BatchHeader], **settings: object) -> Run | None:
         return None
 
     ProducerStates.check = check  # type: ignore[method-assign]

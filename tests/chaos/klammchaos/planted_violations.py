@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from log_checker import Consumption, History, Outcome, Read, Send, check
+from tests.support.log_checker import Consumption, History, Outcome, Read, Send, check
 
 EXCERPT_RECORDS: Final = 5_000
 
@@ -116,7 +116,8 @@ def _realtime_order(history: History, rng: random.Random) -> History:
     """Something in front of it was sent only when it had been acknowledged."""
     partition = _acknowledged(history, rng).partition
     sends = [send for send in history.sends if send.offset is not None and send.partition == partition]
-    first, last = (choose(sends, key=lambda send: send.offset) for choose in (min, max))
+    in_order = sorted(sends, key=lambda send: -1 if send.offset is None else send.offset)
+    first, last = in_order[0], in_order[-1]
     return _with_send(history, first, first._replace(began_s=last.ended_s + 1, ended_s=last.ended_s + 2))
 
 

@@ -1,8 +1,8 @@
 """Servers that cannot be reached, or cannot answer, where all processes share one host: packets dropped by port.
 
 Policy routing says what becomes of a packet before the table of local addresses is asked, and can tell ports apart.
-So whoever connects from a port of its own choice is never cut: a server that nobody reaches still reaches the others.
-The rules are in the run's own network namespace.
+So a client that connects from a port of its own choice is never cut: a server that nobody reaches still reaches the
+others. The rules are in the run's own network namespace.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
-from klammchaos import namespaces
+from tests.chaos.klammchaos import namespaces
 
 Direction = Literal["to", "from"]
 """What is sent to a server's port, or from it."""
 _PREFERENCE: Final = "10"
 _LOCAL_PREFERENCE: Final = "100"
-"""Of the table of local addresses, which is asked first otherwise."""
+"""The preference given to the table of local addresses, which is asked first otherwise."""
 
 
 class PortCuts:

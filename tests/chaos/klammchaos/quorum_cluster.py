@@ -9,13 +9,14 @@ from typing import Final
 
 import grpc
 from grpc import aio
-from klamm_process import free_port
-from server_process import ServerProcess
 
-from klamm.wire.service import ADMIN, Stub
 from klamm.wire.v1.controller_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
-from klammchaos.struck_processes import StruckProcesses
-from klammchaos.surroundings import Surroundings
+from klamm.wire.v1.controller_rpc import ADMIN
+from tests.chaos.klammchaos.struck_processes import StruckProcesses
+from tests.chaos.klammchaos.surroundings import Surroundings
+from tests.support.ports import free_port
+from tests.support.raw_stub import RawStub
+from tests.support.server_process import ServerProcess
 
 NODE_IDS: Final = (1, 2, 3)
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -27,7 +28,7 @@ _SETTINGS: Final = {
     "metadata.log.max.record.bytes.between.snapshots": "20000",
     # The broker that topics are placed on says once that it lives, and is no process.
     "broker.session.timeout.ms": "86400000",
-    # Who is asked to end must not need it.
+    # A server that is asked to end must not need all of it.
     "shutdown.grace.ms": "600000",
 }
 _ASK_TIMEOUT_S: Final = 1.0
@@ -75,7 +76,7 @@ class QuorumCluster(StruckProcesses):
     # --- what is seen of it
 
     async def leader(self) -> ServerProcess:
-        """Whoever leads now, or first. Raises AssertionError after DEADLINE_S."""
+        """The controller that leads now, or the next one that does. Raises AssertionError after DEADLINE_S."""
         until_s = time.monotonic() + DEADLINE_S
         while True:
             described = await self.describe()
@@ -115,7 +116,7 @@ async def _describe(address: str) -> DescribeQuorumResponse | None:
     """What the controller there says; None when it does not lead, or does not answer."""
     async with aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
         try:
-            response = await Stub(channel, ADMIN).describe_quorum(DescribeQuorumRequest(), timeout=_ASK_TIMEOUT_S)
+            response = await RawStub(channel, ADMIN).describe_quorum(DescribeQuorumRequest(), timeout=_ASK_TIMEOUT_S)
         except grpc.RpcError:
             return None
     assert isinstance(response, DescribeQuorumResponse)

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klammchaos.quorum_cluster import NODE_IDS, QuorumCluster
+from tests.chaos.klammchaos.quorum_cluster import NODE_IDS, QuorumCluster
 
 HOLD_S: Final = (0.3, 2.5)
 LONG_HOLD_S: Final = (10.0, 14.0)
-"""The others have cut their logs by then: who comes back is sent a snapshot."""
+"""The others have cut their logs by then: a replica that comes back is sent a snapshot."""
 EXCEPT_BYTES_MAX: Final = 16 << 10
 
 

@@ -14,17 +14,22 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from linearizability import check_linearizable
-
-from klammchaos import lone_broker
-from klammchaos.admin_load import AdminClient
-from klammchaos.figures import describe_faults, describe_outages, quantile
-from klammchaos.history import History
-from klammchaos.nemesis import Nemesis, Struck
-from klammchaos.quorum_cluster import QuorumCluster
-from klammchaos.quorum_faults import FAULTS, Fault
-from klammchaos.replica_checks import check_same_entries, check_same_images, metadata_end_index, read_log, watch_image
-from klammchaos.topic_model import TopicModel
+from tests.chaos.klammchaos import lone_broker
+from tests.chaos.klammchaos.admin_load import AdminClient
+from tests.chaos.klammchaos.figures import describe_faults, describe_outages, quantile
+from tests.chaos.klammchaos.history import History
+from tests.chaos.klammchaos.nemesis import Nemesis, Struck
+from tests.chaos.klammchaos.quorum_cluster import QuorumCluster
+from tests.chaos.klammchaos.quorum_faults import FAULTS, Fault
+from tests.chaos.klammchaos.replica_checks import (
+    check_same_entries,
+    check_same_images,
+    metadata_end_index,
+    read_log,
+    watch_image,
+)
+from tests.chaos.klammchaos.topic_model import TopicModel
+from tests.support.linearizability import check_linearizable
 
 CLIENTS: Final = 6
 FAIL_OVER_P50_MAX_S: Final = 3.0

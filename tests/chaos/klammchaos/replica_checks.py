@@ -9,13 +9,15 @@ from typing import Final
 
 from grpc import aio
 
-from klamm.wire.service import ADMIN, CONTROLLER, Stub
 from klamm.wire.v1.controller_pb2 import DescribeClusterRequest, WatchMetadataRequest
+from klamm.wire.v1.controller_rpc import ADMIN, CONTROLLER
 from klamm_controller.config import ControllerConfig
+from klamm_controller.log.recovery import recover
 from klamm_controller.raft.messages import LogEntry
-from klamm_controller.recovery import recover
-from klamm_server.config import load
-from klamm_server.metadata.image import MetadataImage, replay
+from klamm_server.config.server_config import load
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import replay
+from tests.support.raw_stub import RawStub
 
 TIMEOUT_S: Final = 30
 
@@ -27,7 +29,7 @@ class DivergedError(AssertionError):
 async def metadata_end_index(address: str) -> int:
     """Where the metadata ends that the controller there knows to be committed."""
     async with aio.insecure_channel(address) as channel:
-        described = await Stub(channel, ADMIN).describe_cluster(DescribeClusterRequest(), timeout=TIMEOUT_S)
+        described = await RawStub(channel, ADMIN).describe_cluster(DescribeClusterRequest(), timeout=TIMEOUT_S)
     return int(described.metadata_end_index)
 
 
@@ -35,7 +37,7 @@ async def watch_image(address: str, end_index: int) -> MetadataImage:
     """What the controller there streams to brokers, up to that index. Raises TimeoutError."""
     image = MetadataImage.empty()
     async with asyncio.timeout(TIMEOUT_S), aio.insecure_channel(address) as channel:
-        async for batch in Stub(channel, CONTROLLER).watch_metadata(WatchMetadataRequest()):
+        async for batch in RawStub(channel, CONTROLLER).watch_metadata(WatchMetadataRequest()):
             # The parts of a snapshot all carry its end.
             whole = not (batch.snapshot_begin or image.end_index == 0) or batch.snapshot_end
             image = replay(image, batch.records, batch.end_index if whole else 0)

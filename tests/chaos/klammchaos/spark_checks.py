@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
@@ -13,7 +13,7 @@ _SHOWN: Final = 10
 
 
 def copy_violations(copies: Iterable[int], count: int) -> Iterator[str]:
-    """Of the numbers below `count` each has to be there once."""
+    """Says what is wrong with the copies: each number below `count` has to be there once."""
     seen = Counter(copies)
     yield from _counted("number", seen, range(count))
 
@@ -33,7 +33,7 @@ def delay_violations(values: Sequence[bytes], expected: pd.DataFrame) -> Iterato
                     yield f"{column} of {key} is {got}, not {want}"
 
 
-def _counted(what: str, seen: Counter, expected: Iterable[object]) -> Iterator[str]:
+def _counted(what: str, seen: Counter[Any], expected: Iterable[object]) -> Iterator[str]:
     wanted = list(expected)
     missing = [each for each in wanted if each not in seen]
     doubled = [f"{each} ({times} times)" for each, times in seen.items() if times > 1]

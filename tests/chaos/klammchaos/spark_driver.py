@@ -4,7 +4,7 @@
 
 `copies` passes the topic `numbers` through; `delays` is the pipeline flight_delays, with its state. Executors are
 processes of their own (local-cluster), so that they can die without the driver. A query that fails is started again,
-and so is the program by whoever runs it: both go on from their checkpoints under DIRECTORY. A query that fails again
+and the workload starts the program again: both go on from their checkpoints under DIRECTORY. A query that fails again
 and again without a batch kills the program: queries that start at once can leave Spark's session in a state in which no
 task can be serialized any more ("Illegal size 5 of collection, expected 6").
 """
@@ -29,7 +29,7 @@ WATERMARK: Final = "7 days"
 """A year of flights goes by in minutes: what arrives out of order in a second is hours apart."""
 EXECUTORS: Final = 2
 CORES: Final = 1
-"""Of each executor."""
+"""How many cores each executor has."""
 MEMORY_MB: Final = 512
 SETTINGS: Final = {
     "spark.executor.memory": f"{MEMORY_MB}m",
@@ -40,8 +40,7 @@ SETTINGS: Final = {
     "spark.network.timeout": "300s",
 }
 FAILURES_MAX: Final = 6
-"""Of a query in a row."""
-REPOSITORY: Final = pathlib.Path(__file__).resolve().parents[3]
+"""Failures in a row of one query after which the driver ends."""
 
 
 def own_spark_home(directory: pathlib.Path) -> pathlib.Path:

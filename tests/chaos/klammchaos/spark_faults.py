@@ -1,4 +1,5 @@
-"""The faults of the workload "spark": whoever writes, decides or keeps is killed, also at the moments that matter."""
+"""The faults of the workload "spark": the processes that write, decide or keep records are killed, also at the moments
+that matter."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from typing import Final
 import psutil
 
 from klamm.errors import KlammError
-from klammchaos.partition_cluster import BROKERS, CONTROLLERS, PartitionCluster
-from klammchaos.partition_strike import HOLD_S
-from klammchaos.spark_program import Part, SparkProgram, find
+from tests.chaos.klammchaos.partition_cluster import BROKERS, CONTROLLERS, PartitionCluster
+from tests.chaos.klammchaos.partition_strike import HOLD_S
+from tests.chaos.klammchaos.spark_program import Part, SparkProgram, find
 
 COORDINATORS: Final = (21, 22)
 """Nodes; also their ids."""

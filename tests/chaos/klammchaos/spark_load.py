@@ -9,22 +9,19 @@ import asyncio
 import contextlib
 import json
 import math
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
 
+from demo import flights as demo
+from demo import nycflights
 from klamm import AsyncConsumer, AsyncProducer, TopicPartition
 from klamm.consumer import ConsumerRecord
 from klamm.errors import KlammError
-from klammchaos.partition_cluster import DEADLINE_S, PARTITIONS
-from klammchaos.spark_driver import COPIES, FLIGHTS, NUMBERS, REPOSITORY
-
-sys.path.insert(0, str(REPOSITORY / "demo"))
-import flights as demo
-import nycflights
+from tests.chaos.klammchaos.partition_cluster import DEADLINE_S, PARTITIONS
+from tests.chaos.klammchaos.spark_driver import COPIES, FLIGHTS, NUMBERS
 
 FLIGHTS_PER_S: Final = 250
 PAUSE_S: Final = 0.05
@@ -47,7 +44,7 @@ class Feeder:
 
     def __init__(self, bootstrap: str, flights: pd.DataFrame, duration_s: float) -> None:
         self.count = 0
-        """Of the numbers: 0, 1, 2 ..."""
+        """How many numbers were sent: 0, 1, 2 ..."""
         self.begin_s = math.inf
         """When flights begin."""
         self._bootstrap = bootstrap
@@ -55,7 +52,7 @@ class Feeder:
         self._duration_s = duration_s
 
     async def run(self, stop: asyncio.Event) -> None:
-        """All of it is acknowledged. Raises KlammError."""
+        """Returns when all of it is acknowledged. Raises KlammError."""
         async with AsyncProducer(
             bootstrap_servers=self._bootstrap, delivery_timeout_ms=int(DEADLINE_S * 1000), max_block_ms=MAX_BLOCK_MS
         ) as producer:

@@ -1,4 +1,4 @@
-"""The Spark program, whoever of it is alive: started again when it ends, and its processes by what they do."""
+"""The Spark program, which is started again when it ends, and its live processes by what they do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 
 import psutil
 
-from klammchaos import spark_driver
+from tests.chaos.klammchaos import spark_driver
 
 _END_S: Final = 60
 _LOG_END_BYTES: Final = 3_000

@@ -20,14 +20,14 @@ import pandas as pd
 
 from klamm.admin import NewTopic
 from klamm.errors import KlammError
-from klammchaos.nemesis import deal
-from klammchaos.node_cluster import NodeCluster
-from klammchaos.partition_cluster import BROKERS, DEADLINE_S, PARTITIONS, PartitionCluster
-from klammchaos.spark_checks import copy_violations, delay_violations
-from klammchaos.spark_driver import COPIES, DELAYS, FLIGHTS, NUMBERS
-from klammchaos.spark_faults import COORDINATORS, SPARK_FAULTS, SparkFault, SparkStrike
-from klammchaos.spark_load import Feeder, Observer, expected_delays, flights_of, read_committed
-from klammchaos.spark_program import SparkProgram
+from tests.chaos.klammchaos.nemesis import deal
+from tests.chaos.klammchaos.node_cluster import NodeCluster
+from tests.chaos.klammchaos.partition_cluster import BROKERS, DEADLINE_S, PARTITIONS
+from tests.chaos.klammchaos.spark_checks import copy_violations, delay_violations
+from tests.chaos.klammchaos.spark_driver import COPIES, DELAYS, FLIGHTS, NUMBERS
+from tests.chaos.klammchaos.spark_faults import COORDINATORS, SPARK_FAULTS, SparkFault, SparkStrike
+from tests.chaos.klammchaos.spark_load import Feeder, Observer, expected_delays, flights_of, read_committed
+from tests.chaos.klammchaos.spark_program import SparkProgram
 
 MIN_INSYNC_REPLICAS: Final = 2
 PAUSE_S: Final = (0.2, 2.0)
@@ -38,16 +38,14 @@ RECOVERY_S: Final = 600.0
 
 
 def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = "", kills: int = 0) -> None:
-    """Prints what happens. Faults with `only` in their names strike for that long, and until they have killed so many
-    processes. Raises AssertionError when something happens that must not."""
+    """Prints what happens. Faults with `only` in their names strike for `duration_s`, and until they have killed
+    `kills` processes. Raises AssertionError when something happens that must not."""
     cluster = NodeCluster(directory, coordinators=COORDINATORS)
     asyncio.run(_Run(cluster, directory, seed, only, duration_s).run(kills))
 
 
 class _Run:
-    def __init__(
-        self, cluster: PartitionCluster, directory: pathlib.Path, seed: int, only: str, duration_s: float
-    ) -> None:
+    def __init__(self, cluster: NodeCluster, directory: pathlib.Path, seed: int, only: str, duration_s: float) -> None:
         self._cluster = cluster
         self._rng = random.Random(seed)
         self._faults = [fault for fault in SPARK_FAULTS if only in fault.name]
@@ -104,7 +102,7 @@ class _Run:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _first_to_end(self, work: Awaitable[None], *others: asyncio.Task[None]) -> None:
-        """Whoever else ends before `work` does has failed."""
+        """Waits for `work`. Another task that ends before it has failed."""
         working = asyncio.ensure_future(work)
         try:
             await asyncio.wait([working, *others], return_when=asyncio.FIRST_COMPLETED)

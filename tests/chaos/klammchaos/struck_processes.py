@@ -6,7 +6,7 @@ import contextlib
 import signal
 from collections.abc import Iterable, Iterator, Mapping
 
-from server_process import ServerProcess
+from tests.support.server_process import ServerProcess
 
 LOG_END_BYTES = 4_000
 

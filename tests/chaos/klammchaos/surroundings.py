@@ -8,12 +8,12 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from klammchaos.disks import SmallDisk
-from klammchaos.namespaces import NotPossibleError
-from klammchaos.network import Link, Network
+from tests.chaos.klammchaos.disks import SmallDisk
+from tests.chaos.klammchaos.namespaces import NotPossibleError
+from tests.chaos.klammchaos.network import Link, Network
 
 LOOPBACK: Final = "127.0.0.1"
-"""Of everybody, where they cannot have a network."""
+"""The address of every server, where they cannot have a network."""
 
 
 class Surroundings:

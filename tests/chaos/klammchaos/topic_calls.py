@@ -7,7 +7,17 @@ from typing import Any
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_TOPIC
-from klammchaos.topic_model import CONFIG, Answer, Call, Create, Delete, Grow, ReadConfig, ReadTopic, SetConfig
+from tests.chaos.klammchaos.topic_model import (
+    CONFIG,
+    Answer,
+    Call,
+    Create,
+    Delete,
+    Grow,
+    ReadConfig,
+    ReadTopic,
+    SetConfig,
+)
 
 
 def topic_resource(name: str) -> pb.ConfigResource:

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from linearizability import IMPOSSIBLE, Impossible, Operation
-
 from klamm.errors import ErrorCode
+from tests.support.linearizability import IMPOSSIBLE, Impossible, Operation
 
 CONFIG: Final = "retention.ms"
 
@@ -19,7 +18,7 @@ class Topic:
     """One that exists."""
 
     topic_id: str | None
-    """None: created by an operation that did not return; whatever id is seen first is its."""
+    """None: created by an operation that did not return; the first id that is seen is the topic's."""
     partition_count: int
     config: str | None = None
     """CONFIG, if it is set."""
@@ -65,11 +64,11 @@ class Answer:
 
     code: ErrorCode = ErrorCode.NONE
     topic_id: str | None = None
-    """Of Create and ReadTopic."""
+    """The answer to Create and ReadTopic."""
     partition_count: int | None = None
-    """Of ReadTopic."""
+    """The answer to ReadTopic."""
     config: str | None = None
-    """Of ReadConfig."""
+    """The answer to ReadConfig."""
 
 
 State = Topic | None

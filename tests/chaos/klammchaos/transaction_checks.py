@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from klammchaos.transaction_load import Fate, Output
+from tests.chaos.klammchaos.transaction_load import Fate, Output
 
 SHOWN_MAX = 10
 

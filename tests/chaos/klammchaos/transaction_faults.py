@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klammchaos.network import Link
-from klammchaos.partition_cluster import BROKERS, CONTROLLERS, PartitionCluster
-from klammchaos.partition_strike import HOLD_S, LONG_HOLD_S
+from tests.chaos.klammchaos.network import Link
+from tests.chaos.klammchaos.partition_cluster import BROKERS, CONTROLLERS, PartitionCluster
+from tests.chaos.klammchaos.partition_strike import HOLD_S, LONG_HOLD_S
 
 COORDINATORS: Final = (21, 22, 23)
 """Nodes; also their ids."""

@@ -1,4 +1,4 @@
-"""Who reads, processes and writes in transactions, and what became of each.
+"""Workers that read, process and write in transactions, and what became of each transaction.
 
 Every record a worker writes names its transaction, so that a reader can tell whose it is. Some transactions are
 aborted on purpose, and some producers are made zombies: another with their transactional.id begins while they have one
@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from klamm import AsyncConsumer, AsyncProducer, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from klamm.consumer import ConsumerRecord
 from klamm.errors import AbortableTransactionError, FatalProducerError, KlammError, RequestTimedOutError
-from klammchaos.partition_cluster import DEADLINE_S, PARTITIONS, TOPIC
+from tests.chaos.klammchaos.partition_cluster import DEADLINE_S, PARTITIONS, TOPIC
 
 INPUT: Final = "in"
 GROUP: Final = "workers"
@@ -87,7 +87,7 @@ class Worker:
 
     def __init__(self, number: int, bootstrap: str, rng: random.Random) -> None:
         self.fates: dict[str, Fate] = {}
-        """By transaction."""
+        """What became of each transaction."""
         self.zombies = 0
         """How many were made, and refused."""
         self.committed_s: dict[TopicPartition, float] = {}
@@ -223,7 +223,7 @@ class Observer:
 
     def __init__(self, bootstrap: str) -> None:
         self.seen: dict[int, list[Output]] = {number: [] for number in range(PARTITIONS)}
-        """By partition of the output, in order."""
+        """What was seen in each partition of the output, in order."""
         self._bootstrap = bootstrap
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -2,8 +2,8 @@
 on purpose, while brokers, controllers and coordinators are struck.
 
 What must hold (`transaction_checks`): what a read_committed consumer gets is exactly the input, each once; nothing that
-was aborted is ever seen; whoever lost its transactional.id to another is refused; when all is healed everything is
-processed.
+was aborted is ever seen; a producer that lost its transactional.id to another is refused; when all is healed everything
+is processed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,24 @@ from typing import Final
 
 from klamm import TopicPartition
 from klamm.admin import NewTopic
-from klammchaos.nemesis import deal
-from klammchaos.node_cluster import NodeCluster
-from klammchaos.partition_cluster import BROKERS, DEADLINE_S, PARTITIONS, PartitionCluster
-from klammchaos.transaction_checks import violations
-from klammchaos.transaction_faults import COORDINATORS, TRANSACTION_FAULTS, TransactionFault, TransactionStrike
-from klammchaos.transaction_load import INPUT, INPUT_PARTITIONS, Feeder, Observer, Worker, wait_until_processed
+from tests.chaos.klammchaos.nemesis import deal
+from tests.chaos.klammchaos.node_cluster import NodeCluster
+from tests.chaos.klammchaos.partition_cluster import BROKERS, DEADLINE_S, PARTITIONS
+from tests.chaos.klammchaos.transaction_checks import violations
+from tests.chaos.klammchaos.transaction_faults import (
+    COORDINATORS,
+    TRANSACTION_FAULTS,
+    TransactionFault,
+    TransactionStrike,
+)
+from tests.chaos.klammchaos.transaction_load import (
+    INPUT,
+    INPUT_PARTITIONS,
+    Feeder,
+    Observer,
+    Worker,
+    wait_until_processed,
+)
 
 WORKERS: Final = 4
 MIN_INSYNC_REPLICAS: Final = 2
@@ -38,7 +50,7 @@ def run(*, duration_s: float, seed: int, directory: pathlib.Path, only: str = ""
 
 
 class _Run:
-    def __init__(self, cluster: PartitionCluster, seed: int, only: str) -> None:
+    def __init__(self, cluster: NodeCluster, seed: int, only: str) -> None:
         self._cluster = cluster
         self._rng = random.Random(seed)
         has_network = cluster.surroundings.has_network
@@ -120,8 +132,8 @@ class _Run:
             await asyncio.sleep(self._rng.uniform(*PAUSE_S))
 
     async def _wait_for_commits(self, since_s: float) -> None:
-        """Until input of every partition was committed later, whoever has it: one consumer that stands still is
-        noticed as well as all. Raises AssertionError after DEADLINE_S."""
+        """Waits until input of every partition was committed later, no matter by which consumer: one consumer that
+        stands still is noticed as well as all. Raises AssertionError after DEADLINE_S."""
         until_s = time.monotonic() + DEADLINE_S
         while waiting := [tp for tp in INPUT_PARTITIONS if self._committed_s(tp) <= since_s]:
             self._cluster.check_running()

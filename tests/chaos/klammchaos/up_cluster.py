@@ -15,16 +15,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import psutil
-from klamm_process import free_ports
 
-from klammchaos.means import Means
-from klammchaos.namespaces import NotPossibleError
-from klammchaos.partition_cluster import (
+from tests.chaos.klammchaos.means import Means
+from tests.chaos.klammchaos.namespaces import NotPossibleError
+from tests.chaos.klammchaos.partition_cluster import (
     BROKERS,
     CONTROLLERS,
     DEADLINE_S,
@@ -32,9 +30,11 @@ from klammchaos.partition_cluster import (
     SEGMENT_BYTES,
     PartitionCluster,
 )
-from klammchaos.port_cuts import PortCuts
-from klammchaos.struck_processes import LOG_END_BYTES
-from klammchaos.surroundings import Surroundings
+from tests.chaos.klammchaos.port_cuts import PortCuts
+from tests.chaos.klammchaos.struck_processes import LOG_END_BYTES
+from tests.chaos.klammchaos.surroundings import Surroundings
+from tests.support.ports import free_ports
+from tests.support.waiting import until, wait_until
 
 COORDINATORS: Final = (201, 202)
 HOST: Final = "127.0.0.1"
@@ -46,7 +46,7 @@ _NAMES: Final = {
 }
 """What the command calls them."""
 _ORDER: Final = (*BROKERS, *CONTROLLERS, *COORDINATORS)
-"""Of their ports."""
+"""The order in which the command gives its processes their ports."""
 
 
 class UpCluster(PartitionCluster):
@@ -71,7 +71,7 @@ class UpCluster(PartitionCluster):
         except NotPossibleError as error:
             self.surroundings.missing.append(f"cut by port: {error}")
         self.surroundings.missing.append("cables between nodes: the processes of `klamm up` share one host")
-        self.surroundings.missing.append("whoever is killed stays away: `klamm up` starts it again")
+        self.surroundings.missing.append("a killed process that stays away: `klamm up` starts it again")
         self._command: subprocess.Popen[str] | None = None
         self._started_at = 0
         """In bytes of the log."""
@@ -144,7 +144,7 @@ class UpCluster(PartitionCluster):
     def _end(self, nodes: Iterable[int], number: signal.Signals) -> list[int]:
         """Sends those who run that signal; returns their exit statuses as the command tells them."""
         running = self._running()
-        # Who is just being started again has ended by a fault before.
+        # A process that is just being started again has ended by a fault before.
         victims = [node for node in nodes if node in running]
         self._may_be_down.update(victims)
         since = self._log_path.stat().st_size
@@ -154,10 +154,12 @@ class UpCluster(PartitionCluster):
 
     def _wait_ended(self, node: int, since: int) -> int:
         pattern = rf" {re.escape(_NAMES[node])} ended status=(-?\d+); it is started again"
-        until_s = time.monotonic() + DEADLINE_S
-        while not (ended := re.search(pattern, self._said(since))):
-            assert time.monotonic() < until_s, f"{_NAMES[node]} did not end:\n{self._log_end()}"
-            time.sleep(0.02)
+        ended = wait_until(
+            lambda: re.search(pattern, self._said(since)),
+            lambda: f"{_NAMES[node]} did not end:\n{self._log_end()}",
+            timeout_s=DEADLINE_S,
+        )
+        assert ended is not None
         return int(ended[1])
 
     @contextlib.contextmanager
@@ -173,16 +175,18 @@ class UpCluster(PartitionCluster):
                 os.kill(victim, signal.SIGCONT)
 
     async def wait_up(self) -> None:
-        until_s = time.monotonic() + DEADLINE_S
-        while not await asyncio.to_thread(self._all_serve):
-            assert time.monotonic() < until_s, f"not all serve again:\n{self._log_end()}"
-            await asyncio.sleep(0.1)
+        await until(
+            lambda: asyncio.to_thread(self._all_serve),
+            lambda: f"not all serve again:\n{self._log_end()}",
+            timeout_s=DEADLINE_S,
+            pause_s=0.1,
+        )
         self._may_be_down.clear()
         self._pids = self._running()
         assert len(self._pids) == len(_NAMES), f"of {_NAMES} there are {self._pids}:\n{self._log_end()}"
 
     def check_running(self) -> None:
-        """Nobody ended by itself: whoever did has another process now, or none."""
+        """No process ended by itself: a node whose process did has another one now, or none."""
         if self._command is None:
             return
         assert self._command.poll() is None, f"klamm up ended by itself:\n{self._log_end()}"
@@ -199,7 +203,7 @@ class UpCluster(PartitionCluster):
         nodes = {name: node for node, name in _NAMES.items()}
         found: dict[int, int] = {}
         for child in psutil.Process(command_pid).children():
-            # A zombie has no command line, and who has not begun to run it is still called as the command is.
+            # A zombie has no command line, and a process that has not begun to run has the command line of `klamm up`.
             with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
                 arguments = " ".join(child.cmdline())
                 if match := re.search(r"-m klamm_(\w+) .*--set=node\.id=(\d+)", arguments):
@@ -207,12 +211,12 @@ class UpCluster(PartitionCluster):
         return found
 
     def _all_serve(self) -> bool:
-        """By the last that the command said of each of those that ended."""
+        """Whether all serve again, by the command's last word on each that ended."""
         last = dict(re.findall(r" (\w+ \d+) (ended|serves) ", self._said(self._started_at)))
         return "ended" not in last.values()
 
     def _said(self, since: int) -> str:
-        """By the command and its processes, from that byte on."""
+        """What the command and its processes have printed, from that byte on."""
         with self._log_path.open("rb") as log:
             log.seek(since)
             return log.read().decode()

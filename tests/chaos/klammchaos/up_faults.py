@@ -7,8 +7,8 @@ import signal
 from collections.abc import Sequence
 from typing import Final
 
-from klammchaos.means import Means
-from klammchaos.partition_strike import (
+from tests.chaos.klammchaos.means import Means
+from tests.chaos.klammchaos.partition_strike import (
     HOLD_S,
     LONG_HOLD_S,
     Act,
@@ -18,8 +18,8 @@ from klammchaos.partition_strike import (
     controller,
     leader,
 )
-from klammchaos.port_cuts import Direction
-from klammchaos.up_cluster import UpCluster
+from tests.chaos.klammchaos.port_cuts import Direction
+from tests.chaos.klammchaos.up_cluster import UpCluster
 
 
 def _cluster(strike: PartitionStrike) -> UpCluster:

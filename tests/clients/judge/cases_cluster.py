@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from side import TIMEOUT_MS, UNKNOWN_ID, Cases, since
-
+from klamm.quotas import IP_KEYS, USER_AND_CLIENT_KEYS
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients.judge.side import TIMEOUT_MS, UNKNOWN_ID, Ask, Cases, since
 
 Fields = Mapping[str, Any]
 
@@ -22,6 +22,14 @@ API_VERSIONS = {
     "an empty version": since(3, lambda ask: software("wire", "")),
     "an illegal name": since(3, lambda ask: software("no name!", "1")),
     "an illegal version": since(3, lambda ask: software("wire", "-1")),
+}
+SASL_HANDSHAKE = {
+    "a mechanism": lambda ask: {"mechanism": "PLAIN"},
+    "no mechanism": lambda ask: {"mechanism": ""},
+}
+SASL_AUTHENTICATE = {
+    "a password": lambda ask: {"auth_bytes": b"\0alice\0secret"},
+    "nothing": lambda ask: {"auth_bytes": b""},
 }
 DESCRIBE_CLUSTER = {
     "brokers": lambda ask: cluster(),
@@ -218,12 +226,176 @@ def users(*names: str) -> Fields:
     return {"users": [{"name": name} for name in names]}
 
 
+def user_with_both_mechanisms(ask: Ask) -> Fields:
+    """Returns when the broker knows of it."""
+    for one in (scram_upsertion(ask.name, mechanism=2, iterations=8192), scram_upsertion(ask.name)):
+        answer = ask.side.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, scram(one))
+        assert [each.error_code.name for each in answer.results] == ["none"], answer
+    wanted = users(ask.name)
+    ask.side.ask_until(
+        lambda described: len(described.results[0].credential_infos) == 2,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        0,
+        wanted,
+    )
+    return wanted
+
+
 DESCRIBE_USER_SCRAM_CREDENTIALS = {
+    "a user with both mechanisms": user_with_both_mechanisms,
     "all": lambda ask: {"users": None},
     "nobody": lambda ask: users(),
     "an unknown user": lambda ask: users("nobody"),
     "an empty name": lambda ask: users(""),
     "a user twice": lambda ask: users("nobody", "nobody"),
+    "a user, an unknown one and one twice": lambda ask: users("zoe", "nobody", "other", "other"),
+}
+
+
+def scram_upsertion(name: str = "alice", **changes: Any) -> Fields:
+    return {
+        "name": name,
+        "mechanism": 1,
+        "iterations": 4096,
+        "salt": b"some salt",
+        "salted_password": b"0123456789abcdef0123456789abcdef",
+        **changes,
+    }
+
+
+def scram_deletion(name: str = "alice", mechanism: int = 1) -> Fields:
+    return {"name": name, "mechanism": mechanism}
+
+
+def scram(*upsertions: Fields, deletions: tuple[Fields, ...] = ()) -> Fields:
+    return {"upsertions": list(upsertions), "deletions": list(deletions)}
+
+
+ALTER_USER_SCRAM_CREDENTIALS = {
+    "nothing": lambda ask: scram(),
+    "an unknown user deleted": lambda ask: scram(deletions=(scram_deletion("nobody"),)),
+    "no name deleted": lambda ask: scram(deletions=(scram_deletion(""),)),
+    "an unknown mechanism deleted": lambda ask: scram(deletions=(scram_deletion(mechanism=7),)),
+    "mechanism 0 deleted": lambda ask: scram(deletions=(scram_deletion(mechanism=0),)),
+    "no name": lambda ask: scram(scram_upsertion("")),
+    "an unknown mechanism": lambda ask: scram(scram_upsertion(mechanism=7)),
+    "mechanism 0": lambda ask: scram(scram_upsertion(mechanism=0)),
+    "too few iterations": lambda ask: scram(scram_upsertion(iterations=4095)),
+    "negative iterations": lambda ask: scram(scram_upsertion(iterations=-1)),
+    "too many iterations": lambda ask: scram(scram_upsertion(iterations=16_385)),
+    "no salt": lambda ask: scram(scram_upsertion(salt=b"")),
+    "no salted password": lambda ask: scram(scram_upsertion(salted_password=b"")),
+    "a short salted password": lambda ask: scram(scram_upsertion("short", salted_password=b"1")),
+    "set": lambda ask: scram(scram_upsertion()),
+    "set again, most iterations": lambda ask: scram(scram_upsertion(iterations=16_384)),
+    "another mechanism": lambda ask: scram(scram_upsertion(mechanism=2)),
+    "two mechanisms at once": lambda ask: scram(scram_upsertion("bob"), scram_upsertion("bob", mechanism=2)),
+    "one mechanism twice": lambda ask: scram(scram_upsertion("carol"), scram_upsertion("carol")),
+    "an unknown user set and deleted": lambda ask: scram(scram_upsertion("bob"), deletions=(scram_deletion("bob"),)),
+    "set and deleted": lambda ask: scram(scram_upsertion(), deletions=(scram_deletion(),)),
+    "set, another mechanism deleted": lambda ask: scram(scram_upsertion("bob"), deletions=(scram_deletion("bob", 2),)),
+    "deleted twice": lambda ask: scram(deletions=(scram_deletion("bob"), scram_deletion("bob"))),
+    "one of two users wrong": lambda ask: scram(scram_upsertion("dave"), scram_upsertion("erin", iterations=1)),
+    "one of two mechanisms wrong": lambda ask: scram(
+        scram_upsertion("frank"), scram_upsertion("frank", mechanism=2, iterations=1)
+    ),
+    "an odd name": lambda ask: scram(scram_upsertion("a,b=c d é")),
+    "deleted": lambda ask: scram(deletions=(scram_deletion(), scram_deletion(mechanism=2))),
+}
+
+
+def quotas(*components: tuple[str, int, str | None]) -> Fields:
+    names = ("entity_type", "match_type", "match")
+    return {"components": [dict(zip(names, one, strict=True)) for one in components], "strict": False}
+
+
+DESCRIBE_CLIENT_QUOTAS = {
+    "all": lambda ask: quotas(),
+    "of a user": lambda ask: quotas(("user", 0, "alice")),
+    "of the default of users": lambda ask: quotas(("user", 1, None)),
+    "of any client of a user": lambda ask: quotas(("user", 0, "alice"), ("client-id", 2, None)),
+    "of any address": lambda ask: quotas(("ip", 2, None)),
+    "of an address and a user": lambda ask: quotas(("ip", 2, None), ("user", 2, None)),
+    "a type twice": lambda ask: quotas(("user", 2, None), ("user", 1, None)),
+    "an unknown type": lambda ask: quotas(("group", 2, None)),
+    "an empty type": lambda ask: quotas(("", 2, None)),
+    "an exact match of nothing": lambda ask: quotas(("user", 0, None)),
+    "a default with a name": lambda ask: quotas(("user", 1, "alice")),
+    "any with a name": lambda ask: quotas(("user", 2, "alice")),
+    "match type 7": lambda ask: quotas(("user", 7, None)),
+}
+
+
+def quota_entry(entity: tuple[tuple[str, str | None], ...], *ops: tuple[str, float | None]) -> Fields:
+    return {
+        "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+        "ops": [{"key": key, "value": value or 0.0, "remove": value is None} for key, value in ops],
+    }
+
+
+def quota_change(*entries: Fields, validate_only: bool = False) -> Fields:
+    return {"entries": list(entries), "validate_only": validate_only}
+
+
+_ALICE, _BOB = (("user", "judged-alice"),), (("user", "judged-bob"),)
+_ADDRESS = (("ip", "192.0.2.7"),)
+_RATE = ("producer_byte_rate", 1e9)
+
+
+def one_quota(*ops: tuple[str, float | None]) -> Callable[[Ask], Fields]:
+    return lambda ask: quota_change(quota_entry(_ALICE, *ops))
+
+
+def quota_of(*entity: tuple[str, str | None]) -> Callable[[Ask], Fields]:
+    return lambda ask: quota_change(quota_entry(entity, _RATE))
+
+
+ALTER_CLIENT_QUOTAS = {
+    "nothing": lambda ask: quota_change(),
+    "no operation": one_quota(),
+    "set": one_quota(_RATE),
+    "set again": one_quota(_RATE),
+    "checked only": lambda ask: quota_change(quota_entry(_BOB, _RATE), validate_only=True),
+    "checked only, wrong": lambda ask: quota_change(quota_entry(_BOB, ("x", 1.0)), validate_only=True),
+    "four kinds": one_quota(
+        _RATE, ("consumer_byte_rate", 1e9), ("request_percentage", 99.5), ("controller_mutation_rate", 1e6)
+    ),
+    "an unknown key": one_quota(("x", 1.0)),
+    "an unknown key removed": one_quota(("x", None)),
+    "a connection rate of a user": one_quota(("connection_creation_rate", 10.0)),
+    "a mechanism of a user": one_quota(("SCRAM-SHA-256", 1.0)),
+    "zero": one_quota(("producer_byte_rate", 0.0)),
+    "negative": one_quota(("producer_byte_rate", -1.0)),
+    "a fraction of a byte": one_quota(("producer_byte_rate", 1.5)),
+    "nearly whole": one_quota(("producer_byte_rate", 1e9 + 1e-7)),
+    "too large": one_quota(("producer_byte_rate", 1e19)),
+    "a key twice": one_quota(_RATE, ("producer_byte_rate", 2e9)),
+    "one of two keys wrong": one_quota(("consumer_byte_rate", 2e9), ("x", 1.0)),
+    "an entity twice": lambda ask: quota_change(quota_entry(_BOB, _RATE), quota_entry(_BOB, _RATE)),
+    "one of two entities wrong": lambda ask: quota_change(quota_entry(_ALICE, ("x", 1.0)), quota_entry(_BOB, _RATE)),
+    "nobody": quota_of(),
+    "an unknown type": quota_of(("group", "g")),
+    "an empty type": quota_of(("", "g")),
+    "an empty name": quota_of(("user", "")),
+    "a type twice": quota_of(("user", "judged-a"), ("user", "judged-alice")),
+    "a client id of a user": quota_of(("user", "judged-alice"), ("client-id", "judged")),
+    "an address and a user": quota_of(("user", "judged-alice"), ("ip", "192.0.2.7")),
+    "bytes of an address": quota_of(("ip", "192.0.2.7")),
+    "an address": lambda ask: quota_change(quota_entry(_ADDRESS, ("connection_creation_rate", 1e6))),
+    "a fraction of a connection": lambda ask: quota_change(quota_entry(_ADDRESS, ("connection_creation_rate", 0.5))),
+    "too many connections": lambda ask: quota_change(quota_entry(_ADDRESS, ("connection_creation_rate", 1e10))),
+    "no address": lambda ask: quota_change(quota_entry((("ip", "1.2.3.4.5"),), ("connection_creation_rate", 1.0))),
+    "all removed": lambda ask: quota_change(
+        *(
+            quota_entry(entity, *((key, None) for key in keys))
+            for entity, keys in (
+                (_ALICE, USER_AND_CLIENT_KEYS),
+                (_BOB, USER_AND_CLIENT_KEYS),
+                ((*_ALICE, ("client-id", "judged")), USER_AND_CLIENT_KEYS),
+                (_ADDRESS, IP_KEYS),
+            )
+        )
+    ),
 }
 
 
@@ -312,6 +484,8 @@ CASES: Cases = {
     ApiKey.ADD_RAFT_VOTER: ADD_RAFT_VOTER,
     ApiKey.REMOVE_RAFT_VOTER: REMOVE_RAFT_VOTER,
     ApiKey.API_VERSIONS: API_VERSIONS,
+    ApiKey.SASL_HANDSHAKE: SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE: SASL_AUTHENTICATE,
     ApiKey.DESCRIBE_CLUSTER: DESCRIBE_CLUSTER,
     ApiKey.DESCRIBE_LOG_DIRS: DESCRIBE_LOG_DIRS,
     ApiKey.ALTER_REPLICA_LOG_DIRS: ALTER_REPLICA_LOG_DIRS,
@@ -321,7 +495,10 @@ CASES: Cases = {
     ApiKey.DESCRIBE_ACLS: DESCRIBE_ACLS,
     ApiKey.CREATE_ACLS: CREATE_ACLS,
     ApiKey.DELETE_ACLS: DELETE_ACLS,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: DESCRIBE_CLIENT_QUOTAS,
+    ApiKey.ALTER_CLIENT_QUOTAS: ALTER_CLIENT_QUOTAS,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ALTER_USER_SCRAM_CREDENTIALS,
     ApiKey.DESCRIBE_QUORUM: DESCRIBE_QUORUM,
     ApiKey.UPDATE_FEATURES: UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER: UNREGISTER_BROKER,

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from side import TIMEOUT_MS, Ask, Case, Cases, Member, join_group, since, sync_group
-
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients.judge.side import TIMEOUT_MS, Ask, Case, Cases, GroupMembership, join_group, since, sync_group
 
 Fields = Mapping[str, Any]
 NEVER_GENERATION = 1_000
 LONG_NAME = "x" * 30_000
-NOBODY = Member("unknown", "nobody", 1)
+NOBODY = GroupMembership("unknown", "nobody", 1)
 
 
-def commit(ask: Ask, member: Member | None = None, *parts: tuple[str, int, int], **changes: Any) -> Fields:
+def commit(ask: Ask, member: GroupMembership | None = None, *parts: tuple[str, int, int], **changes: Any) -> Fields:
     """`parts` are topics, partitions and offsets; without a member it is a simple consumer's commit."""
-    member = member or Member(ask.name, "", -1)
+    member = member or GroupMembership(ask.name, "", -1)
     metadata, epoch = changes.pop("metadata", "note"), changes.pop("leader_epoch", -1)
     topics: dict[str, list[Fields]] = {}
     for topic, partition, offset in parts or (("plain", 0, 1),):
@@ -46,12 +45,12 @@ OFFSET_COMMIT = {
     "without a member": lambda ask: commit(ask),
     "of a member": lambda ask: commit(ask, ask.member()),
     "of an unknown member": lambda ask: commit(ask, ask.member()._replace(member_id="nobody")),
-    "of an unknown group's member": lambda ask: commit(ask, Member(ask.name, "nobody", 1)),
+    "of an unknown group's member": lambda ask: commit(ask, GroupMembership(ask.name, "nobody", 1)),
     "of no member in a live group": lambda ask: commit(ask, ask.member()._replace(member_id="", generation=-1)),
     "of an older generation": lambda ask: commit(ask, ask.member()._replace(generation=0)),
     "of a newer generation": lambda ask: commit(ask, ask.member()._replace(generation=NEVER_GENERATION)),
     "of an unknown instance": since(7, lambda ask: commit(ask, ask.member(), group_instance_id="nobody")),
-    "to an empty group id": lambda ask: commit(ask, Member("", "", -1)),
+    "to an empty group id": lambda ask: commit(ask, GroupMembership("", "", -1)),
     "of an unknown topic": lambda ask: commit(ask, None, ("unknown", 0, 1)),
     "of an illegal topic": lambda ask: commit(ask, None, ("no/name", 0, 1)),
     "of an unknown partition": lambda ask: commit(ask, None, ("plain", 9, 1)),
@@ -198,13 +197,13 @@ HEARTBEAT = {
     "of an older generation": lambda ask: heartbeat(ask.member()._replace(generation=0)),
     "of a newer generation": lambda ask: heartbeat(ask.member()._replace(generation=NEVER_GENERATION)),
     "of a negative generation": lambda ask: heartbeat(ask.member()._replace(generation=-1)),
-    "of an empty group id": lambda ask: heartbeat(Member("", "nobody", 1)),
+    "of an empty group id": lambda ask: heartbeat(GroupMembership("", "nobody", 1)),
     "of an unknown instance": since(3, lambda ask: heartbeat(ask.member(), group_instance_id="nobody")),
-    "of a group without members": lambda ask: heartbeat(Member("stored", "nobody", 1)),
+    "of a group without members": lambda ask: heartbeat(GroupMembership("stored", "nobody", 1)),
 }
 
 
-def heartbeat(member: Member, **changes: Any) -> Fields:
+def heartbeat(member: GroupMembership, **changes: Any) -> Fields:
     return {
         "group_id": member.group,
         "generation_id": member.generation,
@@ -251,7 +250,7 @@ SYNC_GROUP = {
     "of an unknown member": lambda ask: sync_group(ask.member()._replace(member_id="nobody")),
     "of an older generation": lambda ask: sync_group(ask.member()._replace(generation=0)),
     "of a newer generation": lambda ask: sync_group(ask.member()._replace(generation=NEVER_GENERATION)),
-    "of an empty group id": lambda ask: sync_group(Member("", "nobody", 1)),
+    "of an empty group id": lambda ask: sync_group(GroupMembership("", "nobody", 1)),
     "of an unknown instance": since(3, lambda ask: sync_group(ask.member(), group_instance_id="nobody")),
     "of another protocol": since(5, lambda ask: sync_group(ask.member(), protocol_name="other")),
     "of another protocol type": since(5, lambda ask: sync_group(ask.member(), protocol_type="connect")),
@@ -355,10 +354,10 @@ def modern(group: str, **changes: Any) -> Fields:
     }
 
 
-def modern_member(ask: Ask) -> Member:
+def modern_member(ask: Ask) -> GroupMembership:
     """A new one, of a new group of the newer kind."""
     answer = ask.side.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, modern(ask.name))
-    return Member(ask.name, answer.member_id, answer.member_epoch)
+    return GroupMembership(ask.name, answer.member_id, answer.member_epoch)
 
 
 def again(ask: Ask, **changes: Any) -> Fields:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from side import TIME_MS, TIMEOUT_MS, Ask, Case, Cases, TransactionalProducer, batch, since
-
 from klamm.records.compression import CompressionType
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients.judge.side import TIME_MS, TIMEOUT_MS, Ask, Case, Cases, TransactionalProducer, batch, since
 
 Fields = Mapping[str, Any]
 NOBODY = TransactionalProducer("nobody", 987_654, 0)

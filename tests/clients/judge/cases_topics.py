@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from side import TIMEOUT_MS, UNKNOWN_ID, Ask, Case, Cases, since
-
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients.judge.side import TIMEOUT_MS, UNKNOWN_ID, Ask, Case, Cases, since
 
 Fields = Mapping[str, Any]
 LONG_NAME = "x" * 250

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from side import Ask, Cases, Member, TransactionalProducer, since
-
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients.judge.side import Ask, Cases, GroupMembership, TransactionalProducer, since
 
 Fields = Mapping[str, Any]
 NOBODY = TransactionalProducer("nobody", 987_654, 0)
@@ -153,7 +152,7 @@ def commit(
     producer: TransactionalProducer,
     group: str,
     *parts: tuple[str, int, int],
-    member: Member | None = None,
+    member: GroupMembership | None = None,
     **changes: Any,
 ) -> Fields:
     metadata = changes.pop("metadata", "note")
@@ -215,7 +214,7 @@ TXN_OFFSET_COMMIT = {
         3, lambda ask: commit(with_offsets(ask), ask.name, member=ask.member()._replace(generation=99))
     ),
     "an unknown member of no group": since(
-        3, lambda ask: commit(with_offsets(ask), ask.name, member=Member("", "nobody", 3))
+        3, lambda ask: commit(with_offsets(ask), ask.name, member=GroupMembership("", "nobody", 3))
     ),
     "an unknown instance": since(
         3, lambda ask: commit(with_offsets(ask), ask.name, member=ask.member(), group_instance_id="nobody")

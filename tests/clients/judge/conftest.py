@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from apache_kafka import running_kafka
-from klamm_process import running_cluster
-from side import Side, set_up
+
+from tests.clients.judge.side import Side, set_up
+from tests.support.apache_kafka import running_kafka
+from tests.support.klamm_process import running_cluster
 
 Sides = tuple[Side, Side]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    """Klamm's, then Kafka's. Both are the sweep's alone: some requests list all topics or groups."""
+    """Klamm's, then Kafka's. Both are one module's alone: some requests list all topics or groups, and a broker aborts
+    the transaction that is open here after 15 minutes, the longest time that it allows."""
     settings = {"group.initial.rebalance.delay.ms": "0"}
     with (
         running_cluster(tmp_path_factory.mktemp("judge"), settings) as klamm,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from normal import Tree
+from tests.clients.judge.normal import Tree
 
 IDENTITIES = (
     ("resource_type", "resource_name"),
@@ -24,6 +24,7 @@ IDENTITIES = (
     ("transactional_id",),
     ("key",),
     ("user",),
+    ("mechanism",),
 )
 """Fields that tell the items of a list apart; of several the first group that all items have is taken."""
 
@@ -37,7 +38,7 @@ class Found(NamedTuple):
 
 
 def differences(ours: Tree, kafka: Tree, field: str = "") -> Iterator[Found]:
-    """Of all leaves. The order of items that can be told apart does not count."""
+    """The differences of all leaves. The order of items that can be told apart does not count."""
     if isinstance(ours, dict) and isinstance(kafka, dict):
         for name in dict.fromkeys((*ours, *kafka)):
             inner = f"{field}.{name}" if field else name
@@ -88,7 +89,7 @@ def _key(names: tuple[str, ...], item: Tree) -> str:
 
 
 def _item(item: Tree | None) -> str:
-    """By what tells it apart, and its errors."""
+    """The item by the fields that tell it from others, and its errors."""
     if not isinstance(item, dict):
         return "nothing" if item is None else shown(item)
     names = next((names for names in IDENTITIES if item.keys() >= set(names)), tuple(item)[:1])

@@ -1,6 +1,6 @@
-"""`docs/kafka-differences.md`: the known differences for people.
+"""`docs/reference/kafka-differences.md`: the known differences for people.
 
-    PYTHONPATH=tests/support:tests/clients/judge .venv/bin/python tests/clients/judge/differences_page.py
+    .venv/bin/python tests/clients/judge/differences_page.py
 
 writes it from the tables of `known_differences.py` and `known_config_differences.py`.
 """
@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import known_config_differences
-from known_differences import EVERY, KNOWN, Difference
-
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients.judge import known_config_differences
+from tests.clients.judge.known_differences import EVERY, KNOWN, Difference
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "kafka-differences.md"
+PAGE: Final = Path(__file__).parents[3] / "docs" / "reference" / "kafka-differences.md"
 HEAD: Final = """# Where Klamm answers other than Apache Kafka
 
 `make clients` asks Klamm and Apache Kafka 4.3.1 the same: every API that both speak, in every version, with ordinary

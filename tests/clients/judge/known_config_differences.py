@@ -8,20 +8,16 @@ Known = Mapping[str, tuple[Sequence[str], str]]
 
 _ELR = "Kafka sets it for the whole cluster when it enables eligible leader replicas; here they need no setting."
 _TIERED = "There is no tiered storage, so no config of brokers for it."
-_FILE_ONLY = "It is set in the broker's file and not at run time."
+_FILE_ONLY = (
+    "It changes by a restart: a listener that Kafka adds at run time is not in its registration, so no use to clients."
+)
+_BY_FILES = (
+    "Certificates and keys change with their files, which are read again; what else there is of TLS by a restart."
+)
+_ONLY_PEM = "Stores are PEM."
+_NO_SECRET = "A certificate is no secret, and is shown."
 _OWN_PLACE = "Each has its own addresses and directories."
 _OWN_DEFAULT = "It has another default."
-_IN_THE_FILE = (
-    "log.cleaner.backoff.ms",
-    "log.cleaner.dedupe.buffer.size",
-    "log.cleaner.io.buffer.load.factor",
-    "log.cleaner.io.buffer.size",
-    "log.cleaner.io.max.bytes.per.second",
-    "log.cleaner.threads",
-    "num.recovery.threads.per.data.dir",
-    "num.replica.fetchers",
-    "producer.id.expiration.ms",
-)
 
 TOPIC: Known = {
     "min.insync.replicas": (("source", "synonyms"), _ELR),
@@ -38,12 +34,28 @@ BROKER: Known = {
     ),
     "log.dir": (("value", "synonyms"), _OWN_PLACE),
     "log.dirs": (("value", "synonyms"), _OWN_PLACE),
-    "max.connections": (("value", "read_only", "synonyms"), f"{_OWN_DEFAULT} {_FILE_ONLY}"),
+    "max.connections": (("value", "synonyms"), _OWN_DEFAULT),
     "offsets.topic.replication.factor": (
         ("value", "source", "type", "synonyms"),
         "Kafka's single node of the tests sets it; a number of 16 bits is an INT here.",
     ),
     "queued.max.request.bytes": (("value", "synonyms"), f"{_OWN_DEFAULT} The memory of requests is bounded."),
+    "sasl.enabled.mechanisms": (
+        ("value", "read_only", "synonyms"),
+        f"{_OWN_DEFAULT} Kafka's is GSSAPI, which is not spoken here. It changes by a restart.",
+    ),
+    "sasl.server.max.receive.size": (("value", "synonyms"), f"{_OWN_DEFAULT} Nobody needs more to log in."),
     "socket.send.buffer.bytes": (("value", "synonyms"), _OWN_DEFAULT),
-    **dict.fromkeys(_IN_THE_FILE, (("read_only",), _FILE_ONLY)),
+    "ssl.cipher.suites": (("read_only",), _BY_FILES),
+    "ssl.client.auth": (("read_only",), _BY_FILES),
+    "ssl.enabled.protocols": (("read_only",), _BY_FILES),
+    "ssl.endpoint.identification.algorithm": (("read_only",), _BY_FILES),
+    "ssl.key.password": (("read_only",), _BY_FILES),
+    "ssl.keystore.certificate.chain": (("read_only", "sensitive", "type"), f"{_NO_SECRET} {_BY_FILES}"),
+    "ssl.keystore.key": (("read_only",), _BY_FILES),
+    "ssl.keystore.location": (("read_only",), _BY_FILES),
+    "ssl.keystore.type": (("value", "read_only", "synonyms"), f"{_ONLY_PEM} {_BY_FILES}"),
+    "ssl.truststore.certificates": (("read_only", "sensitive", "type"), f"{_NO_SECRET} {_BY_FILES}"),
+    "ssl.truststore.location": (("read_only",), _BY_FILES),
+    "ssl.truststore.type": (("value", "read_only", "synonyms"), f"{_ONLY_PEM} {_BY_FILES}"),
 }

@@ -11,10 +11,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from side import UNKNOWN_ID, Side
-
 from klamm.records.header import validate_batch
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients.judge.side import UNKNOWN_ID, Side
 
 Tree = Any
 """dict, list, str, int, bool or None"""
@@ -43,6 +42,11 @@ _OWN_BEHIND: Final[Mapping[ApiKey, frozenset[str]]] = {
     ApiKey.DESCRIBE_QUORUM: frozenset({"high_watermark", "log_end_offset", "leader_epoch", "replica_directory_id"})
 }
 """The same, in the answers of one API."""
+_SETS: Final = {
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: frozenset({"entries", "entity", "values"}),
+    ApiKey.ALTER_CLIENT_QUOTAS: frozenset({"entries", "entity"}),
+}
+"""Lists whose order is that of a hash table of Kafka's."""
 _NUMBERED: Final = {"producer_id": 0, "port": 0, "group_epoch": 1, "assignment_epoch": 1, "member_epoch": 1}
 """Numbers that each side counts for itself from there on."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -51,7 +55,7 @@ _HEADER_BYTES: Final = 61
 
 
 class Normaliser(NamedTuple):
-    """Of one answer."""
+    """Makes one answer the same on both sides where it may differ."""
 
     side: Side
     api_key: ApiKey
@@ -78,7 +82,8 @@ class Normaliser(NamedTuple):
             case str():
                 return _UUID.sub("uuid", answer).replace(self.name, "new")
             case tuple():
-                return [self.tree(one, field) for one in answer]
+                trees = [self.tree(one, field) for one in answer]
+                return sorted(trees, key=str) if field in _SETS.get(self.api_key, ()) else trees
             case int() if "time" in field:
                 return _time(answer)
         if dataclasses.is_dataclass(answer):

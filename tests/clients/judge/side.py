@@ -7,16 +7,16 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kafka_wire import KafkaWire
 from kio.schema.errors import ErrorCode
 
 from klamm.records.encoder import encode_batch
 from klamm_broker.kafka.requests import ApiKey
+from tests.support.kafka_wire import KafkaWire
 
 TIMEOUT_S = 30
 TIMEOUT_MS = 1_000 * TIMEOUT_S
 SILENCE_S = 5
-"""Who has not answered by then does not answer."""
+"""A server that has not answered after this time does not answer."""
 TIME_MS = 1_700_000_000_000
 """When the first record was made; topics here keep records for ever."""
 UNKNOWN_ID = uuid.UUID("00000000-0000-4000-8000-00000000beef")
@@ -32,7 +32,7 @@ SUBSCRIPTION = bytes.fromhex("0001000000010005" + b"plain".hex() + "ffffffff0000
 """To the topic `plain`, as Kafka's own consumer writes it."""
 
 
-class Member(NamedTuple):
+class GroupMembership(NamedTuple):
     """It has joined a classic group of its own."""
 
     group: str
@@ -157,14 +157,14 @@ class Side:
             {"transactional_ids": names},
         )
 
-    def join(self, group: str, instance_id: str | None = None) -> Member:
+    def join(self, group: str, instance_id: str | None = None) -> GroupMembership:
         """A new classic member, alone in its group, that has its assignment."""
         asked = join_group(group, group_instance_id=instance_id)
         answer = self.ask(ApiKey.JOIN_GROUP, 5, asked)
         if answer.error_code is ErrorCode.member_id_required:
             answer = self.ask(ApiKey.JOIN_GROUP, 5, {**asked, "member_id": answer.member_id})
         assert answer.error_code is ErrorCode.none, answer
-        member = Member(group, answer.member_id, answer.generation_id)
+        member = GroupMembership(group, answer.member_id, answer.generation_id)
         synced = self.ask(ApiKey.SYNC_GROUP, 3, sync_group(member, group_instance_id=instance_id))
         assert synced.error_code is ErrorCode.none, synced
         return member
@@ -175,7 +175,7 @@ class Side:
             lambda answer: answer.error_code not in NOT_YET,
             ApiKey.INIT_PRODUCER_ID,
             4,
-            {"transactional_id": transactional_id, "transaction_timeout": 600_000},
+            {"transactional_id": transactional_id, "transaction_timeout": 900_000},
         )
         assert answer.error_code is ErrorCode.none, answer
         return TransactionalProducer(transactional_id, answer.producer_id, answer.producer_epoch)
@@ -236,7 +236,7 @@ def join_group(group: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def sync_group(member: Member, **changes: Any) -> dict[str, Any]:
+def sync_group(member: GroupMembership, **changes: Any) -> dict[str, Any]:
     return {
         "group_id": member.group,
         "generation_id": member.generation,
@@ -272,15 +272,15 @@ class Ask(NamedTuple):
     """A topic, group or transactional id that no other question has; the same on both sides."""
 
     def topic(self, *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
-        """A new one."""
+        """The name of a new topic."""
         return self.side.create_topic(self.name, partitions=partitions, configs=configs)
 
     def topic_id(self, name: str) -> uuid.UUID:
-        """Of a topic that was created here, or one that nobody has."""
+        """The id of a topic that was created here, or one that no topic has."""
         return self.side.topic_ids.get(name, UNKNOWN_ID)
 
-    def member(self) -> Member:
-        """A new one, of a new group."""
+    def member(self) -> GroupMembership:
+        """A new member of a new group."""
         return self.side.join(self.name)
 
     def producer(self) -> TransactionalProducer:

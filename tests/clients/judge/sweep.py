@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-import cases_cluster
-import cases_groups
-import cases_records
-import cases_topics
-import cases_transactions
-from differ import Found, differences
-from normal import Normaliser, Tree
-from side import Ask, Case, Cases, Side
-
 from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from tests.clients.judge import cases_cluster, cases_groups, cases_records, cases_topics, cases_transactions
+from tests.clients.judge.differ import Found, differences
+from tests.clients.judge.normal import Normaliser, Tree
+from tests.clients.judge.side import Ask, Case, Cases, Side
 
 CASES: Cases = {
     **cases_records.CASES,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from known_config_differences import BROKER, TOPIC
-from side import TIMEOUT_MS, TIMEOUT_S, Side
 
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients.judge.known_config_differences import BROKER, TOPIC
+from tests.clients.judge.side import TIMEOUT_MS, Side
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
 
@@ -22,7 +22,7 @@ DYNAMIC = (2, 3)
 
 
 def described(side: Side, kind: int, name: str, *, keys: list[str] | None = None) -> dict[str, Mapping[str, Any]]:
-    """By config: all that its answer says."""
+    """All that the answer says of each config."""
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
     asked = {"resources": [resource], "include_synonyms": True, "include_documentation": True}
     (result,) = side.ask(ApiKey.DESCRIBE_CONFIGS, 4, asked).results
@@ -41,7 +41,7 @@ def described(side: Side, kind: int, name: str, *, keys: list[str] | None = None
 
 
 def differing(sides: Sides, kind: int, name: str, *, keys: list[str] | None = None) -> dict[str, list[str]]:
-    """By config that both have: the fields in which they differ."""
+    """The fields in which both differ, by config, of those that both have."""
     ours, kafka = (described(side, kind, name, keys=keys) for side in sides)
     assert ours
     fields = {
@@ -65,14 +65,15 @@ def alter(side: Side, kind: int, name: str, **configs: str | None) -> None:
 
 def wait_until_applied(side: Side, levels: list[tuple[str, dict[str, str]]]) -> None:
     """Kafka's broker learns of the changes a moment after they are acknowledged."""
-    deadline_s = time.monotonic() + TIMEOUT_S
     for broker, values in levels:
         wanted = {key.replace("_", ".") for key in values}
-        while not wanted <= {
-            config for config, said in described(side, BROKER_RESOURCE, broker).items() if said["source"] in DYNAMIC
-        }:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
+        wait_until(lambda broker=broker, wanted=wanted: wanted <= dynamic(side, broker))
+
+
+def dynamic(side: Side, broker: str) -> set[str]:
+    """The configs of a broker that were set at run time."""
+    described_now = described(side, BROKER_RESOURCE, broker)
+    return {config for config, said in described_now.items() if said["source"] in DYNAMIC}
 
 
 @pytest.mark.parametrize("topic", ["plain", "compacted"])
@@ -110,3 +111,49 @@ def test_what_is_set_at_every_level(sides: Sides, name: str) -> None:
             for broker, values in levels:
                 alter(side, BROKER_RESOURCE, broker, **dict.fromkeys(values))
             side.ask(ApiKey.DELETE_TOPICS, 5, {"topic_names": [name], "timeout": TIMEOUT_MS})
+
+
+CLEANER = {"log_cleaner_threads": "2", "log_cleaner_backoff_ms": "20000"}
+
+
+def test_a_broker_with_values_of_its_own(sides: Sides) -> None:
+    """What is set on the broker and on all of them, field by field; what is taken back; what is refused."""
+    levels: list[tuple[str, dict[str, str]]] = [("1", CLEANER), (ALL_BROKERS, {"log_cleaner_backoff_ms": "30000"})]
+    for side in sides:
+        for broker, values in levels:
+            alter(side, BROKER_RESOURCE, broker, **values)
+        wait_until_applied(side, levels)
+    try:
+        keys = ["log.cleaner.threads", "log.cleaner.backoff.ms", "log.cleaner.io.buffer.size", "num.replica.fetchers"]
+        for broker in ("1", ALL_BROKERS):
+            assert differing(sides, BROKER_RESOURCE, broker, keys=keys) == {}
+        ours = described(sides[0], BROKER_RESOURCE, "1", keys=keys)
+        assert ours["log.cleaner.backoff.ms"]["synonyms"] == [
+            ("log.cleaner.backoff.ms", "20000", 2),
+            ("log.cleaner.backoff.ms", "30000", 3),
+            ("log.cleaner.backoff.ms", "15000", 5),
+        ]
+        for broker, name, value in (
+            ("1", "log.cleaner.threads", "5"),
+            ("1", "log.cleaner.threads", "0"),
+            (ALL_BROKERS, "num.replica.fetchers", "3"),
+            ("1", "num.replica.fetchers", "few"),
+            (ALL_BROKERS, "num.partitions", "3"),
+            ("1", "log.cleaner.io.buffer.load.factor", "full"),
+        ):
+            codes = {refusal(side, broker, name, value) for side in sides}
+            assert codes == {"invalid_request"}, (broker, name, value)
+    finally:
+        for side in sides:
+            for broker, values in levels:
+                alter(side, BROKER_RESOURCE, broker, **dict.fromkeys(values))
+
+
+def refusal(side: Side, broker: str, name: str, value: str) -> str:
+    """The error code with which a change is refused."""
+    change = {"name": name, "config_operation": 0, "value": value}
+    resource = {"resource_type": BROKER_RESOURCE, "resource_name": broker, "configs": [change]}
+    (answer,) = side.ask(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": True}
+    ).responses
+    return str(answer.error_code.name)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import differences_page
 import pytest
-from differ import Found, differences
-from known_differences import EVERY, KNOWN, Difference, check
-from sweep import CASES
 
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients.judge import differences_page
+from tests.clients.judge.differ import Found, differences
+from tests.clients.judge.known_differences import EVERY, KNOWN, Difference, check
+from tests.clients.judge.sweep import CASES
 
 NONE, UNKNOWN = "none", "unknown_member_id"
 

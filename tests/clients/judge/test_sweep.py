@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from known_differences import KNOWN, check
-from side import Side
-from sweep import CASES, common_versions, observe
 
 from klamm_broker.kafka.requests import ApiKey
+from tests.clients.judge.known_differences import KNOWN, check
+from tests.clients.judge.side import Side
+from tests.clients.judge.sweep import CASES, common_versions, observe
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
 

@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
-from broker_harness import MESSAGE_BYTES_MAX, RunningBroker, ScriptedController, StartBroker, serving
 
-from klamm.wire.service import ADMIN, CONTROLLER
-from klamm_broker.config import BrokerConfig
-from klamm_broker.log.disk import Disk
+from klamm.wire.v1.controller_rpc import ADMIN, CONTROLLER
+from klamm_broker.log.files.disk import Disk
 from klamm_broker.server import BrokerServer
-from klamm_server.config import load
-from klamm_server.listeners import plain_listeners
-from klamm_server.rpc_server import RpcServer
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.server_config import load
+from klamm_server.net.listeners import plain_listeners
+from klamm_server.rpc.server import RpcServer
+from klamm_server.security.acls.authorizer import StandardAuthorizer
+from tests.support.broker_harness import MESSAGE_BYTES_MAX, RunningBroker, ScriptedController, StartBroker, serving
 
 
 @pytest.fixture
@@ -31,6 +32,7 @@ def start_broker(tmp_path: Path) -> StartBroker:
         controller: ScriptedController | None = None,
         configs: Mapping[str, str] | None = None,
         disk: Disk | None = None,
+        authorizer: StandardAuthorizer | None = None,
     ) -> AsyncIterator[tuple[RunningBroker, ScriptedController]]:
         scripted = controller or ScriptedController()
         async with serving({CONTROLLER: scripted, ADMIN: scripted}) as controller_port:
@@ -48,6 +50,7 @@ def start_broker(tmp_path: Path) -> StartBroker:
                 load(BrokerConfig, properties),
                 disk=disk,
                 rng=rng,
+                authorizer=authorizer,
             )
             rpc = RpcServer(max_message_bytes=MESSAGE_BYTES_MAX, max_concurrent_rpcs=1_000)
             await server.open()

@@ -7,12 +7,12 @@ import struct
 
 import grpc
 import pytest
-from broker_harness import StartBroker, batch, fetch_request, produce_request
 from crc32c import crc32c
 
 from klamm.errors import ErrorCode
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1 import broker_pb2 as b
+from tests.support.broker_harness import StartBroker, batch, fetch_request, produce_request
 
 ATTRIBUTES_POSITION = 21
 """Where what the checksum covers begins."""

@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from broker_harness import RunningBroker, ScriptedController, StartBroker, batch, until
 
 from klamm.errors import BrokerError, ErrorCode, KlammError
-from klamm_broker.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
-from klamm_broker.log.disk import Buffer, Disk
-from klamm_broker.log.meta_properties import MetaProperties
-from klamm_broker.log.partition_metadata import encode_uuid
-from klamm_broker.log.storage_failure import LogDirError
+from klamm_broker.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from klamm_broker.log.files.disk import Buffer, Disk
+from klamm_broker.log.files.meta_properties import MetaProperties
+from klamm_broker.log.files.partition_metadata import encode_uuid
+from klamm_broker.log.files.storage_failure import LogDirError
+from tests.support.broker_harness import RunningBroker, ScriptedController, StartBroker, batch
+from tests.support.waiting import until
 
 
 def test_records_survive_an_orderly_restart(start_broker: StartBroker, tmp_path: Path) -> None:
@@ -365,7 +366,7 @@ def test_stopping_ends_streams_and_long_polls_at_once(start_broker: StartBroker)
             await broker.wait_for_topic("flights")
             polling = asyncio.ensure_future(broker.fetch("flights", max_wait_ms=60_000))
             await until(lambda: broker.parked_fetches == 1)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await broker.server.stop()
                 answer, _ = await polling
             assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -375,7 +376,7 @@ def test_stopping_ends_streams_and_long_polls_at_once(start_broker: StartBroker)
 
 def test_a_refused_registration_is_the_starts_error(start_broker: StartBroker) -> None:
     class Refusing(ScriptedController):
-        async def register_broker(self, request, context):  # type: ignore[no-untyped-def]
+        async def register_broker(self, request, context):
             response = await super().register_broker(request, context)
             response.error_code = ErrorCode.INCONSISTENT_CLUSTER_ID
             return response
@@ -419,7 +420,7 @@ class SlowDisk(Disk):
     def write_atomically(self, path: str, data: bytes) -> None:
         if path.endswith("/slow-0/partition.metadata"):
             self.held.set()
-            assert self.go.wait(30)
+            assert self.go.wait(60)
         super().write_atomically(path, data)
 
 

@@ -6,13 +6,20 @@ import asyncio
 
 import grpc
 import pytest
-from broker_harness import CLUSTER_ID, RunningBroker, ScriptedController, StartBroker, batch, config_record
 
 from klamm.errors import ErrorCode
 from klamm.model import coordinator_shard
 from klamm.wire.v1 import broker_pb2 as b
 from klamm.wire.v1 import metadata_pb2 as m
 from klamm.wire.v1.common_pb2 import Endpoint, TopicPartitions
+from tests.support.broker_harness import (
+    CLUSTER_ID,
+    RunningBroker,
+    ScriptedController,
+    StartBroker,
+    batch,
+    config_record,
+)
 
 
 def test_the_cluster_as_clients_see_it(start_broker: StartBroker) -> None:
@@ -71,7 +78,7 @@ def test_topics_are_not_created_when_the_broker_forbids_it(start_broker: StartBr
 
 
 async def find(broker: RunningBroker, *groups: str, key_type: int = 0) -> list[b.FoundCoordinator]:
-    request = b.FindCoordinatorRequest(key_type=key_type, keys=groups)  # type: ignore[arg-type]
+    request = b.FindCoordinatorRequest(key_type=key_type, keys=groups)
     return list((await broker.stub.find_coordinator(request)).coordinators)
 
 

@@ -9,7 +9,17 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
-from broker_harness import (
+from grpc import aio
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+from klamm.wire.framed import decode_framed, split_records
+from klamm.wire.v1 import broker_pb2 as b
+from klamm.wire.v1 import controller_pb2 as c
+from klamm.wire.v1 import metadata_pb2 as m
+from klamm.wire.v1.broker_rpc import REPLICATION
+from klamm.wire.v1.common_pb2 import Endpoint
+from tests.support.broker_harness import (
     RunningBroker,
     ScriptedController,
     StartBroker,
@@ -17,21 +27,12 @@ from broker_harness import (
     fetch_request,
     produce_request,
     split_fetch,
-    until,
 )
-from grpc import aio
-
-from klamm.errors import ErrorCode
-from klamm.model import TopicPartition
-from klamm.wire.framed import decode_framed, split_records
-from klamm.wire.service import REPLICATION, Stub
-from klamm.wire.v1 import broker_pb2 as b
-from klamm.wire.v1 import controller_pb2 as c
-from klamm.wire.v1 import metadata_pb2 as m
-from klamm.wire.v1.common_pb2 import Endpoint
+from tests.support.raw_stub import RawStub
+from tests.support.waiting import until
 
 LONG_MS = 30_000
-"""Longer than any test takes: who waits that long was not woken."""
+"""Longer than any test takes: a request that waits that long was not woken."""
 
 
 ENDPOINT_2 = Endpoint(host="two", port=2)
@@ -42,7 +43,7 @@ class Follower:
 
     def __init__(self, broker: RunningBroker, topic_id: bytes) -> None:
         self._topic_id = topic_id
-        self._call: Any = Stub(broker.channel, REPLICATION).replica_fetch()
+        self._call: Any = RawStub(broker.channel, REPLICATION).replica_fetch()
 
     async def ask(self, *positions: tuple[int, int, int], max_wait_ms: int = LONG_MS, min_bytes: int = 1) -> None:
         """(partition, fetch offset, leader epoch) of each position."""
@@ -68,7 +69,7 @@ class Follower:
         await self._call.write(request)
 
     async def answer(self) -> list[tuple[b.ReplicatedPartition, bytes]]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             message = await self._call.read()
         assert message is not aio.EOF
         header, records = decode_framed(message, b.ReplicaFetchHeader)
@@ -173,7 +174,7 @@ def test_a_follower_that_catches_up_is_asked_into_the_in_sync_set_once(start_bro
             await until(lambda: bool(controller.isr_changes))
             [change] = controller.isr_changes
             members = [(member.broker_id, member.broker_epoch) for member in change.new_isr]
-            assert members == [(1, broker.server._registration.epoch), (2, 20)]  # type: ignore[union-attr]
+            assert members == [(1, broker.server._registration.epoch), (2, 20)]
             assert (change.leader_epoch, change.partition_epoch) == (0, 0)
             # From now on the follower is waited for.
             producing = asyncio.create_task(broker.produce("flights", batch(1), timeout_ms=LONG_MS))

@@ -8,13 +8,10 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from broker_harness import RunningBroker, ScriptedController, StartBroker, serving, split_fetch, until
-
 from klamm.errors import ErrorCode
 from klamm.model import TRANSACTION_STATE_TOPIC
 from klamm.records import ControlRecordType, encode_batch, end_transaction_marker, iter_headers
 from klamm.wire.framed import encode_framed
-from klamm.wire.service import COORDINATOR
 from klamm.wire.v1 import broker_pb2 as b
 from klamm.wire.v1 import metadata_pb2 as m
 from klamm.wire.v1.common_pb2 import (
@@ -25,6 +22,9 @@ from klamm.wire.v1.common_pb2 import (
     WriteTxnMarkersRequest,
 )
 from klamm.wire.v1.coordinator_pb2 import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from klamm.wire.v1.coordinator_rpc import COORDINATOR
+from tests.support.broker_harness import RunningBroker, ScriptedController, StartBroker, serving, split_fetch
+from tests.support.waiting import until
 
 PRODUCER = 77
 FLIGHTS = [TopicPartitions(topic="flights", partitions=[0])]
@@ -65,7 +65,9 @@ async def transactions(
     start_broker: StartBroker,
 ) -> AsyncIterator[tuple[RunningBroker, ScriptedController, ScriptedCoordinator]]:
     coordinator = ScriptedCoordinator()
-    async with serving({COORDINATOR: coordinator}) as port, start_broker() as (broker, controller):
+    # By default a busy machine leaves too little time to ask again.
+    configs = {"add.partitions.to.txn.retry.backoff.max.ms": "60000"}
+    async with serving({COORDINATOR: coordinator}) as port, start_broker(configs=configs) as (broker, controller):
         await controller.create_topic(TRANSACTION_STATE_TOPIC)
         registration = m.RegisterCoordinatorRecord(
             coordinator_id=8, coordinator_epoch=1, endpoint=Endpoint(host="localhost", port=port)
@@ -94,7 +96,7 @@ async def send(broker: RunningBroker, *parts: tuple[int, bytes], transactional_i
     """Error codes."""
     header = b.ProduceHeader(
         acks=-1,
-        timeout_ms=1_000,
+        timeout_ms=60_000,
         transactional_id=transactional_id,
         partitions=[
             b.ProducePartition(topic="flights", partition=number, records_bytes=len(data)) for number, data in parts

@@ -7,12 +7,13 @@ import time
 
 import grpc
 import pytest
-from broker_harness import RunningBroker, StartBroker, batch, fetch_request, until
 
 from klamm.errors import ErrorCode
+from tests.support.broker_harness import RunningBroker, StartBroker, batch, fetch_request
+from tests.support.waiting import until
 
 LONG_MS = 30_000
-"""Far beyond what a test may take: whoever waits this long was not woken."""
+"""Far beyond what a test may take: a request that waits this long was not woken."""
 
 
 async def parked(broker: RunningBroker, count: int) -> None:
@@ -190,7 +191,7 @@ def test_produces_beyond_the_memory_are_refused_and_fetches_get_less(start_broke
 
 
 def test_a_produce_that_knows_of_the_election_first_waits_for_the_news(start_broker: StartBroker) -> None:
-    """Who led before has sent the client here."""
+    """The leader before has sent the client here."""
 
     async def scenario() -> None:
         async with start_broker() as (broker, controller):

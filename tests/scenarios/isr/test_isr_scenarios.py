@@ -11,8 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from isrsim.mutations import MUTATIONS
-from isrsim.stories import STORIES, planted_in, tell
+
+from tests.sim.isrsim.mutations import MUTATIONS
+from tests.sim.isrsim.stories import STORIES, planted_in, tell
 
 FOUND = [(path, bug, rule) for path in STORIES for bug, rule in planted_in(path)]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from raft_script import Script
-from raftsim.mutations import MUTATIONS
+
+from tests.sim.raftsim.mutations import MUTATIONS
+from tests.support.raft_script import Script
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 

@@ -6,16 +6,21 @@ import random
 from typing import TYPE_CHECKING
 
 from klamm.errors import ErrorCode
-from klamm_coordinator.consumer_group.group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
-from klamm_coordinator.consumer_group.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
+from klamm_coordinator.consumer.group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
 from klamm_coordinator.records.consumer_group_schemas import Partitions, TopicIdPartition
 
 if TYPE_CHECKING:
-    from groupsim.world import World
+    from tests.sim.groupsim.world import World
 
 REQUEST_TIMEOUT_MS = 3_000
 REBALANCE_TIMEOUT_MS = 20_000
-SUBSCRIPTIONS = ((("t",), ""), (("t", "u"), ""), ((), "[tv].*"), (("u",), "v[0-9]"))
+SUBSCRIPTIONS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("t",), ""),
+    (("t", "u"), ""),
+    ((), "[tv].*"),
+    (("u",), "v[0-9]"),
+)
 _REJOIN = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 
 
@@ -32,6 +37,10 @@ class Client:
         """The coordinator has taken it out, which it does not know yet."""
         self.last_join: ConsumerGroupHeartbeat | None = None
         self._process = 0
+        self._doomed: set[TopicIdPartition] = set()
+        self._told: Partitions | None = None
+        self._reply_id: int | None = None
+        self._sent_ms = 0
         self._names, self._regex = world.rng.choice(SUBSCRIPTIONS)
         self._start()
 
@@ -80,12 +89,12 @@ class Client:
 
     def _join_anew(self) -> None:
         self.owned = set()
-        self._doomed: set[TopicIdPartition] = set()
+        self._doomed = set()
         self.epoch = JOIN_EPOCH
         self.is_expelled = False
         self._is_full = True
-        self._told: Partitions | None = None
-        self._reply_id: int | None = None
+        self._told = None
+        self._reply_id = None
         self._sent_ms = 0
 
     def _send(self) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from raftsim.mutations import Mutation
-
 from klamm.errors import ErrorCode
-from klamm_coordinator.consumer_group import groups, reconcile
-from klamm_coordinator.consumer_group.group import ConsumerGroup
-from klamm_coordinator.consumer_group.groups import ConsumerGroups
+from klamm_coordinator.consumer import reconcile
+from klamm_coordinator.consumer.group import ConsumerGroup
+from klamm_coordinator.consumer.groups import ConsumerGroups
+from klamm_coordinator.consumer.subscribe import refresh_topics
+from klamm_coordinator.consumer.target import update_target
+from klamm_coordinator.group_shard import rules
+from klamm_coordinator.groups.turn import GroupTurn
 from klamm_coordinator.records import schemas
 from klamm_coordinator.records.consumer_group_schemas import NO_PARTITIONS, Current, MemberState, Partitions
-from klamm_coordinator.shard import shard
-from klamm_coordinator.turn import Turn
+from tests.sim.kit.mutation import Mutation
 
 _moved = reconcile._moved
 _write = ConsumerGroups._write
@@ -40,8 +41,8 @@ def _any_epoch(self: ConsumerGroup, member_id: str, member_epoch: int, partition
     return ErrorCode.NONE
 
 
-def _answer_and_write(self: ConsumerGroups, group_id: str, records: Any, replies: Any, turn: Turn) -> None:
-    turn.replies.extend(replies)
+def _answer_and_write(self: ConsumerGroups, group_id: str, records: Any, replies: Any, turn: GroupTurn) -> None:
+    turn.effects.replies.extend(replies)
     _write(self, group_id, records, (), turn)
 
 
@@ -51,23 +52,23 @@ def _encode_without_revocations(value: Any) -> bytes | None:
     return _encode_value(value)
 
 
-def _believe_who_joins(self: ConsumerGroups, request: Any, batch: Any, turn: Turn) -> None:
+def _believe_who_joins(self: ConsumerGroups, request: Any, batch: Any, turn: GroupTurn) -> None:
     _take_heartbeat(self, request, batch, turn)
     if batch.heartbeats and batch.heartbeats[-1][0] is request:
         batch.heartbeats[-1] = (request, batch.heartbeats[-1][1], True)
 
 
-def _refresh_once(self: ConsumerGroups, change: Any, topics: Any, turn: Turn) -> None:
+def _refresh_once(self: ConsumerGroups, change: Any, topics: Any, turn: GroupTurn) -> None:
     if change.group.epoch != change.group.assignment_epoch:
-        groups.refresh_topics(change, topics, wall_ms=turn.now.wall_ms)
-    groups.update_target(change, "uniform")
+        refresh_topics(change, topics, wall_ms=turn.now.wall_ms)
+    update_target(change, "uniform")
 
 
 def _reply_all_the_same(reply: Any, error: ErrorCode) -> Any:
     return reply
 
 
-def _start_without_sessions(self: ConsumerGroups, turn: Turn) -> None:
+def _start_without_sessions(self: ConsumerGroups, turn: GroupTurn) -> None:
     return None
 
 
@@ -110,7 +111,7 @@ MUTATIONS: dict[str, Mutation] = {
     "failure-told-as-success": Mutation(
         what="members of a write that failed are told that it did not",
         known_seed=0,
-        changes=((shard, "reply_after", _reply_all_the_same),),
+        changes=((rules, "refused", _reply_all_the_same),),
     ),
     "no-sessions": Mutation(
         what="a new owner does not wait for members that are not heard of any more",

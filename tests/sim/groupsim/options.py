@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+
+from tests.sim.kit.options import DrawnOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Chances are of one event."""
+class Options(DrawnOptions):
+    """Each fault is a probability: how likely it strikes at one event, 0 to 1."""
 
     client_count: int
     static_count: int
@@ -17,7 +19,7 @@ class Options:
     reply_loss: float
     write_failure: float
     slow_log: float
-    """Of leaving what is written undecided for now."""
+    """How likely it is that what is written stays undecided for now."""
     failover: float
     restart: float
     leave: float
@@ -26,7 +28,7 @@ class Options:
     slow_revocation: float
     duplicate_join: float
     silence: float
-    """Of time that passes without anybody being heard."""
+    """How likely it is that time passes without anybody being heard."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> Options:
@@ -51,7 +53,3 @@ class Options:
             duplicate_join=fault(0.05),
             silence=fault(0.02),
         )
-
-    def describe(self) -> str:
-        """In one line."""
-        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))

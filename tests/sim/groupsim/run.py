@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from groupsim.world import World
+from tests.sim.groupsim.world import World
 
 
 class Outcome(NamedTuple):
@@ -22,5 +22,5 @@ def run_seed(seed: int, trace: deque[str] | None = None) -> Outcome:
     """Raises AssertionError with what is wrong."""
     world = World(seed, trace)
     world.run()
-    group = world.shard.state.consumer_groups[world.group_id]
+    group = world.rules.state.consumer_groups[world.group_id]
     return Outcome(world.event_count, world.commit_count, group.epoch)

@@ -16,23 +16,25 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from groupsim.client import Client
-from groupsim.options import Options
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
-from klamm_coordinator.consumer_group.messages import ConsumerGroupHeartbeat
-from klamm_coordinator.consumer_group.topics import FixedTopics, TopicInfo
-from klamm_coordinator.effects import Effects, Reply
+from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat
+from klamm_coordinator.consumer.topics import FixedTopics, TopicInfo
+from klamm_coordinator.group_shard.refusals import Reply
+from klamm_coordinator.group_shard.rules import GroupRules
+from klamm_coordinator.group_shard.state import GroupShardState
+from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.offsets.messages import CommitOffset, CommitOffsets
 from klamm_coordinator.records import consumer_group_schemas, schemas
 from klamm_coordinator.records.consumer_group_schemas import MemberKey, TopicIdPartition
-from klamm_coordinator.records.schemas import OffsetCommitKey, Record
-from klamm_coordinator.settings import GroupSettings
-from klamm_coordinator.shard.events import Event, TimePassed, WriteAppended, WriteFailed
-from klamm_coordinator.shard.shard import Shard
-from klamm_coordinator.shard.state import ShardState
-from klamm_coordinator.timers import Now
-from klamm_coordinator.write import Write
+from klamm_coordinator.records.schemas import GroupRecord, OffsetCommitKey
+from klamm_coordinator.runtime.effects import ShardEffects
+from klamm_coordinator.runtime.events import TimePassed, WriteAppended, WriteFailed
+from klamm_coordinator.runtime.log_write import LogWrite
+from klamm_coordinator.runtime.shard_runtime import ShardRuntime
+from klamm_coordinator.runtime.timers import Now
+from tests.sim.groupsim.client import Client
+from tests.sim.groupsim.options import Options
 
 TICK_MS = 400
 NAMES = ("t", "u", "v1", "v2")
@@ -53,13 +55,13 @@ class World:
         self.commit_count = 0
         self.replies: dict[int, Reply] = {}
         self.log: list[tuple[bytes, bytes | None]] = []
-        self.unsent: deque[Write[Record]] = deque()
+        self.unsent: deque[LogWrite[GroupRecord]] = deque()
         self.topics = FixedTopics(1, {name: self._new_topic(name) for name in NAMES})
         self._next_id = 0
         self._lost: set[int] = set()
         self._group_epoch = 0
         self._member_epochs: dict[str, int] = {}
-        self.shard = Shard(SETTINGS, self.rng)
+        self.shard = ShardRuntime(GroupRules(SETTINGS), SETTINGS, self.rng)
         self._take(self.shard.start(self._now))
         self.clients = [
             Client(self, number, f"i{number}" if number < self.options.static_count else None)
@@ -132,12 +134,12 @@ class World:
             self._append(self.unsent.popleft())
         self.unsent.clear()
         self._say("fail-over")
-        self.shard = Shard(SETTINGS, self.rng)
-        self._load(self.shard.state)
+        self.shard = ShardRuntime(GroupRules(SETTINGS), SETTINGS, self.rng)
+        self._load(self.rules.state)
         self._take(self.shard.start(self._now))
 
     def _commit(self, client: Client) -> None:
-        """Of a partition that it believes to have."""
+        """The client commits an offset of a partition that it believes to have."""
         if not client.owned or client.epoch <= 0:
             return
         partition = self.rng.choice(sorted(client.owned))
@@ -161,7 +163,7 @@ class World:
             )
         )
         is_taken = any(isinstance(write.records[0].key, OffsetCommitKey) for write in list(self.unsent)[write_count:])
-        group = self.shard.state.consumer_groups.get(self.group_id)
+        group = self.rules.state.consumer_groups.get(self.group_id)
         owner = None if group is None else group.owners.get(partition)
         self.commit_count += is_taken
         assert not is_taken or owner in (None, client.member_id), f"{client.member_id} commits {partition} of {owner}"
@@ -197,7 +199,7 @@ class World:
         self._check_converged()
 
     def _check_converged(self) -> None:
-        group = self.shard.state.consumer_groups[self.group_id]
+        group = self.rules.state.consumer_groups[self.group_id]
         assert group.state == "Stable", (group.state, group.currents)
         assert sorted(group.members) == sorted(client.member_id for client in self.clients), list(group.members)
         wanted = {
@@ -209,11 +211,15 @@ class World:
         assert set(group.owners) == wanted, (set(group.owners) ^ wanted, "are not as subscribed")
         for client in self.clients:
             assert client.owned == group.current(client.member_id).assigned, client.member_id
-        replayed = ShardState()
+        replayed = GroupShardState()
         self._load(replayed)
-        assert replayed == self.shard.state, "the log says something else"
+        assert replayed == self.rules.state, "the log says something else"
 
     # The shard
+
+    @property
+    def rules(self) -> GroupRules:
+        return self.shard.rules
 
     @property
     def _now(self) -> Now:
@@ -226,11 +232,11 @@ class World:
             self._step(TimePassed())
         self.now_ms = end_ms
 
-    def _step(self, event: Event) -> None:
+    def _step(self, event: Any) -> None:
         self._say(event)
         self._take(self.shard.step(event, self._now))
 
-    def _take(self, effects: Effects) -> None:
+    def _take(self, effects: ShardEffects[Any]) -> None:
         for reply_id, reply in effects.replies:
             if reply_id in self._lost:
                 self._lost.discard(reply_id)
@@ -241,7 +247,7 @@ class World:
         self._check_epochs()
 
     def _check_epochs(self) -> None:
-        group = self.shard.state.consumer_groups.get(self.group_id)
+        group = self.rules.state.consumer_groups.get(self.group_id)
         if group is None:
             self._member_epochs = {}
             return
@@ -255,13 +261,17 @@ class World:
 
     # The log
 
-    def _append(self, write: Write[Record]) -> None:
-        expelled = {record.key.member_id for record in write.records if _ends_membership(record)}
+    def _append(self, write: LogWrite[GroupRecord]) -> None:
+        expelled = {
+            record.key.member_id
+            for record in write.records
+            if isinstance(record.key, MemberKey) and record.value is None
+        }
         for client in self.clients:
             client.is_expelled |= client.member_id in expelled
         self.log += [(schemas.encode_key(key), schemas.encode_value(value)) for key, value in write.records]
 
-    def _load(self, state: ShardState) -> None:
+    def _load(self, state: GroupShardState) -> None:
         for key, value in self.log:
             state.replay(_decoded(key, value))
 
@@ -273,16 +283,12 @@ class World:
             self.trace.append(f"{self.now_ms} {what}")
 
 
-def _ends_membership(record: Record) -> bool:
-    return isinstance(record.key, MemberKey) and record.value is None
-
-
-def _decoded(encoded_key: bytes, encoded: bytes | None) -> Record:
+def _decoded(encoded_key: bytes, encoded: bytes | None) -> GroupRecord:
     key = schemas.decode_key(encoded_key)
     assert key is not None
     if encoded is None:
-        return Record(key, None)
+        return GroupRecord(key, None)
     if isinstance(key, OffsetCommitKey):
-        return Record(key, schemas.decode_offset_value(encoded))
+        return GroupRecord(key, schemas.decode_offset_value(encoded))
     assert not isinstance(key, schemas.GroupMetadataKey), key
-    return Record(key, consumer_group_schemas.decode_consumer_group_value(key, encoded))
+    return GroupRecord(key, consumer_group_schemas.decode_consumer_group_value(key, encoded))

@@ -6,12 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from raftsim.world import MS
-
-from isrsim.controller import CLUSTER_ID, TOPIC, TOPIC_ID
-from isrsim.network import CONTROLLER
-from isrsim.sim_log import SimDisk, SimLog, SimLogConfig, encode
-from isrsim.streams import AnswerPort, FollowerStream, LeaderStream
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.wire.v1 import controller_pb2
@@ -26,7 +20,7 @@ from klamm.wire.v1.controller_pb2 import (
     RegisterResponse,
     ResignReplicasResponse,
 )
-from klamm_broker.log.storage_failure import LogDir
+from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.replica.delayed_produce import PendingAppend
 from klamm_broker.replica.follower_partition import FollowerPartition
 from klamm_broker.replica.leadership import IsrChange
@@ -34,13 +28,19 @@ from klamm_broker.replica.partition import CommittedIsr, Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_session import SessionWatch
 from klamm_broker.replica.resignations import Resignations
-from klamm_server.metadata.image import MetadataImage, replay
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import replay
+from tests.sim.isrsim.controller import CLUSTER_ID, TOPIC, TOPIC_ID
+from tests.sim.isrsim.network import CONTROLLER
+from tests.sim.isrsim.sim_log import SimDisk, SimLog, SimLogConfig, encode
+from tests.sim.isrsim.streams import AnswerPort, FollowerStream, LeaderStream
+from tests.sim.kit.world import MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from isrsim.cluster import Cluster
     from klamm.wire.v1.metadata_pb2 import MetadataRecord
+    from tests.sim.isrsim.cluster import Cluster
 
 NAME = TopicPartition(TOPIC, 0)
 KEY = (TOPIC_ID.bytes, 0)
@@ -152,7 +152,7 @@ class SimBroker:
 
     @property
     def present(self) -> Life:
-        """Of a broker that is up."""
+        """The present life of a broker that is up."""
         assert self.life is not None, self.broker_id
         return self.life
 
@@ -167,7 +167,7 @@ class SimBroker:
         return 0  # nobody looks at the wall clock here
 
     def note(self, text: str) -> None:
-        """For whoever wants to know what led to a violation."""
+        """Notes what happened, for the story of a violation."""
         self.cluster.note(f"broker {self.broker_id} {text}")
 
     # Life and death
@@ -185,7 +185,7 @@ class SimBroker:
         self._every(100, self._store)
 
     def crash(self, kept_count: int | None = None) -> None:
-        """kill -9, or with `kept_count` a power failure that leaves so many records."""
+        """kill -9, or with `kept_count` a power failure that leaves `kept_count` records."""
         assert self.life is not None
         lost = "" if kept_count is None else f" and keeps {kept_count} of {self.log.log_end_offset} records"
         self.note(f"crashes{lost}")
@@ -212,7 +212,7 @@ class SimBroker:
     # Events reach the life that they were meant for, when it is not paused
 
     def receive(self, life: Life | None, action: Callable[..., None], *args: Any) -> None:
-        """`life` None: whoever lives now."""
+        """`life` None: the process that lives now."""
         if self._world.now_us < self.paused_until_us:
             self._world.after(self.paused_until_us - self._world.now_us, self.receive, life, action, *args)
             return
@@ -321,7 +321,7 @@ class SimBroker:
         self._publish()
 
     def _publish(self) -> None:
-        """Brings the replica in line with the image, as `klamm_broker.metadata_publisher` does."""
+        """Brings the replica in line with the image, as `klamm_broker.metadata.metadata_publisher` does."""
         life = self.present
         image = life.image
         if life.epoch == UNKNOWN_EPOCH or image.end_index <= life.epoch:
@@ -470,10 +470,10 @@ class SimBroker:
     def _on_altered(self, partition: Partition, change: IsrChange, response: AlterPartitionResponse) -> None:
         (answer,) = response.partitions or (None,)
         if response.error_code or answer is None:
-            return  # a stale broker epoch: this process is fenced, and has to register anew
+            return  # a stale broker epoch: this process is fenced, and has to register again
         if answer.error_code:
             self.present.refused = change
-            self._refused(partition, change, ErrorCode(answer.error_code))
+            self._refused(partition, change, ErrorCode.of(answer.error_code))
             self.present.refused = None
         else:
             committed = CommittedIsr(answer.leader_epoch, answer.partition_epoch, tuple(answer.isr))
@@ -485,7 +485,7 @@ class SimBroker:
     # The disk
 
     def _look_at_disk(self) -> None:
-        """What `klamm_broker.full_disks` does every second."""
+        """What `klamm_broker.replication.full_disks` does every second."""
         resignations = self.present.resignations
         if KEY in resignations and self.disk.room is None:
             self.note("has space again")

@@ -1,16 +1,16 @@
 """What must hold after every event, whatever fails (the names are those of violations).
 
 - *single-leader*: in one leader epoch one broker appends.
-- *committed-prefix*: below its high watermark every replica has the same records as everybody else.
-- *durable-acknowledgement*: whoever may be elected, in sync or eligible, has everything that was committed.
+- *committed-prefix*: below its high watermark every replica has the same records as all others.
+- *durable-acknowledgement*: a replica that may be elected, in sync or eligible, has everything that was committed.
 - *clean-election*: whom the controller elects has it too, at that moment, and was in sync or eligible, or is the last
   leader there was.
-- *joins-in-sync*: who comes into the in-sync set is neither fenced nor about to stop.
+- *joins-in-sync*: a broker that comes into the in-sync set is neither fenced nor about to stop.
 - *acknowledged*: what was acknowledged is committed, and is what was sent.
 - *visible-end*: the end that consumers are told never goes back from one leader epoch to a later one, nor within one.
 - *sequence*: what a log remembers of its producers is what it says of them, among it where the last five records of
-  each are; in what is committed a producer's sequences follow one another; who leads takes what comes next.
-- *consumer*: whoever serves a consumer, leader or follower, has what it has read so far.
+  each are; in what is committed a producer's sequences follow one another; the leader takes what comes next.
+- *consumer*: a replica that serves a consumer, leader or follower, has what the consumer has read so far.
 - *high-watermark*: it never goes back on a leader, and is never beyond the end of the log.
 
 A replica that lost its tail in a power failure is exempt until it is in sync again, for the controller learns of it
@@ -22,22 +22,15 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from typing import TYPE_CHECKING
 
-from isrsim.sim_log import NO_CHAIN, SimLog
-from klamm_broker.log.producer_state import RUNS_KEPT, Run
-from klamm_server.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from klamm_broker.log.producers.producer_state import RUNS_KEPT, Run
+from klamm_server.metadata.entities import NO_LEADER, PartitionImage
+from klamm_server.metadata.image import MetadataImage
+from tests.sim.isrsim.sim_log import NO_CHAIN, SimLog
+from tests.sim.kit.violation import require
 
 if TYPE_CHECKING:
-    from isrsim.broker import SimBroker
-    from isrsim.cluster import Cluster
-
-
-class ViolationError(AssertionError):
-    """A rule was broken; the message begins with its name."""
-
-
-def require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ViolationError(message)
+    from tests.sim.isrsim.broker import SimBroker
+    from tests.sim.isrsim.cluster import Cluster
 
 
 class Checks:
@@ -105,7 +98,7 @@ class Checks:
         insort(self._visible, (epoch, end_offset))
 
     def after_step(self, broker: SimBroker) -> None:
-        """Of one broker, after anything happened to it."""
+        """Checks one broker, after anything happened to it."""
         partition = broker.partition
         image = self._cluster.controller.partition
         self._check_producers(broker)
@@ -160,7 +153,9 @@ class Checks:
         self._log_versions[broker.broker_id] = (log, log.version)
         remembered: dict[int, list[Run]] = {}
         for row in log.producers.rows():
-            remembered.setdefault(row.producer_id, []).append(row.run)
+            runs = remembered.setdefault(row.producer_id, [])
+            if row.run is not None:
+                runs.append(row.run)
         for producer, offsets in log.offsets_of.items():
             runs = remembered.pop(producer, [])
             said = {offset: sequence for run in runs for sequence, offset in _places(run, RUNS_KEPT)}

@@ -6,28 +6,27 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from raftsim.world import MS, World
-
-from isrsim.broker import Life, PendingProduce, SimBroker
-from isrsim.checks import Checks, ViolationError
-from isrsim.consumers import SimConsumer
-from isrsim.controller import SimController
-from isrsim.network import CONTROLLER, Network
-from isrsim.options import Options
-from isrsim.producers import SimProducer
-from isrsim.sim_log import SimDisk
 from klamm_server.metadata.image import MetadataImage
+from tests.sim.isrsim.broker import Life, PendingProduce, SimBroker
+from tests.sim.isrsim.checks import Checks
+from tests.sim.isrsim.consumers import SimConsumer
+from tests.sim.isrsim.controller import SimController
+from tests.sim.isrsim.network import CONTROLLER, Network
+from tests.sim.isrsim.options import Options
+from tests.sim.isrsim.producers import SimProducer
+from tests.sim.isrsim.sim_log import SimDisk
+from tests.sim.kit.cluster import SimCluster
+from tests.sim.kit.world import MS, World
 
 
-class Cluster:
+class Cluster(SimCluster):
     """See the module."""
 
     def __init__(
         self, world: World, options: Options, trace: deque[str] | None, network: Network | None = None
     ) -> None:
-        self.world = world
+        super().__init__(world, trace)
         self.options = options
-        self._trace = trace
         self.suspects: dict[int, int] = {}
         """Brokers that stopped uncleanly and are not in sync since, with the epoch of the life that ended so."""
         self.lossy: set[int] = set()
@@ -42,12 +41,6 @@ class Cluster:
         self.producers = [SimProducer(number, self) for number in range(options.producer_count)]
         self.consumer = SimConsumer()
         self._consumer_rng = random.Random(options.describe())  # its own: that it reads must not change what happens
-        self._is_faulty = True
-
-    def note(self, text: str) -> None:
-        """A line for whoever wants to know what led to a violation."""
-        if self._trace is not None:
-            self._trace.append(f"{self.world.now_us / MS:10.3f} {text}")
 
     # What brokers report
 
@@ -57,7 +50,7 @@ class Cluster:
     def on_acknowledged(self, broker: SimBroker, produce: PendingProduce) -> None:
         self.checks.after_step(broker)
         self.checks.on_acknowledged(broker, produce.offset, produce.value)
-        if self.world.rng.random() >= self.options.lost_acknowledgement_probability or not self._is_faulty:
+        if self.world.rng.random() >= self.options.lost_acknowledgement_probability or not self.is_faulty:
             producer, sequence = produce.sequence
             self.producers[producer].on_acknowledged(sequence)
 
@@ -138,7 +131,7 @@ class Cluster:
         self.world.after(self.world.rng.randrange(period_ms * MS), tick)
 
     def _produce(self, producer: SimProducer) -> None:
-        if self._is_faulty:
+        if self.is_faulty:
             self.produce(producer)
 
     def produce(self, producer: SimProducer) -> None:
@@ -151,7 +144,10 @@ class Cluster:
         rng, brokers = self._consumer_rng, list(self.brokers.values())
         self.consumer.learn(rng.choice(brokers))
         broker = rng.choice(brokers)
-        broker.receive(None, self.consumer.poll, broker)
+        broker.receive(None, self._poll, broker)
+
+    def _poll(self, broker: SimBroker) -> None:
+        self.consumer.poll(broker)
 
     def _leaders(self) -> list[SimBroker]:
         return [one for one in self.brokers.values() if one.partition is not None and one.partition.is_leader]
@@ -160,7 +156,7 @@ class Cluster:
 
     def heal(self) -> None:
         """No more faults, and those there are end."""
-        self._is_faulty = False
+        self.is_faulty = False
         self.network.is_faulty = False
         self.network.cut.clear()
         for broker in self.brokers.values():
@@ -171,7 +167,7 @@ class Cluster:
     def _crash(self) -> None:
         rng, options = self.world.rng, self.options
         alive = [broker for broker in self.brokers.values() if broker.life is not None and broker.life.is_up]
-        if not self._is_faulty or not alive:
+        if not self.is_faulty or not alive:
             return
         broker = rng.choice(alive)
         if rng.random() < options.shutdown_probability:
@@ -196,7 +192,7 @@ class Cluster:
 
     def after_down(self, broker: SimBroker) -> None:
         """It comes back some time."""
-        down_ms = int(self.world.rng.expovariate(1 / self.options.downtime_mean_ms)) + 1 if self._is_faulty else 1
+        down_ms = int(self.world.rng.expovariate(1 / self.options.downtime_mean_ms)) + 1 if self.is_faulty else 1
         self.world.after(down_ms * MS, self._start_again, broker)
 
     def _start_again(self, broker: SimBroker) -> None:
@@ -205,7 +201,7 @@ class Cluster:
 
     def _cut(self) -> None:
         rng = self.world.rng
-        if not self._is_faulty:
+        if not self.is_faulty:
             return
         one, other = rng.sample([CONTROLLER, *self.brokers], 2)
         links = {(one, other)} if rng.random() < 0.4 else {(one, other), (other, one)}
@@ -221,7 +217,7 @@ class Cluster:
 
     def _pause(self) -> None:
         rng = self.world.rng
-        if self._is_faulty:
+        if self.is_faulty:
             broker = rng.choice(list(self.brokers.values()))
             until_us = self.world.now_us + int(rng.expovariate(1 / (600 * MS)))
             # One pause at a time: what waits for the end of one must not be overtaken.
@@ -230,7 +226,7 @@ class Cluster:
             self.note(f"broker {broker.broker_id} pauses")
 
     def _fill(self) -> None:
-        if not self._is_faulty:
+        if not self.is_faulty:
             return
         rng = self.world.rng
         disk = rng.choice(list(self.brokers.values())).disk
@@ -238,13 +234,13 @@ class Cluster:
         self.world.after(int(rng.expovariate(1 / (1_000 * MS))) + 1, self._free, disk)
 
     def _free(self, disk: SimDisk) -> None:
-        if self._is_faulty:
+        if self.is_faulty:
             disk.room = None
 
     # Administrators and controllers
 
     def _administer(self) -> None:
-        if not self._is_faulty:
+        if not self.is_faulty:
             return
         chance = self.world.rng.random()
         if chance < 0.2:
@@ -262,7 +258,7 @@ class Cluster:
         self.note(f"reassignment to {target}: {self.controller.reassign(target) or 'begun'}")
 
     def _cancel(self) -> None:
-        """Only when nobody's tail is in doubt: who was being added may be the one who has everything."""
+        """Only when nobody's tail is in doubt: the replica that was being added may be the one that has everything."""
         before = self.controller.partition
         assert before is not None
         if not before.adding_replicas or self.suspects:
@@ -273,9 +269,6 @@ class Cluster:
         self._is_thin = len(after.isr) < self.options.min_isr
 
     def _fail_over(self) -> None:
-        if self._is_faulty:
+        if self.is_faulty:
             self.note("another controller takes over")
             self.controller.fail_over()
-
-
-__all__ = ["Cluster", "ViolationError"]

@@ -1,18 +1,18 @@
 """A consumer that reads on from where it is, at the leader or at a follower (KIP-392), with metadata of any age.
 
-It says which leader epoch it knows and of which epoch its last record is (KIP-320), so whoever serves it can tell it
-that what it has read was cut. With clean elections that is never so.
+It says which leader epoch it knows and of which epoch its last record is (KIP-320), so the replica that serves it can
+tell it that what it has read was cut. With clean elections that is never so.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from isrsim.checks import require
 from klamm.errors import BrokerError
+from tests.sim.kit.violation import require
 
 if TYPE_CHECKING:
-    from isrsim.broker import SimBroker
+    from tests.sim.isrsim.broker import SimBroker
 
 
 class SimConsumer:

@@ -14,10 +14,6 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from raftsim.world import MS, World
-
-from isrsim.network import CONTROLLER, Network
-from isrsim.options import Options
 from klamm.wire.v1.controller_pb2 import (
     ELECTION_TYPE_PREFERRED,
     AlterPartitionReassignmentsRequest,
@@ -50,7 +46,12 @@ from klamm_controller.metadata.reassignment import handle_alter_partition_reassi
 from klamm_controller.metadata.resignation import handle_resign_replicas
 from klamm_controller.metadata.sessions import Sessions
 from klamm_controller.metadata.sweep import Sweep, all_partitions
-from klamm_server.metadata.image import MetadataImage, PartitionImage, replay
+from klamm_server.metadata.entities import PartitionImage
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import replay
+from tests.sim.isrsim.network import CONTROLLER, Network
+from tests.sim.isrsim.options import Options
+from tests.sim.kit.world import MS, World
 
 TOPIC = "t"
 TOPIC_ID = uuid.UUID(int=2)
@@ -61,7 +62,7 @@ CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 @contextmanager
 def turns_of(partition_count: int) -> Iterator[None]:
-    """A controller looks at so many partitions in one turn."""
+    """A controller looks at `partition_count` partitions in one turn."""
     with (
         mock.patch.object(sweeps, "PARTITIONS_PER_EVENT", partition_count),
         mock.patch.dict(Sweep.__init__.__kwdefaults__, changes_max=partition_count),

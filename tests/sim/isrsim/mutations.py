@@ -6,34 +6,25 @@ them: stories do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from raftsim.mutations import Mutation as AnyMutation
-
-from isrsim.streams import FollowerStream
 from klamm.errors import EXCEPTIONS, ErrorCode
-from klamm_broker.log.producer_state import ProducerStates
-from klamm_broker.replica.follower_partition import EpochEnd
+from klamm_broker.log.producers.producer_state import ProducerStates
+from klamm_broker.replica.follower_partition import LogEpochEnd
 from klamm_broker.replica.follower_session import FollowerSession
 from klamm_broker.replica.follower_state import FollowerState
 from klamm_broker.replica.leadership import IsrChange, Leadership
-from klamm_broker.replica.partition import NO_EFFECTS, Effects, Partition
+from klamm_broker.replica.partition import NO_EFFECTS, Partition, PartitionEffects
 from klamm_controller.metadata import alter_partition, leader_election, partition_change
 from klamm_controller.metadata.brokers import BrokerRegistration
 from klamm_controller.metadata.electorate import Electorate
-from klamm_server.metadata import image as image_module
-from klamm_server.metadata.image import PartitionImage
+from klamm_server.metadata import replay as replay_module
+from klamm_server.metadata.entities import PartitionImage
+from tests.sim.isrsim.streams import FollowerStream
+from tests.sim.kit.mutation import Mutation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutation(AnyMutation):
-    """A mistake that a seed finds, or a scripted scenario (tests/scenarios/isr), or both."""
-
-    known_seed: int | None = None
-
-
-def _cut_to_high_watermark(self: Partition, image: PartitionImage, *, now_ms: int) -> Effects:
+def _cut_to_high_watermark(self: Partition, image: PartitionImage, *, now_ms: int) -> PartitionEffects:
     before = self.following
     effects = _apply(self, image, now_ms=now_ms)
     if self.following is not None and self.following is not before:
@@ -44,7 +35,7 @@ def _cut_to_high_watermark(self: Partition, image: PartitionImage, *, now_ms: in
 _apply = Partition.apply
 
 
-def _never_diverges(self: Partition, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
+def _never_diverges(self: Partition, last_fetched_epoch: int, fetch_offset: int) -> LogEpochEnd | None:
     return None
 
 
@@ -128,7 +119,7 @@ def _any_message(self: FollowerStream, session: FollowerSession, header: Any, re
     if session is not self.session:
         for partition, answer in session.on_answer(header, [memoryview(records)] * len(header.partitions)):
             if partition.following is not None:
-                self._take(partition, answer)
+                self._apply_answer(partition, answer)
 
 
 _on_message = FollowerStream.on_message
@@ -136,7 +127,7 @@ _on_message = FollowerStream.on_message
 
 def _unmatched_answers(self: FollowerSession, header: Any, records: Any) -> Any:
     for followed in self._followed.values():
-        followed.named_in = min(followed.named_in, 1)
+        followed.requested_in = min(followed.requested_in, 1)
     return _on_answer(self, header, records)
 
 
@@ -158,14 +149,14 @@ def _any_reader(self: Partition, current_leader_epoch: int, fetch_offset: int, *
         raise EXCEPTIONS[ErrorCode.OFFSET_NOT_AVAILABLE]("it is not here yet")
 
 
-def _end_without_epoch(self: Partition, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
+def _end_without_epoch(self: Partition, last_fetched_epoch: int, fetch_offset: int) -> LogEpochEnd | None:
     if last_fetched_epoch < 0:
         return None
     end_offset = self.epoch_end(last_fetched_epoch).end_offset
-    return EpochEnd(last_fetched_epoch, end_offset) if 0 <= end_offset < fetch_offset else None
+    return LogEpochEnd(last_fetched_epoch, end_offset) if 0 <= end_offset < fetch_offset else None
 
 
-def _any_refusal_ends(self: Partition, change: IsrChange, code: ErrorCode) -> Effects:
+def _any_refusal_ends(self: Partition, change: IsrChange, code: ErrorCode) -> PartitionEffects:
     if not self.is_pending(change):
         return NO_EFFECTS
     return _on_isr_refused(self, change, ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -174,7 +165,7 @@ def _any_refusal_ends(self: Partition, change: IsrChange, code: ErrorCode) -> Ef
 _on_isr_refused = Partition.on_isr_refused
 
 
-def _refusal_of_any_change(self: Partition, change: IsrChange, code: ErrorCode) -> Effects:
+def _refusal_of_any_change(self: Partition, change: IsrChange, code: ErrorCode) -> PartitionEffects:
     pending = None if self.leadership is None else self.leadership.pending
     return NO_EFFECTS if pending is None else _on_isr_refused(self, pending, code)
 
@@ -231,7 +222,7 @@ def _same_epoch(before: PartitionImage, record: Any) -> PartitionImage:
     return _changed_partition(before, record)._replace(leader_epoch=before.leader_epoch)
 
 
-_changed_partition = image_module.changed_partition
+_changed_partition = replay_module.changed_partition
 
 
 def _unclean_if_needed(self: Electorate, topic: str) -> bool:
@@ -429,7 +420,7 @@ MUTATIONS: dict[str, Mutation] = {
         what="a new leader gets the epoch of the one before",
         known_seed=1,
         changes=(
-            (image_module, "changed_partition", _same_epoch),
+            (replay_module, "changed_partition", _same_epoch),
             (alter_partition, "changed_partition", _same_epoch),
         ),
     ),

@@ -1,25 +1,27 @@
-"""What one seed's world is like; each draws anew which faults there are (swarm testing)."""
+"""What one seed's partition is like, and which faults it has."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+
+from tests.sim.kit.options import DrawnOptions, sometimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(DrawnOptions):
     """Times in ms unless the name says otherwise; a mean of 0 turns a fault off."""
 
     broker_count: int
     replica_count: int
-    """To begin with; a reassignment may want more, or fewer."""
+    """How many replicas there are at first; a reassignment may want more, or fewer."""
     min_isr: int
     duration_ms: int
     lag_time_max_ms: int
     session_timeout_ms: int
     heartbeat_ms: int
     request_timeout_ms: int
-    """Of fetches and AlterPartitions: when the sender gives up and begins another stream or tries again."""
+    """After how long the sender of a fetch or an AlterPartition gives up, and begins another stream or tries again."""
     fetch_wait_ms: int
     fetch_records_max: int
     backoff_ms: int
@@ -28,39 +30,37 @@ class Options:
     slow_message_factor: int
     loss_probability: float
     metadata_delay_mean_us: int
-    """What the metadata stream takes longer than other messages."""
+    """How much longer the metadata stream takes than other messages."""
     producer_count: int
     produce_mean_ms: int
-    """Of each producer."""
+    """The mean time between two records of a producer."""
     lost_acknowledgement_probability: float
     read_mean_ms: int
     crash_mean_ms: int
-    """Of kill -9: the log is whole, the checkpoint of the high watermark is old."""
+    """The mean time between two crashes by kill -9: the log is whole, the checkpoint of the high watermark is old."""
     lossy_crash_probability: float
-    """Of a crash, to lose the tail of the log too (a power failure), as often as min.insync.replicas bears it."""
+    """How likely a crash is to lose the tail of the log too (a power failure), as often as min.insync.replicas bears
+    it."""
     shutdown_probability: float
-    """Of a crash, to be a controlled shutdown instead."""
+    """How likely a crash is to be a controlled shutdown instead."""
     downtime_mean_ms: int
     partition_mean_ms: int
-    """Of links that are cut, one way or both."""
+    """The mean time between two cuts of links, one way or both."""
     pause_mean_ms: int
     reassignment_mean_ms: int
-    """Of moves to other brokers, cancellations and elections of the preferred leader."""
+    """The mean time between two moves to other brokers, cancellations or elections of the preferred leader."""
     controller_mean_ms: int
-    """Of controllers that take over from another."""
+    """The mean time between two controllers that take over from another."""
     partitions_per_turn: int
-    """How many a controller looks at before it does something else; 0: all."""
+    """How many partitions a controller looks at before it does something else; 0: all."""
     turn_ms: int
-    """From one turn to the next."""
+    """The time from one turn to the next."""
     full_disk_mean_ms: int
-    """Of disks that are full for a while."""
+    """The mean time between two disks that are full for a while."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> Options:
         """A world of faults."""
-
-        def sometimes(probability: float, low: int, high: int) -> int:
-            return rng.randint(low, high) if rng.random() < probability else 0
 
         broker_count = rng.choice((2, 3, 3, 4, 4, 5))
         replica_count = min(broker_count, rng.choice((2, 3, 3, 3, 4, 5)))
@@ -88,19 +88,15 @@ class Options:
             produce_mean_ms=rng.randint(8, 80),
             lost_acknowledgement_probability=rng.choice((0.0, 0.1, 0.5)),
             read_mean_ms=rng.randint(5, 50),
-            crash_mean_ms=sometimes(0.8, 200, 3_000),
+            crash_mean_ms=sometimes(rng, 0.8, 200, 3_000),
             lossy_crash_probability=rng.choice((0.0, 0.3, 0.9)),
             shutdown_probability=rng.choice((0.0, 0.2, 0.8)),
             downtime_mean_ms=rng.randint(10, 1_500),
-            partition_mean_ms=sometimes(0.6, 200, 3_000),
-            pause_mean_ms=sometimes(0.4, 200, 3_000),
-            reassignment_mean_ms=sometimes(0.4, 200, 3_000),
-            controller_mean_ms=sometimes(0.3, 500, 5_000),
+            partition_mean_ms=sometimes(rng, 0.6, 200, 3_000),
+            pause_mean_ms=sometimes(rng, 0.4, 200, 3_000),
+            reassignment_mean_ms=sometimes(rng, 0.4, 200, 3_000),
+            controller_mean_ms=sometimes(rng, 0.3, 500, 5_000),
             partitions_per_turn=rng.choice((0, 0, 1, 2)),
             turn_ms=rng.choice((1, 1, 20, 200)),
-            full_disk_mean_ms=sometimes(0.3, 200, 3_000),
+            full_disk_mean_ms=sometimes(rng, 0.3, 200, 3_000),
         )
-
-    def describe(self) -> str:
-        """One line."""
-        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))

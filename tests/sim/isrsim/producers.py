@@ -1,18 +1,19 @@
 """An idempotent producer: up to five records under way, each sent again until its acknowledgement is heard.
 
-It asks whoever believes to lead, as a client would with metadata of any age, and begins with the oldest each time.
+It asks a broker that believes it leads, as a client would with metadata of any age, and begins with the oldest record
+each time.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from isrsim.checks import require
 from klamm.errors import ErrorCode
+from tests.sim.kit.violation import require
 
 if TYPE_CHECKING:
-    from isrsim.broker import SimBroker
-    from isrsim.cluster import Cluster
+    from tests.sim.isrsim.broker import SimBroker
+    from tests.sim.isrsim.cluster import Cluster
 
 IN_FLIGHT_MAX = 5
 VALUES_PER_PRODUCER = 10**9

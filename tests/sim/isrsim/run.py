@@ -7,12 +7,11 @@ from collections import deque
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from raftsim.world import MS, World
-
-from isrsim.checks import require
-from isrsim.cluster import Cluster
-from isrsim.controller import turns_of
-from isrsim.options import Options
+from tests.sim.isrsim.cluster import Cluster
+from tests.sim.isrsim.controller import turns_of
+from tests.sim.isrsim.options import Options
+from tests.sim.kit.violation import require
+from tests.sim.kit.world import MS, World
 
 RECOVERY_MS = 60_000
 """How long after the last fault everybody must be in sync again, at the slowest settings."""

@@ -16,7 +16,7 @@ by the clock unless a command moves it. So a script is a story that a reader can
 | `produce 1 a b`            | broker 1 is sent records with acks=all; `x7` is sequence 7 of producer x              |
 | `read 1`                   | a consumer reads all it may                                                           |
 | `poll 1`                   | the consumer reads on, at this replica, whose metadata it has                         |
-| `lag 1`, `wait 2000`       | the leader looks who lags; time moves by so many ms                                   |
+| `lag 1`, `wait 2000`       | the leader looks for followers that lag; time moves by 2000 ms                        |
 | `unanswered 1`             | the leader gives up waiting for the controller's answer, and asks again               |
 | `reconnect 2`              | the follower gives up its stream, and begins another                                  |
 | `crash 2`, `lose 2 3`      | kill -9; a power failure that leaves 3 records                                        |
@@ -35,19 +35,18 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from raftsim.world import MS, World
-
-from isrsim.broker import Life, PendingProduce, SimBroker
-from isrsim.checks import ViolationError
-from isrsim.cluster import Cluster
-from isrsim.network import CONTROLLER, Network
-from isrsim.options import Options
-from isrsim.sim_log import decode
 from klamm.errors import ErrorCode
 from klamm.wire.v1.broker_pb2 import ReplicaFetchHeader, ReplicaFetchRequest
 from klamm.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
-from klamm_broker.rpc.replica_fetch import NEWS_LINGER_MS
-from klamm_server.metadata.image import NO_LEADER, PartitionImage
+from klamm_broker.replication.replica_fetch import NEWS_LINGER_MS
+from klamm_server.metadata.entities import NO_LEADER, PartitionImage
+from tests.sim.isrsim.broker import Life, PendingProduce, SimBroker
+from tests.sim.isrsim.cluster import Cluster
+from tests.sim.isrsim.network import CONTROLLER, Network
+from tests.sim.isrsim.options import Options
+from tests.sim.isrsim.sim_log import decode
+from tests.sim.kit.violation import ViolationError
+from tests.sim.kit.world import MS, World
 
 HOUR_MS = 3_600_000
 LAG_TIME_MAX_MS = 1_000
@@ -111,8 +110,8 @@ class ScriptNetwork(Network):
         self.under_way: list[Envelope] = []
         self._describe = describe
 
-    def send(self, sender: int, receiver: int, deliver: Callable[..., None], *args: Any, extra_us: int = 0) -> None:
-        self.post(sender, receiver, deliver, args, None)
+    def send(self, sender: int, receiver: int, receive: Callable[..., None], *args: Any, extra_us: int = 0) -> None:
+        self.post(sender, receiver, receive, args, None)
 
     def post(
         self,
@@ -433,7 +432,7 @@ def _answer(header: ReplicaFetchHeader, data: bytes) -> str:
     told = []
     for one in header.partitions:
         if one.error_code:
-            told.append(f"refuses {one.fetch_offset}: {ErrorCode(one.error_code).name}")
+            told.append(f"refuses {one.fetch_offset}: {ErrorCode.of(one.error_code).name}")
         elif one.HasField("diverging"):
             told.append(f"answers {one.fetch_offset}: epoch {one.diverging.epoch} ends at {one.diverging.end_offset}")
         else:
@@ -450,10 +449,10 @@ def _change(request: AlterPartitionRequest) -> str:
 
 def _changed(response: AlterPartitionResponse) -> str:
     if response.error_code:
-        return f"refuses: {ErrorCode(response.error_code).name}"
+        return f"refuses: {ErrorCode.of(response.error_code).name}"
     (answer,) = response.partitions
     if answer.error_code:
-        return f"refuses: {ErrorCode(answer.error_code).name}"
+        return f"refuses: {ErrorCode.of(answer.error_code).name}"
     return f"has isr {_ids(answer.isr)} in partition epoch {answer.partition_epoch}"
 
 

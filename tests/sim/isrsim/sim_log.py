@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from klamm.records.header import BatchHeader
-from klamm_broker.log.leader_epochs import LeaderEpochCache
-from klamm_broker.log.partition_log import AppendResult
-from klamm_broker.log.producer_state import ProducerStates
-from klamm_broker.log.storage_failure import DiskFull, LogDir
+from klamm_broker.log.files.leader_epochs import LeaderEpochCache
+from klamm_broker.log.files.storage_failure import DiskFull, LogDir
+from klamm_broker.log.partition.partition_log import AppendResult
+from klamm_broker.log.producers.producer_state import ProducerStates
 
 _RECORD = struct.Struct(">qiiq")
 RECORD_BYTES = _RECORD.size
@@ -40,7 +40,7 @@ class SimLogConfig:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Records to be sent: `PartitionLog.locate` names a part of a file, this has the bytes."""
+    """Records to be sent: `LogReader.locate` names a part of a file, this has the bytes."""
 
     records: bytes
 
@@ -91,7 +91,7 @@ class SimLog:
         self.log_dir = self._disk.log_dir
         self.records: list[Record] = []
         self.offsets_of: dict[int, list[int]] = {}
-        """By producer, where its records are."""
+        """The offsets of each producer's records."""
         self.durable_count = 0
         self.version = 0
         """Grows with every change."""
@@ -101,6 +101,11 @@ class SimLog:
         return len(self.records)
 
     @property
+    def reader(self) -> SimLog:
+        """It reads itself."""
+        return self
+
+    @property
     def first_unstable_offset(self) -> None:
         """There are no transactions."""
 
@@ -108,7 +113,7 @@ class SimLog:
         """There are no markers."""
 
     def chain_at(self, end_offset: int) -> int:
-        """Of all records before `end_offset`."""
+        """The chain of all records before `end_offset`."""
         return self.records[end_offset - 1].chain if end_offset else NO_CHAIN
 
     def append_as_leader(

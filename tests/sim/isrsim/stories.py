@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from isrsim.checks import ViolationError
-from isrsim.script import Script
+from tests.sim.isrsim.script import Script
+from tests.sim.kit.violation import ViolationError
 
 STORIES = sorted((Path(__file__).parents[2] / "scenarios" / "isr").glob("*.txt"))
 

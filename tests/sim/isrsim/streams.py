@@ -1,6 +1,6 @@
 """The two ends of a follower's stream to its leader, around the real sessions.
 
-They do what `klamm_broker.rpc.replica_fetch` and `klamm_broker.replica_fetcher` do with gRPC: requests and answers
+They do what `replica_fetch` and `replica_fetcher` of `klamm_broker.replication` do with gRPC: requests and answers
 alternate, in order; an answer waits for records or for the time; a stream whose answer does not come is ended, and the
 next one names the partition again. The leader may not hear of the end, and goes on reading the old stream for a while.
 """
@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from isrsim.sim_log import RECORD_BYTES
 from klamm.wire.v1.broker_pb2 import ReplicaFetchHeader, ReplicaFetchRequest
-from klamm_broker.log.storage_failure import DiskFull
+from klamm_broker.log.files.storage_failure import DiskFull
 from klamm_broker.replica.follower_partition import LeaderAnswer, NextStep
 from klamm_broker.replica.follower_session import FetchBounds, FollowerSession
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_session import ReplicaSession
-from klamm_broker.rpc.replica_fetch import NEWS_LINGER_MS
+from klamm_broker.replication.replica_fetch import NEWS_LINGER_MS
+from tests.sim.isrsim.sim_log import RECORD_BYTES
 
 if TYPE_CHECKING:
-    from isrsim.broker import Life, SimBroker
-    from isrsim.network import Channel
+    from tests.sim.isrsim.broker import Life, SimBroker
+    from tests.sim.isrsim.network import Channel
 
 KEEPALIVE_MS = 2_000
 """When a leader that heard nothing of a stream's end notices it."""
@@ -60,14 +60,14 @@ class FollowerStream:
         """From where it stands."""
         self._partition = partition
         self.session.add(partition)
-        self._say()
+        self._send_request()
 
     def close(self) -> None:
         """The partition is followed elsewhere, or not at all."""
         self._is_closed = True
         self._end()
 
-    def _say(self) -> None:
+    def _send_request(self) -> None:
         if self._is_closed or not self.session.may_send:
             return
         request = self.session.next_request(broker_epoch=self._life.epoch, now_ms=self._broker.now_ms)
@@ -90,7 +90,7 @@ class FollowerStream:
         """Gives this stream up, and begins another."""
         self._end()
         self._connect()
-        self._say()
+        self._send_request()
 
     def _end(self) -> None:
         leader, key = self.leader, self._key
@@ -112,10 +112,10 @@ class FollowerStream:
             return  # gRPC delivers nothing of a call that was cancelled
         self._answered += 1
         for partition, answer in session.on_answer(header, [memoryview(records)] * len(header.partitions)):
-            self._take(partition, answer)
-        self._say()
+            self._apply_answer(partition, answer)
+        self._send_request()
 
-    def _take(self, partition: Partition, answer: LeaderAnswer) -> None:
+    def _apply_answer(self, partition: Partition, answer: LeaderAnswer) -> None:
         session = self.session
         try:
             update = partition.on_leader_answer(answer, wall_ms=0)
@@ -131,14 +131,14 @@ class FollowerStream:
         elif update.next_step is NextStep.BACK_OFF:
             self._broker.later(self._broker.options.backoff_ms, self._resume, session, partition)
         elif answer.error_code or len(answer.records) or answer.diverging is not None:
-            session.name_again(partition)
+            session.request_again(partition)
         else:
-            session.name_if_moved(partition)
+            session.request_if_moved(partition)
 
     def _resume(self, session: FollowerSession, partition: Partition) -> None:
         if self.is_current(session):
-            session.name_again(partition)
-            self._say()
+            session.request_again(partition)
+            self._send_request()
 
 
 class AnswerPort:

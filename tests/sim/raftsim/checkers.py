@@ -20,8 +20,9 @@ from klamm_controller.raft.messages import (
 from klamm_controller.raft.node import RaftNode
 from klamm_controller.raft.quorum import majority
 from klamm_controller.raft.state import RoleName
-from raftsim.history import History, Position, ViolationError, require
-from raftsim.replica import Replica
+from tests.sim.kit.violation import ViolationError, require
+from tests.sim.raftsim.history import History, Position
+from tests.sim.raftsim.replica import Replica
 
 
 class ElectionSafety:

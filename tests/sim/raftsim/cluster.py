@@ -11,7 +11,9 @@ from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import LogEntry, Message, ReplicaKey, Voter
 from klamm_controller.raft.node import RaftNode
 from klamm_controller.raft.state import RoleName
-from raftsim.checkers import (
+from tests.sim.kit.violation import require
+from tests.sim.kit.world import World
+from tests.sim.raftsim.checkers import (
     CommitDurability,
     ElectionSafety,
     LeaderAppendOnly,
@@ -24,12 +26,11 @@ from raftsim.checkers import (
     StableLeader,
     StateMachineSafety,
 )
-from raftsim.decisions import Decision, Wiped
-from raftsim.history import History, require
-from raftsim.network import Network
-from raftsim.options import Options
-from raftsim.replica import Replica
-from raftsim.world import World
+from tests.sim.raftsim.decisions import Decision, Wiped
+from tests.sim.raftsim.history import History
+from tests.sim.raftsim.network import Network
+from tests.sim.raftsim.options import Options
+from tests.sim.raftsim.replica import Replica
 
 
 def first_key(node_id: int) -> ReplicaKey:
@@ -62,8 +63,8 @@ class Cluster:
         self.first_voter_ids = tuple(range(1, options.voter_count + 1))
         node_ids = range(1, options.voter_count + options.spare_count + 1)
         self.configured_ids = self.first_voter_ids if options.voter_count > 1 else tuple(node_ids)
-        """Whom everybody may ask. Who began alone and lost its disk would have nobody but itself to ask: where there is
-        more than one, all are configured with the others' addresses."""
+        """The replicas that each may ask. A replica that began alone and lost its disk would have only itself to ask:
+        where there are several, all are configured with the others' addresses."""
         voters = VoterSet(voter(first_key(node_id)) for node_id in self.first_voter_ids)
         self.history = History(voters)
         self._first_voters = voters
@@ -85,7 +86,7 @@ class Cluster:
         self._appended: dict[tuple[ReplicaKey, int], int] = {}
         """(leader, index) -> term of proposals whose client waits."""
         self.replicas: dict[int, Replica] = {}
-        """By node id; the present directory of each."""
+        """The replica with the present directory of each node, by node id."""
         self.by_key: dict[ReplicaKey, Replica] = {}
         """With those that were wiped."""
         for node_id in node_ids:

@@ -1,4 +1,4 @@
-"""A run as the decisions that made it: who did what when, without the chances that led there.
+"""A run as the decisions that made it: which replica did what when, without the chances that led there.
 
 A decision names everything that chance chose, so decisions can be made again without a clock, a network or a workload
 (shrink.py), and any of them can be left out.
@@ -19,7 +19,7 @@ class Started:
     now_us: int
     node_id: int
     rng_seed: int
-    """Of the node's own randomness."""
+    """The seed of the node's own randomness."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from klamm_controller.raft.effects import HardState, Persist
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import LogEntry, SnapshotId
 from klamm_controller.raft.raft_log import START, StoredState
-from raftsim.options import Options
-from raftsim.world import World
+from tests.sim.kit.world import World
+from tests.sim.raftsim.options import Options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,17 +12,8 @@ from dataclasses import dataclass
 
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import EntryKind, LogEntry
-from raftsim.replica import digest
-
-
-class ViolationError(AssertionError):
-    """Something happened that must not."""
-
-
-def require(holds: bool, what: str) -> None:
-    """Raises ViolationError unless it holds."""
-    if not holds:
-        raise ViolationError(what)
+from tests.sim.kit.violation import require
+from tests.sim.raftsim.replica import digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,8 @@
-"""Known Raft mistakes, planted in the core to prove that the simulation would see them. Only tests ever do.
-
-Each is a handful of attributes replaced for the time of a `with`; the core itself has no switch for any of them.
-"""
+"""Known Raft mistakes, planted in the core to prove that the simulation would see them. Only tests ever do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from klamm_controller.raft import node as node_module
@@ -32,30 +27,8 @@ from klamm_controller.raft.raft_log import RaftLog
 from klamm_controller.raft.replication import Replication
 from klamm_controller.raft.state import NodeState
 from klamm_controller.raft.voting import answer_pre_vote, answer_vote
-from raftsim.cluster import Cluster
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutation:
-    """A mistake."""
-
-    what: str
-    known_seed: int
-    """A seed that finds it."""
-    changes: tuple[tuple[Any, str, Any], ...]
-    """(owner, attribute, replacement)."""
-
-    @contextmanager
-    def planted(self) -> Iterator[None]:
-        """The core has this mistake inside."""
-        originals = [(owner, name, vars(owner)[name]) for owner, name, _ in self.changes]
-        for owner, name, replacement in self.changes:
-            setattr(owner, name, replacement)
-        try:
-            yield
-        finally:
-            for owner, name, original in originals:
-                setattr(owner, name, original)
+from tests.sim.kit.mutation import Mutation
+from tests.sim.raftsim.cluster import Cluster
 
 
 def _forget_vote(self: NodeState, term: int, voted_for: Any) -> None:
@@ -158,7 +131,7 @@ MUTATIONS: dict[str, Mutation] = {
         changes=((NodeState, "_set_hard_state", _forget_vote),),
     ),
     "vote-twice": Mutation(
-        what="a voter votes for whoever asks last in a term",
+        what="a voter votes for the candidate that asks last in a term",
         known_seed=4,
         changes=((node_module, "answer_vote", _vote_again),),
     ),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from klamm_controller.raft.messages import Message
-from raftsim.options import Options
-from raftsim.world import World
+from tests.sim.kit.world import World
+from tests.sim.raftsim.options import Options
 
 
 class Network:
-    """Delivers by node id; who has that id now is not its business."""
+    """Delivers by node id; which replica has that id now is not its business."""
 
     def __init__(self, world: World, options: Options, deliver: Callable[[Message], None]) -> None:
         self._world = world

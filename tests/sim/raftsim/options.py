@@ -1,24 +1,21 @@
-"""What one seed's world is like.
-
-Each seed draws anew which faults exist and how often they come (swarm testing): a fixed mixture hides the bugs that
-need much of one fault and nothing of another.
-"""
+"""What one seed's quorum is like, and which faults it has."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from klamm_controller.raft.settings import RaftSettings
+from tests.sim.kit.options import DrawnOptions, sometimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(DrawnOptions):
     """Times in ms unless the name says otherwise; a mean of 0 turns a fault off."""
 
     voter_count: int
     spare_count: int
-    """Nodes that begin as observers, and may become voters."""
+    """How many nodes begin as observers, and may become voters."""
     duration_ms: int
     election_timeout_ms: int
     retained_entries: int
@@ -29,7 +26,7 @@ class Options:
     idle_no_op_interval_ms: int
     delay_mean_us: int
     slow_link_probability: float
-    """Of each message, to take `slow_link_factor` times as long, which also reorders."""
+    """How likely each message is to take `slow_link_factor` times as long, which also reorders."""
     slow_link_factor: int
     loss_probability: float
     duplicate_probability: float
@@ -41,7 +38,7 @@ class Options:
     propose_mean_ms: int
     read_mean_ms: int
     stray_probability: float
-    """Of a request, to go to any node instead of one that says it leads."""
+    """How likely a request is to go to any node instead of one that says it leads."""
     crash_mean_ms: int
     crash_all_probability: float
     downtime_mean_ms: int
@@ -52,18 +49,16 @@ class Options:
     membership_mean_ms: int
     wipe_mean_ms: int
     crash_leader_probability: float
-    """Of a crash, to hit a leader: then terms are short, and their entries half replicated."""
+    """How likely a crash is to hit a leader: then terms are short, and their entries half replicated."""
     voter_move_mean_ms: int
-    """A voter is reached elsewhere from now on."""
+    """The mean time between two voters that are reached elsewhere from then on."""
     voter_wipe_mean_ms: int
-    """A voter loses its disk; never more of them than every set that may be in force can bear."""
+    """The mean time between two voters that lose their disk; never more of them than every set that may be in force can
+    bear."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> Options:
         """A world of faults."""
-
-        def sometimes(probability: float, low: int, high: int) -> int:
-            return rng.randint(low, high) if rng.random() < probability else 0
 
         def maybe(probability: float, high: float) -> float:
             return round(rng.random() * high, 3) if rng.random() < probability else 0.0
@@ -91,18 +86,18 @@ class Options:
             propose_mean_ms=rng.choice((2, 5, 15, 60)),
             read_mean_ms=rng.choice((5, 20, 80)),
             stray_probability=maybe(0.5, 0.5),
-            crash_mean_ms=sometimes(0.7, 60, 1_500),
+            crash_mean_ms=sometimes(rng, 0.7, 60, 1_500),
             crash_all_probability=maybe(0.3, 0.3),
             downtime_mean_ms=rng.choice((10, 100, 600)),
-            partition_mean_ms=sometimes(0.6, 100, 1_500),
+            partition_mean_ms=sometimes(rng, 0.6, 100, 1_500),
             one_way_probability=rng.choice((0.0, 0.5, 1.0)),
-            pause_mean_ms=sometimes(0.3, 200, 1_500),
-            transfer_mean_ms=sometimes(0.4, 100, 1_500),
-            membership_mean_ms=sometimes(0.6, 50, 800),
-            wipe_mean_ms=sometimes(0.3, 300, 2_000),
+            pause_mean_ms=sometimes(rng, 0.3, 200, 1_500),
+            transfer_mean_ms=sometimes(rng, 0.4, 100, 1_500),
+            membership_mean_ms=sometimes(rng, 0.6, 50, 800),
+            wipe_mean_ms=sometimes(rng, 0.3, 300, 2_000),
             crash_leader_probability=rng.choice((0.0, 0.0, 0.5, 1.0)),
-            voter_move_mean_ms=sometimes(0.2, 100, 1_500),
-            voter_wipe_mean_ms=sometimes(0.3, 200, 2_000),
+            voter_move_mean_ms=sometimes(rng, 0.2, 100, 1_500),
+            voter_wipe_mean_ms=sometimes(rng, 0.3, 200, 2_000),
         )
 
     @property
@@ -126,7 +121,3 @@ class Options:
             observer_timeout_ms=4 * self.election_timeout_ms,
             add_voter_timeout_ms=10 * self.election_timeout_ms,
         )
-
-    def describe(self) -> str:
-        """All on one line."""
-        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))

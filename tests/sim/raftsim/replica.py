@@ -15,13 +15,13 @@ from klamm_controller.raft.events import DeadlinePassed, Event, LogPersisted, Sn
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import LogEntry, ReplicaKey
 from klamm_controller.raft.node import RaftNode
-from raftsim.decisions import Crashed, Decision, Loaded, Started, Stepped, Synced
-from raftsim.disk import Disk, StateSnapshot
-from raftsim.trace import describe_effects, describe_event
-from raftsim.world import MS
+from tests.sim.kit.world import MS
+from tests.sim.raftsim.decisions import Crashed, Decision, Loaded, Started, Stepped, Synced
+from tests.sim.raftsim.disk import Disk, StateSnapshot
+from tests.sim.raftsim.trace import describe_effects, describe_event
 
 if TYPE_CHECKING:
-    from raftsim.cluster import Cluster
+    from tests.sim.raftsim.cluster import Cluster
 
 SNAPSHOT_LOAD_US = 300
 

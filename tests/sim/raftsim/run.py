@@ -6,17 +6,17 @@ import random
 from collections import deque
 from dataclasses import dataclass
 
-from raftsim.cluster import Cluster
-from raftsim.decisions import Decision
-from raftsim.history import require
-from raftsim.options import Options
-from raftsim.workload import Workload
-from raftsim.world import MS, World
+from tests.sim.kit.violation import require
+from tests.sim.kit.world import MS, World
+from tests.sim.raftsim.cluster import Cluster
+from tests.sim.raftsim.decisions import Decision
+from tests.sim.raftsim.options import Options
+from tests.sim.raftsim.workload import Workload
 
 ELECTION_TIMEOUTS_TO_RECOVER = 60
 """How many election time-outs after the last fault everybody must agree again."""
 CATCH_UP_MS_PER_ENTRY = 3
-"""Beside that, for who has to be sent everything."""
+"""Beside that, for a replica that has to be sent everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,11 +36,11 @@ from klamm_controller.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raftsim.cluster import Cluster
-from raftsim.decisions import Crashed, Decision, Loaded, Started, Stepped, Synced, Wiped
-from raftsim.options import Options
-from raftsim.replica import Replica
-from raftsim.world import World
+from tests.sim.kit.world import World
+from tests.sim.raftsim.cluster import Cluster
+from tests.sim.raftsim.decisions import Crashed, Decision, Loaded, Started, Stepped, Synced, Wiped
+from tests.sim.raftsim.options import Options
+from tests.sim.raftsim.replica import Replica
 
 
 def kind_of(error: BaseException) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from klamm_controller.raft.events import AddVoter, Propose, Read, RemoveVoter, TransferLeadership, UpdateVoter
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import ReplicaKey, Voter
-from raftsim.cluster import Cluster, voter
-from raftsim.replica import Replica
-from raftsim.world import MS
+from tests.sim.kit.world import MS
+from tests.sim.raftsim.cluster import Cluster, voter
+from tests.sim.raftsim.replica import Replica
 
 
 class Workload:

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from klamm_coordinator.transaction.ledger import FENCED_RUNS_MAX, BatchLedger
-from klamm_coordinator.transaction.ledger_records import LedgerRecord
-from klamm_coordinator.transaction.messages import Part
-from klamm_coordinator.transaction.metadata import Producer
-from klamm_coordinator.transaction.records import decode_transaction_record
-from txnsim.checks import require
+from klamm_coordinator.ledger.ledger import FENCED_RUNS_MAX, BatchLedger
+from klamm_coordinator.ledger.messages import Part
+from klamm_coordinator.ledger.records import LedgerRecord
+from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch
+from klamm_coordinator.transaction_shard.records import decode_shard_record
+from tests.sim.kit.violation import require
 
 if TYPE_CHECKING:
-    from txnsim.cluster import Cluster
+    from tests.sim.txnsim.cluster import Cluster
 
 
 class BatchChecks:
@@ -28,8 +28,8 @@ class BatchChecks:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._part_of: dict[Producer, tuple[str, int]] = {}
-        self._asked: defaultdict[tuple[str, int], set[frozenset[Producer]]] = defaultdict(set)
+        self._part_of: dict[ProducerIdAndEpoch, tuple[str, int]] = {}
+        self._asked: defaultdict[tuple[str, int], set[frozenset[ProducerIdAndEpoch]]] = defaultdict(set)
         self._counting: set[int] = set()
         """Batches that somebody was told of as written."""
 
@@ -37,7 +37,7 @@ class BatchChecks:
     def counting_count(self) -> int:
         return len(self._counting)
 
-    def on_part(self, run_id: str, batch: int, producer: Producer) -> None:
+    def on_part(self, run_id: str, batch: int, producer: ProducerIdAndEpoch) -> None:
         self._part_of[producer] = (run_id, batch)
 
     def on_decision_asked(self, run_id: str, batch: int, parts: tuple[Part, ...]) -> None:
@@ -50,7 +50,7 @@ class BatchChecks:
     def check(self) -> None:
         """When nothing is open any more."""
         run_of = self._check_ledger()
-        seen: defaultdict[int, set[Producer]] = defaultdict(set)
+        seen: defaultdict[int, set[ProducerIdAndEpoch]] = defaultdict(set)
         for producer in self._cluster.checks.seen_producers():
             if producer in self._part_of:
                 seen[self._part_of[producer][1]].add(producer)
@@ -68,12 +68,12 @@ class BatchChecks:
         require(not missing, f"batch-kept: batches {missing} are not there")
 
     def _check_ledger(self) -> dict[int, str]:
-        """By batch, which run the ledger was of when it was committed."""
+        """The run that the ledger belonged to when each batch was committed, by batch."""
         run_of: dict[int, str] = {}
         former: BatchLedger | None = None
         replaced: list[str] = []
         for key, value in self._cluster.log.entries:
-            record = decode_transaction_record(key, value)
+            record = decode_shard_record(key, value)
             if not isinstance(record, LedgerRecord):
                 continue
             ledger = record.value

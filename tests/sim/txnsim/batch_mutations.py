@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from raftsim.mutations import Mutation
-
-from klamm_coordinator.timers import Now
-from klamm_coordinator.transaction import ledger_decisions
-from klamm_coordinator.transaction.ledger import BatchLedger, Verdict
-from klamm_coordinator.transaction.ledger_decisions import StoreTogether
-from klamm_coordinator.transaction.messages import DecideBatch, LedgerReply, LedgerRequest, Part
-from klamm_coordinator.transaction.shard import TransactionShard
+from klamm_coordinator.ledger import decisions as ledger_decisions
+from klamm_coordinator.ledger.decisions import StoreTogether
+from klamm_coordinator.ledger.ledger import BatchLedger, Verdict
+from klamm_coordinator.ledger.messages import (
+    DecideBatch,
+    LedgerReply,
+    LedgerRequest,
+    Part,
+)
+from klamm_coordinator.transaction_shard.rules import TransactionRules
+from klamm_coordinator.transaction_shard.turn import TransactionTurn
+from tests.sim.kit.mutation import Mutation
 
 _verdict = BatchLedger.verdict
 _ending = ledger_decisions._ending
-_decide_ledger = TransactionShard._decide_ledger
+_decide_ledger = TransactionRules._decide_ledger
 
 
 def _verdict_for_anybody(self: BatchLedger, run_id: str, batch_id: int) -> Verdict:
@@ -52,14 +56,13 @@ def _never_wait(request: LedgerRequest, ledger: BatchLedger | None) -> bool:
     return False
 
 
-def _decide_and_tell(self: TransactionShard, request: LedgerRequest, now: Now) -> None:
-    before = set(self._pending)
-    _decide_ledger(self, request, now)
-    for write_id in self._pending.keys() - before if isinstance(request, DecideBatch) else ():
-        write = self._pending[write_id]
-        for reply_id, reply in write.replies:
-            self._reply(reply_id, reply)
-        write.replies = []
+def _decide_and_tell(self: TransactionRules, request: LedgerRequest, turn: TransactionTurn) -> None:
+    before = len(turn.effects.writes)
+    _decide_ledger(self, request, turn)
+    for write in turn.effects.writes[before:] if isinstance(request, DecideBatch) else ():
+        pending = turn._writes[write.write_id]
+        turn.effects.replies += pending.replies
+        pending.replies = ()
 
 
 MUTATIONS: dict[str, Mutation] = {
@@ -79,7 +82,7 @@ MUTATIONS: dict[str, Mutation] = {
         changes=((ledger_decisions, "_ending", _ending_later),),
     ),
     "decided-again": Mutation(
-        what="a batch that counts is written again by whoever asks",
+        what="a batch that counts is written again by any caller",
         known_seed=0,
         changes=((BatchLedger, "verdict", _verdict_without_memory), (BatchLedger, "decided", _decided_whatever_was)),
     ),
@@ -96,6 +99,6 @@ MUTATIONS: dict[str, Mutation] = {
     "told-before-durable": Mutation(
         what="the driver is told of a decision that the log does not have yet",
         known_seed=10,
-        changes=((TransactionShard, "_decide_ledger", _decide_and_tell),),
+        changes=((TransactionRules, "_decide_ledger", _decide_and_tell),),
     ),
 }

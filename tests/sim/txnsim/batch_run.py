@@ -6,13 +6,12 @@ import random
 from collections import deque
 from dataclasses import replace
 
-from raftsim.world import MS, World
-
-from txnsim.checks import require
-from txnsim.cluster import Cluster
-from txnsim.options import Options
-from txnsim.query import Query
-from txnsim.run import QUIET_MS, RECOVERY_MS, Outcome
+from tests.sim.kit.violation import require
+from tests.sim.kit.world import MS, World
+from tests.sim.txnsim.cluster import Cluster
+from tests.sim.txnsim.options import Options
+from tests.sim.txnsim.query import Query
+from tests.sim.txnsim.run import QUIET_MS, RECOVERY_MS, Outcome
 
 
 def draw(seed: int) -> Options:

@@ -1,14 +1,14 @@
-"""Whoever asks others: a call is sent again until it is answered, or until its caller has gone on or crashed."""
+"""Calls to others: a call is sent again until it is answered, or until its caller has gone on or crashed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raftsim.world import MS
+from tests.sim.kit.world import MS
 
 if TYPE_CHECKING:
-    from txnsim.cluster import Cluster
+    from tests.sim.txnsim.cluster import Cluster
 
 
 class Caller:

@@ -17,20 +17,12 @@ from typing import TYPE_CHECKING
 
 from klamm.model import TopicPartition
 from klamm_coordinator.transaction.messages import InitProducerId, SendMarkers
-from klamm_coordinator.transaction.metadata import EPOCH_MAX, Producer
+from klamm_coordinator.transaction.metadata import EPOCH_MAX, ProducerIdAndEpoch
+from tests.sim.kit.violation import require
 
 if TYPE_CHECKING:
-    from txnsim.cluster import Cluster
-    from txnsim.partition import Partition
-
-
-class ViolationError(AssertionError):
-    """A rule was broken; the message begins with its name."""
-
-
-def require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ViolationError(message)
+    from tests.sim.txnsim.cluster import Cluster
+    from tests.sim.txnsim.partition import Partition
 
 
 class Checks:
@@ -38,44 +30,44 @@ class Checks:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._newest: dict[str, Producer] = {}
-        """By transactional id: who took over last. Producer ids grow, so later is greater."""
+        self._newest: dict[str, ProducerIdAndEpoch] = {}
+        """The producer that took over last, by transactional id. Producer ids grow, so later is greater."""
         self._owner_of: dict[int, str] = {}
-        self._sent: defaultdict[Producer, set[tuple[int, int]]] = defaultdict(set)
+        self._sent: defaultdict[ProducerIdAndEpoch, set[tuple[int, int]]] = defaultdict(set)
         """(partition, value) by transaction."""
-        self._acknowledged: defaultdict[Producer, set[tuple[int, int]]] = defaultdict(set)
-        self._commit_asked: set[Producer] = set()
-        self._told: dict[Producer, bool] = {}
-        self._outcomes: dict[Producer, bool] = {}
-        self._ended: set[tuple[TopicPartition, Producer]] = set()
+        self._acknowledged: defaultdict[ProducerIdAndEpoch, set[tuple[int, int]]] = defaultdict(set)
+        self._commit_asked: set[ProducerIdAndEpoch] = set()
+        self._told: dict[ProducerIdAndEpoch, bool] = {}
+        self._outcomes: dict[ProducerIdAndEpoch, bool] = {}
+        self._ended: set[tuple[TopicPartition, ProducerIdAndEpoch]] = set()
         self.committed_count = 0
 
     # Coordinators
 
-    def on_identity(self, request: InitProducerId, producer: Producer) -> None:
+    def on_identity(self, request: InitProducerId, producer: ProducerIdAndEpoch) -> None:
         self._owner_of[producer.producer_id] = request.transactional_id
         if request.expected is None:
             self._newest[request.transactional_id] = max(producer, self._newest.get(request.transactional_id, producer))
 
     # Producers
 
-    def on_sent(self, partition: Partition, producer: Producer, value: int) -> None:
+    def on_sent(self, partition: Partition, producer: ProducerIdAndEpoch, value: int) -> None:
         self._sent[producer].add((partition.name.partition, value))
 
-    def on_acknowledged(self, partition: Partition, producer: Producer, value: int) -> None:
+    def on_acknowledged(self, partition: Partition, producer: ProducerIdAndEpoch, value: int) -> None:
         self._acknowledged[producer].add((partition.name.partition, value))
 
-    def on_commit_asked(self, producer: Producer) -> None:
+    def on_commit_asked(self, producer: ProducerIdAndEpoch) -> None:
         self._commit_asked.add(producer)
 
-    def on_ended(self, producer: Producer, *, committed: bool) -> None:
+    def on_ended(self, producer: ProducerIdAndEpoch, *, committed: bool) -> None:
         self._told[producer] = committed
         self.committed_count += committed
         self._cluster.note(f"{producer} is told: {'committed' if committed else 'aborted'}")
 
     # Partitions
 
-    def on_append(self, partition: Partition, producer: Producer, value: int) -> None:
+    def on_append(self, partition: Partition, producer: ProducerIdAndEpoch, value: int) -> None:
         self._cluster.note(f"{partition.name} has {value} of {producer}")
         require(
             (partition.name.partition, value) in self._sent[producer],
@@ -101,23 +93,23 @@ class Checks:
     # The end
 
     def check_readers(self) -> None:
-        """Of what a reader with read_committed has seen in the end."""
+        """Checks what a reader with read_committed has seen in the end."""
         seen = self._seen()
         for producer in {*self._sent, *seen}:
             self._check_transaction(producer, seen[producer])
 
-    def seen_producers(self) -> set[Producer]:
+    def seen_producers(self) -> set[ProducerIdAndEpoch]:
         """Whose transactions a reader with read_committed sees in the end."""
         return set(self._seen())
 
-    def _seen(self) -> defaultdict[Producer, list[tuple[int, int]]]:
-        seen: defaultdict[Producer, list[tuple[int, int]]] = defaultdict(list)
+    def _seen(self) -> defaultdict[ProducerIdAndEpoch, list[tuple[int, int]]]:
+        seen: defaultdict[ProducerIdAndEpoch, list[tuple[int, int]]] = defaultdict(list)
         for partition in self._cluster.partitions:
             for producer, value in _committed_records(partition):
                 seen[producer].append((partition.name.partition, value))
         return seen
 
-    def _check_transaction(self, producer: Producer, seen: list[tuple[int, int]]) -> None:
+    def _check_transaction(self, producer: ProducerIdAndEpoch, seen: list[tuple[int, int]]) -> None:
         require(len(seen) == len(set(seen)), f"once: of {producer} {sorted(seen)}")
         told = self._told.get(producer)
         story = f"{producer}: seen {sorted(seen)}, acknowledged {sorted(self._acknowledged[producer])}, told {told}"
@@ -137,16 +129,16 @@ class Checks:
             )
 
 
-def _transaction_of(order: SendMarkers) -> Producer:
+def _transaction_of(order: SendMarkers) -> ProducerIdAndEpoch:
     """Its marker has the next epoch."""
     assert 0 < order.marker.producer_epoch <= EPOCH_MAX, order
-    return Producer(order.marker.producer_id, order.marker.producer_epoch - 1)
+    return ProducerIdAndEpoch(order.marker.producer_id, order.marker.producer_epoch - 1)
 
 
-def _committed_records(partition: Partition) -> list[tuple[Producer, int]]:
+def _committed_records(partition: Partition) -> list[tuple[ProducerIdAndEpoch, int]]:
     """What a reader gets: what is below the last stable offset and was committed by the producer's next marker."""
-    waiting: defaultdict[int, list[tuple[Producer, int]]] = defaultdict(list)
-    seen: list[tuple[Producer, int]] = []
+    waiting: defaultdict[int, list[tuple[ProducerIdAndEpoch, int]]] = defaultdict(list)
+    seen: list[tuple[ProducerIdAndEpoch, int]] = []
     for batch in partition.log[: partition.last_stable_offset]:
         of_producer = waiting[batch.producer.producer_id]
         if batch.value is not None:

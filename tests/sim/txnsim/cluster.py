@@ -7,29 +7,29 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from raftsim.world import MS, World
-
 from klamm_coordinator.transaction.metadata import EPOCH_LAST, TransactionMetadata
-from klamm_coordinator.transaction.records import TransactionRecord, encode_transaction_record
+from klamm_coordinator.transaction.records import TransactionRecord
 from klamm_coordinator.transaction.states import TxnState
-from txnsim.checks import Checks
-from txnsim.coordinator import Owner
-from txnsim.network import Network
-from txnsim.options import Options
-from txnsim.partition import Partition
-from txnsim.producer import ProducerInstance
-from txnsim.state_log import StateLog
+from klamm_coordinator.transaction_shard.records import encode_shard_record
+from tests.sim.kit.cluster import SimCluster
+from tests.sim.kit.world import MS, World
+from tests.sim.txnsim.checks import Checks
+from tests.sim.txnsim.coordinator import Owner
+from tests.sim.txnsim.network import Network
+from tests.sim.txnsim.options import Options
+from tests.sim.txnsim.partition import Partition
+from tests.sim.txnsim.producer import ProducerInstance
+from tests.sim.txnsim.state_log import StateLog
 
 IDS_PER_BLOCK = 1_000
 
 
-class Cluster:
+class Cluster(SimCluster):
     """Everything that happens in one seed."""
 
     def __init__(self, world: World, options: Options, trace: deque[str] | None) -> None:
-        self.world = world
+        super().__init__(world, trace)
         self.options = options
-        self._trace = trace
         self.network = Network(world, options)
         self.checks = Checks(self)
         self.log = StateLog()
@@ -41,7 +41,6 @@ class Cluster:
         self._owners: list[Owner] = []
         self._known = 0
         """The owner that clients and brokers know."""
-        self.is_faulty = True
 
     def begin(self) -> None:
         """Owners and producers start, and faults begin to come."""
@@ -71,10 +70,6 @@ class Cluster:
             for one in instances:
                 one.crash()
 
-    def note(self, line: str) -> None:
-        if self._trace is not None:
-            self._trace.append(f"{self.world.now_us / MS:10.3f} {line}")
-
     def next_value(self) -> int:
         return next(self._values)
 
@@ -83,13 +78,13 @@ class Cluster:
         return range(first, first + IDS_PER_BLOCK)
 
     def ask(self, request_type: Any, fields: dict[str, Any], on_reply: Callable[[Any], None]) -> None:
-        """Of the owner that is known; the answer may never come."""
+        """Asks the owner that is known; the answer may never come."""
         self.network.send(self._owners[self._known].ask, request_type, fields, on_reply)
 
     # Faults
 
     def repeat(self, mean_ms: int, action: Callable[[], None]) -> None:
-        """Now and then, until `heal`; 0: never."""
+        """Does `action` now and then, until `heal`; a mean of 0: never."""
         if not mean_ms:
             return
 
@@ -156,4 +151,4 @@ class Cluster:
                     state=TxnState.EMPTY,
                     last_update_ms=0,
                 )
-                self.log.entries.append(encode_transaction_record(TransactionRecord(transactional_id, value)))
+                self.log.entries.append(encode_shard_record(TransactionRecord(transactional_id, value)))

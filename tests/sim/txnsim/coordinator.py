@@ -1,32 +1,30 @@
-"""One owner of the shard: the core in a shell like `TransactionHost`, with its log link and its marker sender."""
+"""One owner of the shard: the shard in a shell like `ShardHost`, with its log link and its marker sender."""
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from raftsim.world import MS
-
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
-from klamm_coordinator.settings import TransactionSettings
-from klamm_coordinator.shard.events import TimePassed, WriteAppended
-from klamm_coordinator.timers import Now
-from klamm_coordinator.transaction.messages import Effects, InitProducerId, InitReply, MarkersWritten, SendMarkers
+from klamm_coordinator.runtime.effects import ShardEffects
+from klamm_coordinator.runtime.events import TimePassed, WriteAppended
+from klamm_coordinator.runtime.log_write import LogWrite
+from klamm_coordinator.runtime.shard_runtime import ShardRuntime
+from klamm_coordinator.runtime.timers import Now
+from klamm_coordinator.transaction.messages import InitProducerId, InitReply, MarkersWritten, SendMarkers
 from klamm_coordinator.transaction.producer_ids import ProducerIdStock
-from klamm_coordinator.transaction.records import (
-    ShardRecord,
-    decode_transaction_record,
-    encode_transaction_record,
-)
-from klamm_coordinator.transaction.shard import TransactionShard
-from klamm_coordinator.write import Write
-from txnsim.state_log import Entry
+from klamm_coordinator.transaction_shard.records import ShardRecord, decode_shard_record, encode_shard_record
+from klamm_coordinator.transaction_shard.rules import TransactionRules
+from klamm_coordinator.transaction_shard.settings import TransactionSettings
+from tests.sim.kit.world import MS
+from tests.sim.txnsim.state_log import Entry
 
 if TYPE_CHECKING:
-    from txnsim.cluster import Cluster
+    from tests.sim.txnsim.cluster import Cluster
 
 RETRY_MS = 20
 OnReply = Callable[[Any], None]
@@ -40,12 +38,12 @@ class Owner:
         self.epoch = epoch
         self.is_alive = True
         self.is_isolated = False
-        self.shard: TransactionShard | None = None
+        self.shard: ShardRuntime[TransactionRules] | None = None
         self._stock = ProducerIdStock()
         self._on_reply: dict[int, tuple[Any, OnReply]] = {}
         self._next_reply_id = 0
-        self._queue: deque[Write[ShardRecord]] = deque()
-        self._under_way: list[Write[ShardRecord]] = []
+        self._queue: deque[LogWrite[ShardRecord]] = deque()
+        self._under_way: list[LogWrite[ShardRecord]] = []
         self._sequence = 1
         self._timer_ms = -1
         self._claim()
@@ -96,11 +94,12 @@ class Owner:
             wait_max_ms=200,
             prepared_timeout_ms=options.prepared_timeout_ms,
         )
-        self.shard = TransactionShard(settings, self._stock)
+        rules = TransactionRules(settings, self._stock)
         for key, value in entries:
-            record = decode_transaction_record(key, value)
+            record = decode_shard_record(key, value)
             assert record is not None
-            self.shard.replay(record)
+            rules.replay(record)
+        self.shard = ShardRuntime(rules, settings, random.Random(self.epoch))
         self.cluster.note(f"owner {self.epoch} serves")
         self._take(self.shard.start(self.now))
 
@@ -113,7 +112,7 @@ class Owner:
     def _try_append(self, sequence: int) -> None:
         if not self.is_alive or sequence != self._sequence:
             return
-        entries = [encode_transaction_record(record) for write in self._under_way for record in write.records]
+        entries = [encode_shard_record(record) for write in self._under_way for record in write.records]
         self._send(self._reach_log, sequence, entries)
         self.cluster.world.after(RETRY_MS * MS, self._try_append, sequence)
 
@@ -169,7 +168,7 @@ class Owner:
         assert self.shard is not None
         self._take(self.shard.step(event, self.now))
 
-    def _take(self, effects: Effects) -> None:
+    def _take(self, effects: ShardEffects[ShardRecord]) -> None:
         assert self.shard is not None
         self.shard.check_invariants()
         for reply_id, reply in effects.replies:
@@ -181,7 +180,7 @@ class Owner:
                 self.cluster.network.send(on_reply, reply)
         self._queue.extend(effects.writes)
         self._append()
-        for order in effects.markers:
+        for order in effects.orders:
             self._tell(order)
         self._arm()
 

@@ -4,36 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from raftsim.mutations import Mutation
-
 from klamm.errors import ErrorCode
-from klamm_broker.log.producer_state import ProducerStates
-from klamm_broker.log.verification import VerificationGuard, Verifications
-from klamm_coordinator.timers import Now
+from klamm_broker.log.producers.producer_state import ProducerStates
+from klamm_broker.log.producers.verification import VerificationGuard, Verifications
 from klamm_coordinator.transaction import decisions
-from klamm_coordinator.transaction import shard as shard_module
-from klamm_coordinator.transaction.decisions import Answer, Store, Wait
-from klamm_coordinator.transaction.messages import AddPartitions, AddReply, Effects, EndTxn, SendMarkers
-from klamm_coordinator.transaction.metadata import Producer, TransactionMetadata
+from klamm_coordinator.transaction.decisions import AnswerNow, Store, Wait
+from klamm_coordinator.transaction.messages import AddPartitions, AddReply, EndTxn, SendMarkers
+from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata
 from klamm_coordinator.transaction.producer_ids import ProducerIdStock
-from klamm_coordinator.transaction.shard import TransactionShard
 from klamm_coordinator.transaction.states import TxnState
-from txnsim.state_log import StateLog
+from klamm_coordinator.transaction_shard.endings import AbortTimer, TransactionEndings
+from klamm_coordinator.transaction_shard.rules import TransactionRules
+from klamm_coordinator.transaction_shard.turn import TransactionTurn
+from tests.sim.kit.mutation import Mutation
+from tests.sim.txnsim.state_log import StateLog
 
-_store = TransactionShard._store
+_store = TransactionRules._store
 _add_partitions = decisions.add_partitions
 _end_txn = decisions.end_txn
 
 
 def _store_and_tell(
-    self: TransactionShard, transactional_id: str, value: TransactionMetadata | None, replies: Any, now: Now
+    self: TransactionRules, transactional_id: str, value: TransactionMetadata, replies: Any, turn: TransactionTurn
 ) -> None:
-    _store(self, transactional_id, value, replies, now)
-    if value is not None and value.state.is_decided and value.partitions:
-        self._effects.markers.append(
+    _store(self, transactional_id, value, replies, turn)
+    if value.state.is_decided and value.partitions:
+        turn.order(
             SendMarkers(
                 transactional_id=transactional_id,
-                marker=Producer(value.producer_id, value.producer_epoch),
+                marker=ProducerIdAndEpoch(value.producer_id, value.producer_epoch),
                 committed=value.state is TxnState.PREPARE_COMMIT,
                 transaction_version=value.transaction_version,
                 partitions=value.partitions,
@@ -41,24 +40,22 @@ def _store_and_tell(
         )
 
 
-def _start_silently(self: TransactionShard, now: Now) -> Effects:
-    self._effects = Effects()
-    self._schedule(shard_module._AbortTimer(), self._settings.abort_check_interval_ms, now)
-    return self._effects
+def _start_silently(self: TransactionEndings, turn: TransactionTurn) -> None:
+    turn.schedule(AbortTimer(), turn.settings.abort_check_interval_ms)
 
 
 def _answer_and_store(
-    self: TransactionShard, transactional_id: str, value: TransactionMetadata | None, replies: Any, now: Now
+    self: TransactionRules, transactional_id: str, value: TransactionMetadata, replies: Any, turn: TransactionTurn
 ) -> None:
     early = [(reply_id, reply) for reply_id, reply in replies if isinstance(reply, AddReply)]
     for reply_id, reply in early:
-        self._reply(reply_id, reply)
-    _store(self, transactional_id, value, [one for one in replies if one not in early], now)
+        self._parked.answer(reply_id, reply, turn)
+    _store(self, transactional_id, value, [one for one in replies if one not in early], turn)
 
 
 def _end_whatever_there_is(
     request: EndTxn, current: TransactionMetadata | None, stock: ProducerIdStock, now_ms: int
-) -> Store | Answer | Wait:
+) -> Store | AnswerNow | Wait:
     if current is not None and current.state is TxnState.ONGOING:
         request = EndTxn(
             reply_id=request.reply_id,
@@ -78,10 +75,10 @@ def _end_in_the_same_epoch(
 
 def _add_to_anybody(
     requests: tuple[AddPartitions, ...], current: TransactionMetadata | None, now_ms: int
-) -> Store | Answer | Wait:
+) -> Store | AnswerNow | Wait:
     if current is not None and current.state is not TxnState.ONGOING:
         return _add_partitions(requests, current, now_ms)
-    return Answer()
+    return AnswerNow()
 
 
 def _no_check(self: Verifications, guard: VerificationGuard, sequence: int) -> None:
@@ -97,13 +94,15 @@ def _append_of_any_writer(self: StateLog, epoch: int, sequence: int, entries: An
     return ErrorCode.NONE
 
 
-def _complete_at_once(self: TransactionShard, transactional_id: str, value: TransactionMetadata, now: Now) -> None:
-    _end(self, transactional_id, value, now)
+def _complete_at_once(
+    self: TransactionEndings, transactional_id: str, value: TransactionMetadata, turn: TransactionTurn
+) -> None:
+    _tell(self, transactional_id, value, turn)
     if value.partitions:
-        self._complete(transactional_id, now)
+        self.complete(transactional_id, turn)
 
 
-_end = TransactionShard._end
+_tell = TransactionEndings.tell
 
 
 def _older_epochs_write_on(self: ProducerStates, producer_id: int, producer_epoch: int) -> None:
@@ -114,17 +113,17 @@ MUTATIONS: dict[str, Mutation] = {
     "tell-before-durable": Mutation(
         what="partitions are told an outcome that the log does not have yet",
         known_seed=10,
-        changes=((TransactionShard, "_store", _store_and_tell),),
+        changes=((TransactionRules, "_store", _store_and_tell),),
     ),
     "decided-and-forgotten": Mutation(
         what="a new owner does not tell the partitions what was decided before it",
         known_seed=2,
-        changes=((TransactionShard, "start", _start_silently),),
+        changes=((TransactionEndings, "start", _start_silently),),
     ),
     "add-before-durable": Mutation(
         what="a partition may write before the log knows that it is part of the transaction",
         known_seed=1,
-        changes=((TransactionShard, "_store", _answer_and_store),),
+        changes=((TransactionRules, "_store", _answer_and_store),),
     ),
     "add-without-record": Mutation(
         what="partitions of an open transaction are not stored",
@@ -157,6 +156,6 @@ MUTATIONS: dict[str, Mutation] = {
     "complete-before-told": Mutation(
         what="a transaction is complete before its partitions have their markers",
         known_seed=1,
-        changes=((TransactionShard, "_end", _complete_at_once),),
+        changes=((TransactionEndings, "tell", _complete_at_once),),
     ),
 }

@@ -5,35 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from raftsim.world import MS, World
+from tests.sim.kit.network import Links
+from tests.sim.kit.world import MS, World
+from tests.sim.txnsim.options import Options
 
-from txnsim.options import Options
 
-
-class Network:
+class Network(Links):
     """A message is a call of its receiver."""
 
     def __init__(self, world: World, options: Options) -> None:
-        self._world = world
-        self._options = options
-        self.is_faulty = True
+        super().__init__(world, options, delay_max_us=5_000 * MS)
+        self._duplicate_probability = options.duplicate_probability
 
-    def send(self, deliver: Callable[..., None], *args: Any) -> None:
+    def send(self, receive: Callable[..., None], *args: Any) -> None:
         """Delivers later, never, or twice."""
-        options, rng = self._options, self._world.rng
-        if self.is_faulty and rng.random() < options.loss_probability:
+        if self.is_lost():
             return
-        self._world.after(self._delay_us(), self._arrive, deliver, args)
-        if self.is_faulty and rng.random() < options.duplicate_probability:
-            self._world.after(self._delay_us() * rng.randint(1, 200), self._arrive, deliver, args)
-
-    def _arrive(self, deliver: Callable[..., None], args: tuple[Any, ...]) -> None:
-        self._world.event_count += 1
-        deliver(*args)
-
-    def _delay_us(self) -> int:
-        options, rng = self._options, self._world.rng
-        delay_us = int(rng.expovariate(1 / options.delay_mean_us)) + 1
-        if self.is_faulty and rng.random() < options.slow_message_probability:
-            delay_us *= options.slow_message_factor
-        return min(delay_us, 5_000 * MS)
+        rng = self._world.rng
+        self.deliver(self.delay_us(), None, receive, *args)
+        if self.is_faulty and rng.random() < self._duplicate_probability:
+            self.deliver(self.delay_us() * rng.randint(1, 200), None, receive, *args)

@@ -1,17 +1,19 @@
-"""What one seed's world is like; each draws anew which faults there are (swarm testing)."""
+"""What one seed's transactions are like, and which faults it has."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+
+from tests.sim.kit.options import DrawnOptions, sometimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(DrawnOptions):
     """Times in ms unless the name says otherwise; a mean of 0 turns a fault off."""
 
     id_count: int
-    """Transactional ids."""
+    """How many transactional ids there are."""
     partition_count: int
     duration_ms: int
     transaction_timeout_ms: int
@@ -25,29 +27,26 @@ class Options:
     backoff_ms: int
     commit_probability: float
     failover_mean_ms: int
-    """Of another owner of the shard."""
+    """The mean time between two owners of the shard that take over."""
     kill_probability: float
-    """That the owner before is dead; else it does not know that it is not the owner any more."""
+    """How likely the owner before is dead; else it does not know that it is not the owner any more."""
     metadata_delay_mean_ms: int
-    """Until clients and brokers know the new owner."""
+    """The mean time until clients and brokers know the new owner."""
     isolation_mean_ms: int
-    """Of an owner that nobody hears, and that hears nobody, for a while."""
+    """The mean time between two owners that nobody hears, and that hear nobody, for a while."""
     rival_mean_ms: int
-    """Of another producer with the same transactional id."""
+    """The mean time between two producers that come with the same transactional id."""
     producer_crash_mean_ms: int
     producer_pause_mean_ms: int
     broker_restart_mean_ms: int
     is_exhausted_probability: float
-    """That a transactional id begins with an epoch close to the last."""
+    """How likely a transactional id is to begin with an epoch close to the last."""
 
     prepared_timeout_ms: int = 2_000
 
     @classmethod
     def draw(cls, rng: random.Random) -> Options:
         """A world of faults."""
-
-        def sometimes(probability: float, low: int, high: int) -> int:
-            return rng.randint(low, high) if rng.random() < probability else 0
 
         return cls(
             id_count=rng.randint(1, 3),
@@ -63,17 +62,13 @@ class Options:
             request_timeout_ms=rng.randint(30, 300),
             backoff_ms=rng.randint(1, 50),
             commit_probability=rng.choice((0.5, 0.8, 1.0)),
-            failover_mean_ms=sometimes(0.8, 50, 2_000),
+            failover_mean_ms=sometimes(rng, 0.8, 50, 2_000),
             kill_probability=rng.choice((0.0, 0.5, 1.0)),
             metadata_delay_mean_ms=rng.choice((1, 20, 200)),
-            isolation_mean_ms=sometimes(0.5, 100, 2_000),
-            rival_mean_ms=sometimes(0.6, 100, 3_000),
-            producer_crash_mean_ms=sometimes(0.7, 100, 3_000),
-            producer_pause_mean_ms=sometimes(0.5, 100, 3_000),
-            broker_restart_mean_ms=sometimes(0.5, 100, 3_000),
+            isolation_mean_ms=sometimes(rng, 0.5, 100, 2_000),
+            rival_mean_ms=sometimes(rng, 0.6, 100, 3_000),
+            producer_crash_mean_ms=sometimes(rng, 0.7, 100, 3_000),
+            producer_pause_mean_ms=sometimes(rng, 0.5, 100, 3_000),
+            broker_restart_mean_ms=sometimes(rng, 0.5, 100, 3_000),
             is_exhausted_probability=rng.choice((0.0, 0.3)),
         )
-
-    def describe(self) -> str:
-        """One line."""
-        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))

@@ -8,19 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from raftsim.world import MS
-
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.records.control import ControlRecord, ControlRecordType
 from klamm.records.header import CONTROL_MASK, TRANSACTIONAL_MASK, TimestampType
-from klamm_broker.log.producer_state import EPOCH_PER_TRANSACTION, ProducerStates
-from klamm_broker.log.verification import VerificationGuard, Verifications
+from klamm_broker.log.producers.producer_state import EPOCH_PER_TRANSACTION, ProducerStates
+from klamm_broker.log.producers.verification import VerificationGuard, Verifications
 from klamm_coordinator.transaction.messages import AddPartitions, AddReply, SendMarkers
-from klamm_coordinator.transaction.metadata import Producer
+from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch
+from tests.sim.kit.world import MS
 
 if TYPE_CHECKING:
-    from txnsim.cluster import Cluster
+    from tests.sim.txnsim.cluster import Cluster
 
 IDS_MAX = 1_000
 OnCode = Callable[[ErrorCode], None]
@@ -50,7 +49,7 @@ class Header:
 class Batch(NamedTuple):
     """In the log: a record with a value, or a marker."""
 
-    producer: Producer
+    producer: ProducerIdAndEpoch
     value: int | None
     committed: bool = False
 
@@ -77,7 +76,9 @@ class Partition:
 
     # Producers
 
-    def on_produce(self, transactional_id: str, producer: Producer, sequence: int, value: int, on_code: OnCode) -> None:
+    def on_produce(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, sequence: int, value: int, on_code: OnCode
+    ) -> None:
         header = Header(producer.producer_id, producer.producer_epoch, sequence)
 
         def answer(code: ErrorCode) -> None:
@@ -129,7 +130,7 @@ class Partition:
             return
         if guard is not None and not self.states.has_open_transaction(header.producer_id, header.producer_epoch):
             self._verifications.check(guard, header.base_sequence)
-        producer = Producer(header.producer_id, header.producer_epoch)
+        producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
         self.cluster.checks.on_append(self, producer, value)
         self._note(header, Batch(producer, value), None)
 

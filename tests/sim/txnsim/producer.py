@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from klamm.errors import ErrorCode
 from klamm_coordinator.transaction.messages import EndTxn, InitProducerId
-from klamm_coordinator.transaction.metadata import Producer
-from txnsim.caller import Caller
+from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch
+from tests.sim.txnsim.caller import Caller
 
 if TYPE_CHECKING:
-    from txnsim.cluster import Cluster
+    from tests.sim.txnsim.cluster import Cluster
 
 ABORTABLE = frozenset(
     {
@@ -39,7 +39,7 @@ class ProducerInstance(Caller):
         super().__init__(cluster)
         self.transactional_id = transactional_id
         self.committed_count = 0
-        self._producer = Producer(-1, -1)
+        self._producer = ProducerIdAndEpoch(-1, -1)
         self._waiting = 0
         """Partitions whose records are not all acknowledged."""
         self._init()
@@ -63,7 +63,7 @@ class ProducerInstance(Caller):
         else:
             raise AssertionError(f"init: {code.name}")
 
-    def _begin(self, producer: Producer) -> None:
+    def _begin(self, producer: ProducerIdAndEpoch) -> None:
         self._producer = producer
         self._step += 1
         rng = self.cluster.world.rng

@@ -10,27 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raftsim.world import MS
-
 from klamm.errors import ErrorCode
 from klamm.ledger_ids import LedgerId
-from klamm_coordinator.transaction.ledger import Verdict
-from klamm_coordinator.transaction.messages import DecideBatch, InitProducerId, Part, PrepareTxn, RegisterRun
-from klamm_coordinator.transaction.metadata import Producer
-from txnsim.batch_checks import BatchChecks
-from txnsim.caller import Caller
-from txnsim.checks import require
-from txnsim.producer import AGAIN
+from klamm_coordinator.ledger.ledger import Verdict
+from klamm_coordinator.ledger.messages import DecideBatch, Part, RegisterRun
+from klamm_coordinator.transaction.messages import InitProducerId, PrepareTxn
+from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch
+from tests.sim.kit.violation import require
+from tests.sim.kit.world import MS
+from tests.sim.txnsim.batch_checks import BatchChecks
+from tests.sim.txnsim.caller import Caller
+from tests.sim.txnsim.producer import AGAIN
 
 if TYPE_CHECKING:
-    from txnsim.cluster import Cluster
+    from tests.sim.txnsim.cluster import Cluster
 
 LEDGER = LedgerId("sink", "query")
 TASK_DEATH_PROBABILITY = 0.1
 SPECULATION_PROBABILITY = 0.1
 ATTEMPTS_MAX = 8
 GIVE_UP_PROBABILITY = 0.5
-"""That a driver says so when it fails, as Spark does unless it is killed."""
+"""How likely a driver is to say so when it fails, as Spark does unless it is killed."""
 
 
 class Query:
@@ -170,7 +170,7 @@ class Task(Caller):
         self.attempt = attempt
         self.batch = run.batch
         self.is_listened_to = True
-        self._producer = Producer(-1, -1)
+        self._producer = ProducerIdAndEpoch(-1, -1)
         self._transactional_id = LEDGER.part(number, attempt)
         self._dies_at = self.cluster.world.rng.choice(("write", "prepare", "done"))
         if self.cluster.world.rng.random() > TASK_DEATH_PROBABILITY:
@@ -267,7 +267,7 @@ class Task(Caller):
 
 
 def _ask(caller: Any, request_type: Any, fields: dict[str, Any], on_reply: Callable[[Any], None]) -> None:
-    """Of the ledger's coordinator, until it says something that does not pass."""
+    """Asks the ledger's coordinator, until it says something that does not pass."""
 
     def attempt() -> None:
         caller._call(lambda receive: caller.cluster.ask(request_type, fields, receive), receive)

@@ -6,11 +6,10 @@ import random
 from collections import deque
 from dataclasses import dataclass
 
-from raftsim.world import MS, World
-
-from txnsim.checks import require
-from txnsim.cluster import Cluster
-from txnsim.options import Options
+from tests.sim.kit.violation import require
+from tests.sim.kit.world import MS, World
+from tests.sim.txnsim.cluster import Cluster
+from tests.sim.txnsim.options import Options
 
 RECOVERY_MS = 15_000
 """How long after the last fault everybody must have committed again."""

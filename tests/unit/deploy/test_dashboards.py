@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from promql import metric_names
-from shown_metrics import RECORDED, shown_metrics
+
+from tests.support.promql import metric_names
+from tests.support.shown_metrics import RECORDED, shown_metrics
 
 ROOT = Path(__file__).resolve().parents[3]
 GRAFANA = ROOT / "deploy" / "monitoring" / "grafana"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-sys.path.append(str(ROOT / "tools"))
+from tools.deploy_locks import LOCKS, closure, read_pins, wanted_by_lock
 
-from deploy_locks import LOCKS, closure, read_pins, wanted_by_lock  # noqa: E402
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_locks_are_the_parts_of_the_whole() -> None:

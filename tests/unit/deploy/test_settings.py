@@ -11,13 +11,13 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from klamm_broker.config import BrokerConfig
 from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
-from klamm_server.config import ServiceConfig, known_configs, load
-from klamm_server.environment import environment_properties
-from klamm_server.listeners import Listener, SecurityProtocol
-from klamm_server.member_config import MemberConfig
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.environment import environment_properties, listeners_in
+from klamm_server.config.member_config import MemberConfig
+from klamm_server.config.server_config import ServiceConfig, known_configs, load
+from klamm_server.net.listeners import Listener, SecurityProtocol
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 COMMANDS: Mapping[str, type[ServiceConfig]] = {
@@ -38,7 +38,8 @@ class Server(NamedTuple):
 
 def _config(command: str, environment: Mapping[str, str]) -> ServiceConfig:
     config_class = COMMANDS[command]
-    return load(config_class, environment_properties(environment, known_configs(config_class)))
+    known = known_configs(config_class, listeners_in(environment))
+    return load(config_class, environment_properties(environment, known))
 
 
 def _compose_services(profile: str) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def _compose_services(profile: str) -> dict[str, Any]:
 
 def _compose_servers(profile: str) -> Iterator[Server]:
     for name, service in _compose_services(profile).items():
-        port = int(service["healthcheck"]["test"][2].rpartition(":")[2])
+        port = int(service["healthcheck"]["test"][-1].rpartition(":")[2])
         yield Server(name, _config(service["command"], service["environment"]), port, service["mem_limit"])
 
 
@@ -98,6 +99,7 @@ def _dialled(config: ServiceConfig) -> tuple[Listener, ...]:
 CLUSTERS = {
     "compose": list(_compose_servers("cluster")),
     "compose, small": list(_compose_servers("small")),
+    "compose, secure": list(_compose_servers("secure")),
     "kubernetes": list(_kubernetes_servers()),
 }
 EACH = pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS.keys())
@@ -105,7 +107,7 @@ EACH = pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS.keys()
 
 def test_there_is_everybody() -> None:
     sizes = {name: len(cluster) for name, cluster in CLUSTERS.items()}
-    assert sizes == {"compose": 8, "compose, small": 3, "kubernetes": 8}
+    assert sizes == {"compose": 8, "compose, small": 3, "compose, secure": 8, "kubernetes": 8}
 
 
 @EACH
@@ -135,13 +137,30 @@ def test_ids_and_endpoints_are_each_somebodys_own(cluster: list[Server]) -> None
 def test_probes_ask_where_the_server_listens(cluster: list[Server]) -> None:
     for server in cluster:
         listeners = server.config.resolved_listeners()
-        assert server.probed_port == listeners.of(SecurityProtocol.GRPC)[0].port, server.name
+        # Where servers show each other certificates, a probe would need one.
+        open_to_probes = [one for one in listeners.of(SecurityProtocol.GRPC) if one.name != "INTERNAL"]
+        assert server.probed_port == open_to_probes[0].port, server.name
         assert [one.port for one in listeners.bound] == [one.port for one in listeners.advertised], server.name
 
 
 @EACH
-def test_prometheus_reaches_every_server_from_another_container(cluster: list[Server]) -> None:
-    assert {(one.config.resolved_metrics_host(), one.config.metrics_port) for one in cluster} == {("0.0.0.0", 9404)}
+def test_prometheus_reaches_every_server_from_another_container_unless_they_are_secured(cluster: list[Server]) -> None:
+    shown = {(one.config.resolved_metrics_host(), one.config.metrics_port) for one in cluster}
+    is_secured = any(one.config.resolved_listeners().secured for one in cluster)
+    assert {host for host, port in shown if port} == ({"localhost"} if is_secured else {"0.0.0.0"})
+
+
+def test_clients_of_the_secured_cluster_log_in_and_its_servers_are_told_apart() -> None:
+    servers = CLUSTERS["compose, secure"]
+    names = {one.name for one in servers}
+    for server in servers:
+        first, *others = server.config.resolved_listeners().bound
+        assert (first.protocol_name, server.config.tls_settings(first.name).ssl_client_auth) == ("GRPC_SSL", "required")
+        assert all(one.security.wants_sasl and one.security.is_encrypted for one in others)
+        assert server.config.tls_settings(first.name).ssl_keystore_location == f"/security/{server.name}.pem"
+        assert set(server.config.super_user_names()) == {"User:admin", *(f"User:CN={name}" for name in names)}
+        bound = {entry.partition(":")[0] for entry in server.config.node_principals}
+        assert bound == {"controller", "broker", "coordinator"}
 
 
 @EACH
@@ -153,7 +172,7 @@ def test_a_broker_may_hold_less_than_its_limit(cluster: list[Server]) -> None:
 
 
 def _bytes(text: str) -> int:
-    number, unit = re.fullmatch(r"(\d+)([a-zA-Z]+)", text).groups()  # type: ignore[union-attr]
+    number, unit = re.fullmatch(r"(\d+)([a-zA-Z]+)", text).groups()
     return int(number) << {"m": 20, "g": 30}[unit[0].lower()]
 
 
@@ -180,10 +199,10 @@ def test_the_hosts_ports_are_the_containers_and_nobody_shares_one() -> None:
     assert len({host for _, host, _ in ports}) == len(ports) == 11
 
 
-@pytest.mark.parametrize("profile", ["cluster", "small"])
+@pytest.mark.parametrize("profile", ["cluster", "small", "secure"])
 def test_the_host_and_containers_each_have_listeners_with_addresses_of_theirs(profile: str) -> None:
     for name, service in _compose_services(profile).items():
-        hostnames = {"GRPC": name, "KAFKA": name, "GRPC_HOST": "localhost", "KAFKA_HOST": "localhost"}
+        hostnames = {"INTERNAL": name, "GRPC": name, "KAFKA": name, "GRPC_HOST": "localhost", "KAFKA_HOST": "localhost"}
         dialled = _dialled(_config(service["command"], service["environment"]))
         assert [one.host for one in dialled] == [hostnames[one.name] for one in dialled]
         published = {int(port.split(":")[1]) for port in service["ports"]}
@@ -192,7 +211,7 @@ def test_the_host_and_containers_each_have_listeners_with_addresses_of_theirs(pr
 
 @pytest.mark.parametrize("version", ["1.29", "1.37"])
 def test_what_is_described_for_kubernetes_is_what_it_knows(version: str) -> None:
-    """By the schemas of its API: no field that it lacks, or that it would drop in silence."""
+    """The schemas of its API have every field that we use, so that it drops none in silence."""
     kinds = ["Service", "PodDisruptionBudget", "StatefulSet"]
     described = [one for kind in kinds for one in _kubernetes(kind)]
     assert len(described) == 9

@@ -32,7 +32,9 @@ from klamm_controller.metadata.decision import Decision
 from klamm_controller.metadata.leader_election import unclean_elections
 from klamm_controller.metadata.policy import InternalTopicPolicy, TopicPolicy
 from klamm_controller.metadata.topics import handle_create_topics, handle_delete_topics
-from klamm_server.metadata.image import MetadataImage, PartitionImage, TopicImage, replay
+from klamm_server.metadata.entities import PartitionImage, TopicImage
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import replay
 
 T = TypeVar("T")
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -49,7 +51,7 @@ def policy(**changes: object) -> TopicPolicy:
             TRANSACTION_STATE_TOPIC: InternalTopicPolicy(partition_count=4, replication_factor=1),
         },
     }
-    return TopicPolicy(**{**values, **changes})  # type: ignore[arg-type]
+    return TopicPolicy(**{**values, **changes})
 
 
 class Cluster:
@@ -81,7 +83,7 @@ class Cluster:
             "endpoint": Endpoint(host="localhost", port=9_000 + broker_id),
             "log_dir_ids": [bytes([broker_id]).rjust(16, b"d")],
         }
-        return RegisterBrokerRequest(**{**values, **changes})  # type: ignore[arg-type]
+        return RegisterBrokerRequest(**{**values, **changes})
 
     def register_broker(self, broker_id: int, life: int = 0, *, live: bool = False, **changes: object) -> int:
         request = self.broker_request(broker_id, life, **changes)
@@ -104,7 +106,7 @@ class Cluster:
             "broker_epoch": self.image.brokers[broker_id].broker_epoch,
             "metadata_end_index": self.image.end_index,
         }
-        return BrokerHeartbeatRequest(**{**values, **changes})  # type: ignore[arg-type]
+        return BrokerHeartbeatRequest(**{**values, **changes})
 
     def coordinator_request(
         self, coordinator_id: int, /, life: int = 0, **changes: object
@@ -114,7 +116,7 @@ class Cluster:
             "incarnation_id": bytes([coordinator_id, life]).rjust(16, b"c"),
             "endpoint": Endpoint(host="localhost", port=9_500 + coordinator_id),
         }
-        return RegisterCoordinatorRequest(**{**values, **changes})  # type: ignore[arg-type]
+        return RegisterCoordinatorRequest(**{**values, **changes})
 
     def register_coordinator(self, coordinator_id: int, life: int = 0, *, live: bool = False) -> int:
         request = self.coordinator_request(coordinator_id, life)
@@ -134,7 +136,7 @@ class Cluster:
             "coordinator_epoch": self.image.coordinators[coordinator_id].coordinator_epoch,
             "metadata_end_index": self.image.end_index,
         }
-        return CoordinatorHeartbeatRequest(**{**values, **changes})  # type: ignore[arg-type]
+        return CoordinatorHeartbeatRequest(**{**values, **changes})
 
     def create(self, *topics: NewTopic, validate_only: bool = False) -> list[CreatedTopic]:
         request = CreateTopicsRequest(topics=topics, validate_only=validate_only)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 from collections import deque
 from typing import Any
@@ -10,11 +11,9 @@ from typing import Any
 import pytest
 
 from klamm.errors import ErrorCode
+from klamm.kafka_types.writer import KafkaWriter
 from klamm.model import TopicPartition
-from klamm_coordinator.consumer_group.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
-from klamm_coordinator.consumer_group.topics import FixedTopics, TopicInfo
-from klamm_coordinator.effects import Effects, Reply
-from klamm_coordinator.group.messages import (
+from klamm_coordinator.classic.messages import (
     Heartbeat,
     JoinGroup,
     JoinReply,
@@ -24,6 +23,12 @@ from klamm_coordinator.group.messages import (
     SyncGroup,
     SyncReply,
 )
+from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
+from klamm_coordinator.consumer.topics import FixedTopics, TopicInfo
+from klamm_coordinator.group_shard.refusals import Reply
+from klamm_coordinator.group_shard.rules import GroupRules
+from klamm_coordinator.group_shard.state import GroupShardState
+from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.offsets.messages import (
     CommitOffset,
     CommitOffsets,
@@ -31,14 +36,12 @@ from klamm_coordinator.offsets.messages import (
     DeleteOffsets,
     EndTransaction,
 )
-from klamm_coordinator.records.codec import Writer
 from klamm_coordinator.records.consumer_group_schemas import TopicIdPartition
-from klamm_coordinator.settings import GroupSettings
-from klamm_coordinator.shard.events import Event, TimePassed, WriteAppended, WriteFailed
-from klamm_coordinator.shard.shard import Shard
-from klamm_coordinator.shard.state import ShardState
-from klamm_coordinator.timers import Now
-from klamm_coordinator.write import TxnMarker, TxnProducer, Write
+from klamm_coordinator.runtime.effects import ShardEffects
+from klamm_coordinator.runtime.events import TimePassed, WriteAppended, WriteFailed
+from klamm_coordinator.runtime.log_write import LogWrite, TxnMarker, TxnProducer
+from klamm_coordinator.runtime.shard_runtime import ShardRuntime
+from klamm_coordinator.runtime.timers import Now
 
 GROUP = "orders"
 SESSION_MS = 10_000
@@ -49,10 +52,10 @@ WALL_START_MS = 1_700_000_000_000
 
 def subscription(*topics: str) -> bytes:
     """A ConsumerProtocolSubscription of version 0."""
-    writer = Writer().int16(0).int32(len(topics))
+    writer = KafkaWriter().int16(0).int32(len(topics))
     for topic in topics:
         writer.string(topic)
-    return writer.bytes_(b"").build()
+    return writer.bytes_(b"").value()
 
 
 class ShardDriver:
@@ -62,12 +65,12 @@ class ShardDriver:
         defaults = {"initial_rebalance_delay_ms": DELAY_MS}
         self.settings = GroupSettings(**(defaults | settings))
         self.rng = random.Random(seed)
-        self.shard = Shard(self.settings, self.rng)
+        self.shard = ShardRuntime(GroupRules(self.settings), self.settings, self.rng)
         self.now_ms = 0
         self.replies: dict[int, Reply] = {}
         self.asked: set[int] = set()
         self.notes: list[str] = []
-        self.unsent: deque[Write] = deque()
+        self.unsent: deque[LogWrite] = deque()
         self.log: list[Any] = []
         """Records acknowledged, in order; of transactions the writes."""
         self.auto_ack = True
@@ -76,12 +79,16 @@ class ShardDriver:
         self._take(self.shard.start(self.now))
 
     @property
+    def rules(self) -> GroupRules:
+        return self.shard.rules
+
+    @property
     def now(self) -> Now:
         return Now(self.now_ms, WALL_START_MS + self.now_ms)
 
     # Time and the log
 
-    def step(self, event: Event) -> None:
+    def step(self, event: Any) -> None:
         self._take(self.shard.step(event, self.now))
         while self.auto_ack and self.unsent:
             self.ack()
@@ -108,22 +115,23 @@ class ShardDriver:
     def crash(self) -> None:
         """The process dies and another one loads the shard: what was not acknowledged is lost."""
         self.unsent.clear()
-        former = self.shard.state
-        self.shard = Shard(self.settings, self.rng)
-        self._replay(self.shard.state)
-        assert self.shard.state == former
+        former = self.rules.state
+        self.shard = ShardRuntime(GroupRules(self.settings), self.settings, self.rng)
+        self.replay(self.rules.state)
+        assert self.rules.state == former
         self.asked = set(self.replies)
         self._take(self.shard.start(self.now))
 
-    def replayed(self) -> ShardState:
+    def replayed(self) -> GroupShardState:
         """The state that the acknowledged records describe."""
-        state = ShardState()
-        self._replay(state)
+        state = GroupShardState()
+        self.replay(state)
         return state
 
-    def _replay(self, state: ShardState) -> None:
-        for entry in self.log:
-            if not isinstance(entry, Write):
+    def replay(self, state: GroupShardState, *, after: int = 0) -> None:
+        """Tells a state the acknowledged records; it knows the first `after` entries of the log already."""
+        for entry in itertools.islice(self.log, after, None):
+            if not isinstance(entry, LogWrite):
                 state.replay(entry)
                 continue
             for record in entry.records:
@@ -131,7 +139,7 @@ class ShardDriver:
             if entry.marker is not None:
                 state.end_transaction(entry.producer.producer_id, committed=entry.marker.committed)
 
-    def _take(self, effects: Effects) -> None:
+    def _take(self, effects: ShardEffects[Any]) -> None:
         for reply_id, reply in effects.replies:
             assert reply_id in self.asked, f"an answer to nothing: {reply_id} {reply}"
             assert reply_id not in self.replies, f"a second answer: {reply_id} {reply}"
@@ -213,7 +221,7 @@ class ShardDriver:
             member_id=member_id,
             instance_id=instance_id,
         )
-        return self.replies[self.ask(request)].error  # type: ignore[union-attr]
+        return self.replies[self.ask(request)].error
 
     def leave(self, *leavers: tuple[str, str | None], group_id: str = GROUP, reason: str = "") -> tuple[ErrorCode, ...]:
         request = LeaveGroup(
@@ -221,7 +229,7 @@ class ShardDriver:
             group_id=group_id,
             leavers=tuple(Leaver(member_id=m, instance_id=i, reason=reason) for m, i in leavers),
         )
-        return self.replies[self.ask(request)].members  # type: ignore[union-attr]
+        return self.replies[self.ask(request)].members
 
     def commit(
         self,
@@ -255,7 +263,7 @@ class ShardDriver:
 
     def txn_commit(self, offset: int, producer: TxnProducer, **kwargs: Any) -> int:
         """As `commit`, in a transaction whose coordinator was asked."""
-        verification = self.shard.transactions.begin_verification(producer)
+        verification = self.rules.offsets.transactions.begin_verification(producer)
         return self.commit(offset, producer=producer, verification=verification, **kwargs)
 
     def end_transaction(self, producer: TxnProducer, *, committed: bool) -> int:
@@ -267,7 +275,7 @@ class ShardDriver:
 
     def unstable(self, *partitions: int, group_id: str = GROUP) -> list[int]:
         wanted = [TopicPartition("t", partition) for partition in partitions] or None
-        return [each.partition for each in self.shard.unstable_offsets(group_id, wanted)]
+        return [each.partition for each in self.rules.offsets.unstable(group_id, wanted)]
 
     def delete_offsets(self, *partitions: tuple[str, int], group_id: str = GROUP) -> int:
         return self.ask(
@@ -336,10 +344,10 @@ class ShardDriver:
     # What most tests begin with
 
     def state(self, group_id: str = GROUP) -> str:
-        return self.shard.groups[group_id].state.value
+        return self.rules.classic.groups[group_id].state.value
 
     def offset(self, topic: str = "t", partition: int = 0, group_id: str = GROUP) -> int:
-        (fetched,) = self.shard.fetch_offsets(group_id, [TopicPartition(topic, partition)])
+        (fetched,) = self.rules.offsets.fetch(group_id, [TopicPartition(topic, partition)])
         return fetched.offset
 
     def joined(self, reply_id: int) -> JoinReply:
@@ -439,7 +447,7 @@ class ConsumerMember:
         reply_id = self.driver.consumer_heartbeat(
             self.member_id, epoch, instance_id=self.instance_id, group_id=self.group_id
         )
-        return self.driver.replies[reply_id].error  # type: ignore[union-attr]
+        return self.driver.replies[reply_id].error
 
     def _partitions(self) -> frozenset[TopicIdPartition]:
         return frozenset(TopicIdPartition(self._ids[topic], number) for topic, number in self.owned)

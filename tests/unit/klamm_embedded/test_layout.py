@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 from klamm.errors import ConfigError
-from klamm_broker.config import BrokerConfig
 from klamm_controller.config import ControllerConfig
-from klamm_embedded.layout import ClusterSize, lay_out
-from klamm_server.config import load
+from klamm_embedded.layout import ClusterSize, Ports, lay_out
+from klamm_embedded.secured import SecuredFiles
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.server_config import load
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 def laid_out(tmp_path, size, settings=None):
-    ports = range(9094, 9094 + size.total)
+    ports = [Ports(grpc=9094 + number) for number in range(size.total)]
     return lay_out(
         size, data_dir=tmp_path, host="localhost", ports=ports, cluster_id=CLUSTER_ID, settings=settings or {}
     )
@@ -90,6 +91,59 @@ def test_a_setting_goes_to_the_services_that_know_it_and_wins(tmp_path):
 def test_a_setting_that_is_unknown_or_invalid_is_named(tmp_path, settings, complaint):
     with pytest.raises(ConfigError, match=complaint):
         laid_out(tmp_path, ClusterSize(brokers=3), settings)
+
+
+def test_a_setting_of_a_listener_goes_to_who_has_the_listener(tmp_path):
+    specs = lay_out(
+        ClusterSize(),
+        data_dir=tmp_path,
+        host="localhost",
+        ports=[Ports(grpc=1, kafka=4), Ports(grpc=2), Ports(grpc=3)],
+        cluster_id=CLUSTER_ID,
+        settings={"listener.name.kafka.max.connections": "9"},
+    )
+    assert [spec.name for spec in specs if "listener.name.kafka.max.connections" in spec.settings] == ["broker 1"]
+
+
+def test_servers_with_tls_are_asked_by_it_how_they_are(tmp_path):
+    settings = {
+        "listener.security.protocol.map": "GRPC:GRPC_SSL",
+        "ssl.keystore.location": "/server.pem",
+        "ssl.truststore.location": "/ca.pem",
+        "ssl.client.auth": "required",
+    }
+    assert {spec.tls for spec in laid_out(tmp_path, ClusterSize(brokers=3))} == {None}
+    for spec in laid_out(tmp_path, ClusterSize(brokers=3), settings):
+        assert spec.tls is not None
+        assert spec.tls.ssl_keystore_location == "/server.pem"
+        assert spec.servers_address == spec.address
+
+
+def test_servers_of_a_secured_cluster_reach_each_other_by_a_listener_of_their_own(tmp_path):
+    ports = [
+        Ports(grpc=9094, kafka=9092, servers=41),
+        Ports(grpc=9095, servers=42),
+        Ports(grpc=9096, servers=43),
+    ]
+    specs = lay_out(
+        ClusterSize(),
+        data_dir=tmp_path,
+        host="localhost",
+        ports=ports,
+        cluster_id=CLUSTER_ID,
+        settings=SecuredFiles(tmp_path).settings(),
+    )
+    controller, broker, coordinator = specs
+    listeners = {spec.name: spec.settings["listeners"] for spec in specs}
+    assert listeners == {
+        "controller 1": "INTERNAL://127.0.0.1:42,GRPC_SASL_SSL://localhost:9095",
+        "broker 1": "INTERNAL://127.0.0.1:41,GRPC_SASL_SSL://localhost:9094,SASL_SSL://localhost:9092",
+        "coordinator 1": "INTERNAL://127.0.0.1:43,GRPC_SASL_SSL://localhost:9096",
+    }
+    assert controller.settings["controller.quorum.voters"] == "1@127.0.0.1:42"
+    assert broker.settings["controller.quorum.bootstrap.servers"] == "127.0.0.1:42"
+    assert (coordinator.address, coordinator.servers_address) == ("localhost:9096", "127.0.0.1:43")
+    assert all(spec.tls is not None and spec.tls.ssl_client_auth == "required" for spec in specs)
 
 
 def test_two_controllers_are_no_quorum(tmp_path):

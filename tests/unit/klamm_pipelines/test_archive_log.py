@@ -6,10 +6,10 @@ import pytest
 
 from klamm_pipelines.archive_log import (
     Advance,
+    ArchiveChange,
     ArchiveConflictError,
+    ArchiveContents,
     ArchivedFile,
-    Change,
-    Contents,
     SourcePartition,
     decode_change,
     decode_contents,
@@ -27,13 +27,13 @@ def file(path: str, *, size_bytes: int = 1, hour: str = "09", topic_id: str = "i
     )
 
 
-def added(path: str, start_offset: int, end_offset: int) -> Change:
+def added(path: str, start_offset: int, end_offset: int) -> ArchiveChange:
     advance = Advance(source=SOURCE, start_offset=start_offset, end_offset=end_offset)
-    return Change(time_ms=1, add=(file(path),), advance=(advance,))
+    return ArchiveChange(time_ms=1, add=(file(path),), advance=(advance,))
 
 
 def test_a_batch_that_runs_again_adds_nothing():
-    once = Contents().after(added("a", 0, 10))
+    once = ArchiveContents().after(added("a", 0, 10))
     with pytest.raises(ArchiveConflictError, match="orders-0 is archived up to offset 10, not 0"):
         once.after(added("b", 0, 10))
     assert once.after(added("b", 10, 12)).ends == {SOURCE: 12}
@@ -41,26 +41,26 @@ def test_a_batch_that_runs_again_adds_nothing():
 
 def test_a_topic_created_anew_begins_at_its_beginning():
     advance = Advance(source=SourcePartition("orders", "another", 0), start_offset=0, end_offset=4)
-    contents = Contents().after(added("a", 0, 10)).after(Change(time_ms=1, advance=(advance,)))
+    contents = ArchiveContents().after(added("a", 0, 10)).after(ArchiveChange(time_ms=1, advance=(advance,)))
     assert sorted(contents.ends.values()) == [4, 10]
 
 
 def test_a_compaction_replaces_its_files_in_one_version_and_only_once():
-    contents = Contents().after(added("a", 0, 10)).after(added("b", 10, 20))
-    compaction = Change(time_ms=7, add=(file("ab"),), remove=("a", "b"))
+    contents = ArchiveContents().after(added("a", 0, 10)).after(added("b", 10, 20))
+    compaction = ArchiveChange(time_ms=7, add=(file("ab"),), remove=("a", "b"))
     after = contents.after(compaction)
     assert (list(contents.files), list(after.files)) == (["a", "b"], ["ab"])
     assert after.removed == {"a": 7, "b": 7}
     assert after.ends == contents.ends
     with pytest.raises(ArchiveConflictError, match="a is not in the archive any more"):
         after.after(compaction)
-    assert after.after(Change(time_ms=8, forget=("a",))).removed == {"b": 7}
+    assert after.after(ArchiveChange(time_ms=8, forget=("a",))).removed == {"b": 7}
 
 
 def test_changes_and_contents_are_read_back():
     change = added("a", 0, 10)
     assert decode_change(encode_change(change)) == change
-    contents = Contents().after(change).after(Change(time_ms=2, remove=("a",)))
+    contents = ArchiveContents().after(change).after(ArchiveChange(time_ms=2, remove=("a",)))
     assert decode_contents(encode_contents(contents)) == contents
 
 

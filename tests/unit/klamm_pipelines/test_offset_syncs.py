@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm_pipelines import offset_syncs
-from klamm_pipelines.offset_syncs import Segment, SegmentBuilder, decode, encode_key, encode_value, slot_of, translate
+from klamm_pipelines.offset_syncs import (
+    MirroredRun,
+    MirroredRunBuilder,
+    decode,
+    encode_key,
+    encode_value,
+    slot_of,
+    translate,
+)
 
 gaps = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=60)
 
@@ -22,23 +30,23 @@ def mirrored(steps):
     return records
 
 
-def segments_of(records):
-    builder = SegmentBuilder()
+def runs_of(records):
+    builder = MirroredRunBuilder()
     for record in records:
         builder.add(*record)
-    return builder.segments
+    return builder.runs
 
 
-def test_a_run_of_records_is_one_segment():
-    assert segments_of([(5, 0), (6, 1), (7, 2), (9, 3), (10, 5)]) == (
-        Segment(5, 0, 3), Segment(9, 3, 1), Segment(10, 5, 1),
+def test_a_run_of_records_is_one_run():
+    assert runs_of([(5, 0), (6, 1), (7, 2), (9, 3), (10, 5)]) == (
+        MirroredRun(5, 0, 3), MirroredRun(9, 3, 1), MirroredRun(10, 5, 1),
     )  # fmt: skip
 
 
 @given(steps=gaps, offset=st.integers(0, 200))
 def test_a_consumer_goes_on_with_the_record_it_would_have_read_next(steps, offset):
     records = mirrored(steps)
-    translated = translate(segments_of(records), offset)
+    translated = translate(runs_of(records), offset)
     if offset < records[0][0]:
         assert translated is None
         return
@@ -48,23 +56,23 @@ def test_a_consumer_goes_on_with_the_record_it_would_have_read_next(steps, offse
 
 
 @given(steps=gaps, offset=st.integers(0, 200), known=st.sets(st.integers(0, 60)))
-def test_with_fewer_segments_known_it_reads_again_but_misses_nothing(steps, offset, known):
+def test_with_fewer_runs_known_it_reads_again_but_misses_nothing(steps, offset, known):
     records = mirrored(steps)
-    segments = [each for index, each in enumerate(segments_of(records)) if index in known]
-    translated = translate(segments, offset)
+    runs = [each for index, each in enumerate(runs_of(records)) if index in known]
+    translated = translate(runs, offset)
     for source, target in records:
         assert source < offset or translated is None or target >= translated
 
 
-def test_segments_of_one_sync_are_bounded(monkeypatch):
-    monkeypatch.setattr(offset_syncs, "SEGMENTS_MAX", 8)
+def test_the_runs_of_one_sync_are_bounded(monkeypatch):
+    monkeypatch.setattr(offset_syncs, "RUNS_MAX", 8)
     records = mirrored([(2, 1)] * 100)
-    segments = segments_of(records)
-    assert len(segments) <= 8
-    assert segments[0].source_offset == 2, "from the first"
-    assert translate(segments, 200) == 100, "to the last"
+    runs = runs_of(records)
+    assert len(runs) <= 8
+    assert runs[0].source_offset == 2, "from the first"
+    assert translate(runs, 200) == 100, "to the last"
     for offset in range(2, 202):
-        translated = translate(segments, offset)
+        translated = translate(runs, offset)
         assert translated is not None
         assert all(target >= translated for source, target in records if source >= offset)
 
@@ -80,5 +88,5 @@ def test_of_many_batches_few_are_kept_and_the_last_ones_all():
 
 
 def test_a_sync_is_read_back():
-    segments = [Segment(5, 0, 3), Segment(9, 3, 1)]
-    assert decode(encode_key("orders", 2, 7), encode_value(segments)) == ("orders", 2, segments)
+    runs = [MirroredRun(5, 0, 3), MirroredRun(9, 3, 1)]
+    assert decode(encode_key("orders", 2, 7), encode_value(runs)) == ("orders", 2, runs)

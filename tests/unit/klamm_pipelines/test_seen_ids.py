@@ -5,19 +5,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm_pipelines.seen_ids import SeenIds, Verdict
+from klamm_pipelines.seen_ids import Arrival, SeenIds
 
 WINDOW_MS = 10
 
 
 def test_a_record_is_first_duplicate_or_late():
     seen = SeenIds(WINDOW_MS)
-    assert seen.judge("a", 100) is Verdict.FIRST
-    assert seen.judge("a", 110) is Verdict.DUPLICATE
-    assert seen.judge("a", 100) is Verdict.DUPLICATE, "still in time"
-    assert seen.judge("b", 111) is Verdict.FIRST
-    assert seen.judge("b", 100) is Verdict.LATE
-    assert seen.judge("a", 111) is Verdict.FIRST, "a window and more after the first of its id"
+    assert seen.judge("a", 100) is Arrival.FIRST
+    assert seen.judge("a", 110) is Arrival.DUPLICATE
+    assert seen.judge("a", 100) is Arrival.DUPLICATE, "still in time"
+    assert seen.judge("b", 111) is Arrival.FIRST
+    assert seen.judge("b", 100) is Arrival.LATE
+    assert seen.judge("a", 111) is Arrival.FIRST, "a window and more after the first of its id"
 
 
 @given(
@@ -33,13 +33,13 @@ def test_what_is_forgotten_does_not_matter(records, packs):
         if index in packs:
             seen = SeenIds(WINDOW_MS, seen.packed())
         if time_ms < clock_ms - WINDOW_MS:
-            expected = Verdict.LATE
+            expected = Arrival.LATE
         elif record_id in firsts and abs(time_ms - firsts[record_id]) <= WINDOW_MS:
-            expected = Verdict.DUPLICATE
+            expected = Arrival.DUPLICATE
         else:
-            expected = Verdict.FIRST
+            expected = Arrival.FIRST
             firsts[record_id] = time_ms
-        if expected is not Verdict.LATE:
+        if expected is not Arrival.LATE:
             clock_ms = max(clock_ms, time_ms)
         assert seen.judge(record_id, time_ms) is expected
 

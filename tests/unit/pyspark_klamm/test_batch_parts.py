@@ -9,7 +9,7 @@ import pytest
 from klamm import LedgerId, PreparedPart
 from klamm.errors import ConfigError, IllegalStateError
 from pyspark_klamm.batch_parts import (
-    Batch,
+    LedgerBatch,
     TaskOutput,
     common_batch,
     is_in_micro_batch,
@@ -18,7 +18,7 @@ from pyspark_klamm.batch_parts import (
 )
 
 PROPERTIES = {"sql.streaming.queryId": "query", "spark.jobGroup.id": "run", "streaming.sql.batchId": "7"}
-BATCH = Batch(LedgerId("orders", "query"), "run", 7)
+BATCH = LedgerBatch(LedgerId("orders", "query"), "run", 7)
 
 
 def part(task: int) -> PreparedPart:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -28,8 +30,8 @@ for argument in "$@"; do printf '<%s>' "$argument"; done
 def no_java(monkeypatch, tmp_path):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/bin:/usr/bin")
-    monkeypatch.setattr(java.shutil, "which", lambda name: None)
-    monkeypatch.setattr(java.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
 
 
 def test_java_home_of_the_environment_comes_first(no_java, monkeypatch, tmp_path):
@@ -42,7 +44,7 @@ def test_a_java_on_the_path_is_found_behind_its_links(no_java, monkeypatch, tmp_
     home = fake_java(tmp_path / "jdk", "17.0.15")
     link = tmp_path / "java"
     link.symlink_to(home / "bin" / "java")
-    monkeypatch.setattr(java.shutil, "which", lambda name: str(link))
+    monkeypatch.setattr(shutil, "which", lambda name: str(link))
     assert java.java_home() == home
 
 

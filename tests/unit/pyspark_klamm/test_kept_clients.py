@@ -1,9 +1,10 @@
-"""Clients kept between tasks: who gets which, and when one is closed."""
+"""Clients kept between tasks: which task gets which client, and when a client is closed."""
 
 from __future__ import annotations
 
 import pytest
 
+from klamm.config import ClientConfig
 from pyspark_klamm.kept_clients import KeptClients
 
 
@@ -30,7 +31,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def clients(clock) -> KeptClients[Client]:
-    return KeptClients(Client, clock, capacity=2, idle_s=10.0)
+    return KeptClients(Client, ClientConfig, clock, capacity=2, idle_s=10.0)
 
 
 def use(clients: KeptClients[Client], name: str) -> Client:

@@ -7,24 +7,24 @@ import json
 import pytest
 
 from klamm.model import TopicPartition
-from pyspark_klamm.offsets import OffsetRange, Position, continuation, went_back
+from pyspark_klamm.offsets import OffsetRange, SourceOffset, continuation, went_back
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-def position(offsets: dict[TopicPartition, int], **topic_ids: str) -> Position:
-    return Position(offsets=offsets, topic_ids={tp.topic: topic_ids.get(tp.topic, "id") for tp in offsets})
+def position(offsets: dict[TopicPartition, int], **topic_ids: str) -> SourceOffset:
+    return SourceOffset(offsets=offsets, topic_ids={tp.topic: topic_ids.get(tp.topic, "id") for tp in offsets})
 
 
 def test_a_position_survives_spark_s_checkpoint():
-    position = Position(
+    position = SourceOffset(
         offsets={TopicPartition("flights", 1): 7, TopicPartition("flights", 0): 9, TopicPartition("weather", 0): 0},
         topic_ids={"flights": "aa", "weather": "bb"},
     )
     stored = json.loads(json.dumps(position.to_json(initial=True)))
     assert stored["offsets"] == {"flights": {"0": 9, "1": 7}, "weather": {"0": 0}}
     assert stored["initial"] is True
-    assert Position.from_json(stored) == position
+    assert SourceOffset.from_json(stored) == position
 
 
 def test_a_query_goes_on_where_it_was_and_reads_what_is_new_from_the_start():
@@ -38,11 +38,11 @@ def test_a_query_goes_on_where_it_was_and_reads_what_is_new_from_the_start():
     [
         (position({A0: 5}), position({A0: 9}), {A0: 7}, {A0: 7}, ["a-0 begins at offset 7, offset 5 was wanted"]),
         (position({A0: 5}), position({A0: 4}), {A0: 0}, {A0: 5}, ["a-0 ends at offset 4, 5 was reached before"]),
-        (position({A0: 5}), position({A0: 5}, a="new"), {A0: 0}, {A0: 0}, ["topic 'a' was deleted and created anew"]),
+        (position({A0: 5}), position({A0: 5}, a="new"), {A0: 0}, {A0: 0}, ["topic 'a' was deleted and created again"]),
         (position({A0: 5, B0: 1}), position({A0: 5}), {A0: 0}, {A0: 5}, ["topic 'b' was deleted"]),
         (position({A0: 5, A1: 1}), position({A0: 5}), {A0: 0}, {A0: 5}, ["a-1 is gone"]),
         (position({A0: 5}), position({A0: 5, A1: 9}), {A0: 0, A1: 3}, {A0: 5, A1: 3}, ["a-1 is new and begins at offset 3, not 0"]),  # noqa: E501
-        (position({A0: 5}), position({A0: 9}, a="new"), {A0: 2}, {A0: 2}, ["topic 'a' was deleted and created anew"]),
+        (position({A0: 5}), position({A0: 9}, a="new"), {A0: 2}, {A0: 2}, ["topic 'a' was deleted and created again"]),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_any_more_is_named(begin, finish, earliest, offsets, losses):

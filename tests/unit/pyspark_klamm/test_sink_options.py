@@ -18,7 +18,10 @@ EXACTLY_ONCE = {"kafka.bootstrap.servers": "h:1", "deliveryguarantee": "exactly-
         ({"kafka.bootstrap.servers": "h:1", "subscribe": "t"}, "subscribe"),
         ({"kafka.bootstrap.servers": "h:1", "kafka.value.serializer": "x"}, "kafka.value.serializer"),
         ({"kafka.bootstrap.servers": "h:1", "kafka.transactional.id": "x"}, "use deliveryGuarantee=exactly-once"),
-        ({"kafka.bootstrap.servers": "h:1", "deliveryguarantee": "twice"}, "deliveryGuarantee='twice': expected at-"),
+        (
+            {"kafka.bootstrap.servers": "h:1", "deliveryguarantee": "twice"},
+            "deliveryGuarantee: 'twice' is not",
+        ),
         ({"kafka.bootstrap.servers": "h:1", "deliveryguarante": "x"}, "did you mean deliveryGuarantee?"),
         ({"kafka.bootstrap.servers": "h:1", "sinkid": "orders"}, "sinkId='orders' is of no use without"),
         ({**EXACTLY_ONCE, "sinkid": "a/b"}, "sinkId='a/b': expected 1 to 249"),

@@ -1,6 +1,7 @@
 """The Kafka wire protocol: a second door to the broker, over the same handlers as gRPC.
 
     connection.py     frames off and onto a socket, one request at a time, answered in order
+    frame_buffer.py   what was read of a socket, and the frames in it
     listener.py       the port, its connections and their bounds
     requests.py       the request header, and which versions of which API are spoken
     apis.py           request -> answer, by API key: the hot path's

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from klamm.errors import ErrorCode
+from klamm.kafka_types.writer import KafkaWriter
 from klamm_broker.kafka.features import LEVELS
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, Versions
-from klamm_broker.kafka.wire import Writer
+from klamm_broker.kafka.wire import AnswerWriter
 
 _SUPPORTED_TAG: Final = 0
 _EPOCH_TAG: Final = 1
@@ -20,17 +21,17 @@ _SOFTWARE_SINCE: Final = 3
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def api_versions(request: Request, features_epoch: int) -> Writer:
+def api_versions(request: Request, features_epoch: int) -> AnswerWriter:
     """`features_epoch` never falls: clients believe the broker with the greatest.
 
     To a version that is not spoken the answer is one of version 0, which every client can read, and names the range
     of this API."""
     if not request.is_spoken:
-        return _answer(0, ErrorCode.UNSUPPORTED_VERSION, [(ApiKey.API_VERSIONS, SPOKEN[ApiKey.API_VERSIONS])], ())
+        return _answer(0, ErrorCode.UNSUPPORTED_VERSION, [(ApiKey.API_VERSIONS, SPOKEN[ApiKey.API_VERSIONS])], (), 0)
     if request.version >= _SOFTWARE_SINCE and not _names_software(request):
-        return _answer(request.version, ErrorCode.INVALID_REQUEST, [], ())
+        return _answer(request.version, ErrorCode.INVALID_REQUEST, [], (), request.throttle_ms)
     features = _features(features_epoch) if request.version >= _FEATURES_SINCE else ()
-    return _answer(request.version, ErrorCode.NONE, sorted(SPOKEN.items()), features)
+    return _answer(request.version, ErrorCode.NONE, sorted(SPOKEN.items()), features, request.throttle_ms)
 
 
 def _names_software(request: Request) -> bool:
@@ -40,9 +41,13 @@ def _names_software(request: Request) -> bool:
 
 
 def _answer(
-    version: int, code: ErrorCode, spoken: list[tuple[ApiKey, Versions]], features: Sequence[tuple[int, bytes]]
-) -> Writer:
-    writer = Writer(flexible=version >= SPOKEN[ApiKey.API_VERSIONS].flexible)
+    version: int,
+    code: ErrorCode,
+    spoken: list[tuple[ApiKey, Versions]],
+    features: Sequence[tuple[int, bytes]],
+    throttle_ms: int,
+) -> AnswerWriter:
+    writer = AnswerWriter(flexible=version >= SPOKEN[ApiKey.API_VERSIONS].flexible)
     writer.int16(code)
 
     def write(entry: tuple[ApiKey, Versions]) -> None:
@@ -54,14 +59,14 @@ def _answer(
 
     writer.array(spoken, write)
     if version >= 1:
-        writer.int32(0)
+        writer.int32(throttle_ms)
     writer.tagged_fields(features)
     return writer
 
 
 def _features(epoch: int) -> list[tuple[int, bytes]]:
     """What is supported and what is in force look the same: the lowest and the highest level of a feature are one."""
-    levels = Writer(flexible=True)
+    levels = KafkaWriter(flexible=True)
     levels.array_size(len(LEVELS))
     for name, level in sorted(LEVELS.items()):
         levels.string(name)

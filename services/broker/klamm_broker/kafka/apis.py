@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from klamm_broker.handlers.handlers import Handlers
 from klamm_broker.kafka.api_versions import api_versions
-from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.fetch import Fetch
 from klamm_broker.kafka.fetch_sessions import FetchSessions
@@ -14,9 +14,10 @@ from klamm_broker.kafka.forwarding import ActiveController, Coordinators
 from klamm_broker.kafka.metadata import metadata
 from klamm_broker.kafka.produce import produce
 from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.sasl_messages import out_of_place
+from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_broker.rpc.handlers import Handlers
-from klamm_server.clock import Clock
+from klamm_server.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from klamm_broker.kafka.cold_apis import ColdApis
@@ -30,7 +31,7 @@ class KafkaApis:
         handlers: Handlers,
         controller: ActiveController,
         to_coordinators: Coordinators,
-        cluster: ClusterView,
+        cluster: SeenCluster,
         sessions: FetchSessions,
         clock: Clock,
     ) -> None:
@@ -52,9 +53,11 @@ class KafkaApis:
             case ApiKey.FETCH:
                 return self._fetch.fetch(request)
             case ApiKey.METADATA:
-                return metadata(request, self._handlers.metadata, self._cluster, self._topic_ids)
+                return metadata(request, self._handlers.missing_topics, self._cluster, self._topic_ids)
             case ApiKey.API_VERSIONS:
                 return api_versions(request, self._cluster.image.end_index).parts()
+            case ApiKey.SASL_HANDSHAKE | ApiKey.SASL_AUTHENTICATE:
+                return out_of_place(request)
         return self._answer_cold(request)
 
     async def _answer_cold(self, request: Request) -> Answer:

@@ -117,7 +117,7 @@ def _fixed(size: int) -> _Skip:
 
 
 def _array(item: _Skip | None, item_bytes_min: int, flexible: bool, may_be_null: bool) -> _Skip:
-    """Without `item` each has `item_bytes_min` exactly."""
+    """Skips an array. Without `item` each item has exactly `item_bytes_min` bytes."""
 
     def skip(message: memoryview, position: int) -> int:
         count, position = _compact_size(message, position) if flexible else _int32(message, position)

@@ -1,50 +1,58 @@
-"""What a client may do with a resource, as a bit field (KIP-430): all that the resource supports, for there is no
-authorizer. Bits and sets are Kafka's `AclOperation` and `AclEntry.supportedOperations`."""
+"""What a client may do with a resource, as a bit field (KIP-430). Bits and sets are Kafka's `AclOperation` and
+`AclEntry.supportedOperations`; where there is no authorizer, everything that the resource supports."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import Final
+
+from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
+from klamm_server.security.session import CALLER
 
 NOT_ASKED_FOR: Final = -(2**31)
 
-
-class _Operation(IntEnum):
-    """Numbers of bits."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
+_CONFIGS: Final = (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
+_SUPPORTED: Final = {
+    ResourceType.CLUSTER: (
+        *(AclOperation.CREATE, AclOperation.ALTER, AclOperation.DESCRIBE, *_CONFIGS),
+        *(AclOperation.CLUSTER_ACTION, AclOperation.IDEMPOTENT_WRITE),
+    ),
+    ResourceType.TOPIC: (
+        *(AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER),
+        *(AclOperation.DESCRIBE, *_CONFIGS),
+    ),
+    ResourceType.GROUP: (AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE, *_CONFIGS),
+}
 
 
-def _bits(operations: Iterable[_Operation]) -> int:
+def _bits(operations: Iterable[AclOperation]) -> int:
     return sum(1 << operation for operation in operations)
 
 
-_CONFIGS: Final = (_Operation.DESCRIBE_CONFIGS, _Operation.ALTER_CONFIGS)
-CLUSTER: Final = _bits(
-    (
-        *(_Operation.CREATE, _Operation.ALTER, _Operation.DESCRIBE, *_CONFIGS),
-        *(_Operation.CLUSTER_ACTION, _Operation.IDEMPOTENT_WRITE),
-    )
-)
-TOPIC: Final = _bits(
-    (
-        *(_Operation.READ, _Operation.WRITE, _Operation.CREATE, _Operation.DELETE, _Operation.ALTER),
-        *(_Operation.DESCRIBE, *_CONFIGS),
-    )
-)
-GROUP: Final = _bits((_Operation.READ, _Operation.DELETE, _Operation.DESCRIBE, *_CONFIGS))
+_ALL: Final = {resource_type: _bits(operations) for resource_type, operations in _SUPPORTED.items()}
 
 
-def when_asked(operations: int, is_asked_for: bool) -> int:
-    """The operations for a client that asks for them."""
-    return operations if is_asked_for else NOT_ASKED_FOR
+def of_cluster(is_asked_for: bool) -> int:
+    """What the client may do with the cluster, if it asks."""
+    return _of(ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for)
+
+
+def of_topic(name: str, is_asked_for: bool = True) -> int:
+    """What the client may do with a topic, if it asks."""
+    return _of(ResourceType.TOPIC, name, is_asked_for)
+
+
+def of_group(group_id: str, is_asked_for: bool) -> int:
+    """What the client may do with a group, if it asks."""
+    return _of(ResourceType.GROUP, group_id, is_asked_for)
+
+
+def _of(resource_type: ResourceType, name: str, is_asked_for: bool) -> int:
+    if not is_asked_for:
+        return NOT_ASKED_FOR
+    caller = CALLER.get()
+    if caller is None:
+        return _ALL[resource_type]
+    return _bits(
+        operation for operation in _SUPPORTED[resource_type] if caller.may_be_shown(operation, resource_type, name)
+    )

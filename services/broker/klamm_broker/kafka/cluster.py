@@ -5,25 +5,28 @@ from __future__ import annotations
 
 from typing import Any
 
+from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import CLUSTER_METADATA_TOPIC
 from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.controller_rpc import AdminStub
 from klamm_broker.kafka import authorized_operations, features
-from klamm_broker.kafka.cluster_view import ClusterView, SeenBroker
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.seen_cluster import SeenBroker, SeenCluster
 from klamm_broker.kafka.voters import CONTROLLER_LISTENER, directory_id
-from klamm_server.clock import Clock
+from klamm_server.runtime.clock import Clock
+from klamm_server.security.session import may_be_shown_with_cluster, may_with_cluster
 
 _BROKERS, _CONTROLLERS = 1, 2
 """Kinds of endpoints (KIP-919)."""
 
 
-class Cluster:
+class ClusterApis:
     """Each method takes a decoded request and gives the answer's fields."""
 
-    def __init__(self, controller: ActiveController, view: ClusterView, clock: Clock) -> None:
+    def __init__(self, controller: ActiveController, view: SeenCluster, clock: Clock) -> None:
         self._controller = controller
         self._view = view
         self._clock = clock
@@ -47,8 +50,8 @@ class Cluster:
             "cluster_id": image.cluster_id,
             "controller_id": self._view.controller_id,
             "brokers": [_broker(one) for one in brokers],
-            "cluster_authorized_operations": authorized_operations.when_asked(
-                authorized_operations.CLUSTER, wanted.include_cluster_authorized_operations
+            "cluster_authorized_operations": authorized_operations.of_cluster(
+                wanted.include_cluster_authorized_operations and may_be_shown_with_cluster(AclOperation.DESCRIBE)
             ),
         }
 
@@ -58,7 +61,9 @@ class Cluster:
         if asked != {(CLUSTER_METADATA_TOPIC, 0)}:
             return _no_quorums(wanted)
         try:
-            quorum = await self._controller.ask("describe_quorum", pb.DescribeQuorumRequest(), timeout_ms=TIMEOUT_MS)
+            quorum = await self._controller.ask(
+                AdminStub.describe_quorum, pb.DescribeQuorumRequest(), timeout_ms=TIMEOUT_MS
+            )
         except BrokerError as error:
             return _no_quorum(error.code, error.message)
         controllers = [one for one in quorum.replicas if one.kind == pb.QUORUM_REPLICA_KIND_CONTROLLER]
@@ -98,13 +103,15 @@ class Cluster:
     async def unregister_broker(self, request: Request, wanted: Any) -> Fields:
         ask = pb.UnregisterBrokerRequest(broker_id=wanted.broker_id)
         try:
-            await self._controller.change("unregister_broker", ask, timeout_ms=TIMEOUT_MS)
+            await self._controller.change(AdminStub.unregister_broker, ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
             return {"error_code": error.code, "error_message": error.message}
         return {"error_code": ErrorCode.NONE, "error_message": None}
 
     async def update_features(self, request: Request, wanted: Any) -> Fields:
-        """To the levels that there are; all others are refused, and with one of them the whole request."""
+        """Accepts the levels that there are. Others are refused, and with one of them the whole request."""
+        if not may_with_cluster(AclOperation.ALTER):
+            return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": None, "results": []}
         for one in wanted.feature_updates:
             upgrade_type = getattr(one, "upgrade_type", None)
             if upgrade_type is None:

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from klamm_broker.kafka import coordinators, log_dirs, messages, partitions, security
-from klamm_broker.kafka.cluster import Cluster
-from klamm_broker.kafka.cluster_view import ClusterView
-from klamm_broker.kafka.configs import Configs
+from klamm_broker.handlers.handlers import Handlers
+from klamm_broker.kafka import coordinators, log_dirs, messages, partitions
+from klamm_broker.kafka.acls import AclApis
+from klamm_broker.kafka.cluster import ClusterApis
+from klamm_broker.kafka.configs import ConfigApis
 from klamm_broker.kafka.connection import Parts
-from klamm_broker.kafka.consumer_groups import ConsumerGroups
+from klamm_broker.kafka.consumer_groups import ConsumerGroupApis
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
-from klamm_broker.kafka.groups import Groups
-from klamm_broker.kafka.replicas import Replicas
+from klamm_broker.kafka.groups import GroupApis
+from klamm_broker.kafka.quotas import QuotaApis
+from klamm_broker.kafka.replicas import ReplicaApis
 from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_broker.kafka.topic_pages import describe_topic_partitions
-from klamm_broker.kafka.topics import Topics
-from klamm_broker.kafka.transactions import Transactions
+from klamm_broker.kafka.topics import TopicApis
+from klamm_broker.kafka.transactions import TransactionApis
 from klamm_broker.kafka.txn_markers import write_txn_markers
-from klamm_broker.kafka.voters import Voters
-from klamm_broker.rpc.handlers import Handlers
-from klamm_server.clock import Clock
+from klamm_broker.kafka.users import UserApis
+from klamm_broker.kafka.voters import VoterApis
+from klamm_server.runtime.clock import Clock
 
 ColdHandler = Callable[[Request, Any], Awaitable[messages.Fields]]
 """Takes a request and what kio made of it."""
@@ -37,25 +40,27 @@ class ColdApis:
         handlers: Handlers,
         controller: ActiveController,
         to_coordinators: Coordinators,
-        cluster: ClusterView,
+        cluster: SeenCluster,
         topic_ids: TopicIds,
         clock: Clock,
     ) -> None:
         self._handlers: dict[ApiKey, ColdHandler] = {
             **_partitions(handlers),
-            **_groups(Groups(to_coordinators, topic_ids, cluster), ConsumerGroups(to_coordinators, cluster)),
-            **_transactions(Transactions(to_coordinators, cluster, handlers.init_producer_id)),
-            **_voters(Voters(controller, lambda: cluster.image)),
+            **_groups(GroupApis(to_coordinators, topic_ids, cluster), ConsumerGroupApis(to_coordinators, cluster)),
+            **_transactions(TransactionApis(to_coordinators, cluster, handlers.init_producer_id)),
+            **_voters(VoterApis(controller, lambda: cluster.image)),
             ApiKey.WRITE_TXN_MARKERS: partial(
                 write_txn_markers, handler=handlers.write_txn_markers, coordinators=to_coordinators
             ),
-            **_topics(Topics(controller, topic_ids), cluster),
-            **_configs(Configs(controller, lambda: cluster.image)),
-            **_replicas(Replicas(controller)),
-            **_cluster(Cluster(controller, cluster, clock)),
-            **_SECURITY,
+            **_topics(TopicApis(controller, topic_ids), cluster),
+            **_configs(ConfigApis(controller, lambda: cluster.image)),
+            **_replicas(ReplicaApis(controller)),
+            **_cluster(ClusterApis(controller, cluster, clock)),
+            **_acls(AclApis(controller)),
+            **_users(UserApis(controller, lambda: cluster.image)),
+            **_quotas(QuotaApis(controller, lambda: cluster.image)),
             ApiKey.FIND_COORDINATOR: partial(
-                coordinators.find_coordinator, handler=handlers.find_coordinator, cluster=cluster
+                coordinators.find_coordinator, finder=handlers.coordinator_finder, cluster=cluster
             ),
         }
 
@@ -63,14 +68,6 @@ class ColdApis:
         """The body of the answer. Raises MalformedRequestError, or another KlammError that ends the connection."""
         answer = await self._handlers[request.api_key](request, messages.decode(request))
         return [messages.encode(request, answer)]
-
-
-_SECURITY: Final[dict[ApiKey, ColdHandler]] = {
-    ApiKey.DESCRIBE_ACLS: security.describe_acls,
-    ApiKey.CREATE_ACLS: security.create_acls,
-    ApiKey.DELETE_ACLS: security.delete_acls,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: security.describe_user_scram_credentials,
-}
 
 
 def _partitions(handlers: Handlers) -> dict[ApiKey, ColdHandler]:
@@ -85,7 +82,7 @@ def _partitions(handlers: Handlers) -> dict[ApiKey, ColdHandler]:
     }
 
 
-def _groups(groups: Groups, consumer_groups: ConsumerGroups) -> dict[ApiKey, ColdHandler]:
+def _groups(groups: GroupApis, consumer_groups: ConsumerGroupApis) -> dict[ApiKey, ColdHandler]:
     return {
         ApiKey.JOIN_GROUP: groups.join_group,
         ApiKey.SYNC_GROUP: groups.sync_group,
@@ -102,7 +99,7 @@ def _groups(groups: Groups, consumer_groups: ConsumerGroups) -> dict[ApiKey, Col
     }
 
 
-def _transactions(transactions: Transactions) -> dict[ApiKey, ColdHandler]:
+def _transactions(transactions: TransactionApis) -> dict[ApiKey, ColdHandler]:
     return {
         ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
         ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions_to_txn,
@@ -114,7 +111,7 @@ def _transactions(transactions: Transactions) -> dict[ApiKey, ColdHandler]:
     }
 
 
-def _topics(topics: Topics, cluster: ClusterView) -> dict[ApiKey, ColdHandler]:
+def _topics(topics: TopicApis, cluster: SeenCluster) -> dict[ApiKey, ColdHandler]:
     return {
         ApiKey.CREATE_TOPICS: topics.create_topics,
         ApiKey.DELETE_TOPICS: topics.delete_topics,
@@ -123,7 +120,7 @@ def _topics(topics: Topics, cluster: ClusterView) -> dict[ApiKey, ColdHandler]:
     }
 
 
-def _configs(configs: Configs) -> dict[ApiKey, ColdHandler]:
+def _configs(configs: ConfigApis) -> dict[ApiKey, ColdHandler]:
     return {
         ApiKey.DESCRIBE_CONFIGS: configs.describe,
         ApiKey.ALTER_CONFIGS: configs.alter,
@@ -132,7 +129,7 @@ def _configs(configs: Configs) -> dict[ApiKey, ColdHandler]:
     }
 
 
-def _replicas(replicas: Replicas) -> dict[ApiKey, ColdHandler]:
+def _replicas(replicas: ReplicaApis) -> dict[ApiKey, ColdHandler]:
     return {
         ApiKey.ELECT_LEADERS: replicas.elect_leaders,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: replicas.alter_reassignments,
@@ -140,7 +137,7 @@ def _replicas(replicas: Replicas) -> dict[ApiKey, ColdHandler]:
     }
 
 
-def _cluster(cluster: Cluster) -> dict[ApiKey, ColdHandler]:
+def _cluster(cluster: ClusterApis) -> dict[ApiKey, ColdHandler]:
     return {
         ApiKey.DESCRIBE_CLUSTER: cluster.describe,
         ApiKey.DESCRIBE_QUORUM: cluster.describe_quorum,
@@ -149,5 +146,24 @@ def _cluster(cluster: Cluster) -> dict[ApiKey, ColdHandler]:
     }
 
 
-def _voters(voters: Voters) -> dict[ApiKey, ColdHandler]:
+def _acls(acls: AclApis) -> dict[ApiKey, ColdHandler]:
+    return {
+        ApiKey.DESCRIBE_ACLS: acls.describe,
+        ApiKey.CREATE_ACLS: acls.create,
+        ApiKey.DELETE_ACLS: acls.delete,
+    }
+
+
+def _users(users: UserApis) -> dict[ApiKey, ColdHandler]:
+    return {
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe_scram_credentials,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: users.alter_scram_credentials,
+    }
+
+
+def _quotas(quotas: QuotaApis) -> dict[ApiKey, ColdHandler]:
+    return {ApiKey.DESCRIBE_CLIENT_QUOTAS: quotas.describe, ApiKey.ALTER_CLIENT_QUOTAS: quotas.alter}
+
+
+def _voters(voters: VoterApis) -> dict[ApiKey, ColdHandler]:
     return {ApiKey.ADD_RAFT_VOTER: voters.add, ApiKey.REMOVE_RAFT_VOTER: voters.remove}

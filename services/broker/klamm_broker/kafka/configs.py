@@ -6,21 +6,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.controller_rpc import AdminStub
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.security.session import may_with_cluster
 
-_CONFIG_TYPES: Final = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}
+_CONFIG_TYPES: Final = {
+    "BOOLEAN": 1,
+    "STRING": 2,
+    "INT": 3,
+    "LONG": 5,
+    "DOUBLE": 6,
+    "LIST": 7,
+    "CLASS": 8,
+    "PASSWORD": 9,
+}
 """DescribeConfigs' numbers (KIP-569)."""
 _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 8, 16, 32
 """Kinds of resources that Kafka has configs for, and this cluster nothing to list of."""
 
 
-class Configs:
+class ConfigApis:
     """Each method takes a decoded request and gives the answer's fields."""
 
     def __init__(self, controller: ActiveController, image: Callable[[], MetadataImage]) -> None:
@@ -39,7 +51,8 @@ class Configs:
             include_synonyms=wanted.include_synonyms,
         )
         try:
-            results = (await self._controller.ask("describe_configs", ask, timeout_ms=TIMEOUT_MS)).results
+            answer = await self._controller.ask(AdminStub.describe_configs, ask, timeout_ms=TIMEOUT_MS)
+            results = list(answer.results)
         except BrokerError as error:
             results = [
                 pb.DescribedConfigs(resource=one.resource, error_code=error.code, error_message=error.message)
@@ -111,7 +124,7 @@ class Configs:
             return []
         ask = pb.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
         try:
-            answer = await self._controller.change("incremental_alter_configs", ask, timeout_ms=TIMEOUT_MS)
+            answer = await self._controller.change(AdminStub.incremental_alter_configs, ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
             return [pb.NamedResult(error_code=error.code, error_message=error.message)] * len(resources)
         return list(answer.results)
@@ -119,6 +132,8 @@ class Configs:
     async def list_resources(self, request: Request, wanted: Any) -> Fields:
         """What has configs, by kind (KIP-1142); in version 0 only subscriptions to clients' metrics, of which there are
         none."""
+        if not may_with_cluster(AclOperation.DESCRIBE_CONFIGS):
+            return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "config_resources": []}
         if request.version == 0:
             return {"error_code": ErrorCode.NONE, "config_resources": []}
         image = self._image()

@@ -4,48 +4,51 @@ Kafka serves one request of a connection at a time too. What can be answered at 
 that it arrived in, and the answers of a turn are written together: such a request costs no task, future or further
 turn. One that has to wait gets a task; while it is under way nothing behind it is served, so what a client may have
 piled up here is one frame (`socket.request.max.bytes`) and what one read brought. A turn ends with the buffer's
-content, or before, to let other connections have theirs. Who does not take answers is not served: a slow reader stops
-its own requests, nobody else's.
+content, or before, to let other connections have theirs. A client that does not take its answers is not served: a slow
+reader stops its own requests, nobody else's.
 
-A frame that cannot be read ends the connection, as in Kafka: nobody could tell where the next one begins. If it is the
-first one, it may be of a client that wants another port: it is told so, if it speaks gRPC or HTTP.
+A client that has used up a quota is not read for as long as its answer told it to rest (`throttle.py`).
+
+A frame that cannot be read ends the connection (`frame_buffer.py`). A client that wants another port is told so, if it
+speaks gRPC or HTTP.
+
+With TLS the transport encrypts, and only the way of records into it differs. The client's principal comes from its
+certificate when the connection begins, or from its login.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import struct
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from time import perf_counter
 from typing import Any, Protocol
 
 from klamm.errors import KlammError
+from klamm_broker.io.record_file import RecordFile, close_files
+from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.kafka.file_sender import FileSender
+from klamm_broker.kafka.frame_buffer import FrameBuffer, NotKafkaError
+from klamm_broker.kafka.held_memory import HeldMemory
 from klamm_broker.kafka.loop_turns import LoopTurns, Waiting
+from klamm_broker.kafka.refused_client import RefusedClient
 from klamm_broker.kafka.requests import Request, has_tagged_header, parse_request
-from klamm_broker.kafka.wire import MalformedRequestError, Part
-from klamm_broker.record_file import RecordFile, close_files
-from klamm_broker.rpc.request_memory import RequestMemory
-from klamm_server.grpc_refusal import GrpcRefusal
-from klamm_server.wrong_door import FIRST_BYTES, Visitor, http_refusal, recognised
+from klamm_broker.kafka.slice_sender import WRITE_BUFFER_BYTES, SliceSender
+from klamm_broker.kafka.throttle import Throttle
+from klamm_broker.kafka.wire import Part
+from klamm_server.net.wrong_door import Visitor, http_refusal
+from klamm_server.security.session import Session
 
 log = logging.getLogger(__name__)
 
-FIRST_BUFFER_BYTES = 2 * 1024
-"""What a connection holds that has not sent more at once: a consumer's requests are small."""
-BUSY_BUFFER_BYTES = 64 * 1024
-"""What one holds from then on, until it falls silent."""
-GROWTH = 16
-"""A larger frame gets room for this many times what has arrived of it: to announce bytes costs a client nothing. One
-step takes a frame of a MiB."""
 TURN_REQUESTS_MAX = 64
-"""After so many others have their turn."""
+"""Requests that are served in one turn, before other connections have theirs."""
 TURN_ANSWERS_BYTES = 64 * 1024
-"""From so many on the client is to take them before it gets more."""
-REFUSAL_S = 5.0
-"""For so long the calls of a gRPC client are refused in words."""
-_SIZE = struct.Struct(">i")
+"""Bytes of answers after which the client has to take them before it gets more."""
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a client that shows no certificate and has not logged in."""
 _ANSWER_HEADER = struct.Struct(">ii")
 _TAGGED_ANSWER_HEADER = struct.Struct(">iib")
 
@@ -57,6 +60,22 @@ AnswerInTime = Coroutine[Any, Any, Answer]
 """An answer that something has to be waited for."""
 
 
+class LoginOf(Protocol):
+    """The login of a connection, where clients log in."""
+
+    def hold_back(self, rest_ms: int) -> None:
+        """The time for the login begins `rest_ms` later."""
+
+    def begin(self, *, has_place: bool) -> str:
+        """The connection has come about; if it is one too many, says which bound has been reached."""
+
+    def close(self) -> None:
+        """The connection has gone."""
+
+    def handler_of(self, request: Request) -> Callable[[Request], Answer | AnswerInTime] | None:
+        """What answers the request, if it is one of a login. Raises a KlammError to end the connection."""
+
+
 class ConnectionOwner(Protocol):
     """The listener, as its connections see it."""
 
@@ -64,9 +83,11 @@ class ConnectionOwner(Protocol):
     turns: LoopTurns
     request_max_bytes: int
     send_buffer_bytes: int
+    slices: SliceSender | None
+    """With TLS: what sends the records of files."""
 
     def on_connected(self, connection: KafkaConnection) -> bool:
-        """Whether there is room for one more."""
+        """Whether the connection is accepted: there is room for one more, and its principal is known."""
 
     def on_closed(self, connection: KafkaConnection) -> None: ...
 
@@ -80,45 +101,61 @@ class ConnectionOwner(Protocol):
         """A request that had to wait is answered; its client took so long to take the answer."""
 
 
-class _NotKafkaError(Exception):
-    """Somebody else came here."""
-
-    def __init__(self, visitor: Visitor) -> None:
-        super().__init__(visitor)
-        self.visitor = visitor
-
-
 class KafkaConnection(asyncio.BufferedProtocol):
     """See the module's docstring.
 
-    Invariants: `_buffer[_start:_filled]` begins with a frame's length; neither it nor `_start` changes while a task is
-    under way. `_next_turn` is set while the loop is to come back here, and then nothing is read."""
+    Invariants: no frame is taken or dropped while a task is under way. `_next_turn` is set while the loop is to come
+    back here, and then nothing is read."""
 
     def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
         self._memory = owner.memory
         self._turns = owner.turns
-        self._start = self._filled = 0
-        self._buffer = bytearray()
-        self._resize(FIRST_BUFFER_BYTES)
+        self._held = HeldMemory(owner.memory)
+        self._frames = FrameBuffer()
         self._transport: Any = None
         self._peer = ""
         self._task: asyncio.Task[None] | None = None
         self._next_turn: asyncio.Handle | Waiting | None = None
-        self._files: FileSender | None = None
-        self._frame_bytes = self._unsent_bytes = 0
-        """What it holds of the owner's memory: for a frame that is large or waits, and for answers that wait."""
-        self._is_reading = self._is_first = True
-        self._refusal: GrpcRefusal | None = None
-        self._refusal_end: asyncio.TimerHandle | None = None
-        self._is_over = self._is_lost = False
+        self._file_sender: FileSender | None = None
+        self._is_reading = True
+        self._refused: RefusedClient | None = None
+        self._is_over = self._is_lost = self._ends_after_answer = False
         self._writable = asyncio.Event()
         self._writable.set()
         self._gone = asyncio.Event()
+        self.principal = ANONYMOUS
+        """The client's principal."""
+        self.login: LoginOf | None = None
+        """Where clients log in."""
+        self.request_max_bytes = owner.request_max_bytes
+        self.session: Session | None = None
+        """What it may do, where there is an authorizer."""
+        self.expires_ms: int | None = None
+        """When its certificate ends by the wall clock, and the connection with it; None: never."""
+        self.throttle: Throttle | None = None
+        """What the request under way, or just answered, costs the client, where quotas are set."""
         self.last_request_ms = 0
         """When it was last heard of; the listener closes those that are silent for too long."""
         self.queued_s = self.began_s = 0.0
-        """Of the request under way, if it has to wait: how long it did for memory, and since when it is served."""
+        """How long the request under way waited for memory, if it had to, and when its time began, that wait
+        included."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has come about; with TLS, by the end of the handshake."""
+        return self._transport is not None
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        return self._peer
+
+    @property
+    def tls(self) -> ssl.SSLObject:
+        """The TLS state of an encrypted connection."""
+        found: ssl.SSLObject = self._transport.get_extra_info("ssl_object")
+        return found
 
     @property
     def is_busy(self) -> bool:
@@ -128,7 +165,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     @property
     def arrived_bytes(self) -> int | None:
         """What is here of a frame that holds memory while the rest is on its way; None if there is no such frame."""
-        return self._filled if self._frame_bytes and not self.is_busy else None
+        return self._frames.filled if self._held.frame_bytes and not self.is_busy else None
 
     # What the transport says
 
@@ -136,18 +173,20 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = transport
         address = transport.get_extra_info("peername")
         self._peer = str(address[0]) if address else ""
+        if self._owner.slices is not None:
+            self._transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         if not self._owner.on_connected(self):
             self.close()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._room[self._filled :]
+        return self._frames.room[self._frames.filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._filled += nbytes
-        if self._refusal is None:
+        self._frames.filled += nbytes
+        if self._refused is None:
             self._serve()
         else:
-            self._refuse(self._refusal)
+            self._refused.answer(self._frames.take_all(), is_writable=self._writable.is_set())
 
     def eof_received(self) -> bool:
         return False
@@ -157,21 +196,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._writable.set()
-        self._memory.give_back(self._unsent_bytes)
-        self._unsent_bytes = 0
-        self._come_back()
+        self._held.release_unsent()
+        self._schedule_turn()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_over = self._is_lost = True
         self._writable.set()
-        self._memory.give_back(self._unsent_bytes)
-        self._unsent_bytes = 0
+        self._held.release_unsent()
         if self._next_turn is not None:
             self._next_turn.cancel()
-        if self._refusal_end is not None:
-            self._refusal_end.cancel()
+        if self._refused is not None:
+            self._refused.forget()
         if self._task is None:
-            self._let_go()
+            self._release()
         else:
             # Behind its first step, which may be still to come: what it awaits wants to be begun.
             asyncio.get_running_loop().call_soon(self._task.cancel)
@@ -181,13 +218,22 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def trim(self) -> None:
         """Gives back what it holds for requests, if none is there."""
-        if not self._filled and len(self._buffer) > FIRST_BUFFER_BYTES:
-            self._resize(FIRST_BUFFER_BYTES)
+        self._frames.trim()
 
     def cut_off(self, reason: str) -> None:
         """Closes it and logs the reason."""
         log.warning("client=%s connection closed: %s", self._peer, reason)
         self.close()
+
+    def hold_back(self, rest_ms: int) -> None:
+        """Nothing of it is served for so long."""
+        if self.login is not None:
+            self.login.hold_back(rest_ms)
+        self._next_turn = asyncio.get_running_loop().call_later(rest_ms / 1000, self._on_next_turn)
+
+    def end_after_answer(self) -> None:
+        """Closes it when the answer to the request under way, which has to wait, is on its way."""
+        self._ends_after_answer = True
 
     def close(self) -> None:
         """Cuts it off."""
@@ -204,37 +250,41 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Answers what is here, until something has to be waited for or the turn is over, and sees to its going on."""
         if self._is_over:
             return
-        was_full = self._filled == len(self._buffer)
+        frames = self._frames
+        was_full = frames.filled == frames.capacity
         is_free = self._task is None and self._next_turn is None and self._writable.is_set()
         if is_free and not self._turns.may_begin():
             self._next_turn = self._turns.wait(self._on_next_turn)
         elif is_free:
             try:
                 has_more = self._serve_turn()
-                if self._task is None:
-                    self._make_room(was_full)
-            except _NotKafkaError as error:
+                if self.throttle is not None and self._task is None:
+                    self._rest()
+                if self._task is None and (large_size := frames.pack(was_full)):
+                    self._make_large_room(large_size)
+            except NotKafkaError as error:
                 self._turn_away(error.visitor)
                 return
             except Exception as error:  # noqa: BLE001 - told apart there
                 self._end(error)
                 return
             # A read that filled the buffer has left something behind.
-            if has_more or (was_full and self._start):
-                self._come_back()
-        self._read_on(self._next_turn is None and self._filled < len(self._buffer))
+            if has_more or (was_full and frames.has_served):
+                self._schedule_turn()
+        self._read_on(self._next_turn is None and frames.filled < frames.capacity)
 
     def _serve_turn(self) -> bool:
         """Whether there may be more to serve at once. Raises a KlammError, or what a handler of ours should not."""
         answers: list[Any] = []
         answers_bytes = 0
+        frames, held = self._frames, self._held
         try:
             for _ in range(TURN_REQUESTS_MAX):
-                frame = self._frame()
+                frame = frames.next_frame(self.request_max_bytes)
                 if frame is None:
                     return False
                 request = parse_request(frame, self._peer)
-                if not self._frame_bytes and not self._memory.has_room(len(frame)):
+                if not held.frame_bytes and not self._memory.has_room(len(frame)):
                     self._begin(self._handle_in_time(request))
                     return False
                 answer = self._owner.handle(self, request)
@@ -243,84 +293,36 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     answers += (_header_of(request, size), *answer)
                     answers_bytes += size
                 elif answer is not None:
-                    self._hold_frame(len(frame))
+                    held.hold_frame(len(frame))
                     self._begin(self._answer_in_time(request, answer))
                     return False
-                self._drop_frame(len(frame))
-                if answers_bytes >= TURN_ANSWERS_BYTES:
+                frames.drop_frame(len(frame))
+                held.release_frame()
+                if answers_bytes >= TURN_ANSWERS_BYTES or (self.throttle is not None and self.throttle.ms):
                     break
             return True
         finally:
             if answers:
                 self._transport.write(b"".join(answers))
                 if not self._writable.is_set():
-                    self._memory.take_anyway(answers_bytes)
-                    self._unsent_bytes += answers_bytes
-
-    def _frame(self) -> memoryview | None:
-        """The next one, once all of it is here; valid until `_drop_frame`. Raises MalformedRequestError."""
-        begin = self._start + _SIZE.size
-        if begin > self._filled:
-            return None
-        (size,) = _SIZE.unpack_from(self._buffer, self._start)
-        if not 0 < size <= self._owner.request_max_bytes:
-            visitor = recognised(self._buffer[:FIRST_BYTES]) if self._is_first else None
-            if visitor is not None and visitor is not Visitor.KAFKA:
-                raise _NotKafkaError(visitor)
-            raise MalformedRequestError(
-                f"a frame of {size} bytes; expected at most socket.request.max.bytes={self._owner.request_max_bytes}"
-            )
-        end = begin + size
-        return self._view[begin:end] if end <= self._filled else None
-
-    def _drop_frame(self, size: int) -> None:
-        """It was answered."""
-        self._start += _SIZE.size + size
-        self._is_first = False
-        self._release_frame()
-
-    def _hold_frame(self, size: int) -> None:
-        if not self._frame_bytes:
-            self._memory.take_anyway(size)
-            self._frame_bytes = size
-
-    def _release_frame(self) -> None:
-        if self._frame_bytes:
-            self._memory.give_back(self._frame_bytes)
-            self._frame_bytes = 0
-
-    def _make_room(self, was_full: bool) -> None:
-        """Moves what is left to the buffer's start, and has the buffer take a whole frame, or more of a large one."""
-        rest = self._filled - self._start
-        if self._start and rest:
-            self._room[:rest] = self._room[self._start : self._filled]
-        self._start, self._filled = 0, rest
-        size = _SIZE.unpack_from(self._buffer)[0] if rest >= _SIZE.size else 0
-        needed_bytes = _SIZE.size + size
-        if needed_bytes > BUSY_BUFFER_BYTES <= rest:
-            self._make_large_room(size)
-        elif len(self._buffer) != BUSY_BUFFER_BYTES and (was_full or needed_bytes > len(self._buffer)):
-            # Also gives back what a large frame took, which it filled.
-            self._resize(BUSY_BUFFER_BYTES)
+                    held.hold_unsent(answers_bytes)
 
     def _make_large_room(self, size: int) -> None:
         """For a frame that has filled a busy connection's buffer. The owner's memory for all of it is taken first:
         frames that took it bit by bit could all stand still, each waiting for what the others hold."""
-        if not self._frame_bytes and not self._memory.has_room(size):
-            self._begin(self._take_in_time(size))
+        if not self._held.frame_bytes and not self._memory.has_room(size):
+            self._begin(self._held.wait_hold_frame(size))
             return
-        self._hold_frame(size)
-        if self._filled == len(self._buffer):
-            self._resize(min(_SIZE.size + size, GROWTH * self._filled))
+        self._held.hold_frame(size)
+        self._frames.grow(size)
 
-    def _resize(self, size: int) -> None:
-        resized = bytearray(size)
-        if self._filled:
-            resized[: self._filled] = memoryview(self._buffer)[: self._filled]
-        self._buffer, self._room = resized, memoryview(resized)
-        self._view = self._room.toreadonly()
+    def _rest(self) -> None:
+        """The client is not read for as long as it was told to rest (KIP-219)."""
+        throttle, self.throttle = self.throttle, None
+        if throttle is not None and throttle.ms and not self._is_over:
+            self.hold_back(throttle.ms)
 
-    def _come_back(self) -> None:
+    def _schedule_turn(self) -> None:
         if self._next_turn is None and not self._is_over:
             self._next_turn = asyncio.get_running_loop().call_soon(self._on_next_turn)
 
@@ -337,27 +339,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         else:
             self._transport.pause_reading()
 
-    # Who wants another port
+    # Clients that want another port
 
     def _turn_away(self, visitor: Visitor) -> None:
         advice = self._owner.turn_away(visitor, self._peer)
         if visitor is Visitor.GRPC:
-            self._refusal = GrpcRefusal(advice)
-            self._refusal_end = asyncio.get_running_loop().call_later(REFUSAL_S, self.close)
-            self._refuse(self._refusal)
+            self._refused = RefusedClient(advice, self._transport, self.close)
+            self._refused.answer(self._frames.take_all(), is_writable=self._writable.is_set())
             return
         self._is_over = True
         if visitor is Visitor.HTTP:
             self._transport.write(http_refusal(advice))
         self._transport.close()
-
-    def _refuse(self, refusal: GrpcRefusal) -> None:
-        answer = refusal.answer(bytes(self._room[: self._filled]))
-        self._start = self._filled = 0
-        if self._writable.is_set():
-            self._transport.write(answer)
-        else:
-            self.close()
 
     # What has to wait
 
@@ -371,7 +364,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if error is not None or task.cancelled():
             self._end(error)
         if self._is_lost:
-            self._let_go()
+            self._release()
+        if self.throttle is not None:
+            self._rest()
         self._serve()
 
     def _end(self, error: BaseException | None) -> None:
@@ -383,21 +378,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
             log.error("client=%s connection closed", self._peer, exc_info=error)
         self.close()
 
-    def _let_go(self) -> None:
-        self._release_frame()
-        if self._files is not None:
-            self._files.close()
+    def _release(self) -> None:
+        self._held.release_frame()
+        if self._file_sender is not None:
+            self._file_sender.close()
         self._gone.set()
 
-    async def _take_in_time(self, size: int) -> None:
-        """Memory for a large frame, when there is some."""
-        await self._memory.wait_take(size)
-        self._frame_bytes = size
-
     async def _handle_in_time(self, request: Request) -> None:
-        """When there is memory for it."""
+        """Handles the request when there is memory for it."""
         began_s = perf_counter()
-        await self._take_in_time(len(request.frame))
+        await self._held.wait_hold_frame(len(request.frame))
         self.queued_s = perf_counter() - began_s
         answer = self._owner.handle(self, request)
         if answer is not None and not isinstance(answer, list):
@@ -408,7 +398,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         await self._answer(request, await answer)
 
     async def _answer(self, request: Request, body: Answer) -> None:
-        """Until the client has taken nearly all of it; what is not in files is held in memory meanwhile."""
+        """Sends an answer, and returns when the client has taken nearly all of it; what is not in files is held in
+        memory meanwhile."""
         began_s = perf_counter()
         if body is not None:
             size = sum(map(len, body))
@@ -425,15 +416,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._memory.give_back(size - file_bytes)
                 close_files(body)
         self._owner.on_sent(self, request, perf_counter() - began_s)
-        self._drop_frame(len(request.frame))
+        self._frames.drop_frame(len(request.frame))
+        self._held.release_frame()
+        if self._ends_after_answer:
+            self._is_over = True
+            self._transport.close()
 
     async def _send_files(self, parts: Parts) -> None:
-        if self._files is None:
+        if self._owner.slices is not None:
+            await self._owner.slices.send(parts, self._transport, self._writable)
+            await self._writable.wait()
+            return
+        if self._file_sender is None:
             # From now on `_writable` means that the transport has nothing left.
             self._transport.set_write_buffer_limits(0)
-            self._files = FileSender(self._transport, self._owner.send_buffer_bytes)
+            self._file_sender = FileSender(self._transport, self._owner.send_buffer_bytes)
         await self._writable.wait()
-        await self._files.send(parts)
+        await self._file_sender.send(parts)
 
 
 def _header_of(request: Request, body_size: int) -> bytes:

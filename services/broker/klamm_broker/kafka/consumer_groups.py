@@ -10,12 +10,13 @@ from typing import Any
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC
 from klamm.wire.v1 import coordinator_pb2 as pb
+from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.kafka import authorized_operations
-from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.coordinators import check_is_coordinator
 from klamm_broker.kafka.forwarding import Coordinators
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.seen_cluster import SeenCluster
 
 TIMEOUT_MS = 30_000
 CONSUMER_MEMBER = 1
@@ -25,10 +26,10 @@ CLIENT_NAMES_MEMBER = 1
 _NO_ID = bytes(16)
 
 
-class ConsumerGroups:
+class ConsumerGroupApis:
     """Each method takes a decoded request and gives the answer's fields."""
 
-    def __init__(self, coordinators: Coordinators, cluster: ClusterView) -> None:
+    def __init__(self, coordinators: Coordinators, cluster: SeenCluster) -> None:
         self._coordinators = coordinators
         self._cluster = cluster
 
@@ -38,7 +39,7 @@ class ConsumerGroups:
             answer = await self._coordinators.ask(
                 GROUP_METADATA_TOPIC,
                 wanted.group_id,
-                "consumer_group_heartbeat",
+                CoordinatorStub.consumer_group_heartbeat,
                 _heartbeat(request, wanted),
                 timeout_ms=TIMEOUT_MS,
             )
@@ -54,15 +55,16 @@ class ConsumerGroups:
         }
 
     async def describe(self, request: Request, wanted: Any) -> Fields:
-        operations = authorized_operations.when_asked(authorized_operations.GROUP, wanted.include_authorized_operations)
-        return {"groups": await asyncio.gather(*(self._describe(one, operations) for one in wanted.group_ids))}
+        is_asked_for = wanted.include_authorized_operations
+        described = (self._describe(one, authorized_operations.of_group(one, is_asked_for)) for one in wanted.group_ids)
+        return {"groups": await asyncio.gather(*described)}
 
     async def _describe(self, group_id: str, operations: int) -> Fields:
         ask = pb.ConsumerGroupDescribeRequest(group_ids=[group_id])
         try:
             check_is_coordinator(self._cluster, group_id)
             answer = await self._coordinators.ask(
-                GROUP_METADATA_TOPIC, group_id, "consumer_group_describe", ask, timeout_ms=TIMEOUT_MS
+                GROUP_METADATA_TOPIC, group_id, CoordinatorStub.consumer_group_describe, ask, timeout_ms=TIMEOUT_MS
             )
             (group,) = answer.groups
         except BrokerError as error:

@@ -3,8 +3,8 @@
 What clients can rely on:
 
 - A group or transactional id has one coordinator, one of the live brokers with the client's listener. Brokers that have
-  read the same metadata name the same one. It does not depend on who owns the id's shard: when a coordinator process
-  dies the broker stays, and passes on what it is asked to the next owner.
+  read the same metadata name the same one. It does not depend on which coordinator process owns the id's shard: when a
+  coordinator process dies the broker stays, and passes on what it is asked to the next owner.
 - It changes only when a broker comes or goes, and then for most ids. Members and producers need not notice. What they
   send (joins, heartbeats, commits, all of a transaction) any broker passes on, for nothing depends on which broker does
   so: the shard's owner decides. Kafka refuses it elsewhere, because there the broker is the owner; here a refusal would
@@ -21,24 +21,24 @@ from __future__ import annotations
 from typing import Any
 
 from klamm.errors import BrokerError, ErrorCode
-from klamm_broker.kafka.cluster_view import ClusterView
+from klamm_broker.handlers.find_coordinator import CoordinatorFinder
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
-from klamm_broker.rpc.find_coordinator import FindCoordinatorRpc
+from klamm_broker.kafka.seen_cluster import SeenCluster
 
 
-async def find_coordinator(request: Request, wanted: Any, handler: FindCoordinatorRpc, cluster: ClusterView) -> Fields:
+async def find_coordinator(request: Request, wanted: Any, finder: CoordinatorFinder, cluster: SeenCluster) -> Fields:
     """A coordinator is some live broker, once the key's real one is there to be asked."""
     keys = list(wanted.coordinator_keys) if request.version >= 4 else [wanted.key]
     # The numbers are Kafka's on both sides.
     key_type: int = getattr(wanted, "key_type", 0)
-    found = [_found(key_type, key, handler, cluster) for key in keys]
+    found = [_found(key_type, key, finder, cluster) for key in keys]
     return {"coordinators": found} if request.version >= 4 else found[0]
 
 
-def _found(key_type: int, key: str, handler: FindCoordinatorRpc, cluster: ClusterView) -> Fields:
+def _found(key_type: int, key: str, finder: CoordinatorFinder, cluster: SeenCluster) -> Fields:
     try:
-        handler.owner(key_type, key)
+        finder.owner(key_type, key)
         broker = cluster.coordinator_of(key)
         if broker is None:
             raise ErrorCode.COORDINATOR_NOT_AVAILABLE.exception("no broker is live")
@@ -61,7 +61,7 @@ def _found(key_type: int, key: str, handler: FindCoordinatorRpc, cluster: Cluste
     }
 
 
-def check_is_coordinator(cluster: ClusterView, key: str) -> None:
+def check_is_coordinator(cluster: SeenCluster, key: str) -> None:
     """Raises NotCoordinatorError where clients are sent to another broker for a group or transactional id. An empty one
     is refused further on, as no id."""
     if key and not cluster.coordinated_here([key]):

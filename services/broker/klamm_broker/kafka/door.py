@@ -7,29 +7,47 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 
-from klamm_broker.config import BrokerConfig
+from klamm.rpc.transport import Transport
+from klamm.security.principal_rules import PrincipalRules
+from klamm.setting import INT_MAX
+from klamm_broker.handlers.handlers import Handlers
+from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.kafka.apis import KafkaApis
-from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
+from klamm_broker.kafka.handshake_room import HandshakeRoom
 from klamm_broker.kafka.just_fenced import JustFenced
 from klamm_broker.kafka.listener import ConnectionRoom, KafkaListener
-from klamm_broker.metadata_waiters import MetadataWaiters
-from klamm_broker.rpc.handlers import Handlers
-from klamm_broker.rpc.request_memory import RequestMemory
-from klamm_server.clock import Clock
-from klamm_server.controllers import Controllers
-from klamm_server.faults import watch
-from klamm_server.listeners import Listener, SecurityProtocol
+from klamm_broker.kafka.requests import SPOKEN
+from klamm_broker.kafka.sasl_clients import SaslClients
+from klamm_broker.kafka.seen_cluster import SeenCluster
+from klamm_broker.kafka.tls_clients import TlsClients
+from klamm_broker.metadata.metadata_waiters import MetadataWaiters
+from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.net.listeners import Listener, SecurityProtocol
+from klamm_server.rpc.controllers import Controllers
+from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.faults import watch
+from klamm_server.security.auditor import Auditor
+from klamm_server.security.gate import Gate
+from klamm_server.security.listeners_tls import ListenersTls
+from klamm_server.security.logins.logins import Logins
+from klamm_server.security.operations import check_of_api
+from klamm_server.security.quotas.client_quotas import ClientQuotas
+from klamm_server.security.quotas.connection_pace import ConnectionPace
+from klamm_server.security.quotas.rate_window import WindowSpan
 
 
 class KafkaDoor:
-    """`bind`, then `open`, then `close`; does nothing where the config has no listeners for Kafka clients."""
+    """`bind`, then `open`, then `close`; does nothing where the config has no listeners for Kafka clients.
+
+    Raises UncheckedCallError if the table of operations does not say for an API which callers it is for."""
 
     def __init__(
         self,
         config: BrokerConfig,
+        transport: Transport,
         handlers: Handlers,
         controllers: Controllers,
         memory: RequestMemory,
@@ -37,37 +55,58 @@ class KafkaDoor:
         *,
         image: Callable[[], MetadataImage],
         clock: Clock,
+        tls: ListenersTls | None = None,
+        logins: Logins | None = None,
+        gate: Gate | None = None,
+        quotas: ClientQuotas | None = None,
+        auditor: Auditor | None = None,
     ) -> None:
+        for api_key in SPOKEN:
+            check_of_api(api_key.name)
         self._listeners = config.resolved_listeners()
-        self._coordinators = Coordinators(image)
-        self._controller = ActiveController(controllers, metadata, clock)
+        self._coordinators = Coordinators(transport, image, config.resolved_listeners().between_servers)
+        self._controller = ActiveController(transport, controllers, metadata, clock)
         sessions = FetchSessions(
             slots=config.max_incremental_fetch_session_cache_slots,
             eviction_ms=config.min_incremental_fetch_session_eviction_ms,
             rng=random.Random(),
         )
-        room = ConnectionRoom(config.max_connections)
+        self._room = room = ConnectionRoom(config.max_connections)
+        span = WindowSpan(config.quota_window_num, config.quota_window_size_seconds * 1000)
+        self._pace = pace = ConnectionPace(config.max_connection_creation_rate, span)
+        on_their_way_in = HandshakeRoom(config.max_unauthenticated_connections)
         just_fenced = JustFenced(image, clock, listed_ms=config.broker_session_timeout_ms)
 
-        def listener(name: str) -> KafkaListener:
-            view = ClusterView(image, config.node_id, name, just_fenced.ids)
+        def listener(one: Listener) -> KafkaListener:
+            view = SeenCluster(image, config.node_id, one.name, just_fenced.ids)
             apis = KafkaApis(handlers, self._controller, self._coordinators, view, sessions, clock)
+            own = config.at_listener(one.name)
             return KafkaListener(
                 apis.handle,
                 memory,
-                room,
+                ConnectionRoom(own.get("max_connections", INT_MAX), room),
                 request_max_bytes=config.socket_request_max_bytes,
                 send_buffer_bytes=config.socket_send_buffer_bytes,
                 idle_max_ms=config.connections_max_idle_ms,
                 clock=clock,
+                tls=_tls_clients(one, tls, on_their_way_in, config, auditor),
+                sasl=_sasl_clients(one, logins, on_their_way_in, clock),
+                gate=gate,
+                quotas=quotas,
+                pace=ConnectionPace(own.get("max_connection_creation_rate", INT_MAX), span, pace),
             )
 
-        self._doors = {one: listener(one.name) for one in self._listeners.of(SecurityProtocol.KAFKA)}
+        self._doors = {one: listener(one) for one in self._listeners.of(SecurityProtocol.KAFKA)}
         self._idle_tasks: list[asyncio.Task[None]] = []
 
     def __len__(self) -> int:
         """Connections."""
         return sum(map(len, self._doors.values()))
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Connections that are there stay, also if they are too many."""
+        self._room.connections_max = config.max_connections
+        self._pace.rate_max = config.max_connection_creation_rate
 
     async def bind(self, grpc: Sequence[Listener]) -> Sequence[Listener]:
         """What Kafka clients dial. `grpc` is what others do. Raises KlammError when a port is taken."""
@@ -85,9 +124,44 @@ class KafkaDoor:
             self._idle_tasks.append(watch(task))
 
     async def close(self) -> None:
-        """Also after a start that failed."""
+        """Closes the listeners, also after a start that failed."""
         for task in self._idle_tasks:
             task.cancel()
         await asyncio.gather(*(door.close() for door in self._doors.values()))
         await self._coordinators.close()
         await self._controller.close()
+
+
+def _sasl_clients(listener: Listener, logins: Logins | None, room: HandshakeRoom, clock: Clock) -> SaslClients | None:
+    """The clients of that listener, if clients log in there; else None."""
+    if not listener.security.wants_sasl:
+        return None
+    its_own = None if logins is None else logins.at(listener.name)
+    assert its_own is not None, f"nobody has read what clients of {listener.name} log in by"
+    return SaslClients(its_own, room, clock)
+
+
+def _tls_clients(
+    listener: Listener,
+    tls: ListenersTls | None,
+    room: HandshakeRoom,
+    config: BrokerConfig,
+    auditor: Auditor | None,
+) -> TlsClients | None:
+    """The clients of that listener, if it has TLS; else None."""
+    if not listener.security.is_encrypted:
+        return None
+    its_own = None if tls is None else tls.of(listener.name)
+    assert its_own is not None, f"nobody has read the certificates of {listener.name}"
+    timeout_ms = its_own.settings.ssl_handshake_timeout_ms
+    if listener.security.wants_sasl:
+        timeout_ms = min(timeout_ms, config.sasl_settings(listener.name).authentication_timeout_ms)
+    return TlsClients(
+        its_own.server_context,
+        PrincipalRules.parse(its_own.settings.ssl_principal_mapping_rules),
+        timeout_ms=timeout_ms,
+        room=room,
+        names_clients=not listener.security.wants_sasl,
+        listener=listener.name,
+        auditor=auditor,
+    )

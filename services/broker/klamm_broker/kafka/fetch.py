@@ -14,17 +14,18 @@ from typing import Any, Final
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
-from klamm_broker.kafka.cluster_view import ClusterView
+from klamm_broker.handlers.fetch import FetchHandler, FetchQuery, reader_terms
+from klamm_broker.io.record_file import RecordFile, close_files
+from klamm_broker.io.record_reader import Copy
 from klamm_broker.kafka.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchSessions, FetchTurn, SessionRequest, Topic
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
 from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
-from klamm_broker.kafka.wire import Part, Writer
-from klamm_broker.record_file import RecordFile, close_files
-from klamm_broker.record_reader import Copy
+from klamm_broker.kafka.wire import AnswerWriter, Part
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
-from klamm_broker.rpc.fetch import FetchQuery, FetchRpc, reader_terms
-from klamm_server.clock import Clock
+from klamm_server.runtime.clock import Clock
+from klamm_server.security.session import CALLER
 
 _DIVERGING_EPOCH_TAG: Final = 0
 _CURRENT_LEADER_TAG: Final = 1
@@ -53,7 +54,7 @@ class Fetch:
     """Handles Fetch."""
 
     def __init__(
-        self, handler: FetchRpc, cluster: ClusterView, topic_ids: TopicIds, sessions: FetchSessions, clock: Clock
+        self, handler: FetchHandler, cluster: SeenCluster, topic_ids: TopicIds, sessions: FetchSessions, clock: Clock
     ) -> None:
         self._handler = handler
         self._cluster = cluster
@@ -69,6 +70,8 @@ class Fetch:
         except BrokerError as error:
             return _refusal(request, error)
         query.cursors = turn.wanted
+        if request.throttle is not None:
+            query.max_bytes = request.throttle.fetch_max_bytes(query.max_bytes)
         found, records = self._handler.begin(query)
         if records is None:
             return self._finish(request, turn, query, found)
@@ -85,6 +88,9 @@ class Fetch:
     def _answer(
         self, request: Request, turn: FetchTurn, found: LocatedFetch, records: Sequence[Copy | RecordFile]
     ) -> list[Part]:
+        if request.throttle is not None and not request.throttle.charge_fetch(found.size_bytes):
+            close_files(records)
+            return _written(request, self._sessions.withdraw(turn), (), (), self._topic_ids, ())
         answers = turn.select(found.answers)
         nodes = node_endpoints(self._cluster, answers) if request.version >= _WITH_ENDPOINTS else ()
         return _written(request, turn.session_id, answers, records, self._topic_ids, nodes)
@@ -132,13 +138,15 @@ def _read(request: Request, topic_ids: TopicIds) -> tuple[FetchQuery, SessionReq
     reader.skip_tagged_fields()
     reader.expect_end()
     query = FetchQuery((), max_wait_ms, min_bytes, max_bytes, reader_terms(replica_id, isolation_level, rack))
-    return query, SessionRequest(session_id, epoch, by_topic_id, changed, forgotten)
+    caller = CALLER.get()
+    owner = "" if caller is None else caller.principal
+    return query, SessionRequest(session_id, epoch, by_topic_id, changed, forgotten, owner)
 
 
 def _refusal(request: Request, error: BrokerError) -> list[Part]:
-    """Of the session: an error instead of partitions."""
-    writer = Writer(flexible=request.flexible)
-    writer.fields(_TO_SESSION, 0, error.code, NO_SESSION)
+    """An answer that refuses the session: an error instead of partitions."""
+    writer = AnswerWriter(flexible=request.flexible)
+    writer.fields(_TO_SESSION, request.throttle_ms, error.code, NO_SESSION)
     writer.array_size(0)
     writer.tagged_fields()
     return writer.parts()
@@ -164,13 +172,13 @@ def _written(
     nodes: Sequence[tuple[int, bytes]],
 ) -> list[Part]:
     version = request.version
-    writer = Writer(flexible=request.flexible)
+    writer = AnswerWriter(flexible=request.flexible)
     with_records = iter(records)
     topics = [(topic, list(group)) for topic, group in groupby(answers, key=lambda one: one.topic_partition.topic)]
     if version >= 7:
-        writer.fields(_TO_SESSION, 0, ErrorCode.NONE, session_id)
+        writer.fields(_TO_SESSION, request.throttle_ms, ErrorCode.NONE, session_id)
     else:
-        writer.int32(0)
+        writer.int32(request.throttle_ms)
     writer.array_size(len(topics))
     for name, partitions in topics:
         if version >= _BY_TOPIC_ID:
@@ -187,8 +195,8 @@ def _written(
     return writer.parts()
 
 
-def _write_partition(writer: Writer, version: int, answer: PartitionAnswer) -> None:
-    """Without its records."""
+def _write_partition(writer: AnswerWriter, version: int, answer: PartitionAnswer) -> None:
+    """Writes a partition's answer, without its records."""
     code = answer.error_code
     name, partition = answer.topic_partition
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and version >= _BY_TOPIC_ID and unknown_id(name) is not None:

@@ -2,10 +2,11 @@
 
 Kafka's `FetchSession` and `FetchSessionCache`. A session is a list of partitions that outlives a request. A partition
 is answered when it has records, an error or news for its reader, or when its high watermark or log start offset is not
-the one last sent; partitions that gave records go to the end of the list, so that none starves. Who asks with an epoch
-that is not the next one has missed an answer: it is refused and begins anew. There are `slots` sessions with at most
-`PARTITIONS_PER_SLOT` partitions each on average; without room a client is served without one. A session makes room
-for another when nobody used it for `eviction_ms`, or for a larger one when it is that old itself. Pure.
+the one last sent; partitions that gave records go to the end of the list, so that none starves. A client that asks with
+an epoch other than the next one has missed an answer: it is refused and begins a new session. There are `slots`
+sessions with at most `PARTITIONS_PER_SLOT` partitions each on average; without room a client is served without one. A
+session makes room for another when nobody used it for `eviction_ms`, or for a larger one when it is that old itself.
+Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 PARTITIONS_PER_SLOT: Final = 1_000
 LOOK_AGAIN_MS: Final = 1_000
-"""All sessions are looked at for a smaller one no sooner again: who gets none asks for one with every fetch."""
+"""All sessions are looked at for a smaller one no sooner again: a client that gets none asks for one with every
+fetch."""
 _INT32_MAX: Final = 2**31 - 1
 
 _SessionNotFoundError = EXCEPTIONS[ErrorCode.FETCH_SESSION_ID_NOT_FOUND]
@@ -42,8 +44,10 @@ class SessionRequest(NamedTuple):
     epoch: int
     by_topic_id: bool
     changed: Sequence[tuple[Topic, FetchCursor]]
-    """To be read from now on, or from another offset. All of them, if the request has no session."""
+    """The partitions to be read from now on, or from another offset; all partitions if the request has no session."""
     forgotten: Sequence[_Key]
+    owner: str = ""
+    """Whose it is; nobody else's request can go on with the session, or end it."""
 
 
 class _Followed:
@@ -73,8 +77,9 @@ class _Followed:
 
 
 class _Session:
-    def __init__(self, session_id: int, *, by_topic_id: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, owner: str, *, by_topic_id: bool, now_ms: int) -> None:
         self.id = session_id
+        self.owner = owner
         self.by_topic_id = by_topic_id
         self.next_epoch = 1
         self.created_ms = self.used_ms = now_ms
@@ -90,7 +95,7 @@ class _Session:
                 known.wanted = wanted
 
     def select(self, keys: Sequence[_Key], answers: Sequence[PartitionAnswer]) -> list[PartitionAnswer]:
-        """Those of the answers to `keys` with news."""
+        """The answers that have news, of those to `keys`."""
         selected = []
         for key, answer in zip(keys, answers, strict=True):
             followed = self.followed.get(key)
@@ -108,13 +113,15 @@ class FetchTurn(NamedTuple):
     session: _Session | None
     keys: Sequence[_Key]
     wanted: Sequence[FetchCursor]
+    is_first: bool = False
+    """Whether the session begins with it."""
 
     @property
     def session_id(self) -> int:
         return NO_SESSION if self.session is None else self.session.id
 
     def select(self, answers: Sequence[PartitionAnswer]) -> Sequence[PartitionAnswer]:
-        """Of the answers to `wanted`, in their order."""
+        """Which of the answers to `wanted` are to be sent, in their order."""
         return answers if self.session is None else self.session.select(self.keys, answers)
 
 
@@ -126,11 +133,11 @@ class FetchSessions:
         self._eviction_ms = eviction_ms
         self._rng = rng
         self._sessions: dict[int, _Session] = {}
-        """Those that were not used for longest first."""
+        """The sessions by id; those unused for longest come first."""
         self._partition_count = 0
         self._look_again_ms = 0
         self._looked_size = 0
-        """Before `_look_again_ms`, none gives way to a session of so many partitions."""
+        """Until `_look_again_ms`, no session gives its place to one of this many partitions."""
 
     def __len__(self) -> int:
         """Sessions."""
@@ -138,18 +145,18 @@ class FetchSessions:
 
     @property
     def partition_count(self) -> int:
-        """In all sessions together."""
+        """The number of partitions in all sessions together."""
         return self._partition_count
 
     def begin(self, request: SessionRequest, name_of: Callable[[bytes], str], now_ms: int) -> FetchTurn:
         """Raises FetchSessionIdNotFoundError, InvalidFetchSessionEpochError or FetchSessionTopicIdError: the request
         has no effect and the client begins a new session."""
         if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if request.session_id in self._sessions:
-                self._drop(self._sessions[request.session_id])
+            if (ended := self._own(request)) is not None:
+                self._drop(ended)
             session = self._create(request, now_ms) if request.epoch == INITIAL_EPOCH else None
             keys = [(topic, wanted.topic_partition.partition) for topic, wanted in request.changed]
-            return FetchTurn(session, keys, [wanted for _, wanted in request.changed])
+            return FetchTurn(session, keys, [wanted for _, wanted in request.changed], is_first=True)
         session = self._continued(request)
         session.next_epoch = 1 if request.epoch == _INT32_MAX else request.epoch + 1
         session.used_ms = now_ms
@@ -173,8 +180,24 @@ class FetchSessions:
                     followed.wanted.topic_partition = TopicPartition(name, partition)
         return FetchTurn(session, list(session.followed), [each.wanted for each in session.followed.values()])
 
-    def _continued(self, request: SessionRequest) -> _Session:
+    def withdraw(self, turn: FetchTurn) -> int:
+        """The turn is answered with nothing, so a session that it has begun ends: the client begins another one, as
+        Kafka has it (KIP-219). Returns which session the client is in."""
+        session = turn.session
+        if session is None:
+            return NO_SESSION
+        if turn.is_first:
+            if self._sessions.get(session.id) is session:
+                self._drop(session)
+            return NO_SESSION
+        return session.id
+
+    def _own(self, request: SessionRequest) -> _Session | None:
         session = self._sessions.get(request.session_id)
+        return session if session is not None and session.owner == request.owner else None
+
+    def _continued(self, request: SessionRequest) -> _Session:
+        session = self._own(request)
         if session is None:
             raise _SessionNotFoundError(
                 f"fetch session {request.session_id} is unknown, or was given to another client"
@@ -194,7 +217,9 @@ class FetchSessions:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._rng.randrange(1, _INT32_MAX)
-        session = self._sessions[session_id] = _Session(session_id, by_topic_id=request.by_topic_id, now_ms=now_ms)
+        session = self._sessions[session_id] = _Session(
+            session_id, request.owner, by_topic_id=request.by_topic_id, now_ms=now_ms
+        )
         session.take(request.changed)
         self._partition_count += len(session.followed)
         return session
@@ -209,7 +234,7 @@ class FetchSessions:
         return True
 
     def _giving_way(self, size: int, freed_min: int, now_ms: int) -> _Session | None:
-        """Who gives its place, with that many partitions at least, to a session of `size`."""
+        """The session that gives its place to one of `size` partitions; it has at least `freed_min` itself."""
         for session in self._sessions.values():
             if now_ms - session.used_ms <= self._eviction_ms:
                 break

@@ -14,24 +14,26 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from klamm_broker.io.record_file import RecordFile
 from klamm_broker.kafka.wire import Part
-from klamm_broker.record_file import RecordFile
 
 TURN_BYTES = 1024**2
-"""After so many bytes others have their turn, however fast the client reads."""
+"""Bytes sent in one turn, before other connections have theirs, however fast the client reads."""
 
 
 class FileSender:
-    """For one transport, which must have nothing left to write while `send` runs. `close` before or after its end."""
+    """Sends files over one transport, which must have nothing left to write while `send` runs. `close` before or after
+    its end."""
 
     def __init__(self, transport: Any, send_buffer_bytes: int) -> None:
+        assert transport.get_extra_info("sslcontext") is None, "sendfile would write plain bytes into a stream of TLS"
         self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
         self._socket.setblocking(False)
         if send_buffer_bytes >= 0:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         self._pending: deque[memoryview | RecordFile] = deque()
         self._sent_bytes = 0
-        """Of the file that is first among what is pending."""
+        """How many bytes were sent of the first file that is pending."""
 
     def close(self) -> None:
         self._socket.close()
@@ -39,7 +41,7 @@ class FileSender:
     async def send(self, parts: Sequence[Part]) -> None:
         """Returns when the kernel has all of it. Raises what `RecordFile.send` does, or OSError for a broken
         connection."""
-        self._pending, self._sent_bytes = _joined(parts), 0
+        self._pending, self._sent_bytes = joined(parts), 0
         if self._send_some():
             return
         loop = asyncio.get_running_loop()
@@ -56,7 +58,7 @@ class FileSender:
         try:
             if self._send_some():
                 done.set_result(None)
-        except Exception as error:  # noqa: BLE001 - whoever waits is to have it
+        except Exception as error:  # noqa: BLE001 - the waiting caller gets it
             done.set_exception(error)
 
     def _send_some(self) -> bool:
@@ -70,7 +72,8 @@ class FileSender:
         return not self._pending
 
     def _send_first(self, max_bytes: int) -> int:
-        """Of what is pending; how many bytes that were. Raises BlockingIOError when the socket takes none."""
+        """Sends what is first among what is pending; returns how many bytes it sent. Raises BlockingIOError when the
+        socket takes none."""
         first = self._pending[0]
         if isinstance(first, RecordFile):
             sent_bytes = first.send(self._socket.fileno(), self._sent_bytes, max_bytes)
@@ -88,7 +91,7 @@ class FileSender:
         return sent_bytes
 
 
-def _joined(parts: Sequence[Part]) -> deque[memoryview | RecordFile]:
+def joined(parts: Sequence[Part]) -> deque[memoryview | RecordFile]:
     """The files, and what lies between them in one piece each."""
     pending: deque[memoryview | RecordFile] = deque()
     between = bytearray()

@@ -1,6 +1,6 @@
 """Asks coordinators and controllers on behalf of Kafka clients, which see brokers only.
 
-A coordinator is asked once: who lost its shard answers NOT_COORDINATOR, and the client asks again, as it does with
+A coordinator is asked once: one that lost its shard answers NOT_COORDINATOR, and the client asks again, as it does with
 Kafka. The active controller is looked for until the request's time is over.
 """
 
@@ -9,61 +9,107 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol, TypeVar
 
-import grpc
-from google.protobuf.descriptor import ServiceDescriptor
-
-from klamm.errors import EXCEPTIONS, ErrorCode, raise_for
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, raise_for
 from klamm.model import coordinator_shard
 from klamm.retry import Backoff
-from klamm.wire.service import ADMIN, Stub
-from klamm_broker.metadata_waiters import MetadataWaiters
-from klamm_server.clock import Clock
-from klamm_server.controller_channel import ControllerChannel
-from klamm_server.controllers import Controllers
-from klamm_server.coordinator_channels import CoordinatorChannels
+from klamm.rpc.transport import Transport
+from klamm.wire.calls import Unary
+from klamm.wire.v1.controller_rpc import ADMIN, AdminStub
+from klamm.wire.v1.coordinator_rpc import CoordinatorStub
+from klamm_broker.metadata.metadata_waiters import MetadataWaiters
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.net.listeners import Listener
+from klamm_server.rpc.controller_channel import ControllerAnswer, ControllerChannel
+from klamm_server.rpc.controllers import Controllers
+from klamm_server.rpc.coordinator_channels import CoordinatorChannels
+from klamm_server.rpc.retries import ServerRetries
+from klamm_server.runtime.clock import Clock
+from klamm_server.security.gate import for_caller
 
 RETRY = Backoff(initial_ms=20, max_ms=500)
 TIMEOUT_MS = 30_000
-"""Of calls that do not say how long they may take."""
+"""How long calls may take that do not say so themselves."""
 CATCH_UP_MAX_MS = 10_000
 
+_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+"""What the other server says of the caller, not of itself: asking again, or another one, would not help."""
 _NotCoordinatorError = EXCEPTIONS[ErrorCode.NOT_COORDINATOR]
 _CoordinatorNotAvailableError = EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]
 _RequestTimedOutError = EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT]
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+AnswerT = TypeVar("AnswerT", bound=ControllerAnswer)
+
+
+class ChangeAnswer(ControllerAnswer, Protocol):
+    """The answer to a change of metadata."""
+
+    @property
+    def metadata_end_index(self) -> int:
+        """How far metadata have to be replayed to show the change."""
+
+
+ChangeT = TypeVar("ChangeT", bound=ChangeAnswer)
 
 
 class Coordinators:
     """`close` it."""
 
-    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, transport: Transport, image: Callable[[], MetadataImage], own: Listener) -> None:
+        """`own` is the listener that this server uses of others."""
         self._image = image
-        self._channels = CoordinatorChannels(image)
+        self._channels = CoordinatorChannels(transport, image, own)
 
-    async def ask(self, topic: str, key: str, rpc: str, request: object, *, timeout_ms: int) -> Any:
-        """The owner of a key's shard of an internal topic. Raises NotCoordinatorError: nobody owns it, or who does not
-        answer."""
+    async def ask(
+        self,
+        topic: str,
+        key: str,
+        rpc: Unary[CoordinatorStub, RequestT, ResponseT],
+        request: RequestT,
+        *,
+        timeout_ms: int,
+    ) -> ResponseT:
+        """Asks the owner of a key's shard of an internal topic. Raises NotCoordinatorError if no coordinator owns the
+        shard, or its owner does not answer."""
         internal = self._image().topic(topic)
         shard_count = 0 if internal is None else len(internal.partitions)
         shard = coordinator_shard(key, shard_count) if shard_count else -1
         return await self.ask_owner(topic, shard, rpc, request, timeout_ms=timeout_ms)
 
-    async def ask_owner(self, topic: str, shard: int, rpc: str, request: object, *, timeout_ms: int) -> Any:
+    async def ask_owner(
+        self,
+        topic: str,
+        shard: int,
+        rpc: Unary[CoordinatorStub, RequestT, ResponseT],
+        request: RequestT,
+        *,
+        timeout_ms: int,
+    ) -> ResponseT:
         """As `ask`, by the shard's number; -1: the topic does not exist yet."""
         stub = self._channels.owner_of(topic, shard)
         if stub is None:
             raise _NotCoordinatorError(f"nobody owns shard {shard} of {topic} at the moment")
-        return await _asked(stub, rpc, request, timeout_ms)
+        try:
+            with for_caller():
+                return await rpc(stub, request, timeout_ms=timeout_ms)
+        except BrokerError as error:
+            if error.code is _DENIED:
+                raise
+            raise _NotCoordinatorError(str(error)) from error
 
-    async def ask_all(self, rpc: str, request: object, *, timeout_ms: int) -> list[Any]:
+    async def ask_all(
+        self, rpc: Unary[CoordinatorStub, RequestT, ResponseT], request: RequestT, *, timeout_ms: int
+    ) -> list[ResponseT]:
         """Every live coordinator. Raises CoordinatorNotAvailableError when one does not answer."""
         stubs = [self._channels.to(coordinator) for coordinator in self._image().live_coordinators()]
         try:
-            return await asyncio.gather(*(_asked(stub, rpc, request, timeout_ms) for stub in stubs))
-        except _NotCoordinatorError as error:
-            raise _CoordinatorNotAvailableError(error.message) from error
+            with for_caller():
+                return await asyncio.gather(*(rpc(stub, request, timeout_ms=timeout_ms) for stub in stubs))
+        except BrokerError as error:
+            raise _CoordinatorNotAvailableError(str(error)) from error
 
     async def close(self) -> None:
         """Ends the calls under way."""
@@ -73,41 +119,33 @@ class Coordinators:
 class ActiveController:
     """The Admin API of whichever controller is active; `close` it."""
 
-    def __init__(
-        self,
-        controllers: Controllers,
-        metadata: MetadataWaiters,
-        clock: Clock,
-        service: ServiceDescriptor = ADMIN,
-    ) -> None:
-        self._channel = ControllerChannel(controllers, service)
+    def __init__(self, transport: Transport, controllers: Controllers, metadata: MetadataWaiters, clock: Clock) -> None:
+        self._channel = ControllerChannel(transport, controllers, ADMIN)
         self._metadata = metadata
         self._clock = clock
         self._rng = random.Random()
-        self._moving = asyncio.Lock()
 
-    async def ask(self, rpc: str, request: object, *, timeout_ms: int) -> Any:
+    async def ask(self, rpc: Unary[AdminStub, RequestT, AnswerT], request: RequestT, *, timeout_ms: int) -> AnswerT:
         """The active controller's answer. Raises BrokerError when that is an error as a whole; RequestTimedOutError:
         nobody knows whether it had an effect."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        failures, why = 0, "no time was given"
+        retries = ServerRetries("forwarded request", rpc.__name__, RETRY, self._rng, warn_from=10, warn_every=10)
+        why = "no time was given"
         while (left_ms := deadline_ms - self._clock.monotonic_ms()) > 0:
-            address = self._channel.address
             try:
-                response = await getattr(self._channel.stub(), rpc)(request, timeout=left_ms / 1000)
-                if response.error_code != ErrorCode.NOT_CONTROLLER:
-                    raise_for(response.error_code, getattr(response, "error_message", ""))
-                    return response
-                why = f"{address} is not the active controller"
-                await self._turn(address, response.controller)
-            except grpc.RpcError as error:
-                why = f"{address}: {error.code().name}"
-                await self._turn(address, None)
-            failures += 1
-            await asyncio.sleep(min(left_ms, RETRY.delay_ms(failures, self._rng)) / 1000)
-        raise _RequestTimedOutError(f"{rpc}: no active controller answered within {timeout_ms} ms ({why})")
+                with for_caller():
+                    answer = await self._channel.ask(rpc, request, timeout_ms=left_ms)
+            except BrokerError as error:
+                if error.code is _DENIED:
+                    raise
+                why = str(error)
+                await asyncio.sleep(min(left_ms / 1000, retries.failed(why)))
+                continue
+            raise_for(answer.error_code, getattr(answer, "error_message", ""))
+            return answer
+        raise _RequestTimedOutError(f"{rpc.__name__}: no active controller answered within {timeout_ms} ms ({why})")
 
-    async def change(self, rpc: str, request: object, *, timeout_ms: int) -> Any:
+    async def change(self, rpc: Unary[AdminStub, RequestT, ChangeT], request: RequestT, *, timeout_ms: int) -> ChangeT:
         """As `ask`, for what changes metadata: returns when this broker's own metadata shows the result. A client looks
         at once for what it has changed, and takes a topic that it does not find for one that was not made.
 
@@ -122,20 +160,3 @@ class ActiveController:
 
     async def close(self) -> None:
         await self._channel.close()
-
-    async def _turn(self, address: str, controller: Any) -> None:
-        """Away from a controller that did not help, once for all who asked it."""
-        async with self._moving:
-            if self._channel.address == address:
-                await (self._channel.rotate() if controller is None else self._channel.redirect(controller))
-
-
-async def _asked(stub: Stub, rpc: str, request: object, timeout_ms: int) -> Any:
-    """Raises NotCoordinatorError when there is no answer."""
-    try:
-        return await getattr(stub, rpc)(request, timeout=timeout_ms / 1000)
-    except grpc.RpcError as error:
-        # grpc.aio turns a cancellation that meets the end of a call into a status.
-        if (task := asyncio.current_task()) is not None and task.cancelling():
-            raise asyncio.CancelledError from error
-        raise _NotCoordinatorError(f"{rpc}: {error.code().name}: {error.details()}") from error

@@ -7,19 +7,24 @@ import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC
+from klamm.wire.calls import Unary
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
+from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.kafka import authorized_operations
-from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.coordinators import check_is_coordinator
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, id_bytes, unknown_id
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
 
 JOIN_GRACE_MS = 5_000
 """What a join may take beyond its rebalance timeout, as Kafka's clients allow."""
@@ -47,10 +52,10 @@ class _Topic(NamedTuple):
         return self.topic_id is not None and unknown_id(self.name) is not None
 
 
-class Groups:
+class GroupApis:
     """Each method takes a decoded request and gives the answer's fields."""
 
-    def __init__(self, coordinators: Coordinators, topic_ids: TopicIds, cluster: ClusterView) -> None:
+    def __init__(self, coordinators: Coordinators, topic_ids: TopicIds, cluster: SeenCluster) -> None:
         self._coordinators = coordinators
         self._topic_ids = topic_ids
         self._cluster = cluster
@@ -74,7 +79,10 @@ class Groups:
         )
         try:
             answer = await self._ask(
-                wanted.group_id, "join_group", ask, timeout_ms=max(session_ms, rebalance_ms) + JOIN_GRACE_MS
+                wanted.group_id,
+                CoordinatorStub.join_group,
+                ask,
+                timeout_ms=max(session_ms, rebalance_ms) + JOIN_GRACE_MS,
             )
         except BrokerError as error:
             answer = pb.JoinGroupResponse(error_code=error.code, generation_id=-1, member_id=wanted.member_id)
@@ -114,7 +122,7 @@ class Groups:
             ],
         )
         try:
-            answer = await self._ask(wanted.group_id, "sync_group", ask, timeout_ms=10 * TIMEOUT_MS)
+            answer = await self._ask(wanted.group_id, CoordinatorStub.sync_group, ask, timeout_ms=10 * TIMEOUT_MS)
         except BrokerError as error:
             answer = pb.SyncGroupResponse(error_code=error.code)
         return {
@@ -132,7 +140,7 @@ class Groups:
             group_instance_id=getattr(wanted, "group_instance_id", None) or "",
         )
         try:
-            answer = await self._ask(wanted.group_id, "heartbeat", ask)
+            answer = await self._ask(wanted.group_id, CoordinatorStub.heartbeat, ask)
         except BrokerError as error:
             return {"error_code": error.code}
         return {"error_code": answer.error_code}
@@ -151,7 +159,9 @@ class Groups:
             leavers = [pb.LeavingMember(member_id=wanted.member_id)]
         try:
             answer = await self._ask(
-                wanted.group_id, "leave_group", pb.LeaveGroupRequest(group_id=wanted.group_id, members=leavers)
+                wanted.group_id,
+                CoordinatorStub.leave_group,
+                pb.LeaveGroupRequest(group_id=wanted.group_id, members=leavers),
             )
         except BrokerError as error:
             return {"error_code": error.code, "members": []}
@@ -194,7 +204,7 @@ class Groups:
         )
         try:
             results: Sequence[PartitionResult] = (
-                (await self._ask(wanted.group_id, "offset_commit", ask)).partitions if ask.offsets else ()
+                (await self._ask(wanted.group_id, CoordinatorStub.offset_commit, ask)).partitions if ask.offsets else ()
             )
         except BrokerError as error:
             results = [
@@ -232,7 +242,7 @@ class Groups:
             member_epoch=getattr(wanted, "member_epoch", -1),
         )
         try:
-            answer = await self._ask(group_id, "offset_fetch", ask)
+            answer = await self._ask(group_id, CoordinatorStub.offset_fetch, ask)
         except BrokerError as error:
             answer = pb.OffsetFetchResponse(error_code=error.code)
         unknown = _failed_topics((one for one in topics if one.is_unknown), ErrorCode.UNKNOWN_TOPIC_ID)
@@ -259,13 +269,13 @@ class Groups:
         )
         try:
             check_is_coordinator(self._cluster, wanted.group_id)
-            answer = await self._ask(wanted.group_id, "offset_delete", ask)
+            answer = await self._ask(wanted.group_id, CoordinatorStub.offset_delete, ask)
         except BrokerError as error:
             answer = pb.OffsetDeleteResponse(error_code=error.code)
         return {"error_code": answer.error_code, "topics": by_topic(answer.partitions, _outcome)}
 
     def _topics_of(self, topics: Iterable[Any]) -> list[_Topic]:
-        """Those of a request that names them in either way."""
+        """The topics of a request that names them by name or by id."""
         return [
             _Topic(one.name, None, one)
             if hasattr(one, "name")
@@ -274,7 +284,7 @@ class Groups:
         ]
 
     def _those_with_ids(self, topics: Iterable[Fields]) -> list[Fields]:
-        """Without those of which there is no id to name them by (any more)."""
+        """The topics that have an id, which others do not have (any more)."""
         with_ids = ({**one, "topic_id": uuid.UUID(bytes=self._topic_ids.id_of(one["name"]))} for one in topics)
         return [one for one in with_ids if one["topic_id"].int]
 
@@ -285,7 +295,7 @@ class Groups:
             states=getattr(wanted, "states_filter", ()), types=getattr(wanted, "types_filter", ())
         )
         try:
-            answers = await self._coordinators.ask_all("list_groups", ask, timeout_ms=TIMEOUT_MS)
+            answers = await self._coordinators.ask_all(CoordinatorStub.list_groups, ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
             return {"error_code": error.code, "groups": []}
         found = [one for answer in answers for one in answer.groups]
@@ -306,14 +316,18 @@ class Groups:
 
     async def describe_groups(self, request: Request, wanted: Any) -> Fields:
         is_asked_for = getattr(wanted, "include_authorized_operations", False)
-        operations = authorized_operations.when_asked(authorized_operations.GROUP, is_asked_for)
-        described = (self._describe(one, request.version, operations) for one in wanted.groups)
+        described = (
+            self._describe(one, request.version, authorized_operations.of_group(one, is_asked_for))
+            for one in wanted.groups
+        )
         return {"groups": await asyncio.gather(*described)}
 
     async def _describe(self, group_id: str, version: int, operations: int) -> Fields:
         try:
             check_is_coordinator(self._cluster, group_id)
-            answer = await self._ask(group_id, "describe_groups", pb.DescribeGroupsRequest(group_ids=[group_id]))
+            answer = await self._ask(
+                group_id, CoordinatorStub.describe_groups, pb.DescribeGroupsRequest(group_ids=[group_id])
+            )
             (group,) = answer.groups
         except BrokerError as error:
             group = pb.DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
@@ -349,12 +363,20 @@ class Groups:
     async def _delete(self, group_id: str) -> Fields:
         try:
             check_is_coordinator(self._cluster, group_id)
-            answer = await self._ask(group_id, "delete_groups", pb.DeleteGroupsRequest(group_ids=[group_id]))
+            answer = await self._ask(
+                group_id, CoordinatorStub.delete_groups, pb.DeleteGroupsRequest(group_ids=[group_id])
+            )
         except BrokerError as error:
             return {"group_id": group_id, "error_code": error.code}
         return {"group_id": group_id, "error_code": answer.results[0].error_code}
 
-    async def _ask(self, group_id: str, rpc: str, request: object, timeout_ms: int = TIMEOUT_MS) -> Any:
+    async def _ask(
+        self,
+        group_id: str,
+        rpc: Unary[CoordinatorStub, RequestT, ResponseT],
+        request: RequestT,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> ResponseT:
         return await self._coordinators.ask(GROUP_METADATA_TOPIC, group_id, rpc, request, timeout_ms=timeout_ms)
 
 
@@ -376,12 +398,12 @@ def _fetched_offset(found: pb.GroupOffset) -> Fields:
         "committed_offset": found.offset,
         "committed_leader_epoch": found.leader_epoch,
         "metadata": found.metadata,
-        "error_code": 0,
+        "error_code": found.error_code,
     }
 
 
 def _with_ids(topics: Iterable[Fields], asked: Iterable[_Topic]) -> list[Fields]:
-    """With the ids by which they were asked for, if so."""
+    """The topics, with the ids by which they were asked for, if they were."""
     ids = {one.name: one.topic_id for one in asked if one.topic_id is not None}
     return [{**one, "topic_id": ids[one["name"]]} if one["name"] in ids else one for one in topics]
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from klamm_server.clock import Clock
-from klamm_server.metadata.image import BrokerImage, MetadataImage
+from klamm_server.metadata.entities import BrokerImage
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.runtime.clock import Clock
 
 
 class JustFenced:
-    """Those that were fenced less than `listed_ms` ago. A broker counts as fenced from the first question on that finds
-    it so. One that shut down in order is not among them, as in Kafka."""
+    """The brokers that were fenced less than `listed_ms` ago. A broker counts as fenced from the first question on that
+    finds it so. One that shut down in order is not among them, as in Kafka."""
 
     def __init__(self, image: Callable[[], MetadataImage], clock: Clock, *, listed_ms: int) -> None:
         self._image = image

@@ -1,4 +1,5 @@
-"""Who leads now, and where, with the answer of a broker that does not (KIP-951): tagged fields of Produce and Fetch."""
+"""The leader and its address, in the answers of a broker that does not lead (KIP-951): tagged fields of Produce and
+Fetch."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from klamm_broker.kafka.cluster_view import ClusterView
-from klamm_broker.kafka.wire import Writer
-from klamm_broker.rpc.leader_hints import AnsweredPartition
+from klamm.kafka_types.writer import KafkaWriter
+from klamm_broker.handlers.leader_hints import AnsweredPartition
+from klamm_broker.kafka.seen_cluster import SeenCluster
 
 NODE_ENDPOINTS_TAG: Final = 0
 _LEADER: Final = struct.Struct(">iiB")
@@ -16,19 +17,19 @@ _LEADER: Final = struct.Struct(">iiB")
 
 
 def leader_hint(tag: int, partition: AnsweredPartition) -> list[tuple[int, bytes]]:
-    """The field of a partition, as `Writer.tagged_fields` takes it; none where there is nothing to say."""
+    """The field of a partition, as `KafkaWriter.tagged_fields` takes it; none where there is nothing to say."""
     if not partition.error_code or partition.current_leader < 0:
         return []
     return [(tag, _LEADER.pack(partition.current_leader, partition.current_leader_epoch, 0))]
 
 
-def node_endpoints(cluster: ClusterView, partitions: Iterable[AnsweredPartition]) -> list[tuple[int, bytes]]:
+def node_endpoints(cluster: SeenCluster, partitions: Iterable[AnsweredPartition]) -> list[tuple[int, bytes]]:
     """The field of the whole answer: what the client dials for the leaders that its partitions name."""
     leaders = {one.current_leader for one in partitions if one.error_code and one.current_leader >= 0}
     nodes = [node for node in cluster.registered() if node.broker_id in leaders] if leaders else []
     if not nodes:
         return []
-    writer = Writer(flexible=True)
+    writer = KafkaWriter(flexible=True)
     writer.array_size(len(nodes))
     for node in nodes:
         writer.int32(node.broker_id)

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from time import perf_counter
+from typing import Final
 
-from klamm_broker import metrics
+from klamm.quotas import CONNECTION_CREATION_RATE
+from klamm.setting import INT_MAX
+from klamm_broker.io import metrics
+from klamm_broker.io.request_memory import RequestMemory
+from klamm_broker.io.request_times import RequestTimes, waiting
 from klamm_broker.kafka.connection import Answer, AnswerInTime, KafkaConnection
 from klamm_broker.kafka.loop_turns import LoopTurns
 from klamm_broker.kafka.requests import ApiKey, Request
-from klamm_broker.request_times import RequestTimes, waiting
-from klamm_broker.rpc.request_memory import RequestMemory
-from klamm_server.bound_sockets import bound_sockets
-from klamm_server.clock import Clock
-from klamm_server.wrong_door import Porter, Visitor
+from klamm_broker.kafka.sasl_clients import SaslClients
+from klamm_broker.kafka.slice_sender import SliceSender
+from klamm_broker.kafka.throttle import Throttle, charged
+from klamm_broker.kafka.tls_acceptor import TlsAcceptor
+from klamm_broker.kafka.tls_clients import TlsClients
+from klamm_server.net.bound_sockets import bound_sockets
+from klamm_server.net.wrong_door import Porter, Visitor
+from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.faults import watch
+from klamm_server.security.audit.decisions import Call
+from klamm_server.security.gate import Gate
+from klamm_server.security.quotas.client_quotas import ClientQuotas
+from klamm_server.security.quotas.connection_pace import ConnectionPace
+from klamm_server.security.quotas.connection_rates import HELD_BACK_MAX, ConnectionRates
+from klamm_server.security.quotas.rate_window import WindowSpan
+from klamm_server.security.session import CALL, Session, called_by
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +42,9 @@ STALL_S = 10.0
 STALL_BYTES = 64 * 1024
 """A frame that holds memory and gets fewer bytes in `STALL_S` is cut off, if other requests wait for memory."""
 
+_FREE: Final = frozenset({ApiKey.WRITE_TXN_MARKERS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+"""What servers ask of each other, and a login, count against nobody's quota."""
+
 
 def _camel_case(api_key: ApiKey) -> str:
     """`LIST_OFFSETS` is ListOffsets."""
@@ -32,25 +52,31 @@ def _camel_case(api_key: ApiKey) -> str:
 
 
 class ConnectionRoom:
-    """How many connections there may be at all listeners together (`max.connections`)."""
+    """How many connections there may be at all listeners together, or at one (`max.connections`, KIP-402)."""
 
-    def __init__(self, connections_max: int) -> None:
+    def __init__(self, connections_max: int, whole: ConnectionRoom | None = None) -> None:
+        """A listener's room is a part of the `whole` one of its broker."""
         self.connections_max = connections_max
+        self._whole = whole
         self._taken = 0
 
-    def take(self) -> bool:
-        """Whether there was room for one more."""
+    def take(self) -> str:
+        """Takes room for one more; if there is none, says which bound has been reached."""
         if self._taken >= self.connections_max:
-            return False
+            return f"{'max.connections of this listener' if self._whole else 'max.connections'}={self.connections_max}"
+        if self._whole is not None and (reached := self._whole.take()):
+            return reached
         self._taken += 1
-        return True
+        return ""
 
     def give_back(self) -> None:
         self._taken -= 1
+        if self._whole is not None:
+            self._whole.give_back()
 
 
 class KafkaListener:
-    """`bind`, `open`, `run`, `close`."""
+    """`bind`, `open`, `run`, `close`. With `tls`, all that is said here is encrypted; with `sasl`, clients log in."""
 
     def __init__(
         self,
@@ -62,19 +88,32 @@ class KafkaListener:
         send_buffer_bytes: int,
         idle_max_ms: int,
         clock: Clock,
+        tls: TlsClients | None = None,
+        sasl: SaslClients | None = None,
+        gate: Gate | None = None,
+        quotas: ClientQuotas | None = None,
+        pace: ConnectionPace | None = None,
     ) -> None:
         self.memory = memory
         self.turns = LoopTurns()
         self.request_max_bytes = request_max_bytes
         self.send_buffer_bytes = send_buffer_bytes
+        self.slices = SliceSender() if tls is not None else None
         self._handle = handle
         self._room = room
+        self._tls = tls
+        self._sasl = sasl
+        self._gate = gate
+        self._quotas = ClientQuotas(WindowSpan()) if quotas is None else quotas
+        self._rates = ConnectionRates(self._quotas, pace or ConnectionPace(INT_MAX, WindowSpan()))
         self._idle_max_ms = idle_max_ms
         self._clock = clock
         self._connections: set[KafkaConnection] = set()
         self._arrived: dict[KafkaConnection, tuple[int, int]] = {}
         """When `cut_stalled_frames` was last called: a connection's last request, and the bytes of its next frame."""
         self._servers: list[asyncio.Server] = []
+        self._acceptors: list[TlsAcceptor] = []
+        self._accepting: list[asyncio.Task[None]] = []
         self._times: dict[ApiKey, RequestTimes] = {}
         self._porter = Porter(log, "the Kafka listener", clock.monotonic_ms)
         self.grpc_addresses = ""
@@ -89,30 +128,36 @@ class KafkaListener:
         when it is taken."""
         loop = asyncio.get_running_loop()
         sockets = await loop.run_in_executor(None, bound_sockets, host, port)
-        for one in sockets:
-            server = await loop.create_server(
-                lambda: KafkaConnection(self), sock=one, backlog=BACKLOG, start_serving=False
-            )
-            self._servers.append(server)
         bound: int = sockets[0].getsockname()[1]
         self._porter = Porter(log, f"the Kafka listener {host}:{bound}", self._clock.monotonic_ms)
+        for one in sockets:
+            if self._tls is not None:
+                self._acceptors.append(self._make_acceptor(one, self._tls))
+                continue
+            server = await loop.create_server(self._make, sock=one, backlog=BACKLOG, start_serving=False)
+            self._servers.append(server)
         return bound
 
     async def open(self) -> None:
         """Accepts connections."""
-        assert self._servers, "bind comes first"
+        assert self._servers or self._acceptors, "bind comes first"
         for server in self._servers:
             await server.start_serving()
+        for acceptor in self._acceptors:
+            acceptor.listen(BACKLOG)
+            task = asyncio.create_task(acceptor.run(), name="kafka-tls-acceptor")
+            self._accepting.append(watch(task))
 
     async def run(self) -> None:
         """Closes connections that have been silent for `connections.max.idle.ms`, and has those that were silent for a
         while give back memory. Closes those whose frames stand still while others wait."""
         while True:
             await asyncio.sleep(min(self._idle_max_ms / 4 / 1000, STALL_S))
-            self.look_for_silence(self._clock.monotonic_ms())
+            self.close_idle_connections(self._clock.monotonic_ms())
             self.cut_stalled_frames()
+            self.close_expired_connections(self._clock.wall_ms())
 
-    def look_for_silence(self, now_ms: int) -> None:
+    def close_idle_connections(self, now_ms: int) -> None:
         for connection in list(self._connections):
             silent_ms = now_ms - connection.last_request_ms
             if connection.is_busy:
@@ -121,6 +166,12 @@ class KafkaListener:
                 connection.close()
             elif silent_ms > self._idle_max_ms / 4:
                 connection.trim()
+
+    def close_expired_connections(self, wall_ms: int) -> None:
+        """Closes connections whose client's certificate has expired: it would not let the client in again."""
+        for connection in list(self._connections) if self._tls is not None else ():
+            if connection.expires_ms is not None and connection.expires_ms <= wall_ms:
+                connection.cut_off("its certificate has expired")
 
     def cut_stalled_frames(self) -> None:
         """Closes each connection of which too little of a frame has come since the last call, while others wait.
@@ -141,9 +192,12 @@ class KafkaListener:
                 self._arrived[connection] = (connection.last_request_ms, arrived_bytes)
 
     async def close(self) -> None:
-        """Also the connections that are there."""
+        """Closes the listener and its connections."""
         for server in self._servers:
             server.close()
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*(acceptor.close() for acceptor in self._acceptors))
         connections = list(self._connections)
         for connection in connections:
             connection.close()
@@ -152,14 +206,21 @@ class KafkaListener:
     # What connections say (`ConnectionOwner`)
 
     def on_connected(self, connection: KafkaConnection) -> bool:
-        if not self._room.take():
-            log.warning("a connection is refused: max.connections=%d are open", self._room.connections_max)
+        rest_ms = self._admit(connection.peer) if self._tls is None else 0
+        if rest_ms is None:
             return False
         connection.last_request_ms = self._clock.monotonic_ms()
         self._connections.add(connection)
-        return True
+        if rest_ms:
+            connection.hold_back(rest_ms)
+        if connection.login is not None and (reached := connection.login.begin(has_place=self._tls is not None)):
+            self._porter.report_refused("a connection", connection.peer, reached)
+            return False
+        return self._tls is None or self._tls.recognise(connection)
 
     def on_closed(self, connection: KafkaConnection) -> None:
+        if connection.login is not None:
+            connection.login.close()
         # One that was refused is not among them.
         if connection in self._connections:
             self._connections.remove(connection)
@@ -171,10 +232,25 @@ class KafkaListener:
         version = request.version if request.is_spoken else "unknown"
         metrics.KAFKA_REQUESTS.labels(request.api_key, version).inc()
         times = self._times_of(request.api_key)
+        if self._quotas.is_on and request.api_key not in _FREE:
+            request = self._charged(connection, request)
         began_s = perf_counter()
-        answer = self._handle(request)
+        handle = self._handle
+        if connection.login is not None:
+            handle = connection.login.handler_of(request) or handle
+        if self._gate is None:
+            answer = handle(request)
+        else:
+            session = _session(self._gate, connection)
+            if session.audit is not None:
+                CALL.set(Call(request.api_key.name, request.client_id))
+            answer = called_by(session, handle, request)
         took_s = perf_counter() - began_s
         times.local.observe(took_s)
+        if request.throttle is not None:
+            request.throttle.charge_time(took_s)
+            if answer is not None and not isinstance(answer, list):
+                answer = charged(answer, request.throttle)
         if connection.is_busy:
             times.queue.observe(connection.queued_s)
             began_s -= connection.queued_s
@@ -185,13 +261,21 @@ class KafkaListener:
             times.total.observe(took_s)
         return answer
 
+    def _charged(self, connection: KafkaConnection, request: Request) -> Request:
+        """The request, with what it costs its client."""
+        throttle = Throttle(self._quotas, self._clock, connection.principal, request.client_id)
+        if request.api_key is ApiKey.PRODUCE:
+            throttle.charge_produce(len(request.frame))
+        connection.throttle = throttle
+        return request._replace(throttle=throttle)
+
     def turn_away(self, visitor: Visitor, peer: str) -> str:
         speaks = "this is a Kafka listener of Klamm"
         advice = {
             Visitor.GRPC: f"{speaks}; clients of its gRPC API dial {self.grpc_addresses}",
-            Visitor.TLS: f"{speaks}, without TLS (security.protocol=PLAINTEXT)",
+            Visitor.TLS: f"{speaks}, without TLS (security.protocol={'SASL_' if self._sasl else ''}PLAINTEXT)",
         }.get(visitor, f"{speaks}; it speaks no HTTP")
-        self._porter.turn_away(visitor, peer, advice)
+        self._porter.report(visitor, peer, advice)
         return advice
 
     def on_sent(self, connection: KafkaConnection, request: Request, send_s: float) -> None:
@@ -199,8 +283,49 @@ class KafkaListener:
         times.send.observe(send_s)
         times.total.observe(perf_counter() - connection.began_s)
 
+    def _admit(self, peer: str) -> int | None:
+        """How many milliseconds one more connection is held back; None: there is no room for it."""
+        if reached := self._room.take():
+            log.warning("a connection is refused: %s are open", reached)
+            return None
+        if not self._rates.is_on:
+            return 0
+        rest_ms = self._rates.admit(peer, self._clock.monotonic_ms())
+        if rest_ms is None:
+            self._room.give_back()
+            self._porter.report_refused("a connection", peer, f"{HELD_BACK_MAX} are held back already")
+        elif rest_ms:
+            metrics.on_throttled(CONNECTION_CREATION_RATE, rest_ms)
+        return rest_ms
+
+    def _make_acceptor(self, listening: socket.socket, tls: TlsClients) -> TlsAcceptor:
+        return TlsAcceptor(
+            listening,
+            tls,
+            self._porter,
+            admit=self._admit,
+            leave=self._room.give_back,
+            make=self._make,
+            protocol="SASL_SSL" if self._sasl else "SSL",
+        )
+
+    def _make(self) -> KafkaConnection:
+        """For a client that was accepted just now."""
+        connection = KafkaConnection(self)
+        if self._sasl is not None:
+            self._sasl.expect(connection)
+        return connection
+
     def _times_of(self, api_key: ApiKey) -> RequestTimes:
         found = self._times.get(api_key)
         if found is None:
             found = self._times[api_key] = RequestTimes("KAFKA", _camel_case(api_key))
         return found
+
+
+def _session(gate: Gate, connection: KafkaConnection) -> Session:
+    """The connection's; another one from when its client proves to be somebody else."""
+    session = connection.session
+    if session is None or session.principal != connection.principal:
+        session = connection.session = gate.session(connection.principal, connection.peer)
+    return session

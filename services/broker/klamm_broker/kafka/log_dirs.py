@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from klamm.acls import AclOperation
 from klamm.errors import ErrorCode
-from klamm.wire.v1 import broker_pb2 as pb
-from klamm.wire.v1.common_pb2 import TopicPartitions
+from klamm_broker.handlers.log_dirs import DescribedReplica, LogDirsHandler, ReplicaMove, StartedMove
 from klamm_broker.kafka.groups import by_topic
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
-from klamm_broker.rpc.log_dirs import LogDirsRpc
+from klamm_server.security.session import may_with_cluster
 
 
-async def describe_log_dirs(request: Request, wanted: Any, handler: LogDirsRpc) -> Fields:
-    """Without topics: of all that is there."""
-    named = [TopicPartitions(topic=one.topic, partitions=one.partitions) for one in wanted.topics or ()]
-    partitions = {(one.topic, number) for one in named for number in one.partitions}
-    answer = await handler.describe_log_dirs(pb.DescribeLogDirsRequest(topics=named), None)
+async def describe_log_dirs(request: Request, wanted: Any, handler: LogDirsHandler) -> Fields:
+    """Describes the log dirs; without topics, all partitions in them."""
+    if not may_with_cluster(AclOperation.DESCRIBE):
+        return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
+    named = {one.topic: one.partitions for one in wanted.topics or ()}
+    partitions = {(one.topic, number) for one in wanted.topics or () for number in one.partitions}
     results = [
         {
             "error_code": one.error_code,
@@ -35,27 +36,29 @@ async def describe_log_dirs(request: Request, wanted: Any, handler: LogDirsRpc) 
             "usable_bytes": one.usable_bytes,
             "is_cordoned": False,
         }
-        for one in answer.log_dirs
+        for one in handler.describe_log_dirs(named)
     ]
     return {"error_code": ErrorCode.NONE, "results": results}
 
 
-async def alter_replica_log_dirs(request: Request, wanted: Any, handler: LogDirsRpc) -> Fields:
+async def alter_replica_log_dirs(request: Request, wanted: Any, handler: LogDirsHandler) -> Fields:
     """One after another; each is answered when its copy has begun."""
-    ask = pb.AlterReplicaLogDirsRequest(
-        replicas=[
-            pb.ReplicaLogDir(topic=topic.name, partition=number, path=log_dir.path)
-            for log_dir in wanted.dirs
-            for topic in log_dir.topics
-            for number in topic.partitions
-        ]
-    )
-    answer = await handler.alter_replica_log_dirs(ask, None)
-    by_name = by_topic(answer.results, _altered)
+    moves = [
+        ReplicaMove(topic.name, number, log_dir.path)
+        for log_dir in wanted.dirs
+        for topic in log_dir.topics
+        for number in topic.partitions
+    ]
+    if may_with_cluster(AclOperation.ALTER):
+        started = await handler.alter_replica_log_dirs(moves)
+    else:
+        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        started = [StartedMove(one.topic, one.partition, denied) for one in moves]
+    by_name = by_topic(started, _altered)
     return {"results": [{"topic_name": one["topic"], "partitions": one["partitions"]} for one in by_name]}
 
 
-def _replica(replica: pb.DescribedReplica) -> Fields:
+def _replica(replica: DescribedReplica) -> Fields:
     return {
         "partition_index": replica.partition,
         "partition_size": replica.size_bytes,
@@ -64,5 +67,5 @@ def _replica(replica: pb.DescribedReplica) -> Fields:
     }
 
 
-def _altered(result: pb.AlteredReplicaLogDir) -> Fields:
+def _altered(result: StartedMove) -> Fields:
     return {"partition_index": result.partition, "error_code": result.error_code}

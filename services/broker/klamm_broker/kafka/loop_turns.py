@@ -15,7 +15,7 @@ TURN_MAX_S = 0.02
 
 
 class Waiting:
-    """One who waits for a later turn."""
+    """A connection that waits for a later turn."""
 
     __slots__ = ("begin", "is_cancelled")
 
@@ -28,7 +28,7 @@ class Waiting:
 
 
 class LoopTurns:
-    """Whoever has something to do asks `may_begin`, and if not, waits (`wait`)."""
+    """A connection with work to do asks `may_begin`, and if refused, waits (`wait`)."""
 
     def __init__(self, clock_s: Callable[[], float] = perf_counter) -> None:
         self._clock_s = clock_s

@@ -5,18 +5,22 @@ Written by hand from the image: a client of a large cluster asks for thousands o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from klamm.acls import AclOperation
 from klamm.errors import ErrorCode
 from klamm.model import INTERNAL_TOPICS
+from klamm_broker.handlers.metadata import MissingTopics, leader_error
+from klamm_broker.handlers.topic_rights import is_listed, may_see
 from klamm_broker.kafka import authorized_operations
-from klamm_broker.kafka.cluster_view import ClusterView, SeenBroker
 from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.seen_cluster import SeenBroker, SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
-from klamm_broker.kafka.wire import Writer
-from klamm_broker.rpc.metadata import MetadataRpc, leader_error
-from klamm_server.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from klamm_broker.kafka.wire import AnswerWriter
+from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
+from klamm_server.security.session import may_be_shown_with_cluster
 
 CREATION_WAIT_MS = 1_000
 """Clients do not say how long a Metadata may take, and send nothing else on the connection meanwhile."""
@@ -28,39 +32,50 @@ class _Wanted(NamedTuple):
     may_create: bool
     with_cluster_operations: bool
     with_topic_operations: bool
+    ids: Mapping[str, bytes]
+    """The ids of the topics that were asked for by id and may not be seen, by what stands for their names."""
 
 
 def metadata(
-    request: Request, handler: MetadataRpc, cluster: ClusterView, topic_ids: TopicIds
+    request: Request, missing: MissingTopics, cluster: SeenCluster, topic_ids: TopicIds
 ) -> Answer | AnswerInTime:
     """Answers at once, but for topics that have to be created first."""
     wanted = _read(request, cluster, topic_ids)
-    answer = _Answer(request, handler, cluster, wanted, frozenset())
+    answer = _Answer(request, missing, cluster, wanted, frozenset())
     parts = answer.write().parts()
     if not answer.being_created:
         return parts
-    return _when_created(request, handler, cluster, wanted, answer.being_created)
+    return _when_created(request, missing, cluster, wanted, answer.being_created)
 
 
 async def _when_created(
-    request: Request, handler: MetadataRpc, cluster: ClusterView, wanted: _Wanted, names: frozenset[str]
+    request: Request, missing: MissingTopics, cluster: SeenCluster, wanted: _Wanted, names: frozenset[str]
 ) -> Answer:
     """What is not there by then is LEADER_NOT_AVAILABLE, and the client asks again."""
-    await handler.created(names, timeout_ms=CREATION_WAIT_MS)
-    return _Answer(request, handler, cluster, wanted, names).write().parts()
+    await missing.created(names, timeout_ms=CREATION_WAIT_MS)
+    return _Answer(request, missing, cluster, wanted, names).write().parts()
 
 
-def _read(request: Request, cluster: ClusterView, topic_ids: TopicIds) -> _Wanted:
+def _read(request: Request, cluster: SeenCluster, topic_ids: TopicIds) -> _Wanted:
     """Raises MalformedRequestError."""
     version = request.version
     reader = request.body()
+    ids: dict[str, bytes] = {}
 
     def read_topic() -> str:
         topic_id = reader.uuid() if version >= 10 else _NO_ID
         name = reader.nullable_string() if version >= 10 else reader.string()
         reader.skip_tagged_fields()
         # As in Kafka an id counts whatever the name: Java's client sends an empty one with it.
-        return topic_ids.name_of(topic_id) if name is None or topic_id != _NO_ID else name
+        if name is not None and topic_id == _NO_ID:
+            return name
+        found = topic_ids.name_of(topic_id)
+        if may_see(found):
+            return found
+        # Apart from the topic's name, which the client may have asked for as well, not knowing that it is the same.
+        denied = f"!{topic_id.hex()}"
+        ids[denied] = topic_id
+        return denied
 
     names = reader.nullable_array(read_topic)
     if version == 0 and not names:
@@ -72,8 +87,8 @@ def _read(request: Request, cluster: ClusterView, topic_ids: TopicIds) -> _Wante
     reader.skip_tagged_fields()
     # More may follow, as with Kafka: librdkafka 2.16 asks for all topics with three bytes too many.
     if names is None:
-        names, may_create = sorted(cluster.image.topics_by_name), False
-    return _Wanted(list(dict.fromkeys(names)), may_create, with_cluster_operations, with_topic_operations)
+        names, may_create = list(filter(is_listed, sorted(cluster.image.topics_by_name))), False
+    return _Wanted(list(dict.fromkeys(names)), may_create, with_cluster_operations, with_topic_operations, ids)
 
 
 class _Answer:
@@ -82,26 +97,27 @@ class _Answer:
     def __init__(
         self,
         request: Request,
-        handler: MetadataRpc,
-        cluster: ClusterView,
+        missing: MissingTopics,
+        cluster: SeenCluster,
         wanted: _Wanted,
         being_created: frozenset[str],
     ) -> None:
         self.being_created = being_created
         """What was asked to be created: before, or by this answer."""
         self._version = request.version
-        self._writer = Writer(flexible=request.flexible)
-        self._handler = handler
+        self._throttle_ms = request.throttle_ms
+        self._writer = AnswerWriter(flexible=request.flexible)
+        self._missing_topics = missing
         self._wanted = wanted
         self._cluster = cluster
         self._brokers = cluster.listed()
         self._live = frozenset(broker.broker_id for broker in self._brokers if not broker.fenced)
         self._unreachable = cluster.unreachable()
 
-    def write(self) -> Writer:
+    def write(self) -> AnswerWriter:
         writer, image, wanted = self._writer, self._cluster.image, self._wanted
         if self._version >= 3:
-            writer.int32(0)
+            writer.int32(self._throttle_ms)
         writer.array(self._brokers, self._broker)
         if self._version >= 2:
             writer.nullable_string(image.cluster_id)
@@ -110,14 +126,15 @@ class _Answer:
         writer.array_size(len(wanted.names))
         for name in wanted.names:
             topic = image.topic(name)
-            if topic is None:
+            if name in wanted.ids or not may_see(name):
+                self._denied(name)
+            elif topic is None:
                 self._missing(name, wanted.may_create)
             else:
                 self._topic(topic)
         if 8 <= self._version <= 10:
-            writer.int32(
-                authorized_operations.when_asked(authorized_operations.CLUSTER, wanted.with_cluster_operations)
-            )
+            is_shown = wanted.with_cluster_operations and may_be_shown_with_cluster(AclOperation.DESCRIBE)
+            writer.int32(authorized_operations.of_cluster(is_shown))
         if self._version >= 13:
             writer.int16(ErrorCode.NONE)
         writer.tagged_fields()
@@ -137,7 +154,19 @@ class _Answer:
         writer.int16(ErrorCode.NONE)
         self._named(topic.name, topic.topic_id.bytes)
         writer.array(topic.partitions, self._partition)
-        self._end_of_topic(self._wanted.with_topic_operations)
+        self._end_of_topic(topic.name, self._wanted.with_topic_operations)
+
+    def _denied(self, name: str) -> None:
+        """The client learns no more than it said itself."""
+        writer = self._writer
+        writer.int16(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        topic_id = self._wanted.ids.get(name)
+        if topic_id is None:
+            self._named(name, _NO_ID)
+        else:
+            self._named(None, topic_id)
+        writer.array_size(0)
+        self._end_of_topic(name, False)
 
     def _missing(self, name: str, may_create: bool) -> None:
         writer = self._writer
@@ -148,12 +177,12 @@ class _Answer:
             writer.int16(self._error_of_missing(name, may_create))
             self._named(name, _NO_ID)
         writer.array_size(0)
-        self._end_of_topic(topic_id is None and self._wanted.with_topic_operations)
+        self._end_of_topic(name, topic_id is None and self._wanted.with_topic_operations)
 
     def _error_of_missing(self, name: str, may_create: bool) -> ErrorCode:
         if name in self.being_created:
             return ErrorCode.LEADER_NOT_AVAILABLE
-        code = self._handler.missing(name, may_create)
+        code = self._missing_topics.missing(name, may_create)
         if code is ErrorCode.LEADER_NOT_AVAILABLE:
             self.being_created |= {name}
         return code
@@ -169,9 +198,9 @@ class _Answer:
         if self._version >= 1:
             writer.boolean(name in INTERNAL_TOPICS)
 
-    def _end_of_topic(self, with_operations: bool) -> None:
+    def _end_of_topic(self, name: str, with_operations: bool) -> None:
         if self._version >= 8:
-            self._writer.int32(authorized_operations.when_asked(authorized_operations.TOPIC, with_operations))
+            self._writer.int32(authorized_operations.of_topic(name, with_operations))
         self._writer.tagged_fields()
 
     def _partition(self, partition: PartitionImage) -> None:

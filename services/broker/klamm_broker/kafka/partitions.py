@@ -15,16 +15,15 @@ from klamm.model import (
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
+    TopicPartition,
 )
-from klamm.wire.v1 import broker_pb2 as pb
-from klamm.wire.v1.common_pb2 import TopicPartitions
+from klamm_broker.handlers.delete_records import DeletedRecords, DeleteRecordsHandler, RecordDeletion
+from klamm_broker.handlers.describe_producers import DescribeProducersHandler, PartitionProducers
+from klamm_broker.handlers.list_offsets import ListedOffset, ListOffsetsHandler, OffsetQuery
+from klamm_broker.handlers.offset_for_leader_epoch import EpochEndOffset, EpochQuery, OffsetForLeaderEpochHandler
 from klamm_broker.kafka.groups import by_topic
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
-from klamm_broker.rpc.delete_records import DeleteRecordsRpc
-from klamm_broker.rpc.describe_producers import DescribeProducersRpc
-from klamm_broker.rpc.list_offsets import ListOffsetsRpc
-from klamm_broker.rpc.offset_for_leader_epoch import OffsetForLeaderEpochRpc
 
 _ANSWERED_SINCE: Final = {
     EARLIEST_TIMESTAMP: 1,
@@ -39,38 +38,23 @@ _KNOWS_OFFSET_NOT_AVAILABLE: Final = 5
 """Version of ListOffsets (KIP-207)."""
 
 
-async def list_offsets(request: Request, wanted: Any, handler: ListOffsetsRpc) -> Fields:
+async def list_offsets(request: Request, wanted: Any, handler: ListOffsetsHandler) -> Fields:
     named = Counter((topic.name, one.partition_index) for topic in wanted.topics for one in topic.partitions)
     looked_up, listed = [], []
     for topic in wanted.topics:
         for one in topic.partitions:
-            ask = pb.ListOffsetsPartition(
-                topic=topic.name,
-                partition=one.partition_index,
-                timestamp_ms=one.timestamp,
-                current_leader_epoch=getattr(one, "current_leader_epoch", -1),
-            )
+            ask = OffsetQuery(topic.name, one.partition_index, one.timestamp, getattr(one, "current_leader_epoch", -1))
             code = _list_offsets_error(ask, request.version, named)
             if not code:
                 looked_up.append(ask)
-            listed.append(
-                pb.ListedOffset(
-                    topic=ask.topic,
-                    partition=ask.partition,
-                    error_code=code,
-                    offset=-1,
-                    timestamp_ms=-1,
-                    leader_epoch=-1,
-                )
-            )
+            listed.append(ListedOffset(ask.topic, ask.partition, code))
     isolation_level = getattr(wanted, "isolation_level", 0)
-    asked = pb.ListOffsetsRequest(isolation_level=isolation_level, partitions=looked_up)
-    found = iter((await handler.list_offsets(asked, None)).partitions)
+    found = iter(handler.list_offsets(looked_up, isolation_level=isolation_level))
     results = [one if one.error_code else next(found) for one in listed]
     return {"topics": by_topic(results, partial(_listed_offset, version=request.version))}
 
 
-def _list_offsets_error(one: pb.ListOffsetsPartition, version: int, named: Counter[tuple[str, int]]) -> ErrorCode:
+def _list_offsets_error(one: OffsetQuery, version: int, named: Counter[tuple[str, int]]) -> ErrorCode:
     """What Kafka refuses before it looks at the partition."""
     if named[one.topic, one.partition] > 1:
         return ErrorCode.INVALID_REQUEST
@@ -79,46 +63,34 @@ def _list_offsets_error(one: pb.ListOffsetsPartition, version: int, named: Count
     return ErrorCode.NONE
 
 
-async def offset_for_leader_epoch(request: Request, wanted: Any, handler: OffsetForLeaderEpochRpc) -> Fields:
-    ask = pb.OffsetForLeaderEpochRequest(
-        partitions=[
-            pb.EpochQuery(
-                topic=topic.topic,
-                partition=one.partition,
-                current_leader_epoch=one.current_leader_epoch,
-                leader_epoch=one.leader_epoch,
-            )
-            for topic in wanted.topics
-            for one in topic.partitions
-        ]
+async def offset_for_leader_epoch(request: Request, wanted: Any, handler: OffsetForLeaderEpochHandler) -> Fields:
+    ends = handler.offsets_for_leader_epochs(
+        EpochQuery(topic.topic, one.partition, one.current_leader_epoch, one.leader_epoch)
+        for topic in wanted.topics
+        for one in topic.partitions
     )
-    answer = await handler.offset_for_leader_epoch(ask, None)
-    return {"topics": by_topic(answer.partitions, _epoch_end)}
+    return {"topics": by_topic(ends, _epoch_end)}
 
 
-async def delete_records(request: Request, wanted: Any, handler: DeleteRecordsRpc) -> Fields:
-    ask = pb.DeleteRecordsRequest(
-        timeout_ms=milliseconds(wanted.timeout),
-        partitions=[
-            pb.DeleteRecordsPartition(topic=topic.name, partition=one.partition_index, before_offset=one.offset)
-            for topic in wanted.topics
-            for one in topic.partitions
-        ],
+async def delete_records(request: Request, wanted: Any, handler: DeleteRecordsHandler) -> Fields:
+    deletions = [
+        RecordDeletion(topic.name, one.partition_index, one.offset)
+        for topic in wanted.topics
+        for one in topic.partitions
+    ]
+    deleted = await handler.delete_records(deletions, timeout_ms=milliseconds(wanted.timeout))
+    return {"topics": by_topic(deleted, _deleted)}
+
+
+async def describe_producers(request: Request, wanted: Any, handler: DescribeProducersHandler) -> Fields:
+    """The producers that have written, and those whose transactions are open (KIP-664)."""
+    described = handler.describe_producers(
+        TopicPartition(topic.name, number) for topic in wanted.topics for number in topic.partition_indexes
     )
-    answer = await handler.delete_records(ask, None)
-    return {"topics": by_topic(answer.partitions, _deleted)}
+    return {"topics": by_topic(described, _producers)}
 
 
-async def describe_producers(request: Request, wanted: Any, handler: DescribeProducersRpc) -> Fields:
-    """Who has written, and whose transactions are open (KIP-664)."""
-    ask = pb.DescribeProducersRequest(
-        topics=[TopicPartitions(topic=topic.name, partitions=topic.partition_indexes) for topic in wanted.topics]
-    )
-    answer = await handler.describe_producers(ask, None)
-    return {"topics": by_topic(answer.partitions, _producers)}
-
-
-def _listed_offset(found: pb.ListedOffset, version: int) -> Fields:
+def _listed_offset(found: ListedOffset, version: int) -> Fields:
     code = found.error_code
     if code == ErrorCode.OFFSET_NOT_AVAILABLE and version < _KNOWS_OFFSET_NOT_AVAILABLE:
         code = ErrorCode.LEADER_NOT_AVAILABLE
@@ -131,7 +103,7 @@ def _listed_offset(found: pb.ListedOffset, version: int) -> Fields:
     }
 
 
-def _epoch_end(found: pb.EpochEnd) -> Fields:
+def _epoch_end(found: EpochEndOffset) -> Fields:
     return {
         "error_code": found.error_code,
         "partition": found.partition,
@@ -140,7 +112,7 @@ def _epoch_end(found: pb.EpochEnd) -> Fields:
     }
 
 
-def _producers(found: pb.PartitionProducers) -> Fields:
+def _producers(found: PartitionProducers) -> Fields:
     return {
         "partition_index": found.partition,
         "error_code": found.error_code,
@@ -148,18 +120,18 @@ def _producers(found: pb.PartitionProducers) -> Fields:
         "active_producers": [
             {
                 "producer_id": one.producer_id,
-                "producer_epoch": one.producer_epoch,
+                "producer_epoch": one.epoch,
                 "last_sequence": one.last_sequence,
-                "last_timestamp": one.last_timestamp_ms,
+                "last_timestamp": one.last_ms,
                 "coordinator_epoch": one.coordinator_epoch,
-                "current_txn_start_offset": one.current_txn_start_offset,
+                "current_txn_start_offset": one.txn_first_offset,
             }
             for one in found.producers
         ],
     }
 
 
-def _deleted(result: pb.DeletedRecords) -> Fields:
+def _deleted(result: DeletedRecords) -> Fields:
     return {
         "partition_index": result.partition,
         "low_watermark": result.low_watermark,

@@ -10,13 +10,13 @@ from typing import Final
 from klamm import tracing
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
-from klamm_broker.kafka.cluster_view import ClusterView
+from klamm_broker.handlers.produce import ACKS_NONE, AnswersInTime, PartitionRecords, Produce, Produced, ProduceHandler
 from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
 from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
-from klamm_broker.kafka.wire import MalformedRequestError, Writer
-from klamm_broker.rpc.produce import ACKS_NONE, AnswersInTime, PartitionRecords, Produce, Produced, ProduceRpc
+from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError
 
 _CURRENT_LEADER_TAG: Final = 0
 _HINTED: Final = 10
@@ -39,8 +39,10 @@ _Ids = dict[str, bytes]
 """The ids by which the client names its topics, if it does."""
 
 
-def produce(request: Request, handler: ProduceRpc, cluster: ClusterView, topic_ids: TopicIds) -> Answer | AnswerInTime:
-    """At once, if nothing has to be waited for; no answer with acks=0. Raises MalformedRequestError."""
+def produce(
+    request: Request, handler: ProduceHandler, cluster: SeenCluster, topic_ids: TopicIds
+) -> Answer | AnswerInTime:
+    """The answer, at once if nothing has to be waited for; no answer with acks=0. Raises MalformedRequestError."""
     wanted, ids = _read(request, topic_ids)
     if tracing.is_on():
         return _traced(request, wanted, ids, handler, cluster)
@@ -51,12 +53,14 @@ def produce(request: Request, handler: ProduceRpc, cluster: ClusterView, topic_i
 
 
 async def _answer_in_time(
-    request: Request, wanted: Produce, ids: _Ids, answers: AnswersInTime, cluster: ClusterView
+    request: Request, wanted: Produce, ids: _Ids, answers: AnswersInTime, cluster: SeenCluster
 ) -> Answer:
     return _answer(request, wanted, ids, await answers, cluster)
 
 
-async def _traced(request: Request, wanted: Produce, ids: _Ids, handler: ProduceRpc, cluster: ClusterView) -> Answer:
+async def _traced(
+    request: Request, wanted: Produce, ids: _Ids, handler: ProduceHandler, cluster: SeenCluster
+) -> Answer:
     with tracing.request_span("Produce", request.client_id):
         answers = handler.serve(wanted)
         return _answer(request, wanted, ids, answers if isinstance(answers, list) else await answers, cluster)
@@ -91,12 +95,12 @@ def _read(request: Request, topic_ids: TopicIds) -> tuple[Produce, _Ids]:
     return Produce(acks, timeout_ms, transactional_id or "", partitions, verify_only), ids
 
 
-def _answer(request: Request, wanted: Produce, ids: _Ids, answers: Sequence[Produced], cluster: ClusterView) -> Answer:
+def _answer(request: Request, wanted: Produce, ids: _Ids, answers: Sequence[Produced], cluster: SeenCluster) -> Answer:
     if wanted.acks == ACKS_NONE:
         return None
     version = request.version
     topics = [(topic, list(group)) for topic, group in groupby(answers, key=_topic_of)]
-    writer = Writer(flexible=request.flexible)
+    writer = AnswerWriter(flexible=request.flexible)
     writer.array_size(len(topics))
     for topic, partitions in topics:
         if version >= _BY_TOPIC_ID:
@@ -107,7 +111,7 @@ def _answer(request: Request, wanted: Produce, ids: _Ids, answers: Sequence[Prod
         for answer in partitions:
             _write_partition(writer, version, answer)
         writer.tagged_fields()
-    writer.int32(0)
+    writer.int32(request.throttle_ms)
     writer.tagged_fields(node_endpoints(cluster, answers) if version >= _HINTED else ())
     return writer.parts()
 
@@ -116,7 +120,7 @@ def _topic_of(answer: Produced) -> str:
     return answer.topic_partition.topic
 
 
-def _write_partition(writer: Writer, version: int, answer: Produced) -> None:
+def _write_partition(writer: AnswerWriter, version: int, answer: Produced) -> None:
     (name, partition), code, message, base_offset, append_time_ms, log_start_offset, *_ = answer
     if code:
         code = _known(version, name, code)

@@ -1,4 +1,4 @@
-"""Where replicas shall be and who leads, passed on to the active controller: ElectLeaders, AlterPartitionReassignments,
+"""Changes of replicas and leaders, passed on to the active controller: ElectLeaders, AlterPartitionReassignments,
 ListPartitionReassignments."""
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import Any
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.controller_rpc import AdminStub
 from klamm.wire.v1.metadata_pb2 import BrokerIds
 from klamm_broker.kafka.forwarding import ActiveController
 from klamm_broker.kafka.groups import by_topic
@@ -16,14 +17,14 @@ from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 
 
-class Replicas:
+class ReplicaApis:
     """Each method takes a decoded request and gives the answer's fields."""
 
     def __init__(self, controller: ActiveController) -> None:
         self._controller = controller
 
     async def elect_leaders(self, request: Request, wanted: Any) -> Fields:
-        """Without partitions: of all that need an election."""
+        """Elects leaders; without partitions, for all that need an election."""
         timeout_ms = milliseconds(wanted.timeout)
         # The numbers are Kafka's on both sides; before version 1 only the preferred leader could be elected.
         election_type: Any = getattr(wanted, "election_type", pb.ELECTION_TYPE_PREFERRED)
@@ -38,7 +39,7 @@ class Replicas:
         code = ErrorCode.NONE
         try:
             results: Iterable[Any] = (
-                await self._controller.change("elect_leaders", ask, timeout_ms=timeout_ms)
+                await self._controller.change(AdminStub.elect_leaders, ask, timeout_ms=timeout_ms)
             ).results
         except BrokerError as error:
             code = error.code
@@ -78,14 +79,14 @@ class Replicas:
         }
         try:
             results = (
-                await self._controller.change("alter_partition_reassignments", ask, timeout_ms=timeout_ms)
+                await self._controller.change(AdminStub.alter_partition_reassignments, ask, timeout_ms=timeout_ms)
             ).results
         except BrokerError as error:
             return {**answer, "error_code": error.code, "error_message": error.message}
         return {**answer, "responses": by_topic(results, _outcome)}
 
     async def list_reassignments(self, request: Request, wanted: Any) -> Fields:
-        """Without topics: all that are under way."""
+        """Lists reassignments; without topics, all that are under way."""
         named = [
             pb.NamedPartition(topic=topic.name, partition=number)
             for topic in wanted.topics or ()
@@ -95,7 +96,7 @@ class Replicas:
             return {"error_code": ErrorCode.NONE, "error_message": None, "topics": []}
         try:
             answer = await self._controller.ask(
-                "list_partition_reassignments",
+                AdminStub.list_partition_reassignments,
                 pb.ListPartitionReassignmentsRequest(partitions=named),
                 timeout_ms=milliseconds(wanted.timeout),
             )

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klamm_broker.kafka.wire import MalformedRequestError, Reader
+from klamm_broker.kafka.wire import MalformedRequestError, RequestReader
+
+if TYPE_CHECKING:
+    from klamm_broker.kafka.throttle import Throttle
 
 
 class ApiKey(IntEnum):
@@ -29,6 +32,7 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -47,6 +51,7 @@ class ApiKey(IntEnum):
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
@@ -54,7 +59,10 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
@@ -98,6 +106,8 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.SYNC_GROUP: _spoken(0, 5, 4),
     ApiKey.DESCRIBE_GROUPS: _spoken(0, 6, 5),
     ApiKey.LIST_GROUPS: _spoken(0, 5, 3),
+    # Behind version 0 tokens come without frames: it is told to clients, as Kafka does, and not spoken.
+    ApiKey.SASL_HANDSHAKE: _spoken(1, 1, 2, advertised_min=0),
     ApiKey.API_VERSIONS: _spoken(0, 4, 3),
     ApiKey.CREATE_TOPICS: _spoken(2, 7, 5),
     ApiKey.DELETE_TOPICS: _spoken(1, 6, 4),
@@ -116,6 +126,7 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.ALTER_CONFIGS: _spoken(0, 2, 2),
     ApiKey.ALTER_REPLICA_LOG_DIRS: _spoken(1, 2, 2),
     ApiKey.DESCRIBE_LOG_DIRS: _spoken(1, 5, 2),
+    ApiKey.SASL_AUTHENTICATE: _spoken(0, 2, 2),
     ApiKey.CREATE_PARTITIONS: _spoken(0, 3, 2),
     ApiKey.DELETE_GROUPS: _spoken(0, 2, 2),
     ApiKey.ELECT_LEADERS: _spoken(0, 2, 2),
@@ -123,7 +134,10 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _spoken(0, 1, 0),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _spoken(0, 0, 0),
     ApiKey.OFFSET_DELETE: _spoken(0, 0, 1),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _spoken(0, 1, 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: _spoken(0, 1, 1),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _spoken(0, 0, 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _spoken(0, 0, 0),
     ApiKey.DESCRIBE_QUORUM: _spoken(0, 2, 0),
     ApiKey.UPDATE_FEATURES: _spoken(0, 2, 0),
     ApiKey.DESCRIBE_CLUSTER: _spoken(0, 2, 0),
@@ -158,6 +172,8 @@ class Request(NamedTuple):
     """Where in `frame` the header ends."""
     flexible: bool
     """Whether it is of a version with compact lengths."""
+    throttle: Throttle | None = None
+    """What it costs its client, where quotas are set."""
 
     @property
     def is_spoken(self) -> bool:
@@ -165,9 +181,14 @@ class Request(NamedTuple):
         spoken = SPOKEN[self.api_key]
         return spoken.min <= self.version <= spoken.max
 
-    def body(self) -> Reader:
+    @property
+    def throttle_ms(self) -> int:
+        """How long its client is told to rest, as far as that is known by now."""
+        return 0 if self.throttle is None else self.throttle.ms
+
+    def body(self) -> RequestReader:
         """The rest, to be read by hand."""
-        return Reader(self.frame, flexible=self.flexible, position=self.body_start)
+        return RequestReader(self.frame, flexible=self.flexible, position=self.body_start)
 
 
 def parse_request(frame: memoryview, client_host: str) -> Request:
@@ -183,7 +204,7 @@ def parse_request(frame: memoryview, client_host: str) -> Request:
     api_key, spoken = served
     if not spoken.min <= version <= spoken.max and api_key is not ApiKey.API_VERSIONS:
         raise MalformedRequestError(f"version {version} of {api_key.name}; expected {spoken.min} to {spoken.max}")
-    reader = Reader(frame, flexible=version >= spoken.flexible, position=_HEADER.size)
+    reader = RequestReader(frame, flexible=version >= spoken.flexible, position=_HEADER.size)
     client_id = reader.text(client_id_size) if client_id_size > 0 else ""
     reader.skip_tagged_fields()
     return Request(

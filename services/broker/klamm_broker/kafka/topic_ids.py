@@ -15,13 +15,13 @@ _NO_ID: Final = bytes(16)
 
 
 class TopicIds:
-    """By the newest metadata."""
+    """Names and ids of topics, by the newest metadata."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
         self._named: MetadataImage | None = None
         self._names: dict[bytes, str] = {}
-        """Of the topics of `_named` that were asked for."""
+        """The names of the topics of `_named` that were asked for, by topic id."""
 
     def name_of(self, topic_id: bytes) -> str:
         """The topic's name; a name that no topic has when there is none."""

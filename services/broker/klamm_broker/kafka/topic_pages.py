@@ -7,24 +7,26 @@ from typing import Any, Final
 
 from klamm.errors import ErrorCode
 from klamm.model import INTERNAL_TOPICS, topic_name_problem
+from klamm_broker.handlers.metadata import leader_error
+from klamm_broker.handlers.topic_rights import is_listed, may_see
 from klamm_broker.kafka import authorized_operations
-from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
-from klamm_broker.rpc.metadata import leader_error
-from klamm_server.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from klamm_broker.kafka.seen_cluster import SeenCluster
+from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
 
 PAGE_PARTITIONS_MAX: Final = 500
 """What one answer says at most, whatever was asked for: it is made in one turn of the event loop."""
 
 
-async def describe_topic_partitions(request: Request, wanted: Any, cluster: ClusterView) -> Fields:
-    """By name and number from the cursor on; without topics, of every topic."""
+async def describe_topic_partitions(request: Request, wanted: Any, cluster: SeenCluster) -> Fields:
+    """Describes partitions in the order of topic names and partition numbers, from the cursor on; all topics if none is
+    named."""
     image = cluster.image
     first_topic, first_partition = "", 0
     if wanted.cursor is not None:
         first_topic, first_partition = wanted.cursor.topic_name, wanted.cursor.partition_index
-    names = {topic.name for topic in wanted.topics} or set(image.topics_by_name)
+    names = {topic.name for topic in wanted.topics} or set(filter(is_listed, image.topics_by_name))
     live = frozenset(broker.broker_id for broker in cluster.brokers())
     unreachable = cluster.unreachable()
     left = max(1, min(wanted.response_partition_limit, PAGE_PARTITIONS_MAX))
@@ -34,7 +36,7 @@ async def describe_topic_partitions(request: Request, wanted: Any, cluster: Clus
         topic = image.topic(name)
         if left == 0:
             return _page(topics, {"topic_name": name, "partition_index": start})
-        if topic is None:
+        if topic is None or not is_listed(name):
             topics.append(_missing(name))
             continue
         page = topic.partitions[start : start + left]
@@ -50,15 +52,14 @@ def _page(topics: list[Fields], next_cursor: Fields | None) -> Fields:
 
 
 def _missing(name: str) -> Fields:
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION if topic_name_problem(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return {
-        "error_code": (
-            ErrorCode.INVALID_TOPIC_EXCEPTION if topic_name_problem(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        ),
+        "error_code": code if may_see(name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         "name": name,
         "topic_id": None,
         "is_internal": name in INTERNAL_TOPICS,
         "partitions": [],
-        "topic_authorized_operations": authorized_operations.TOPIC,
+        "topic_authorized_operations": authorized_operations.of_topic(name),
     }
 
 
@@ -71,7 +72,7 @@ def _described(
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
         "partitions": list(_partitions(partitions, live, unreachable)),
-        "topic_authorized_operations": authorized_operations.TOPIC,
+        "topic_authorized_operations": authorized_operations.of_topic(topic.name),
     }
 
 

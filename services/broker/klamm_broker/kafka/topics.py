@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from klamm.errors import BrokerError, ErrorCode
+from klamm.quotas import CONTROLLER_MUTATION_RATE
 from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.controller_rpc import AdminStub
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_TOPIC
 from klamm_broker.kafka.configs import described_config
 from klamm_broker.kafka.forwarding import ActiveController
@@ -19,7 +21,7 @@ _CONFIGS_SINCE: Final = 5
 _NO_CONFIGS: Final = pb.DescribedConfigs()
 
 
-class Topics:
+class TopicApis:
     """Each method takes a decoded request and gives the answer's fields."""
 
     def __init__(self, controller: ActiveController, topic_ids: TopicIds) -> None:
@@ -33,9 +35,11 @@ class Topics:
             topics=[_new_topic(topic) for topic in wanted.topics if not _configs_without_value(topic)],
             validate_only=wanted.validate_only,
             timeout_ms=timeout_ms,
+            client_id=request.client_id,
         )
         try:
-            answer = await self._controller.change("create_topics", ask, timeout_ms=timeout_ms)
+            answer = await self._controller.change(AdminStub.create_topics, ask, timeout_ms=timeout_ms)
+            _rest(request, answer.throttle_time_ms)
         except BrokerError as error:
             failed = [
                 pb.CreatedTopic(name=one.name, error_code=error.code, error_message=error.message) for one in ask.topics
@@ -55,7 +59,8 @@ class Topics:
             return {}
         ask = pb.DescribeConfigsRequest(resources=[pb.DescribeConfigsResource(resource=one) for one in resources])
         try:
-            results = (await self._controller.ask("describe_configs", ask, timeout_ms=timeout_ms)).results
+            answer = await self._controller.ask(AdminStub.describe_configs, ask, timeout_ms=timeout_ms)
+            results = list(answer.results)
         except BrokerError as error:
             results = [pb.DescribedConfigs(resource=one, error_code=error.code) for one in resources]
         return {one.resource.name: one for one in results}
@@ -75,7 +80,7 @@ class Topics:
         by_id = {name: topic_id for name, topic_id in named if topic_id is not None}
         known = [name for name, _ in named if unknown_id(name) is None]
         results = [
-            *await self._delete_topics(known, milliseconds(wanted.timeout)),
+            *await self._delete_topics(request, known, milliseconds(wanted.timeout)),
             *(
                 pb.NamedResult(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
                 for name, _ in named
@@ -85,7 +90,7 @@ class Topics:
         responses = [
             {
                 "name": None if one.name in by_id and one.error_code else one.name,
-                "topic_id": by_id.get(one.name) or uuid.UUID(bytes=ids.get(one.name, bytes(16))),
+                "topic_id": by_id.get(one.name) or uuid.UUID(bytes=_shown_id(one, ids)),
                 "error_code": one.error_code,
                 "error_message": one.error_message or None,
             }
@@ -93,11 +98,15 @@ class Topics:
         ]
         return {"responses": [*refused, *responses]}
 
-    async def _delete_topics(self, names: list[str], timeout_ms: int) -> list[pb.NamedResult]:
+    async def _delete_topics(self, request: Request, names: list[str], timeout_ms: int) -> list[pb.NamedResult]:
+        ask = pb.DeleteTopicsRequest(
+            topics=names,
+            timeout_ms=timeout_ms,
+            client_id=request.client_id,
+        )
         try:
-            answer = await self._controller.change(
-                "delete_topics", pb.DeleteTopicsRequest(topics=names, timeout_ms=timeout_ms), timeout_ms=timeout_ms
-            )
+            answer = await self._controller.change(AdminStub.delete_topics, ask, timeout_ms=timeout_ms)
+            _rest(request, answer.throttle_time_ms)
         except BrokerError as error:
             return _all_failed(names, error)
         return list(answer.results)
@@ -115,9 +124,12 @@ class Topics:
             ],
             validate_only=wanted.validate_only,
             timeout_ms=timeout_ms,
+            client_id=request.client_id,
         )
         try:
-            results = (await self._controller.change("create_partitions", ask, timeout_ms=timeout_ms)).results
+            answer = await self._controller.change(AdminStub.create_partitions, ask, timeout_ms=timeout_ms)
+            _rest(request, answer.throttle_time_ms)
+            results = list(answer.results)
         except BrokerError as error:
             results = _all_failed([topic.topic for topic in ask.topics], error)
         return {
@@ -126,6 +138,18 @@ class Topics:
                 for one in results
             ]
         }
+
+
+def _rest(request: Request, throttle_ms: int) -> None:
+    """The controller says for how long the client is to rest. This broker may hear of the quota a moment later."""
+    if request.throttle is not None:
+        request.throttle.rest(CONTROLLER_MUTATION_RATE, throttle_ms)
+
+
+def _shown_id(result: pb.NamedResult, ids: Mapping[str, bytes]) -> bytes:
+    """The topic's id; zeros for a caller that may not delete the topic by its name."""
+    denied = result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return bytes(16) if denied else ids.get(result.name, bytes(16))
 
 
 def _named_badly(topic: Any) -> Fields:

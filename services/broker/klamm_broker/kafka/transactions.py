@@ -12,20 +12,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from klamm.acls import AclOperation, ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, coordinator_shard
-from klamm.wire.v1 import broker_pb2
+from klamm.wire.calls import Unary
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
-from klamm_broker.kafka.cluster_view import ClusterView
+from klamm.wire.v1.coordinator_rpc import CoordinatorStub
+from klamm_broker.handlers.init_producer_id import InitProducerIdHandler
 from klamm_broker.kafka.coordinators import check_is_coordinator
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.groups import by_topic
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import ApiKey, Request
-from klamm_broker.rpc.init_producer_id import InitProducerIdRpc
+from klamm_broker.kafka.seen_cluster import SeenCluster
+from klamm_server.security.session import for_itself, require
 
 _FENCED_SINCE: Final = {
     ApiKey.INIT_PRODUCER_ID: 4,
@@ -68,25 +71,25 @@ _ADDS_OFFSETS: Final = 5
 """From this version of TxnOffsetCommit on it adds the group to the transaction; before, the client does."""
 
 
-class Transactions:
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+
+class TransactionApis:
     """Each method takes a decoded request and gives the answer's fields."""
 
-    def __init__(self, coordinators: Coordinators, cluster: ClusterView, producer_ids: InitProducerIdRpc) -> None:
+    def __init__(self, coordinators: Coordinators, cluster: SeenCluster, producer_ids: InitProducerIdHandler) -> None:
         self._coordinators = coordinators
         self._cluster = cluster
         self._producer_ids = producer_ids
 
     async def init_producer_id(self, request: Request, wanted: Any) -> Fields:
-        """Of a transactional producer, or of one that is only idempotent: that gets a new id whenever it asks
-        (KIP-360)."""
+        """Gives a producer its id and epoch. A transactional one is asked of its coordinator; one that is only
+        idempotent gets a new id whenever it asks (KIP-360)."""
         if (getattr(wanted, "producer_id", -1) == -1) != (getattr(wanted, "producer_epoch", -1) == -1):
             return _identity(pb.InitTransactionalIdResponse(error_code=ErrorCode.INVALID_REQUEST))
         if wanted.transactional_id is None:
-            return _identity(
-                await self._producer_ids.init_producer_id(
-                    broker_pb2.InitProducerIdRequest(client_id=request.client_id), None
-                )
-            )
+            return _identity(await self._producer_ids.init_producer_id(request.client_id))
         ask = pb.InitTransactionalIdRequest(
             transactional_id=wanted.transactional_id,
             transaction_timeout_ms=milliseconds(wanted.transaction_timeout),
@@ -94,13 +97,13 @@ class Transactions:
             producer_epoch=getattr(wanted, "producer_epoch", -1),
         )
         try:
-            answer = await self._ask(wanted.transactional_id, "init_producer_id", ask)
+            answer = await self._ask(wanted.transactional_id, CoordinatorStub.init_producer_id, ask)
         except BrokerError as error:
             answer = pb.InitTransactionalIdResponse(error_code=error.code)
         return {**_identity(answer), "error_code": _known(request, answer.error_code)}
 
     async def add_partitions_to_txn(self, request: Request, wanted: Any) -> Fields:
-        """From version 4 on of several transactions, as Kafka's brokers ask it (KIP-890)."""
+        """Adds partitions to a transaction; from version 4 on to several, as Kafka's brokers ask it (KIP-890)."""
         if request.version >= 4:
             by_transaction = await asyncio.gather(*(self._add_to_one(request, one) for one in wanted.transactions))
             return {"error_code": ErrorCode.NONE, "results_by_transaction": by_transaction}
@@ -123,17 +126,25 @@ class Transactions:
         return {"transactional_id": wanted.transactional_id, "topic_results": _added(request, results)}
 
     async def add_offsets_to_txn(self, request: Request, wanted: Any) -> Fields:
-        """The offsets of a group lie in one partition of `__consumer_offsets`."""
+        """The offsets of a group lie in one partition of `__consumer_offsets`. A client that may write to the
+        transaction and read the group may add it, without any right to that topic: from there on the broker asks in its
+        own name."""
+        try:
+            require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, wanted.transactional_id)
+            require(AclOperation.READ, ResourceType.GROUP, wanted.group_id)
+        except BrokerError as error:
+            return {"error_code": error.code}
         topic = self._cluster.image.topic(GROUP_METADATA_TOPIC)
         if topic is None:
             return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}
         shard = coordinator_shard(wanted.group_id, len(topic.partitions))
-        (result,) = await self._add(
-            wanted.transactional_id,
-            wanted.producer_id,
-            wanted.producer_epoch,
-            [TopicPartitions(topic=GROUP_METADATA_TOPIC, partitions=[shard])],
-        )
+        with for_itself():
+            (result,) = await self._add(
+                wanted.transactional_id,
+                wanted.producer_id,
+                wanted.producer_epoch,
+                [TopicPartitions(topic=GROUP_METADATA_TOPIC, partitions=[shard])],
+            )
         return {"error_code": _known(request, result.error_code)}
 
     async def end_txn(self, request: Request, wanted: Any) -> Fields:
@@ -145,7 +156,7 @@ class Transactions:
             bump_epoch=request.version >= _BUMPS_EPOCH,
         )
         try:
-            answer = await self._ask(wanted.transactional_id, "end_txn", ask)
+            answer = await self._ask(wanted.transactional_id, CoordinatorStub.end_txn, ask)
         except BrokerError as error:
             answer = pb.EndTxnResponse(error_code=error.code)
         return {**_identity(answer), "error_code": _known(request, answer.error_code)}
@@ -175,7 +186,7 @@ class Transactions:
         try:
             results: Iterable[PartitionResult] = (
                 await self._coordinators.ask(
-                    GROUP_METADATA_TOPIC, wanted.group_id, "txn_offset_commit", ask, timeout_ms=TIMEOUT_MS
+                    GROUP_METADATA_TOPIC, wanted.group_id, CoordinatorStub.txn_offset_commit, ask, timeout_ms=TIMEOUT_MS
                 )
             ).partitions
         except BrokerError as error:
@@ -198,7 +209,7 @@ class Transactions:
             transactional_id_pattern=getattr(wanted, "transactional_id_pattern", None) or "",
         )
         try:
-            answers = await self._coordinators.ask_all("list_transactions", ask, timeout_ms=TIMEOUT_MS)
+            answers = await self._coordinators.ask_all(CoordinatorStub.list_transactions, ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
             return {"error_code": error.code, "unknown_state_filters": [], "transaction_states": []}
         found = [one for answer in answers for one in answer.transactions]
@@ -224,7 +235,7 @@ class Transactions:
         ask = pb.DescribeTransactionsRequest(transactional_ids=[transactional_id])
         try:
             check_is_coordinator(self._cluster, transactional_id)
-            (found,) = (await self._ask(transactional_id, "describe_transactions", ask)).transactions
+            (found,) = (await self._ask(transactional_id, CoordinatorStub.describe_transactions, ask)).transactions
         except BrokerError as error:
             found = pb.DescribedTransaction(error_code=error.code, transactional_id=transactional_id)
         return {
@@ -256,7 +267,7 @@ class Transactions:
             verify_only=verify_only,
         )
         try:
-            answer = await self._ask(transactional_id, "add_partitions_to_txn", ask)
+            answer = await self._ask(transactional_id, CoordinatorStub.add_partitions_to_txn, ask)
             code = answer.error_code
             if not code:
                 return list(answer.partitions)
@@ -268,7 +279,9 @@ class Transactions:
             for number in topic.partitions
         ]
 
-    async def _ask(self, transactional_id: str, rpc: str, request: object) -> Any:
+    async def _ask(
+        self, transactional_id: str, rpc: Unary[CoordinatorStub, RequestT, ResponseT], request: RequestT
+    ) -> ResponseT:
         return await self._coordinators.ask(
             TRANSACTION_STATE_TOPIC, transactional_id, rpc, request, timeout_ms=TIMEOUT_MS
         )
@@ -292,7 +305,7 @@ def _added(request: Request, results: Iterable[PartitionResult]) -> list[Fields]
 
 
 def _identity(answer: Any) -> Fields:
-    """Who the producer is from now on, by either service's InitProducerId or by EndTxn."""
+    """The producer's new id and epoch, from either service's InitProducerId or from EndTxn."""
     if answer.error_code:
         return {"error_code": answer.error_code, "producer_id": -1, "producer_epoch": -1}
     return {"error_code": 0, "producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}

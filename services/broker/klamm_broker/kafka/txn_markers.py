@@ -11,31 +11,34 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, Final
 
+from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
-from klamm.model import GROUP_METADATA_TOPIC
+from klamm.model import GROUP_METADATA_TOPIC, TopicPartition
 from klamm.wire.v1.common_pb2 import (
-    PartitionResult,
     TopicPartitions,
     TxnMarker,
     WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
 )
+from klamm.wire.v1.coordinator_rpc import CoordinatorStub
+from klamm_broker.handlers.write_txn_markers import MarkedPartition, MarkerToWrite, WriteTxnMarkersHandler
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
-from klamm_broker.rpc.write_txn_markers import WriteTxnMarkersRpc
+from klamm_broker.log.partition.partition_log import TransactionEnd
+from klamm_server.security.session import may_with_cluster
 
 _NOT_READY: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
-"""Of a group coordinator; who writes markers asks for leaders, and is told NOT_LEADER_OR_FOLLOWER, as by Kafka."""
+"""Codes of a group coordinator that is not ready. A caller of WriteTxnMarkers looks for
+leaders, so it is told NOT_LEADER_OR_FOLLOWER instead, as by Kafka."""
 
 
 async def write_txn_markers(
-    request: Request, wanted: Any, handler: WriteTxnMarkersRpc, coordinators: Coordinators
+    request: Request, wanted: Any, handler: WriteTxnMarkersHandler, coordinators: Coordinators
 ) -> Fields:
     """One answer for each producer."""
-    results: dict[int, dict[tuple[str, int], PartitionResult]] = {}
+    results: dict[int, dict[tuple[str, int], MarkedPartition]] = {}
     for one in wanted.markers:
         written = results.setdefault(one.producer_id, {})
         for result in await _write(one, handler, coordinators):
@@ -48,47 +51,55 @@ async def write_txn_markers(
     }
 
 
-async def _write(wanted: Any, handler: WriteTxnMarkersRpc, coordinators: Coordinators) -> list[PartitionResult]:
+async def _write(wanted: Any, handler: WriteTxnMarkersHandler, coordinators: Coordinators) -> list[MarkedPartition]:
     """A marker without partitions is written nowhere."""
     offsets = [number for one in wanted.topics if one.name == GROUP_METADATA_TOPIC for number in one.partition_indexes]
-    others = [one for one in wanted.topics if one.name != GROUP_METADATA_TOPIC]
-    marker = _marker(wanted, [TopicPartitions(topic=one.name, partitions=one.partition_indexes) for one in others])
-    here = await handler.write_txn_markers(WriteTxnMarkersRequest(markers=[marker]), None)
-    there = await asyncio.gather(*(_write_to_offsets(wanted, number, coordinators) for number in offsets))
-    return [*_results(here), *there]
+    others = [
+        TopicPartition(one.name, number)
+        for one in wanted.topics
+        if one.name != GROUP_METADATA_TOPIC
+        for number in one.partition_indexes
+    ]
+    end = TransactionEnd(
+        wanted.producer_id,
+        wanted.producer_epoch,
+        wanted.transaction_result,
+        wanted.coordinator_epoch,
+        getattr(wanted, "transaction_version", 0),
+    )
+    if not may_with_cluster(AclOperation.CLUSTER_ACTION, AclOperation.ALTER):
+        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        names = (*others, *(TopicPartition(GROUP_METADATA_TOPIC, number) for number in offsets))
+        return [MarkedPartition(*name, denied) for name in names]
+    (here,) = await handler.write_txn_markers([MarkerToWrite(end, others)])
+    there = await asyncio.gather(*(_write_to_offsets(end, number, coordinators) for number in offsets))
+    return [*here, *there]
 
 
-async def _write_to_offsets(wanted: Any, number: int, coordinators: Coordinators) -> PartitionResult:
-    marker = _marker(wanted, [TopicPartitions(topic=GROUP_METADATA_TOPIC, partitions=[number])])
+async def _write_to_offsets(end: TransactionEnd, number: int, coordinators: Coordinators) -> MarkedPartition:
+    marker = TxnMarker(
+        producer_id=end.producer_id,
+        producer_epoch=end.producer_epoch,
+        committed=end.is_committed,
+        coordinator_epoch=end.coordinator_epoch,
+        transaction_version=end.transaction_version,
+        topics=[TopicPartitions(topic=GROUP_METADATA_TOPIC, partitions=[number])],
+    )
     ask = WriteTxnMarkersRequest(markers=[marker])
     try:
         answer = await coordinators.ask_owner(
-            GROUP_METADATA_TOPIC, number, "write_txn_markers", ask, timeout_ms=TIMEOUT_MS
+            GROUP_METADATA_TOPIC, number, CoordinatorStub.write_txn_markers, ask, timeout_ms=TIMEOUT_MS
         )
-        (result,) = _results(answer)
+        (result,) = [result for marker in answer.markers for result in marker.partitions]
+        code = ErrorCode.of(result.error_code)
     except BrokerError as error:
-        result = PartitionResult(topic=GROUP_METADATA_TOPIC, partition=number, error_code=error.code)
-    if result.error_code in _NOT_READY:
-        result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return result
-
-
-def _marker(wanted: Any, topics: list[TopicPartitions]) -> TxnMarker:
-    return TxnMarker(
-        producer_id=wanted.producer_id,
-        producer_epoch=wanted.producer_epoch,
-        committed=wanted.transaction_result,
-        coordinator_epoch=wanted.coordinator_epoch,
-        transaction_version=getattr(wanted, "transaction_version", 0),
-        topics=topics,
+        code = error.code
+    return MarkedPartition(
+        GROUP_METADATA_TOPIC, number, ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_READY else code
     )
 
 
-def _results(answer: WriteTxnMarkersResponse) -> list[PartitionResult]:
-    return [result for marker in answer.markers for result in marker.partitions]
-
-
-def _by_topic(results: Iterable[PartitionResult]) -> list[Fields]:
+def _by_topic(results: Iterable[MarkedPartition]) -> list[Fields]:
     in_order = sorted(results, key=lambda one: (one.topic, one.partition))
     return [
         {

@@ -11,6 +11,7 @@ from typing import Any, Final
 from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.common_pb2 import Endpoint
+from klamm.wire.v1.controller_rpc import AdminStub
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
@@ -20,7 +21,7 @@ CONTROLLER_LISTENER: Final = "CONTROLLER"
 """What Kafka clients are told is the name of controllers' listeners."""
 
 
-class Voters:
+class VoterApis:
     """Each method takes a decoded request and gives the answer's fields."""
 
     def __init__(self, controller: ActiveController, image: Callable[[], MetadataImage]) -> None:
@@ -28,7 +29,7 @@ class Voters:
         self._image = image
 
     async def add(self, request: Request, wanted: Any) -> Fields:
-        """Answered when the change is committed, also to who would be content with less."""
+        """Answered when the change is committed, even if the client asked for an earlier answer."""
         endpoint = next((one for one in wanted.listeners if one.name == CONTROLLER_LISTENER), None)
         ask = pb.AddRaftVoterRequest(
             timeout_ms=milliseconds(wanted.timeout),
@@ -40,7 +41,7 @@ class Voters:
             self._check(wanted)
             if endpoint is None:
                 raise ErrorCode.INVALID_REQUEST.exception(f"the voter has no endpoint {CONTROLLER_LISTENER}")
-            await self._controller.ask("add_raft_voter", ask, timeout_ms=ask.timeout_ms)
+            await self._controller.ask(AdminStub.add_raft_voter, ask, timeout_ms=ask.timeout_ms)
         except BrokerError as error:
             return {"error_code": error.code, "error_message": error.message}
         return {"error_code": ErrorCode.NONE, "error_message": None}
@@ -59,7 +60,7 @@ class Voters:
     async def _remove(self, ask: pb.RemoveRaftVoterRequest) -> None:
         """Raises VoterNotFoundError for the last voter, too, as Kafka does."""
         try:
-            await self._controller.ask("remove_raft_voter", ask, timeout_ms=ask.timeout_ms)
+            await self._controller.ask(AdminStub.remove_raft_voter, ask, timeout_ms=ask.timeout_ms)
         except BrokerError as error:
             if error.code is ErrorCode.INVALID_REQUEST:
                 raise ErrorCode.VOTER_NOT_FOUND.exception(error.message) from error

@@ -1,17 +1,16 @@
 """The broker's storage: partition logs in Kafka's on-disk formats, over one or more log dirs.
 
-From the outside in:
+Each room may use those below it:
 
-- `log_manager`: all logs of a broker; `found_logs`: which of them a start finds; `log_directories`: the log dirs;
-  `directory_names`, `meta_properties`, `dir_lock`, `clean_shutdown`, `checkpoints`: what a log dir holds;
-  `storage_failure`: what happens when it fails
-- `partition_log`: one log; `record_set`: what may be appended to it; `retention`: what may be dropped from it;
-  `log_flush`: how it gets durable; `leader_epochs`, `partition_metadata`: what it keeps beside its segments
-- `log_creation`, `log_deletion`, `log_checkpoint`: what is done to many logs at once, on a disk thread
-- `log_loader`, `leftovers`: opening a log, after an orderly stop or a crash
-- `segment`: one segment; `offset_index`, `time_index`, `batch_scan`: finding things in it; `segment_pool`: how
-  many are open
-- `disk`: the operating system
+    dirs/         all logs of a broker: finding, opening, creating, moving and deleting them
+    partition/    one log: its segments as one sequence of offsets
+    scrub/        looking for damage at rest
+    cleaning/     retention and compaction
+    producers/    idempotent and transactional producers
+    segment/      one segment, its batches and indexes
+    files/        the disk as a port, its failures, and the small files of a log dir and a partition
+    log_config.py what a topic's configuration means to its logs
 
-`log_config`, `offset_index`, `time_index`, `record_set`, `retention` and the leader epoch cache are pure.
+Pure are `log_config`, `retention`, the rules of producers (`producer_state`, `open_transactions`, `verification`), and
+of a segment `record_set`, `batch_starts`, its states and the three indexes.
 """

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from klamm.model import TopicPartition
 from klamm_broker.purgatory.purgatory import Operation, Parked, Purgatory
 from klamm_broker.purgatory.wake_ups import WakeUps
-from klamm_server.clock import Clock
-from klamm_server.faults import fatal
+from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.faults import fatal
 
 
 class PurgatoryDriver:
@@ -41,7 +41,7 @@ class PurgatoryDriver:
         keys: Iterable[TopicPartition],
         wait_ms: int,
     ) -> None:
-        """Until the operation completes, at most `wait_ms` from now; a little later where many complete at once.
+        """Waits until the operation completes, at most `wait_ms` from now; a little later where many complete at once.
 
         `make_operation` gets what the operation is to call when it has completed or expired. The caller has
         looked at `is_full`."""

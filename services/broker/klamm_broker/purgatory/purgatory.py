@@ -1,9 +1,9 @@
 """The purgatory: operations that wait for a partition to change, or for their deadline.
 
-Kafka's `DelayedOperationPurgatory`. An operation watches the partitions it depends on. Whoever changes a
-partition calls `check_and_complete` for it, which asks the operations watching it whether they are done now.
-An operation whose deadline comes is told to make do with what there is. Completing is the operation's own
-affair (it sets the future its RPC waits for); no task sleeps here.
+Kafka's `DelayedOperationPurgatory`. An operation watches the partitions it depends on. Code that changes a partition
+calls `check_and_complete` for it, which asks the operations watching it whether they are done now. An operation whose
+deadline comes is told to make do with what there is. Completing is the operation's own affair (it sets the future its
+RPC waits for); no task sleeps here.
 
 Pure: time is an argument, and everything happens on the caller's thread. Kafka's watcher lists keep completed
 operations until a reaper purges them; here leaving every list is part of completing, so what is watched is

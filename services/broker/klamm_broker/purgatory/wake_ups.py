@@ -1,7 +1,7 @@
 """Wakes those whose wait is over, a few in each turn of the event loop, first come first served.
 
-One append may end the wait of a thousand fetches. Answered all in one turn they would keep whoever came meanwhile, a
-producer for instance, waiting for as long as that takes; a few at a time, what arrives gets in between.
+One append may end the wait of a thousand fetches. Answered all in one turn they would keep requests that arrived
+meanwhile, a producer's for instance, waiting for as long as that takes; a few at a time let those requests in between.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WAKE_UPS_PER_TURN = 8
 
 
 class WakeUps:
-    """Of one event loop."""
+    """The futures to wake in one event loop, a few per turn."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -22,7 +22,7 @@ class WakeUps:
         self._is_armed = False
 
     def wake(self, future: asyncio.Future[None]) -> None:
-        """In this turn, or in one of the next; who gave up meanwhile is passed over."""
+        """Wakes a request in this turn, or in one of the next; one that gave up meanwhile is passed over."""
         self._waiting.append(future)
         self._wake_some()
 

@@ -1,1 +1,1 @@
-"""Partition replicas: who leads, what is committed, and the requests that wait for it."""
+"""Partition replicas: which one leads, what is committed, and the requests that wait for it."""

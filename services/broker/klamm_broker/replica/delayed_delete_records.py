@@ -13,7 +13,7 @@ from klamm_broker.replica.partition import Partition
 LiveBrokers = Callable[[], frozenset[int]]
 
 
-class PendingDeletion:
+class PendingRecordDeletion:
     """One partition's new start, done when the low watermark has reached it."""
 
     __slots__ = ("_leader_epoch", "_live_brokers", "_required_offset", "code", "low_watermark", "partition")
@@ -35,10 +35,11 @@ class PendingDeletion:
 
     def _look(self) -> None:
         partition = self.partition
-        if not partition.is_leader or partition.leader_epoch != self._leader_epoch:
+        leadership = partition.leadership
+        if leadership is None or partition.leader_epoch != self._leader_epoch:
             self.code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return
-        self.low_watermark = partition.low_watermark(self._live_brokers())
+        self.low_watermark = leadership.low_watermark(partition.log.log_start_offset, self._live_brokers())
         if self.low_watermark >= self._required_offset:
             self.code = ErrorCode.NONE
 
@@ -48,7 +49,7 @@ class DelayedDeleteRecords:
 
     __slots__ = ("_deletions", "_on_done")
 
-    def __init__(self, deletions: Sequence[PendingDeletion], on_done: Callable[[], None]) -> None:
+    def __init__(self, deletions: Sequence[PendingRecordDeletion], on_done: Callable[[], None]) -> None:
         self._deletions = deletions
         self._on_done = on_done
 

@@ -21,13 +21,10 @@ class AwaitedPartition:
         self._is_leader = partition.is_leader
         self._leader_epoch = partition.leader_epoch
         self._read_committed = read_committed
-        self._readable_bytes = self._bytes_total()
-
-    def _bytes_total(self) -> int:
-        return self.partition.stable_bytes_total if self._read_committed else self.partition.readable_bytes_total
+        self._readable_bytes = partition.bytes.total(read_committed=read_committed)
 
     def arrived_bytes(self) -> int:
-        return self._bytes_total() - self._readable_bytes
+        return self.partition.bytes.total(read_committed=self._read_committed) - self._readable_bytes
 
     def is_lost(self) -> bool:
         """Whether reading on needs another answer than records: the reader must hear of it at once."""

@@ -1,7 +1,7 @@
 """A request that names leader epochs which this broker has not heard of yet: the client knew of an election first.
 
-It was sent here by who led before, or by another broker's metadata, and this broker is about to hear that it leads.
-Refused, the client would have to guess when to ask again, as Kafka's does after its back-off. Pure.
+The client was sent here by the leader before, or by another broker's metadata, and this broker is about to hear that it
+leads. After a refusal the client would have to guess when to ask again, as Kafka's does after its back-off. Pure.
 """
 
 from __future__ import annotations

@@ -2,26 +2,30 @@
 
 `FetchReader.locate` decides, without touching record bytes, what each partition gives: leadership, range, high
 watermark, and which slice of which file fits the bounds (KIP-74: at least one batch, if there is one at all). A reader
-whose last record is not in the log, or who is closer to a follower, gets to know that instead (KIP-320, KIP-392).
+whose last record is not in the log, or that is closer to a follower, is told so instead (KIP-320, KIP-392).
 The bytes are brought by `RecordReader`, in the same turn of the event loop: after it the slices may be stale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
-from klamm_broker.log.partition_log import LocatedRecords
-from klamm_broker.log.storage_failure import LogDir
-from klamm_broker.log.transaction_index import AbortedTransaction
+from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.log.partition.log_reader import LocatedRecords
+from klamm_broker.log.segment.transaction_index import AbortedTransaction
 from klamm_broker.replica.delayed_fetch import AwaitedPartition
-from klamm_broker.replica.follower_partition import EpochEnd
+from klamm_broker.replica.follower_partition import LogEpochEnd
+from klamm_broker.replica.leader_hint import leader_hint
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_selector import ReplicaSelector
+
+_SECRETIVE = frozenset((ErrorCode.TOPIC_AUTHORIZATION_FAILED,))
+"""Errors beside which nothing is told."""
 
 
 @dataclass(slots=True)
@@ -33,9 +37,9 @@ class FetchCursor:
     max_bytes: int
     """Not negative."""
     current_leader_epoch: int = -1
-    """As the reader knows it, or -1 (KIP-320)."""
+    """The leader epoch that the reader knows, or -1 (KIP-320)."""
     last_fetched_epoch: int = -1
-    """Of the record before `offset`, or -1."""
+    """The leader epoch of the record before `offset`, or -1."""
 
 
 @dataclass(slots=True)
@@ -50,13 +54,13 @@ class PartitionAnswer:
     error_message: str = ""
     records_bytes: int = 0
     aborted_transactions: Sequence[AbortedTransaction] = ()
-    """Of the records' range, for who reads committed."""
-    diverging: EpochEnd | None = None
+    """The aborted transactions among these records, for readers with read_committed."""
+    diverging: LogEpochEnd | None = None
     """Set, and nothing read, where the reader's log is another one."""
     preferred_read_replica: int = -1
     """Set, and nothing read, where this broker should be asked instead."""
     current_leader: int = -1
-    """With an error that another leader explains (KIP-951)."""
+    """The leader, with an error that another leader explains (KIP-951)."""
     current_leader_epoch: int = -1
 
 
@@ -85,9 +89,9 @@ class LocatedFetch:
 
     answers: list[PartitionAnswer]
     slices: list[LocatedSlice]
-    """Of the answers with records, in their order."""
+    """The records of the answers that have some, in the order of the answers."""
     awaited: list[AwaitedPartition]
-    """Of the partitions without error, as they were before this read."""
+    """What a wait would look at: the partitions without error, as they were before this read."""
     size_bytes: int
     errors: list[BrokerError]
     is_urgent: bool = False
@@ -101,11 +105,20 @@ class FetchReader:
         self._replicas = replicas
         self._selector = selector
 
-    def locate(self, cursors: Iterable[FetchCursor], max_bytes: int, terms: ReaderTerms) -> LocatedFetch:
-        """What there is for each of `cursors`, at most `max_bytes` unless the first batch is larger."""
+    def locate(
+        self,
+        cursors: Iterable[FetchCursor],
+        max_bytes: int,
+        terms: ReaderTerms,
+        check: Callable[[str], None] | None = None,
+    ) -> LocatedFetch:
+        """What there is for each of `cursors`, at most `max_bytes` unless the first batch is larger. `check` raises the
+        BrokerError of a topic that may not be read."""
         fetch = LocatedFetch(answers=[], slices=[], awaited=[], size_bytes=0, errors=[])
         for cursor in cursors:
             try:
+                if check is not None:
+                    check(cursor.topic_partition.topic)
                 self._locate_one(fetch, cursor, max_bytes - fetch.size_bytes, terms)
             except BrokerError as error:
                 fetch.is_urgent = True
@@ -127,7 +140,7 @@ class FetchReader:
             fetch.answers.append(answer)
             return
         end_offset = partition.readable_end_offset(read_committed=terms.read_committed)
-        located = partition.log.locate(
+        located = partition.log.reader.locate(
             cursor.offset,
             max(0, min(cursor.max_bytes, room_bytes)),
             max_offset=end_offset,
@@ -138,7 +151,7 @@ class FetchReader:
         if located is not None and located.part.size_bytes:
             answer.records_bytes = located.part.size_bytes
             if terms.read_committed:
-                answer.aborted_transactions = partition.log.aborted_in(located, cursor.offset, end_offset)
+                answer.aborted_transactions = partition.log.reader.aborted_in(located, cursor.offset, end_offset)
             fetch.slices.append(LocatedSlice(partition.log.log_dir, located))
             fetch.size_bytes += located.part.size_bytes
 
@@ -149,9 +162,10 @@ class FetchReader:
         answer.diverging = partition.divergence(cursor.last_fetched_epoch, cursor.offset)
         if answer.diverging is not None:
             return True
-        if self._selector is None or not terms.rack:
+        leadership = partition.leadership
+        if self._selector is None or not terms.rack or leadership is None:
             return False
-        closer = partition.closer_replica(cursor.offset, terms.rack, self._selector)
+        closer = leadership.closer_replica(cursor.offset, partition.log.log_end_offset, terms.rack, self._selector)
         if closer is not None:
             answer.preferred_read_replica = closer
         return closer is not None
@@ -161,12 +175,12 @@ class FetchReader:
             topic_partition,
             high_watermark=-1,
             last_stable_offset=-1,
-            log_start_offset=self._log_start_offset(topic_partition),
+            log_start_offset=-1 if error.code in _SECRETIVE else self._log_start_offset(topic_partition),
             error_code=error.code,
             error_message=error.message,
         )
         if error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-            answer.current_leader, answer.current_leader_epoch = self._replicas.leader_hint(topic_partition)
+            answer.current_leader, answer.current_leader_epoch = leader_hint(self._replicas, topic_partition)
         return answer
 
     def _log_start_offset(self, topic_partition: TopicPartition) -> int:

@@ -24,7 +24,7 @@ _SUPERSEDED = frozenset({ErrorCode.FENCED_LEADER_EPOCH})
 """There is a newer leader epoch: only metadata can help."""
 
 
-class EpochEnd(NamedTuple):
+class LogEpochEnd(NamedTuple):
     """An epoch of a log and one past its last offset; epoch -1: the log knows none as small."""
 
     epoch: int
@@ -50,7 +50,7 @@ class LeaderAnswer(NamedTuple):
     log_start_offset: int
     log_end_offset: int
     records: Buffer
-    diverging: EpochEnd | None
+    diverging: LogEpochEnd | None
 
 
 class NextStep(enum.Enum):
@@ -126,7 +126,7 @@ class FollowerPartition:
             log.advance_log_start(log_start_offset, high_watermark=high_watermark)
         return FollowerUpdate(NextStep.FETCH, high_watermark)
 
-    def _common_end(self, leader: EpochEnd) -> int:
+    def _common_end(self, leader: LogEpochEnd) -> int:
         """Where the two logs agree, or, if that cannot be told yet, where to ask again."""
         log_end_offset = self._log.log_end_offset
         if leader.epoch == NO_LEADER_EPOCH:

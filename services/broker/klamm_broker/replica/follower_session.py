@@ -3,8 +3,8 @@
 A request names partitions that are new or stand elsewhere, and no others. Requests and answers alternate, but a request
 may follow another at once when there is something new to say, which ends the wait of the one before: so two may be
 under way, and never two fetches of one partition, because a partition is named again only when it was answered. An
-answer about a partition that was added anew after its request was sent is dropped: it may be of another leader epoch.
-Pure.
+answer about a partition that was removed and added again after its request was sent is dropped: it may be of another
+leader epoch. Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klamm.wire.v1.broker_pb2 import (
     ReplicaPosition,
     ReplicatedPartition,
 )
-from klamm_broker.replica.follower_partition import EpochEnd, FollowerPosition, LeaderAnswer
+from klamm_broker.replica.follower_partition import FollowerPosition, LeaderAnswer, LogEpochEnd
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replication_quota import ReplicationQuota
 
@@ -35,17 +35,17 @@ class FetchBounds(NamedTuple):
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
-    """Of an answer: `replica.fetch.response.max.bytes`."""
+    """The most bytes of an answer: `replica.fetch.response.max.bytes`."""
     partition_max_bytes: int
-    """`replica.fetch.max.bytes`."""
+    """The most bytes of one partition in an answer: `replica.fetch.max.bytes`."""
 
 
 class _Followed:
-    __slots__ = ("named_in", "partition", "position")
+    __slots__ = ("partition", "position", "requested_in")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.named_in = 0
+        self.requested_in = 0
         """The number of the request that named it first, 0 before."""
         self.position: FollowerPosition | None = None
         """As it was named last."""
@@ -83,19 +83,19 @@ class FollowerSession:
         if self._followed.pop(key, None) is not None:
             self._forgotten[key] = None
 
-    def name_again(self, partition: Partition) -> None:
+    def request_again(self, partition: Partition) -> None:
         """The leader is to hear where the partition stands, if it is followed still."""
         key = key_of(partition)
         followed = self._followed.get(key)
         if followed is not None and followed.partition is partition:
             self._changed[key] = None
 
-    def name_if_moved(self, partition: Partition) -> None:
-        """As `name_again`, unless the leader knows already."""
+    def request_if_moved(self, partition: Partition) -> None:
+        """As `request_again`, unless the leader knows already."""
         followed = self._followed.get(key_of(partition))
         following = partition.following
         if followed is not None and following is not None and following.position != followed.position:
-            self.name_again(partition)
+            self.request_again(partition)
 
     def next_request(self, *, broker_epoch: int, now_ms: int) -> ReplicaFetchRequest:
         """What there is to say; the caller sends it now. `now_ms` is monotonic."""
@@ -109,14 +109,14 @@ class FollowerSession:
             max_wait_ms=bounds.max_wait_ms,
             min_bytes=bounds.min_bytes,
             max_bytes=bounds.max_bytes,
-            positions=[position for key in self._changed if (position := self._name(key, now_ms)) is not None],
+            positions=[position for key in self._changed if (position := self._position(key, now_ms)) is not None],
             forgotten=[ReplicaPartition(topic_id=topic_id, partition=number) for topic_id, number in self._forgotten],
         )
         self._changed.clear()
         self._forgotten.clear()
         return request
 
-    def _name(self, key: PartitionKey, now_ms: int) -> ReplicaPosition | None:
+    def _position(self, key: PartitionKey, now_ms: int) -> ReplicaPosition | None:
         followed = self._followed[key]
         partition = followed.partition
         following = partition.following
@@ -126,7 +126,7 @@ class FollowerSession:
         if self._quota.is_throttled(partition.topic_partition) and not following.is_caught_up:
             max_bytes = min(max_bytes, self._quota.room_bytes(now_ms))
         followed.position = following.position
-        followed.named_in = followed.named_in or self._sent
+        followed.requested_in = followed.requested_in or self._sent
         leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset = following.position
         return ReplicaPosition(
             topic_id=key[0],
@@ -149,7 +149,7 @@ class FollowerSession:
         number = self._answered
         for part, data in zip(header.partitions, records, strict=True):
             followed = self._followed.get((part.topic_id, part.partition))
-            if followed is not None and 0 < followed.named_in <= number:
+            if followed is not None and 0 < followed.requested_in <= number:
                 yield followed.partition, _answer(part, data)
 
 
@@ -160,7 +160,7 @@ def key_of(partition: Partition) -> PartitionKey:
 def _answer(part: ReplicatedPartition, records: memoryview) -> LeaderAnswer:
     diverging = None
     if part.HasField("diverging"):
-        diverging = EpochEnd(part.diverging.epoch, part.diverging.end_offset)
+        diverging = LogEpochEnd(part.diverging.epoch, part.diverging.end_offset)
     return LeaderAnswer(
         error_code=part.error_code,
         fetch_offset=part.fetch_offset,

@@ -55,8 +55,9 @@ class FollowerState:
         self.leader_end_offset = leader_end_offset
         self.last_fetch_ms = now_ms
 
-    def stood_until(self, fetch_ms: int) -> None:
-        """Its last fetch that did not mention this partition, because nothing had changed, was at `fetch_ms`."""
+    def note_caught_up(self, fetch_ms: int) -> None:
+        """Notes the follower's last fetch, at `fetch_ms`, that did not mention this partition because nothing had
+        changed."""
         if self.end_offset >= self.leader_end_offset > UNKNOWN_OFFSET:
             self.caught_up_ms = max(self.caught_up_ms, fetch_ms)
             self.last_fetch_ms = max(self.last_fetch_ms, fetch_ms)

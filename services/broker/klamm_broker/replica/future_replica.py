@@ -1,8 +1,8 @@
 """A log that copies another one of the same broker, to take its place in another log dir (KIP-113).
 
 Kafka's `ReplicaAlterLogDirsThread`, which follows the local log as a follower does its leader; so does this, with the
-same core: where the current log was cut and written anew, the epochs say where the two part. What is taken over never
-reaches beyond what the current log held when it was looked at. Pure but for the logs.
+same core: where the current log was cut and then written again, the epochs say where the two part. What is taken over
+never reaches beyond what the current log held when it was looked at. Pure but for the logs.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from typing import NamedTuple
 from klamm.errors import ErrorCode
 from klamm.model import NO_LEADER_EPOCH
 from klamm.records.header import Buffer
-from klamm_broker.log.partition_log import LocatedRecords, PartitionLog
-from klamm_broker.replica.follower_partition import EpochEnd, FollowerPartition, FollowerUpdate, LeaderAnswer
+from klamm_broker.log.partition.log_reader import LocatedRecords
+from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_broker.replica.follower_partition import FollowerPartition, FollowerUpdate, LeaderAnswer, LogEpochEnd
 
 
 class NextPart(NamedTuple):
     """What is to be copied next."""
 
     answer: LeaderAnswer
-    """Without the records."""
+    """The leader's answer without the records."""
     located: LocatedRecords | None
     """Where they are; None: there are none."""
 
@@ -44,14 +45,14 @@ class FutureReplica:
         )
 
     def next_part(self, max_bytes: int) -> NextPart:
-        """At most `max_bytes`, unless the first batch is larger. Raises as `PartitionLog.locate`."""
+        """Reads the next part, at most `max_bytes` unless the first batch is larger. Raises as `LogReader.locate`."""
         current, offset = self._current, self._future.log_end_offset
         self._future.config = current.config
         diverging = self._divergence()
         located = None
         is_out_of_range = not current.log_start_offset <= offset <= current.log_end_offset
         if diverging is None and not is_out_of_range:
-            located = current.locate(offset, max_bytes)
+            located = current.reader.locate(offset, max_bytes)
         answer = LeaderAnswer(
             error_code=ErrorCode.OFFSET_OUT_OF_RANGE if is_out_of_range and diverging is None else ErrorCode.NONE,
             fetch_offset=offset,
@@ -68,14 +69,14 @@ class FutureReplica:
         answer = part.answer._replace(records=records)
         return self._follower.on_answer(answer, high_watermark=high_watermark, now_ms=now_ms)
 
-    def _divergence(self) -> EpochEnd | None:
+    def _divergence(self) -> LogEpochEnd | None:
         """Where the logs part, if the future log's last record is not in the current one."""
         current, offset = self._current, self._future.log_end_offset
         epoch = self._future.epochs.latest_epoch
         if epoch == NO_LEADER_EPOCH or offset < current.log_start_offset:
             return None
-        end = EpochEnd(*current.epochs.end_offset_for(epoch, current.log_end_offset))
+        end = LogEpochEnd(*current.epochs.end_offset_for(epoch, current.log_end_offset))
         if end.epoch == NO_LEADER_EPOCH:
-            end = EpochEnd(NO_LEADER_EPOCH, current.log_end_offset)
+            end = LogEpochEnd(NO_LEADER_EPOCH, current.log_end_offset)
             return end if end.end_offset < offset else None
         return None if end.epoch == epoch and end.end_offset >= offset else end

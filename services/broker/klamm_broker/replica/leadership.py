@@ -1,10 +1,10 @@
-"""The leader's picture of the other replicas for one leader epoch: who is in sync, and what everybody has.
+"""The leader's picture of the other replicas for one leader epoch: which are in sync, and what each has.
 
 Kafka's `PartitionState` and the follower half of `Partition` (KIP-497, 841, 903, 966). The in-sync set as the
 controller committed it may differ from the one the leader wants: a change is *pending* from when it is proposed until
 a newer partition epoch says what became of it, or the controller refuses it without having tried. Meanwhile the high
-watermark counts with the *maximal* set, the committed one and whoever the change adds: nobody can be elected who is
-not in it.
+watermark counts with the *maximal* set, the committed one and the replicas that the change adds: no other replica can
+be elected.
 
 A new leader epoch has a new object, so that nothing a follower said to an earlier one counts. Pure.
 """
@@ -17,7 +17,8 @@ from typing import NamedTuple, Protocol
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm_broker.replica.follower_state import UNKNOWN_EPOCH, FollowerState
-from klamm_server.metadata.image import PartitionImage
+from klamm_broker.replica.replica_selector import ReplicaSelector, ReplicaView
+from klamm_server.metadata.entities import PartitionImage
 
 _NotLeaderOrFollowerError = EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
@@ -26,7 +27,7 @@ class Brokers(Protocol):
     """What the leader's metadata say of the other brokers."""
 
     def broker_epoch(self, broker_id: int) -> int:
-        """Of its registration, -1 if there is none."""
+        """The epoch of its registration, or -1 without one."""
 
     def is_eligible(self, broker_id: int) -> bool:
         """Whether it may join in-sync sets: registered, neither fenced nor shutting down (KIP-841)."""
@@ -42,7 +43,7 @@ class FollowerFetch(NamedTuple):
     current_leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
-    """Of its last record, -1 if it has none."""
+    """The leader epoch of the follower's last record; -1 if it has none."""
     log_start_offset: int
 
 
@@ -118,6 +119,16 @@ class Leadership:
     def replica_count(self) -> int:
         return 1 + len(self.followers)
 
+    def effective_min_isr(self, min_insync_replicas: int) -> int:
+        """`min.insync.replicas`, or all replicas where there are fewer."""
+        return min(min_insync_replicas, self.replica_count)
+
+    def refusal(self, min_insync_replicas: int) -> str:
+        """Why this leader takes no records with acks=all, in a word; empty: it does."""
+        if self._broker_id in self._resigned:
+            return "resigned"
+        return "" if len(self.isr) >= self.effective_min_isr(min_insync_replicas) else "below_min_isr"
+
     @property
     def maximal_isr(self) -> frozenset[int]:
         return frozenset(self.isr if self.pending is None else (*self.isr, *self.pending.isr))
@@ -129,6 +140,29 @@ class Leadership:
             if state.end_offset < end_offset:
                 end_offset = state.end_offset
         return end_offset
+
+    def low_watermark(self, log_start_offset: int, live_brokers: frozenset[int]) -> int:
+        """Below it every replica on a live broker has deleted its records; -1 while one of them has not said.
+
+        `log_start_offset` is of the leader's own log."""
+        followers = self.followers.values()
+        return min((log_start_offset, *(one.log_start_offset for one in followers if one.broker_id in live_brokers)))
+
+    def closer_replica(
+        self, fetch_offset: int, log_end_offset: int, client_rack: str, selector: ReplicaSelector
+    ) -> int | None:
+        """The follower that a consumer in `client_rack` should ask for `fetch_offset` (KIP-392); None: this leader.
+
+        Only those in sync: a replica that lags would hold the reader up, and the leader would send it back there for
+        ever."""
+        views = [
+            ReplicaView(state.broker_id, False, state.end_offset, state.caught_up_ms)
+            for state in self.followers.values()
+            if state.broker_id in self.isr and state.log_start_offset <= fetch_offset <= state.end_offset
+        ]
+        views.append(ReplicaView(self._broker_id, True, log_end_offset, 0))
+        chosen = selector(client_rack, views)
+        return None if chosen is None or chosen.is_leader else chosen.broker_id
 
     # Followers
 

@@ -5,7 +5,7 @@ write, and how far. Event loop only: nothing here waits, and no lock is needed. 
 names, what appends to it, and what is asked of its transactions.
 
 Invariants: the high watermark moves back only when a follower's log is cut below it, and log start <= last stable
-offset <= high watermark <= log end; leader epoch, partition epoch, `readable_bytes_total` and `stable_bytes_total` only
+offset <= high watermark <= log end; leader epoch, partition epoch and the totals of `bytes` only
 grow.
 """
 
@@ -14,15 +14,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from klamm.errors import EXCEPTIONS, ErrorCode
-from klamm.model import INTERNAL_TOPICS, NO_LEADER_EPOCH, TopicId, TopicPartition
+from klamm.model import AUDIT_TOPIC, INTERNAL_TOPICS, NO_LEADER_EPOCH, TopicId, TopicPartition
 from klamm.records.header import BatchHeader
-from klamm_broker.log.partition_log import AppendResult, PartitionLog, ShardWriter, TransactionEnd
-from klamm_broker.log.verification import VerificationGuard
-from klamm_broker.replica.follower_partition import EpochEnd, FollowerPartition, FollowerUpdate, LeaderAnswer
+from klamm_broker.log.partition.partition_log import AppendResult, PartitionLog, ShardWriter, TransactionEnd
+from klamm_broker.log.producers.verification import VerificationGuard
+from klamm_broker.replica.follower_partition import FollowerPartition, FollowerUpdate, LeaderAnswer, LogEpochEnd
 from klamm_broker.replica.leadership import Brokers, FollowerFetch, IsrChange, Leadership
-from klamm_broker.replica.readable_bytes import ReadableBytes
-from klamm_broker.replica.replica_selector import ReplicaSelector, ReplicaView
-from klamm_server.metadata.image import NO_LEADER, PartitionImage
+from klamm_broker.replica.readable_bytes import PartitionBytes
+from klamm_server.metadata.entities import NO_LEADER, PartitionImage
 
 _FencedLeaderEpochError = EXCEPTIONS[ErrorCode.FENCED_LEADER_EPOCH]
 _InvalidTopicError = EXCEPTIONS[ErrorCode.INVALID_TOPIC_EXCEPTION]
@@ -33,7 +32,7 @@ _OffsetOutOfRangeError = EXCEPTIONS[ErrorCode.OFFSET_OUT_OF_RANGE]
 _UnknownLeaderEpochError = EXCEPTIONS[ErrorCode.UNKNOWN_LEADER_EPOCH]
 
 MARKER_SIZE_BYTES = 78
-"""Of a control batch: header, and a record with a key of 4 bytes and a value of 6."""
+"""The size of a control batch: header, and a record with a key of 4 bytes and a value of 6."""
 
 _NOT_TRIED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """The controller did not try the change: the set that it committed holds."""
@@ -51,13 +50,13 @@ _OVERTAKEN = frozenset(
 """The partition's state is another by now, maybe by this very change: its image is on the way."""
 
 
-class Effects(NamedTuple):
+class PartitionEffects(NamedTuple):
     """What the shell has to do after a change."""
 
     high_watermark_moved: bool = False
-    """Wake whoever waits for records."""
+    """Wake the requests that wait for records."""
     log_start_moved: bool = False
-    """Wake whoever waits for a deletion."""
+    """Wake the requests that wait for a deletion."""
     isr_change: IsrChange | None = None
     """Send it to the controller."""
 
@@ -73,12 +72,12 @@ class CommittedIsr(NamedTuple):
 class FetchOutcome(NamedTuple):
     """What a leader makes of a follower's fetch."""
 
-    effects: Effects
-    diverging: EpochEnd | None
+    effects: PartitionEffects
+    diverging: LogEpochEnd | None
     """Set when the follower's log is not the leader's up to there; then nothing it said counts."""
 
 
-NO_EFFECTS = Effects()
+NO_EFFECTS = PartitionEffects()
 
 
 class Partition:
@@ -112,9 +111,7 @@ class Partition:
         self.following: FollowerPartition | None = None
         self.high_watermark = high_watermark
         log.commit(high_watermark)
-        self._readable = ReadableBytes()
-        self._stable: ReadableBytes | None = None
-        """What who reads committed records waits for; None until there is a transaction: it is the same so long."""
+        self.bytes = PartitionBytes()
 
     @property
     def is_leader(self) -> bool:
@@ -126,28 +123,12 @@ class Partition:
         return self.leadership is not None or self.following is not None
 
     @property
-    def readable_bytes_total(self) -> int:
-        """Bytes that became readable since the replica was opened: what delayed fetches count."""
-        return self._readable.total
-
-    @property
-    def stable_bytes_total(self) -> int:
-        """Those of them that who reads committed records may have."""
-        return self._readable.total if self._stable is None else self._stable.total
-
-    @property
     def last_stable_offset(self) -> int:
         """Where read_committed stops: all before is decided and committed (KIP-98)."""
         first_unstable = self.log.first_unstable_offset
         if first_unstable is None or first_unstable >= self.high_watermark:
             return self.high_watermark
         return max(first_unstable, self.log.log_start_offset)
-
-    @property
-    def effective_min_isr(self) -> int:
-        """`min.insync.replicas`, or all replicas where there are fewer."""
-        replica_count = 1 if self.leadership is None else self.leadership.replica_count
-        return min(self.log.config.min_insync_replicas, replica_count)
 
     @property
     def has_min_isr(self) -> bool:
@@ -158,16 +139,9 @@ class Partition:
         in_sync = len(leadership.isr)
         return in_sync >= self.log.config.min_insync_replicas or in_sync >= leadership.replica_count
 
-    @property
-    def refusal(self) -> str:
-        """Why this leader takes no records with acks=all, in a word; empty: it does."""
-        if self.image is not None and self._broker_id in self.image.resigned_replicas:
-            return "resigned"
-        return "" if self.has_min_isr else "below_min_isr"
-
     # What the controller decides
 
-    def apply(self, image: PartitionImage, *, now_ms: int) -> Effects:
+    def apply(self, image: PartitionImage, *, now_ms: int) -> PartitionEffects:
         """Leads, follows or does neither from now on, as the metadata say.
 
         An image that is older than what an answer of the controller said already changes nothing."""
@@ -195,8 +169,7 @@ class Partition:
         elif new_epoch or self.following is None:
             self.following = FollowerPartition(self.log, leader_epoch=image.leader_epoch)
         if new_epoch:
-            self._readable.forget()
-            self._stable = None
+            self.bytes.forget()
         return NO_EFFECTS
 
     def resign(self) -> None:
@@ -261,45 +234,20 @@ class Partition:
                 f" {self.leader_epoch} began at {leadership.start_offset}"
             )
 
-    def closer_replica(self, fetch_offset: int, client_rack: str, selector: ReplicaSelector) -> int | None:
-        """The follower that a consumer in `client_rack` should ask for `fetch_offset` (KIP-392); None: this leader.
-
-        Only those in sync: who lags would hold the reader up, and the leader would send it back there for ever."""
-        leadership = self.leadership
-        if leadership is None:
-            return None
-        log_end_offset = self.log.log_end_offset
-        views = [
-            ReplicaView(state.broker_id, False, state.end_offset, state.caught_up_ms)
-            for state in leadership.followers.values()
-            if state.broker_id in leadership.isr and state.log_start_offset <= fetch_offset <= state.end_offset
-        ]
-        views.append(ReplicaView(self._broker_id, True, log_end_offset, 0))
-        chosen = selector(client_rack, views)
-        return None if chosen is None or chosen.is_leader else chosen.broker_id
-
     def readable_end_offset(self, *, read_committed: bool) -> int:
         """One past the last record a consumer may have."""
         return self.last_stable_offset if read_committed else self.high_watermark
 
-    def low_watermark(self, live_brokers: frozenset[int]) -> int:
-        """Below it every replica on a live broker has deleted its records; -1 while one of them has not said."""
-        starts = [self.log.log_start_offset]
-        if self.leadership is not None:
-            followers = self.leadership.followers.values()
-            starts += [one.log_start_offset for one in followers if one.broker_id in live_brokers]
-        return min(starts)
-
-    def epoch_end(self, epoch: int) -> EpochEnd:
+    def epoch_end(self, epoch: int) -> LogEpochEnd:
         """The greatest epoch of this log that is not above `epoch`, and its end; -1, -1 for one to come."""
         log_end_offset = self.log.log_end_offset
         if epoch == self.leader_epoch:
-            return EpochEnd(epoch, log_end_offset)
+            return LogEpochEnd(epoch, log_end_offset)
         latest_epoch = self.log.epochs.latest_epoch
         if latest_epoch < epoch < self.leader_epoch:
             # Nobody wrote in that epoch, nor anything since: an epoch without records has no entry.
-            return EpochEnd(latest_epoch, log_end_offset)
-        return EpochEnd(*self.log.epochs.end_offset_for(epoch, log_end_offset))
+            return LogEpochEnd(latest_epoch, log_end_offset)
+        return LogEpochEnd(*self.log.epochs.end_offset_for(epoch, log_end_offset))
 
     def append(
         self, records: memoryview, *, now_ms: int, guard: VerificationGuard | None = None
@@ -309,18 +257,23 @@ class Partition:
         What an idempotent producer sends again is not appended again. `now_ms` is the wall clock's. Raises as
         `PartitionLog.append_as_leader`, and InvalidTopicError for an internal topic."""
         if self.topic_partition.topic in INTERNAL_TOPICS:
-            raise self._coordinators_only()
+            raise _coordinators_only(self.topic_partition)
         appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard)
         return appended, self._count(appended, len(records))
 
     def append_as_coordinator(
         self, records: memoryview, writer: ShardWriter, *, now_ms: int
     ) -> tuple[AppendResult, bool]:
-        """As `append`, from the owner of the shard that this partition of an internal topic is.
+        """As `append`, from the owner of the shard that this partition of an internal topic is; or from any server, to
+        one of the audit's topic.
 
         Raises as `PartitionLog.append_as_coordinator`, and InvalidTopicError elsewhere."""
         if self.topic_partition.topic not in INTERNAL_TOPICS:
             raise _InvalidTopicError(f"{self.topic_partition} is no shard that a coordinator owns")
+        if self.topic_partition.topic == AUDIT_TOPIC:
+            # It has no owner: every server writes to it.
+            appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+            return appended, self._count(appended, len(records))
         appended = self.log.append_as_coordinator(records, writer=writer, leader_epoch=self.leader_epoch, now_ms=now_ms)
         return appended, self._count(appended, len(records))
 
@@ -337,7 +290,7 @@ class Partition:
     def begin_verification(self, header: BatchHeader, *, now_ms: int) -> VerificationGuard | None:
         """As `LogProducers.begin_verification`. Raises InvalidTopicError for an internal topic."""
         if self.topic_partition.topic in INTERNAL_TOPICS:
-            raise self._coordinators_only()
+            raise _coordinators_only(self.topic_partition)
         return self.log.producers.begin_verification(header, now_ms=now_ms)
 
     def _count(self, appended: AppendResult, size_bytes: int) -> bool:
@@ -345,31 +298,19 @@ class Partition:
         if appended.is_duplicate:
             return False
         end_offset = appended.last_offset + 1
-        self._note_bytes(end_offset, size_bytes)
+        self.bytes.note(end_offset, size_bytes, is_unstable=self.log.first_unstable_offset is not None)
         if self.leadership is not None and not self.leadership.followers:
             # The common case of a single replica, in short.
             self._commit(end_offset)
             return True
         return self.maybe_advance_high_watermark()
 
-    def _note_bytes(self, end_offset: int, size_bytes: int) -> None:
-        """The log has grown, maybe by the first records of a transaction."""
-        if self._stable is None and self.log.first_unstable_offset is not None:
-            self._stable = self._readable.copy()
-        self._readable.note(end_offset, size_bytes)
-        if self._stable is not None:
-            self._stable.note(end_offset, size_bytes)
-
     def _commit(self, high_watermark: int) -> None:
         self.high_watermark = high_watermark
         self.log.commit(high_watermark)
-        self._readable.reach(high_watermark)
-        if self._stable is not None:
-            self._stable.reach(self.last_stable_offset)
-
-    def _coordinators_only(self) -> Exception:
-        """They write under the writer identity of their shard; anything else would damage it."""
-        return _InvalidTopicError(f"{self.topic_partition} is written by coordinators only")
+        self.bytes.readable.reach(high_watermark)
+        if self.bytes.stable is not None:
+            self.bytes.stable.reach(self.last_stable_offset)
 
     # What followers ask, and what moves the high watermark
 
@@ -380,12 +321,12 @@ class Partition:
         leadership = self.check_leader(fetch.current_leader_epoch)
         log = self.log
         if fetch.fetch_offset < log.log_start_offset:
-            raise self._out_of_range(fetch)
+            raise _out_of_range(self.topic_partition, fetch, log)
         diverging = self.divergence(fetch.last_fetched_epoch, fetch.fetch_offset)
         if diverging is not None:
             return FetchOutcome(NO_EFFECTS, diverging)
         if fetch.fetch_offset > log.log_end_offset:
-            raise self._out_of_range(fetch)
+            raise _out_of_range(self.topic_partition, fetch, log)
         known = leadership.followers.get(fetch.replica_id)
         log_start_moved = known is not None and known.log_start_offset != fetch.log_start_offset
         leadership.on_fetch(
@@ -394,7 +335,7 @@ class Partition:
         effects = self.review()
         return FetchOutcome(effects._replace(log_start_moved=log_start_moved), None)
 
-    def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
+    def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> LogEpochEnd | None:
         """Where the logs part, if the record before `fetch_offset`, of `last_fetched_epoch`, is not in this log.
 
         The reader, a follower or a consumer, may know no epoch (-1). KIP-595."""
@@ -402,19 +343,14 @@ class Partition:
             return None
         end = self.epoch_end(last_fetched_epoch)
         if end.epoch == NO_LEADER_EPOCH:
-            end = EpochEnd(NO_LEADER_EPOCH, self.log.log_end_offset)
+            end = LogEpochEnd(NO_LEADER_EPOCH, self.log.log_end_offset)
             return end if end.end_offset < fetch_offset else None
         agrees = end.epoch == last_fetched_epoch and end.end_offset >= fetch_offset
         return None if agrees else end
 
-    def _out_of_range(self, fetch: FollowerFetch) -> Exception:
-        return _OffsetOutOfRangeError(
-            f"{self.topic_partition}: offset {fetch.fetch_offset} of broker {fetch.replica_id}; the log has"
-            f" {self.log.log_start_offset} to {self.log.log_end_offset}"
-        )
-
     def maybe_advance_high_watermark(self) -> bool:
-        """To what everybody has who is waited for, if enough replicas are in sync; returns whether it moved."""
+        """Moves the high watermark to the offset that all replicas have which are waited for, if enough are in sync.
+        Returns whether it moved."""
         leadership = self.leadership
         if leadership is None:
             return False
@@ -426,14 +362,16 @@ class Partition:
 
     # The in-sync set
 
-    def review(self) -> Effects:
-        """After a change: moves the high watermark and takes in whoever may join."""
+    def review(self) -> PartitionEffects:
+        """Called after a change: moves the high watermark and adds the replicas that may join the in-sync set."""
         moved = self.maybe_advance_high_watermark()
         if self.leadership is None:
             return NO_EFFECTS
-        return Effects(high_watermark_moved=moved, isr_change=self.leadership.maybe_expand(self.high_watermark))
+        return PartitionEffects(
+            high_watermark_moved=moved, isr_change=self.leadership.maybe_expand(self.high_watermark)
+        )
 
-    def check_lag(self, *, now_ms: int) -> Effects:
+    def check_lag(self, *, now_ms: int) -> PartitionEffects:
         """Removes who lags from the in-sync set; called every half of `replica.lag.time.max.ms`."""
         if self.leadership is None:
             return NO_EFFECTS
@@ -447,7 +385,7 @@ class Partition:
         """Whether the controller's answer to the change is still of interest."""
         return self.leadership is not None and self.leadership.pending is change
 
-    def on_isr_committed(self, change: IsrChange, committed: CommittedIsr, *, now_ms: int) -> Effects:
+    def on_isr_committed(self, change: IsrChange, committed: CommittedIsr, *, now_ms: int) -> PartitionEffects:
         """The controller answered a change with the partition's state.
 
         Only a newer partition epoch ends the change, and of another leader epoch the image will tell."""
@@ -458,15 +396,15 @@ class Partition:
         image = self.image._replace(isr=committed.isr, partition_epoch=committed.partition_epoch)
         return self.apply(image, now_ms=now_ms)
 
-    def on_isr_refused(self, change: IsrChange, code: ErrorCode) -> Effects:
+    def on_isr_refused(self, change: IsrChange, code: ErrorCode) -> PartitionEffects:
         """The controller refused a change, or nobody knows what it did with it."""
         if not self.is_pending(change) or code in _OVERTAKEN:
             return NO_EFFECTS
         assert self.leadership is not None
         if code in _NOT_TRIED:
             self.leadership.refuse(change)
-            return Effects(high_watermark_moved=self.maybe_advance_high_watermark())
-        return Effects(isr_change=change)
+            return PartitionEffects(high_watermark_moved=self.maybe_advance_high_watermark())
+        return PartitionEffects(isr_change=change)
 
     # Following
 
@@ -476,9 +414,22 @@ class Partition:
         log_end_offset = self.log.log_end_offset
         update = self.following.on_answer(answer, high_watermark=self.high_watermark, now_ms=wall_ms)
         if update.truncated_from is not None:
-            self._readable.forget()
-            self._stable = None
+            self.bytes.forget()
         elif self.log.log_end_offset > log_end_offset:
-            self._note_bytes(self.log.log_end_offset, len(answer.records))
+            is_unstable = self.log.first_unstable_offset is not None
+            self.bytes.note(self.log.log_end_offset, len(answer.records), is_unstable=is_unstable)
         self._commit(update.high_watermark)
         return update
+
+
+def _coordinators_only(topic_partition: TopicPartition) -> Exception:
+    """They write under the writer identity of their shard; anything else would damage it."""
+    writers = "servers" if topic_partition.topic == AUDIT_TOPIC else "coordinators"
+    return _InvalidTopicError(f"{topic_partition} is written by {writers} only")
+
+
+def _out_of_range(topic_partition: TopicPartition, fetch: FollowerFetch, log: PartitionLog) -> Exception:
+    return _OffsetOutOfRangeError(
+        f"{topic_partition}: offset {fetch.fetch_offset} of broker {fetch.replica_id}; the log has"
+        f" {log.log_start_offset} to {log.log_end_offset}"
+    )

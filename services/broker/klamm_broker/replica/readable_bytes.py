@@ -1,7 +1,7 @@
 """How many bytes of a partition became readable: a fetch that waits compares two readings instead of reading again.
 
-Bytes come with an append and are readable when the high watermark has passed it, or, for who reads committed records
-only, the last stable offset. Pure.
+Bytes come with an append and are readable when the high watermark has passed it, or, for read_committed consumers, the
+last stable offset. Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ReadableBytes:
         return other
 
     def note(self, end_offset: int, size_bytes: int) -> None:
-        """An append of so many bytes, which the log ends with at `end_offset`."""
+        """Notes an append of `size_bytes` bytes, after which the log ends at `end_offset`."""
         waiting = self._waiting
         if len(waiting) >= APPENDS_MAX:
             size_bytes += waiting.pop()[1]
@@ -44,3 +44,32 @@ class ReadableBytes:
     def forget(self) -> None:
         """What waits may be cut from the log, or was: another leader."""
         self._waiting.clear()
+
+
+class PartitionBytes:
+    """What a replica's fetches wait for: `readable`, and for readers of committed records `stable`.
+
+    `stable` is None until there is a transaction; until then both are the same."""
+
+    __slots__ = ("readable", "stable")
+
+    def __init__(self) -> None:
+        self.readable = ReadableBytes()
+        self.stable: ReadableBytes | None = None
+
+    def total(self, *, read_committed: bool) -> int:
+        """Bytes that became readable since the replica was opened."""
+        return self.readable.total if self.stable is None or not read_committed else self.stable.total
+
+    def note(self, end_offset: int, size_bytes: int, *, is_unstable: bool) -> None:
+        """The log has grown. `is_unstable`: it has an undecided transaction, maybe since this append."""
+        if self.stable is None and is_unstable:
+            self.stable = self.readable.copy()
+        self.readable.note(end_offset, size_bytes)
+        if self.stable is not None:
+            self.stable.note(end_offset, size_bytes)
+
+    def forget(self) -> None:
+        """What waits may be cut from the log, or was: another leader."""
+        self.readable.forget()
+        self.stable = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from klamm.records.header import Buffer
-from klamm_broker.log.leader_epochs import LeaderEpochCache
+from klamm_broker.log.files.leader_epochs import LeaderEpochCache
 from klamm_broker.log.log_config import LogConfig
 
 
@@ -16,7 +16,10 @@ class ReplicaLog(Protocol):
 
     config: LogConfig
     epochs: LeaderEpochCache
-    log_start_offset: int
+
+    @property
+    def log_start_offset(self) -> int:
+        """The offset of the first record that is served."""
 
     @property
     def log_end_offset(self) -> int:

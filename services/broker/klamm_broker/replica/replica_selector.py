@@ -24,7 +24,7 @@ class ReplicaView(NamedTuple):
 RackOf = Callable[[int], str | None]
 """A broker's `broker.rack`, or ""; None: it is not alive."""
 ReplicaSelector = Callable[[str, Sequence[ReplicaView]], ReplicaView | None]
-"""Of the client's rack and the replicas; None: the leader."""
+"""Chooses where to read, by the client's rack and the replicas; None: from the leader."""
 
 _RACK_AWARE: Final = "RackAwareReplicaSelector"
 
@@ -42,5 +42,5 @@ def rack_aware_selector(rack_of: RackOf) -> ReplicaSelector:
 
 
 def replica_selector(name: str | None, rack_of: RackOf) -> ReplicaSelector | None:
-    """By a value of `replica.selector.class`; None: consumers read from leaders."""
+    """The selector that `replica.selector.class` names; None: consumers read from leaders."""
     return rack_aware_selector(rack_of) if name is not None and name.rpartition(".")[2] == _RACK_AWARE else None

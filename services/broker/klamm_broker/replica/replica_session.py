@@ -2,13 +2,13 @@
 
 A request names what changed, an answer what there is to say; in between, partitions without news cost nothing. So
 each entry is in at most one of three states: *ready* (records or an error for it), *news* (only the high watermark or
-the log start moved), or silent. What was sent is not sent again until the follower names the partition anew.
+the log start moved), or silent. What was sent is not sent again until the follower names the partition again.
 
 While the leader's replication quota is exceeded (`replication_quota.py`), records of throttled partitions that the
 follower is out of sync with are *held*: the entry stays ready, and is told of everything else.
 
 A position under an epoch that this broker has not heard of waits for the metadata instead of being refused: the
-follower heard of the election first. Event loop only; who waits for the session sets `on_ready`.
+follower heard of the election first. Event loop only; code that waits for the session sets `on_ready`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from klamm.wire.v1.broker_pb2 import (
     ReplicaPosition,
     ReplicatedPartition,
 )
-from klamm_broker.log.partition_log import LocatedRecords
+from klamm_broker.log.partition.log_reader import LocatedRecords
 from klamm_broker.replica.fetch_reader import LocatedSlice
-from klamm_broker.replica.follower_partition import EpochEnd
+from klamm_broker.replica.follower_partition import LogEpochEnd
 from klamm_broker.replica.leadership import FollowerFetch
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
@@ -55,7 +55,7 @@ class SessionEntry:
         self.max_bytes = 0
         self.has_records = False
         """Records from its position on were sent: it will name another one."""
-        self.diverging: EpochEnd | None = None
+        self.diverging: LogEpochEnd | None = None
         self.told_high_watermark = self.told_log_start = _UNTOLD
 
     @property
@@ -223,16 +223,16 @@ class ReplicaSession:
         self._watch.remove(entry)
         self._ready.pop(entry, None)
         self._news.pop(entry, None)
-        self._stood(entry)
+        self._note_caught_up(entry)
 
-    def _stood(self, entry: SessionEntry) -> None:
+    def _note_caught_up(self, entry: SessionEntry) -> None:
         """Up to the newest request the follower was where it said, and had all there was if it had it then."""
         leadership = entry.partition.leadership
         if leadership is None or entry.is_lost:
             return
         state = leadership.followers.get(self._replica_id)
         if state is not None and state.session_id == self._session_id:
-            state.stood_until(self._fetch_ms)
+            state.note_caught_up(self._fetch_ms)
 
     # Changes
 
@@ -240,7 +240,7 @@ class ReplicaSession:
         if entry.has_records:
             return
         if entry not in self._ready:
-            self._stood(entry)
+            self._note_caught_up(entry)
             self._make_ready(entry)
         self._on_ready()  # also when it is ready: there may be enough bytes now
 
@@ -328,7 +328,7 @@ class ReplicaSession:
                 answer.diverging.CopyFrom(DivergingEpoch(epoch=epoch, end_offset=end_offset))
                 return answer, None
             max_bytes = max(0, min(entry.max_bytes, room_bytes))
-            located = partition.log.locate(fetch.fetch_offset, max_bytes, min_one=min_one)
+            located = partition.log.reader.locate(fetch.fetch_offset, max_bytes, min_one=min_one)
         except BrokerError as error:
             return _refusal(entry, error), None
         if located is None or not located.part.size_bytes:

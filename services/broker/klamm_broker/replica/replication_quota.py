@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Mapping
 
 from klamm.model import TopicPartition
+from klamm.setting import LONG_MAX, split_list
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_TOPIC
-from klamm_server.config_def import LONG_MAX, split_list
-from klamm_server.config_defs import BROKER_CONFIGS
+from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.metadata.image import MetadataImage
 
 WINDOW_MS = 1_000
@@ -86,9 +86,9 @@ class ReplicationQuota:
 
     def __init__(self) -> None:
         self.limit = NO_LIMIT
-        """Bytes per second."""
+        """The limit in bytes per second."""
         self.copied_bytes = 0
-        """Of throttled partitions, since the start."""
+        """How many bytes of throttled partitions were copied since the start."""
         self._rate = WindowedRate()
         self._throttled: Mapping[str, frozenset[int] | None] = {}
 
@@ -104,12 +104,12 @@ class ReplicationQuota:
         return numbers is None or topic_partition.partition in numbers
 
     def record(self, topic_partition: TopicPartition, size_bytes: int, now_ms: int) -> None:
-        """So much of the partition was copied."""
+        """Counts `size_bytes` copied of the partition."""
         if size_bytes and self.is_throttled(topic_partition):
             self.add(size_bytes, now_ms)
 
     def add(self, size_bytes: int, now_ms: int) -> None:
-        """So much was copied of something throttled."""
+        """Counts `size_bytes` copied of throttled partitions."""
         self.copied_bytes += size_bytes
         self._rate.record(size_bytes, now_ms)
 
@@ -136,31 +136,26 @@ class ReplicationQuotas:
         self.log_dirs = ReplicationQuota()
         self._configs: object = None
 
-    def apply(self, image: MetadataImage, *, broker_id: int, static_configs: Mapping[str, str]) -> bool:
-        """Takes over what the configs say; whether they are others than before."""
+    def apply(self, image: MetadataImage, config: BrokerConfig) -> bool:
+        """Takes over what the configs say, with the rates that are in force; whether they are others than before."""
         if image.configs is self._configs:
             return False
         self._configs = image.configs
-        layers = (image.broker_configs(broker_id), image.broker_configs(None), static_configs)
-        self.log_dirs.configure(_limit("replica.alter.log.dirs.io.max.bytes.per.second", layers), {})
-        for side, quota in (("leader", self.leader), ("follower", self.follower)):
+        self.log_dirs.configure(config.replica_alter_log_dirs_io_max_bytes_per_second, {})
+        for side, quota, rate in (
+            ("leader", self.leader, config.leader_replication_throttled_rate),
+            ("follower", self.follower, config.follower_replication_throttled_rate),
+        ):
             name = f"{side}.replication.throttled.replicas"
             quota.configure(
-                _limit(f"{side}.replication.throttled.rate", layers),
+                rate,
                 {
-                    topic: _partitions(split_list(configs[name]), broker_id)
+                    topic: _partitions(split_list(configs[name]), config.node_id)
                     for (kind, topic), configs in image.configs.items()
                     if kind == CONFIG_RESOURCE_TYPE_TOPIC and configs.get(name)
                 },
             )
         return True
-
-
-def _limit(name: str, layers: tuple[Mapping[str, str], ...]) -> int:
-    text = next((configs[name] for configs in layers if name in configs), None)
-    limit = BROKER_CONFIGS[name].default if text is None else BROKER_CONFIGS[name].parse(text)
-    assert isinstance(limit, int), (name, limit)
-    return limit
 
 
 def _partitions(replicas: tuple[str, ...], broker_id: int) -> frozenset[int] | None:

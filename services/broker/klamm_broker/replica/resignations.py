@@ -4,8 +4,8 @@ Anybody here may have a reason why a replica should `resign`; the replica does n
 gone. What the controller knows is read from the metadata, so a wish is repeated until they have it: after a call
 without an answer, one that overtook another, or when the broker has registered again. Pure.
 
-A replica that has resigned still leads, and is in sync, if no other in-sync replica can lead instead. Whoever waits for
-it to be out of use looks at its partition in the metadata: `is_released`.
+A replica that has resigned still leads, and is in sync, if no other in-sync replica can lead instead. Code that waits
+for it to be out of use looks at its partition in the metadata: `is_released`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable
 
 from klamm.wire.v1.controller_pb2 import ResignedReplicas, ResignReplicasRequest
-from klamm_server.metadata.image import MetadataImage, PartitionImage
+from klamm_server.metadata.entities import PartitionImage
+from klamm_server.metadata.image import MetadataImage
 
 ReplicaKey = tuple[bytes, int]
 """Topic id and partition number."""

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from klamm_server.metadata.entities import PartitionImage
 from klamm_server.metadata.persistent_map import MapDraft, PersistentMap
-
-if TYPE_CHECKING:
-    from klamm_server.metadata.image import PartitionImage
-
 
 PartitionKey = tuple[uuid.UUID, int]
 """(topic id, number)"""
@@ -38,9 +35,9 @@ class PartitionIndex(NamedTuple):
     """The index of one image. Only brokers with partitions are in it."""
 
     hosted: Mapping[int, PersistentMap[uuid.UUID, tuple[int, ...]]] = {}
-    """By broker and topic id, the numbers of the partitions that it has a replica of, sorted."""
+    """The numbers of the partitions that a broker has a replica of, sorted, by broker and topic id."""
     tallies: Mapping[int, Tally] = {}
-    """By broker; those of -1 `led` have no leader."""
+    """The tally of each broker; the partitions that -1 `led` have no leader."""
     partition_count: int = 0
     reassigned: PersistentMap[PartitionKey, bool] = PersistentMap()
     """The partitions that are being reassigned."""
@@ -83,7 +80,7 @@ class IndexDraft:
         self._hosted: dict[int, MapDraft[uuid.UUID, tuple[int, ...]]] = {}
         # Lists, not tuples, of the partitions being added: a tuple per partition would be quadratic.
         self._added: dict[bytes, dict[int, list[int]]] = {}
-        """By topic id and broker."""
+        """The numbers of the partitions added, by topic id and broker."""
         # Many partitions have their brokers in common: those are counted together, in the end.
         self._shapes: dict[_Shape, int] = {}
         self._partition_count = base.partition_count
@@ -101,7 +98,7 @@ class IndexDraft:
             self._mark(topic_id, partition.partition, False, bool(partition.elr), self._with_eligible)
 
     def change(self, topic_id: bytes, before: PartitionImage, after: PartitionImage) -> None:
-        """A partition is otherwise."""
+        """A partition changed from `before` to `after`."""
         if before.replicas is not after.replicas:
             for broker_id in set(after.replicas) - set(before.replicas):
                 self._host(broker_id, topic_id, after.partition)
@@ -192,7 +189,7 @@ class IndexDraft:
         self._shapes[shape] = self._shapes.get(shape, 0) + by
 
     def _counts(self) -> dict[int, list[int]]:
-        """By broker, what its tally will be."""
+        """What each broker's tally will be."""
         counts: dict[int, list[int]] = {}
 
         def of(broker_id: int) -> list[int]:

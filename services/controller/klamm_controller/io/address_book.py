@@ -3,6 +3,9 @@
 A controller says where it is, and what its clients dial, with everything it sends, and names the same of the leader
 with the leader; so one that has moved is found as soon as it reaches anybody, and an observer, which no voter set
 names, can be answered. Those that are configured by address alone have negative ids here, as Kafka's bootstrap servers.
+
+That address is of one listener, for the servers that dial this listener. A server that uses another one dials the
+others' listener of that name (`dialled`).
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from typing import TypeVar
 
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import ReplicaKey, Voter
-from klamm_server.config import parse_server
-from klamm_server.listeners import Listener, plain_listeners
+from klamm_server.config.server_config import parse_server
+from klamm_server.net.listeners import Listener, between_servers, plain_listeners
 
 ADDRESSES_MAX = 2_000
 """More than a leader has observers (raft.settings.observers_max)."""
@@ -25,9 +28,11 @@ V = TypeVar("V")
 
 
 class AddressBook:
-    """`contacts` are configured addresses, `voters` tells the set in force."""
+    """`contacts` are configured addresses, `voters` tells the set in force, `own` is the listener that this controller
+    uses of others."""
 
-    def __init__(self, contacts: Sequence[str], voters: Callable[[], VoterSet]) -> None:
+    def __init__(self, contacts: Sequence[str], voters: Callable[[], VoterSet], own: Listener) -> None:
+        self._own = own
         self._contacts = dict(enumerate_contacts(contacts))
         self._voters = voters
         self._learnt: OrderedDict[ReplicaKey, str] = OrderedDict()
@@ -41,13 +46,23 @@ class AddressBook:
 
     def listeners(self, address: str) -> tuple[Listener, ...]:
         """What clients of the controller dial that is at this host:port; as long as nobody knows, just that."""
-        return self._listeners.get(address) or plain_listeners(*parse_server("the address of a controller", address))
+        return self.told_listeners(address) or plain_listeners(*parse_server("the address of a controller", address))
+
+    def told_listeners(self, address: str) -> tuple[Listener, ...]:
+        """What was said of them; empty: nothing."""
+        return self._listeners.get(address, ())
 
     def address(self, key: ReplicaKey) -> str:
         """host:port, or empty when nobody knows."""
         if key.node_id < 0:
             return self._contacts.get(key.node_id, "")
         return self._learnt.get(key) or self._voters().endpoint(key) or ""
+
+    def dialled(self, key: ReplicaKey) -> str:
+        """host:port that this controller dials; empty when nobody knows."""
+        address = self.address(key)
+        found = between_servers(self.told_listeners(address), self._own)
+        return address if found is None else f"{found.host}:{found.port}"
 
     def moved_voters(self) -> list[Voter]:
         """Voters that are elsewhere than the voter set says."""

@@ -6,36 +6,40 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-import grpc
-from grpc import aio
-
-from klamm.errors import ErrorCode
+from klamm.errors import BrokerError, ErrorCode
 from klamm.retry import Backoff
-from klamm.wire.service import RAFT, Stub
+from klamm.rpc.connection import Connection
+from klamm.rpc.options import QUORUM
+from klamm.rpc.retrying import Retries
+from klamm.rpc.transport import Transport
 from klamm.wire.v1.raft_pb2 import IntroduceRequest, IntroduceResponse
-from klamm_controller.founding import Introduction
-from klamm_controller.io.peer_link import CHANNEL_OPTIONS
+from klamm.wire.v1.raft_rpc import RAFT
+from klamm_controller.io.founding import Introduction
 from klamm_controller.io.raft_codec import MalformedMessageError, decode_key, encode_key
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import ReplicaKey
+from klamm_server.net.listeners import Listener, encode
 
 log = logging.getLogger(__name__)
 
-ASK_TIMEOUT_S = 1.0
+ASK_TIMEOUT_MS = 1_000
 RETRY = Backoff(initial_ms=50, max_ms=500)
 
 
 class Introductions:
-    """Asks `contacts` (host:port), saying that `me` is at `address`; `voter_ids` are the configured node ids.
+    """Asks `contacts` (host:port), saying that `me` is at `address` and that others dial `listeners`; `voter_ids` are
+    the configured node ids.
 
     `learn` is told where each was found. `run` asks each contact until it says with which voters its log begins."""
 
     def __init__(
         self,
+        transport: Transport,
         me: ReplicaKey,
         address: str,
+        listeners: Iterable[Listener],
         *,
         cluster_id: str,
         contacts: Sequence[str],
@@ -45,9 +49,14 @@ class Introductions:
     ) -> None:
         self.heard: dict[str, Introduction] = {}
         """What each contact said last; only those that answer."""
+        self._transport = transport
         self._me = me
         self._request = IntroduceRequest(
-            cluster_id=cluster_id, replica=encode_key(me), address=address, voter_ids=voter_ids
+            cluster_id=cluster_id,
+            replica=encode_key(me),
+            address=address,
+            voter_ids=voter_ids,
+            listeners=encode(listeners),
         )
         self._contacts = tuple(contacts)
         self._learn = learn
@@ -60,38 +69,37 @@ class Introductions:
         await asyncio.gather(*(self._ask_until_begun(contact) for contact in self._contacts))
 
     async def wait_for_news(self) -> None:
-        """Until somebody has said something since the last call."""
+        """Waits until another controller has said something since the last call."""
         await self._news.wait()
         self._news.clear()
 
     async def _ask_until_begun(self, contact: str) -> None:
-        failures = 0
+        retries = Retries(RETRY, self._rng)
         while (introduction := await self._ask(contact)) is None or introduction.voters is None:
-            failures += 1
-            await asyncio.sleep(RETRY.delay_ms(failures, self._rng) / 1000)
+            await retries.pause()
 
     async def _ask(self, contact: str) -> Introduction | None:
         """What it said, or None when it did not answer or refused; a former word of it counts no more then."""
         self.heard.pop(contact, None)
         try:
             # A channel to a name that was not there before its server was would ask again late; a new one does at once.
-            async with aio.insecure_channel(contact, options=CHANNEL_OPTIONS) as channel:
-                response = await Stub(channel, RAFT).introduce(self._request, timeout=ASK_TIMEOUT_S)
+            async with Connection(self._transport, contact, QUORUM, timeout_ms=ASK_TIMEOUT_MS) as connection:
+                response = await connection.stub(RAFT).introduce(self._request)
             introduction = _introduction(response)
-        except grpc.RpcError as error:
-            self._tell_once(contact, f"does not answer: {error.code().name}")
+        except BrokerError as error:
+            self._log_once(contact, f"does not answer: {error.code.name}")
             return None
         except MalformedMessageError as error:
-            self._tell_once(contact, f"is not introduced: {error}")
+            self._log_once(contact, f"is not introduced: {error}")
             return None
-        self._tell_once(contact, f"is {introduction.key}")
+        self._log_once(contact, f"is {introduction.key}")
         if introduction.key != self._me:
             self._learn(introduction.key, contact)
         self.heard[contact] = introduction
         self._news.set()
         return introduction
 
-    def _tell_once(self, contact: str, story: str) -> None:
+    def _log_once(self, contact: str, story: str) -> None:
         """It is asked again and again."""
         if self._stories.get(contact) != story:
             self._stories[contact] = story

@@ -13,7 +13,7 @@ from typing import Final
 from klamm_controller.raft.messages import AppendRequest, AppendResponse, Message
 
 JOINED_BYTES_MAX: Final = 1 << 20
-"""Of entries, as in RaftSettings.append_bytes_max."""
+"""The most bytes of entries in a joined request, as in RaftSettings.append_bytes_max."""
 
 
 def joined(first: Message, second: Message) -> Message | None:

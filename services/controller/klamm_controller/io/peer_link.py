@@ -12,14 +12,17 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 
-import grpc
-from grpc import aio
-
+from klamm.errors import BrokerError
 from klamm.retry import Backoff
-from klamm.wire.service import RAFT, Stub
-from klamm.wire.v1.raft_pb2 import RaftEnvelope
+from klamm.rpc.connection import Connection
+from klamm.rpc.options import QUORUM
+from klamm.rpc.transport import Transport
+from klamm.wire.calls import Duplex
+from klamm.wire.v1.raft_pb2 import RaftEnvelope, RaftExchangeResponse
+from klamm.wire.v1.raft_rpc import RAFT
 from klamm_controller.io.joining import joined
 from klamm_controller.raft.messages import Message
+from klamm_server.rpc.retries import ServerRetries
 
 log = logging.getLogger(__name__)
 
@@ -32,35 +35,26 @@ IDLE_S = 60.0
 RECONNECT = Backoff(initial_ms=20, max_ms=500)
 """Short: an election waits for it."""
 
-CHANNEL_OPTIONS = [
-    ("grpc.max_send_message_length", -1),
-    # Channels to one address otherwise share a connection, and its back-off of up to two minutes.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 500),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    # A peer whose cable was pulled sends no FIN.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 2_000),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.enable_http_proxy", 0),
-]
-
 
 class PeerLink:
     """Sends to the controller at `address`; `run` is a task of its own."""
 
     def __init__(
-        self, address: str, *, make_envelope: Callable[[Sequence[Message]], RaftEnvelope], rng: random.Random
+        self,
+        transport: Transport,
+        address: str,
+        *,
+        make_envelope: Callable[[Sequence[Message]], RaftEnvelope],
+        rng: random.Random,
     ) -> None:
+        self._transport = transport
         self._address = address
         self._make_envelope = make_envelope
-        self._rng = rng
         self._queue: deque[Message] = deque()
         self._wake = asyncio.Event()
         self._given_s = asyncio.get_running_loop().time()
         """When there was something to send last."""
-        self._failures = 0
+        self._retries = ServerRetries("link to a controller", address, RECONNECT, rng, warn_every=100)
 
     def send(self, message: Message) -> None:
         """Queues the message, or drops it when the queue is full."""
@@ -74,32 +68,31 @@ class PeerLink:
         try:
             while True:
                 # A channel to a name that was not found for a while asks again after up to two minutes; a new one does.
-                async with aio.insecure_channel(self._address, options=CHANNEL_OPTIONS) as channel:
-                    await self._run_stream(channel)
-                self._failures += 1
+                async with Connection(self._transport, self._address, QUORUM) as connection:
+                    why = await self._run_stream(connection)
                 self._queue.clear()
-                await asyncio.sleep(RECONNECT.delay_ms(self._failures, self._rng) / 1000)
+                await self._retries.pause(why)
         except TimeoutError:
             log.info("controller at %s is not spoken to any more", self._address)
 
-    async def _run_stream(self, channel: aio.Channel) -> None:
-        """Returns when the stream broke. Raises TimeoutError when there is nothing to send for too long."""
-        call = Stub(channel, RAFT).exchange()
+    async def _run_stream(self, connection: Connection) -> str:
+        """Returns why the stream broke. Raises TimeoutError when there is nothing to send for too long."""
+        call = connection.stub(RAFT).exchange()
         call.add_done_callback(lambda _: self._wake.set())
         try:
             while await self._wait_for_messages(call):
                 await call.write(self._next_envelope())
-                if self._failures:
+                if self._retries.failures:
                     log.info("controller at %s is reached again", self._address)
-                self._failures = 0
-        except (grpc.RpcError, asyncio.InvalidStateError):
-            pass
+                self._retries.reset()
+            await call.read()
+        except BrokerError as error:
+            return str(error)
         finally:
             call.cancel()
-        if not self._failures:
-            log.warning("controller at %s is not reached: %s", self._address, await call.details())
+        return "it ended the stream"
 
-    async def _wait_for_messages(self, call: aio.StreamUnaryCall) -> bool:
+    async def _wait_for_messages(self, call: Duplex[RaftEnvelope, RaftExchangeResponse]) -> bool:
         """False when the stream breaks first: found out only by the next message, that one would be lost, and followers
         seldom have more than one for each other, the question for a vote."""
         async with asyncio.timeout_at(self._given_s + IDLE_S):

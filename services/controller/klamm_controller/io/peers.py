@@ -6,18 +6,22 @@ import asyncio
 import random
 from collections.abc import Sequence
 
+from klamm.rpc.transport import Transport
 from klamm.wire.v1 import raft_pb2 as pb
 from klamm_controller.io.address_book import AddressBook
 from klamm_controller.io.peer_link import PeerLink
 from klamm_controller.io.raft_codec import encode, encode_address
 from klamm_controller.raft.messages import AttachResponse, Message, ReplicaKey, VoteResponse
-from klamm_server.faults import watch
+from klamm_server.runtime.faults import watch
 
 
 class Peers:
     """Sends what it can; what goes to an unknown address is lost, as messages may be."""
 
-    def __init__(self, me: ReplicaKey, book: AddressBook, *, cluster_id: str, rng: random.Random) -> None:
+    def __init__(
+        self, transport: Transport, me: ReplicaKey, book: AddressBook, *, cluster_id: str, rng: random.Random
+    ) -> None:
+        self._transport = transport
         self._me = me
         self._book = book
         self._cluster_id = cluster_id
@@ -27,7 +31,7 @@ class Peers:
 
     def send(self, message: Message) -> None:
         """Queues the message."""
-        address = self._book.address(message.receiver)
+        address = self._book.dialled(message.receiver)
         if address and not self._stopped:
             self._link(address).send(message)
 
@@ -43,7 +47,7 @@ class Peers:
         known = self._links.get(address)
         if known is not None and not known[1].done():
             return known[0]
-        link = PeerLink(address, make_envelope=self._envelope, rng=self._rng)
+        link = PeerLink(self._transport, address, make_envelope=self._envelope, rng=self._rng)
         task = watch(asyncio.create_task(link.run(), name=f"controller-link-{address}"))
         task.add_done_callback(lambda done: self._forget(address, done))
         self._links[address] = (link, task)
@@ -61,5 +65,5 @@ class Peers:
         return pb.RaftEnvelope(
             cluster_id=self._cluster_id,
             messages=[encode(message) for message in messages],
-            addresses=[encode_address(key, address, self._book.listeners(address)) for key, address in known],
+            addresses=[encode_address(key, address, self._book.told_listeners(address)) for key, address in known],
         )

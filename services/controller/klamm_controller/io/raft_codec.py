@@ -24,10 +24,10 @@ from klamm_controller.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from klamm_server.config import parse_server
-from klamm_server.listeners import Listener
-from klamm_server.listeners import decode as decode_listeners
-from klamm_server.listeners import encode as encode_listeners
+from klamm_server.config.server_config import parse_server
+from klamm_server.net.listeners import Listener
+from klamm_server.net.listeners import decode as decode_listeners
+from klamm_server.net.listeners import encode as encode_listeners
 
 
 class MalformedMessageError(KlammError):
@@ -88,7 +88,7 @@ def decode(envelope: pb.RaftMessage) -> Message:
     _check_numbers(kind, body)
     head = {
         "sender": decode_key(envelope.sender),
-        # Who is asked whom to follow may be known by address only, under an id that the sender made up.
+        # The replica that an AttachRequest goes to may be known by address only, under an id that the sender made up.
         "receiver": ReplicaKey(envelope.receiver.node_id, envelope.receiver.directory_id),
         "term": _at_least_zero(kind, "term", envelope.term),
     }

@@ -55,7 +55,7 @@ def snapshot_key(snapshot: SnapshotId, position: int) -> bytes:
 
 
 def snapshot_key_end(snapshot: SnapshotId) -> bytes:
-    """After the last key of that snapshot."""
+    """A key that comes after all keys of that snapshot."""
     return snapshot_key(SnapshotId(end_index=snapshot.end_index, term=snapshot.term + 1), 0)
 
 

@@ -11,7 +11,6 @@ save a snapshot when `on_snapshot_due` asks for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from klamm.wire.v1.metadata_pb2 import MetadataBatch, MetadataRecord
@@ -40,39 +39,6 @@ class LogListener(Protocol):
         """This node decides no more. What it appended may commit yet, or be lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaStatus:
-    """How far a replica is. Indexes count Raft's entries."""
-
-    node_id: int
-    directory_id: str
-    address: str
-    """host:port, or empty when it is not known."""
-    is_voter: bool
-    end_index: int
-    silent_ms: int
-    """How long ago it last answered."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerAddress:
-    """A voter, and where it is: host:port, or empty when that is not known."""
-
-    node_id: int
-    address: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumStatus:
-    """A leader's view of its quorum."""
-
-    leader_id: int
-    term: int
-    high_watermark: int
-    end_index: int
-    replicas: tuple[ReplicaStatus, ...]
-
-
 class MetadataLog(Protocol):
     """A replicated log of metadata."""
 
@@ -81,23 +47,8 @@ class MetadataLog(Protocol):
         """Whether this node may append."""
 
     @property
-    def leader_id(self) -> int:
-        """The node.id of the leader, or -1 while there is none."""
-
-    @property
-    def leader_address(self) -> str:
-        """Where the leader is (host:port), or empty."""
-
-    @property
     def term(self) -> int:
         """The current term."""
-
-    @property
-    def votes_alone(self) -> bool:
-        """Whether this node decides without asking anybody."""
-
-    def controllers(self) -> Sequence[ControllerAddress]:
-        """The voters, by node.id."""
 
     def start(self, listener: LogListener) -> None:
         """Begins to take part."""
@@ -115,20 +66,6 @@ class MetadataLog(Protocol):
     def save_snapshot(self, image: MetadataImage) -> None:
         """Begins to write a snapshot, and to drop the entries that it replaces. Only from `on_snapshot_due`: the image
         must be of exactly what has been told."""
-
-    async def add_voter(self, node_id: int, directory_id: str, address: str) -> None:
-        """Makes an observer a voter once it has caught up; returns when that is committed. Without `address`, it is
-        where it said itself.
-
-        Raises NotControllerError when it had no effect, RequestTimedOutError when another change is under way, when
-        it does not catch up, or when the outcome is not known; DuplicateVoterError, InvalidRequestError."""
-
-    async def remove_voter(self, node_id: int, directory_id: str) -> None:
-        """Takes a voter out of the set, this node too; returns when that is committed. Raises as `add_voter`,
-        VoterNotFoundError, InvalidRequestError for the last voter."""
-
-    def status(self) -> QuorumStatus:
-        """Whom this node leads, and how far they are. Raises NotControllerError."""
 
     async def stop(self) -> None:
         """Hands the leadership over, if there is somebody to take it; makes durable what was appended; closes the

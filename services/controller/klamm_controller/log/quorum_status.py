@@ -3,10 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from klamm_controller.log.port import QuorumStatus, ReplicaStatus
 from klamm_controller.raft.messages import ReplicaKey
 from klamm_controller.raft.node import RaftNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaStatus:
+    """How far a replica is. Indexes count Raft's entries."""
+
+    node_id: int
+    directory_id: str
+    address: str
+    """host:port, or empty when it is not known."""
+    is_voter: bool
+    end_index: int
+    silent_ms: int
+    """How long ago it last answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumStatus:
+    """A leader's view of its quorum."""
+
+    leader_id: int
+    term: int
+    high_watermark: int
+    end_index: int
+    replicas: tuple[ReplicaStatus, ...]
 
 
 def quorum_status(node: RaftNode, address_of: Callable[[ReplicaKey], str], now_ms: int) -> QuorumStatus:

@@ -23,10 +23,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocksdict import BlockBasedOptions, Cache, DBRecoveryMode, Options, Rdict, WriteBatch
+from rocksdict import AccessType, BlockBasedOptions, Cache, DBRecoveryMode, Options, Rdict
 
 from klamm.errors import KlammError
-from klamm_controller.data_dir import random_uuid
+from klamm_controller.log.data_dir import random_uuid
 from klamm_controller.log.entry_codec import (
     ENTRY,
     ENTRY_END,
@@ -45,6 +45,7 @@ from klamm_controller.log.entry_codec import (
     snapshot_position,
     unseal,
 )
+from klamm_controller.log.store_batch import NO_SPACE, StoreBatch
 from klamm_controller.raft.effects import HardState, Persist, WriteSnapshotChunk
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import LogEntry, ReplicaKey, SnapshotId
@@ -57,9 +58,6 @@ _FORMAT_KEY = META + b"format"
 _HARD_STATE_KEY = META + b"hard-state"
 _BOOTSTRAP_KEY = META + b"bootstrap-voters"
 _SNAPSHOT_KEY = META + b"snapshot"
-
-_NO_SPACE = "No space left on device"
-"""How RocksDB's text says ENOSPC; rocksdict has no better way to tell."""
 
 _WRITE_BUFFER_BYTES = 1 << 20
 _BLOCK_CACHE_BYTES = 1 << 20
@@ -108,8 +106,9 @@ class RaftStore:
             raise
 
     def _open(self) -> Rdict:
+        db = Rdict(str(self._path), options=_options())
         self._failed = False
-        return Rdict(str(self._path), options=_options())
+        return db
 
     def bootstrap_voters(self) -> VoterSet | None:
         """The voters that the log begins with; None when it has not begun. Raises CorruptLogError."""
@@ -145,12 +144,12 @@ class RaftStore:
 
     @property
     def snapshot_size_bytes(self) -> int:
-        """Of the newest whole snapshot."""
+        """The size of the newest whole snapshot; 0 if there is none."""
         return self._snapshot.size_bytes if self._snapshot else 0
 
     def write(self, persists: Sequence[Persist]) -> None:
         """Makes the writes durable, in order, all or none."""
-        batch = WriteBatch(raw_mode=True)
+        batch = StoreBatch()
         snapshot = self._snapshot
         for persist in persists:
             if persist.hard_state is not None:
@@ -168,7 +167,7 @@ class RaftStore:
 
     def write_snapshot_part(self, snapshot: SnapshotId, position: int, data: bytes) -> None:
         """A part of a snapshot of this replica's own; durable with `name_snapshot`."""
-        batch = WriteBatch(raw_mode=True)
+        batch = StoreBatch()
         if position == 0:
             batch.delete_range(snapshot_key(snapshot, 0), snapshot_key_end(snapshot))
         key = snapshot_key(snapshot, position)
@@ -182,7 +181,7 @@ class RaftStore:
         if self._snapshot is not None and self._snapshot.id.end_index >= snapshot.end_index:
             return
         stored = _Snapshot(id=snapshot, voters=voters, size_bytes=size_bytes)
-        batch = WriteBatch(raw_mode=True)
+        batch = StoreBatch()
         _put_name(batch, stored)
         self._write(batch)
         self._snapshot = stored
@@ -211,20 +210,25 @@ class RaftStore:
 
     def close(self) -> None:
         """Releases the database. Nothing durable depends on it."""
-        with contextlib.suppress(Exception) if self._failed else contextlib.nullcontext():
+        if not self._failed:
+            self._db.close()
+            return
+        with contextlib.suppress(Exception):
+            # A close flushes first, and would wait for the flush that found no space.
+            self._db.cancel_all_background(False)
             self._db.close()
 
-    def _write(self, batch: WriteBatch, *, sync: bool = True) -> None:
+    def _write(self, batch: StoreBatch, *, sync: bool = True) -> None:
         """The first call only reaches the page cache but holds the interpreter's lock; the second one waits for the
         disk and does not. A synchronous first call would stop the event loop for as long as the disk takes."""
         try:
             if self._failed:
                 self._reopen()
-            self._db.write(batch)
+            batch.write(self._db)
             if sync:
                 self._db.flush_wal(True)
         except Exception as error:
-            if _NO_SPACE not in str(error):
+            if NO_SPACE not in str(error):
                 raise
             self._failed = True
             raise DiskFullError(f"the metadata log in {self._path} has no space: {error}") from error
@@ -235,10 +239,14 @@ class RaftStore:
         Not done as soon as the write fails: closing may take RocksDB a second, in which nobody would know of the full
         disk."""
         self.close()
-        self._db = self._open()
+        try:
+            self._db = self._open()
+        except Exception:
+            self._db = Rdict(str(self._path), options=_options(), access_type=AccessType.read_only())
+            raise
 
     def _put(self, key: bytes, value: bytes) -> None:
-        batch = WriteBatch(raw_mode=True)
+        batch = StoreBatch()
         batch.put(key, value)
         self._write(batch)
 
@@ -261,7 +269,7 @@ class RaftStore:
 
     def _format(self) -> str:
         directory_id = random_uuid()
-        batch = WriteBatch(raw_mode=True)
+        batch = StoreBatch()
         batch.put(_DIRECTORY_ID_KEY, encode_meta(_DIRECTORY_ID_KEY, {"directory_id": directory_id}))
         batch.put(_FORMAT_KEY, FORMAT_VERSION)
         self._write(batch)
@@ -288,7 +296,7 @@ class RaftStore:
         )
 
     def _drop_unfinished_snapshots(self) -> None:
-        batch = WriteBatch(raw_mode=True)
+        batch = StoreBatch()
         if self._snapshot is None:
             batch.delete_range(SNAPSHOT, SNAPSHOT_END)
         else:
@@ -331,7 +339,7 @@ class RaftStore:
         return CorruptLogError(f"the metadata log in {self._path} is damaged: {problem}")
 
 
-def _put_chunk(batch: WriteBatch, chunk: WriteSnapshotChunk) -> _Snapshot | None:
+def _put_chunk(batch: StoreBatch, chunk: WriteSnapshotChunk) -> _Snapshot | None:
     """Adds a received part; returns the snapshot when it is whole with it."""
     if chunk.position == 0:
         batch.delete_range(snapshot_key(chunk.snapshot, 0), snapshot_key_end(chunk.snapshot))
@@ -353,8 +361,8 @@ def _encode_hard_state(state: HardState) -> bytes:
     return encode_meta(_HARD_STATE_KEY, {"term": state.term, "voted_for": voted_for})
 
 
-def _put_name(batch: WriteBatch, snapshot: _Snapshot) -> None:
-    """From now on this is the stored snapshot; the ones before it go."""
+def _put_name(batch: StoreBatch, snapshot: _Snapshot) -> None:
+    """Makes this the stored snapshot; the ones before it go."""
     batch.delete_range(SNAPSHOT, snapshot_key(snapshot.id, 0))
     fields = {
         "end_index": snapshot.id.end_index,

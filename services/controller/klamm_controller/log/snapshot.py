@@ -14,7 +14,9 @@ from google.protobuf.message import DecodeError
 
 from klamm.wire.v1.metadata_pb2 import MetadataBatch
 from klamm_controller.log.entry_codec import CorruptLogError
-from klamm_server.metadata.image import ImageBuilder, MetadataImage, snapshot_records
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.image_records import snapshot_records
+from klamm_server.metadata.replay import ImageBuilder
 
 RECORDS_PER_BATCH = 500
 """Some 20 KiB, made in two milliseconds: quick enough between two turns of the loop."""
@@ -66,7 +68,7 @@ class SnapshotReader:
             end = body + _LENGTH.unpack_from(self._buffer, begin)[0]
             if end > len(self._buffer):
                 break
-            self._take(bytes(self._buffer[body:end]))
+            self._apply(bytes(self._buffer[body:end]))
             begin = end
         del self._buffer[:begin]
 
@@ -78,7 +80,7 @@ class SnapshotReader:
             raise CorruptLogError(f"the snapshot of record {self._end_index} has no end")
         return self._builder.finish(self._end_index)
 
-    def _take(self, data: bytes) -> None:
+    def _apply(self, data: bytes) -> None:
         try:
             batch = MetadataBatch.FromString(data)
         except DecodeError as error:

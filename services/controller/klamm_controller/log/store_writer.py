@@ -20,9 +20,9 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
+from klamm_controller.log.raft_metrics import WRITE_SECONDS
 from klamm_controller.log.raft_store import DiskFullError, RaftStore
 from klamm_controller.raft.effects import Persist
-from klamm_controller.raft_metrics import WRITE_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class StoreWriter:
             await asyncio.wait({self._task})
 
     def stop_waiting(self) -> None:
-        """From now on a full disk is not waited for: what stands in line is given up then."""
+        """From now on nothing waits for space on a full disk: writes that would wait are given up."""
         self._stopping.set()
 
     def close(self) -> None:

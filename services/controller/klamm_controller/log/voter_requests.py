@@ -18,8 +18,8 @@ class _Waiting:
 
 
 class VoterRequests:
-    """By request id. Each ends as its entry does: committed, replaced by another leader's (NOT_CONTROLLER: no effect),
-    or unknown (REQUEST_TIMED_OUT)."""
+    """The requests that wait, by request id. Each ends as its entry does: committed, replaced by another leader's
+    (NOT_CONTROLLER: no effect), or unknown (REQUEST_TIMED_OUT)."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, _Waiting] = {}
@@ -35,7 +35,7 @@ class VoterRequests:
         self._waiting.pop(request_id, None)
 
     def on_reply(self, reply: Appended | Rejected) -> None:
-        """Of a request of this kind or another."""
+        """The core answered a request, which need not be one of these."""
         waiting = self._waiting.get(reply.request_id)
         if waiting is None:
             return
@@ -45,7 +45,7 @@ class VoterRequests:
             _fail(waiting, reply.code)
 
     def on_committed(self, entry: LogEntry) -> None:
-        """In the order of the log."""
+        """An entry is committed; called in the order of the log."""
         for waiting in self._waiting.values():
             if waiting.entry is not None and waiting.entry[0] == entry.index:
                 if waiting.entry[1] != entry.term:

@@ -27,7 +27,9 @@ from klamm_controller.metadata.electorate import Electorate
 from klamm_controller.metadata.partition_change import partition_change
 from klamm_controller.metadata.registered import registered_broker
 from klamm_controller.metadata.sweep import CHANGES_PER_EVENT
-from klamm_server.metadata.image import MetadataImage, PartitionImage, TopicImage, changed_partition
+from klamm_server.metadata.entities import PartitionImage, TopicImage
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import changed_partition
 
 
 def alter_partition_parts(request: AlterPartitionRequest) -> list[AlterPartitionRequest]:
@@ -109,7 +111,8 @@ def handle_alter_partition(request: AlterPartitionRequest, image: MetadataImage)
 def handle_report_offline_replicas(
     request: ReportOfflineReplicasRequest, image: MetadataImage
 ) -> Decision[ReportOfflineReplicasResponse]:
-    """Takes a broker's replicas for lost until it registers anew; what it does not host is ignored."""
+    """Takes a broker's replicas for lost until the broker registers again; replicas that it does not host are
+    ignored."""
     try:
         broker = registered_broker(image, request.broker_id, request.broker_epoch)
     except Refusal as refusal:
@@ -198,7 +201,7 @@ def _why_ineligible(member: IsrMember, partition: PartitionImage, image: Metadat
 def _answer(answer: AlteredPartition, partition: PartitionImage, sender: int) -> None:
     if partition.leader != sender:
         # Not as with other errors, the change was made: it completed a reassignment, which took the sender out, or it
-        # brought in who can lead in place of a sender that has resigned.
+        # brought in a replica that can lead in place of a sender that has resigned.
         raise Refusal(ErrorCode.NEW_LEADER_ELECTED, f"with the change broker {partition.leader} leads")
     answer.leader = partition.leader
     answer.leader_epoch = partition.leader_epoch

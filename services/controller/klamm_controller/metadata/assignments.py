@@ -8,7 +8,8 @@ from klamm.errors import ErrorCode
 from klamm.wire.v1.controller_pb2 import ReplicaAssignment
 from klamm_controller.metadata.decision import Refusal
 from klamm_controller.metadata.electorate import is_active
-from klamm_server.metadata.image import BrokerImage, MetadataImage
+from klamm_server.metadata.entities import BrokerImage
+from klamm_server.metadata.image import MetadataImage
 
 
 def chosen_replicas(

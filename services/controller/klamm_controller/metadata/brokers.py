@@ -43,7 +43,8 @@ from klamm_controller.metadata.registered import (
     registered_broker,
 )
 from klamm_controller.metadata.sweep import CHANGES_PER_EVENT, Sweep
-from klamm_server.metadata.image import BrokerImage, MetadataImage
+from klamm_server.metadata.entities import BrokerImage
+from klamm_server.metadata.image import MetadataImage
 
 
 class BrokerRegistration:
@@ -51,7 +52,7 @@ class BrokerRegistration:
     and if it crashed the eligible replicas too.
 
     In between it is fenced as one that shut down, which only a registration ends: nothing puts it back meanwhile, and a
-    registration that is begun anew, by another controller perhaps, starts from there."""
+    registration that is begun again, by another controller perhaps, starts from there."""
 
     def __init__(self, request: RegisterBrokerRequest, *, changes_max: int = CHANGES_PER_EVENT) -> None:
         self._request = request
@@ -202,8 +203,8 @@ def _change(broker: BrokerImage, *, fenced: bool, in_controlled_shutdown: bool =
 
 
 def gone_log_dirs(log_dir_ids: Iterable[bytes], known: BrokerImage) -> frozenset[bytes]:
-    """Those of the life before that a registration with these lacks (KIP-858): failed, not mounted, or replaced. Which
-    replicas were in them is not known; where there was one only, it is all."""
+    """The log dirs of the registration before that one with `log_dir_ids` lacks (KIP-858): failed, not mounted, or
+    replaced. Which replicas were in them is not known; where there was one only, it is all."""
     return frozenset(known.log_dir_ids) - frozenset(log_dir_ids)
 
 
@@ -218,7 +219,7 @@ def _check_log_dirs(request: RegisterBrokerRequest) -> None:
 
 
 def _check_same_log_dirs(request: RegisterBrokerRequest, known: BrokerImage) -> None:
-    """A log directory is locked by its process: whoever holds the same ones proves that the other is dead."""
+    """A log directory is locked by its process: a process that holds the same ones proves that the other is dead."""
     if set(request.log_dir_ids) != set(known.log_dir_ids):
         raise Refusal(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,

@@ -7,7 +7,7 @@ from klamm.wire.v1.controller_pb2 import (
     CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER,
     CONFIG_SOURCE_STATIC_BROKER,
 )
-from klamm_server.config_defs import Layer
+from klamm_server.config.config_defs import Layer
 from klamm_server.metadata.image import MetadataImage
 
 

@@ -2,7 +2,7 @@
 from (KIP-226).
 
 All changes of one resource are one batch or nothing: the outcome must be valid as a whole, not each change by itself.
-Which names and values are valid is klamm_server.config_defs' business.
+Which names and values are valid is klamm_server.config.config_defs' business.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from klamm.errors import BrokerError, ErrorCode
-from klamm.model import topic_name_problem
+from klamm.errors import BrokerError, ConfigError, ErrorCode
+from klamm.model import AUDIT_TOPIC, topic_name_problem
 from klamm.wire.v1.controller_pb2 import (
     CONFIG_OPERATION_APPEND,
     CONFIG_OPERATION_DELETE,
@@ -34,9 +34,8 @@ from klamm.wire.v1.metadata_pb2 import (
 from klamm_controller.metadata.config_layers import broker_layers
 from klamm_controller.metadata.decision import Decision, Refusal
 from klamm_controller.metadata.leader_election import after_config_changes
-from klamm_server.config_defs import (
-    BROKER_CONFIGS,
-    TOPIC_CONFIGS,
+from klamm_server.config.broker_configs import BROKER_CONFIGS
+from klamm_server.config.config_defs import (
     append_to_list,
     resolve_broker_config,
     resolve_topic_config,
@@ -44,6 +43,10 @@ from klamm_server.config_defs import (
     validate_broker_configs,
     validate_topic_configs,
 )
+from klamm_server.config.dynamic_configs import check_step, in_force, own_config
+from klamm_server.config.listener_settings import listener_setting
+from klamm_server.config.topic_configs import TOPIC_CONFIGS
+from klamm_server.metadata.entities import BrokerImage
 from klamm_server.metadata.image import MetadataImage
 
 T = TypeVar("T")
@@ -61,6 +64,8 @@ def handle_incremental_alter_configs(
         try:
             if asked[_key(wanted.resource)] > 1:
                 raise Refusal(ErrorCode.INVALID_REQUEST, f"{describe(wanted.resource)} is named twice")
+            if wanted.resource.type == CONFIG_RESOURCE_TYPE_TOPIC and wanted.resource.name == AUDIT_TOPIC:
+                raise Refusal(ErrorCode.POLICY_VIOLATION, f"{AUDIT_TOPIC} is the audit's: its configs stay as they are")
             records += _alter(wanted, image)
         except Refusal as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
@@ -123,12 +128,14 @@ def _alter(wanted: AlterConfigsResource, image: MetadataImage) -> Iterator[Metad
     after = {} if wanted.replace_all else dict(before)
     for change in wanted.changes:
         _apply(change, resource, after, image)
-    _check_outcome(resource, after, frozenset(names))
+    _check_outcome(resource, after, frozenset(names), image)
     return _difference(resource, before, after)
 
 
 def _apply(change: ConfigChange, resource: ConfigResource, settings: dict[str, str], image: MetadataImage) -> None:
     known = TOPIC_CONFIGS if resource.type == CONFIG_RESOURCE_TYPE_TOPIC else BROKER_CONFIGS
+    if known is BROKER_CONFIGS and listener_setting(BROKER_CONFIGS, change.name) is not None:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"{change.name} is read-only: set it in the broker's own file")
     if change.name not in known:
         raise Refusal(ErrorCode.INVALID_CONFIG, f"unknown config {change.name}")
     if change.operation == CONFIG_OPERATION_SET:
@@ -152,12 +159,34 @@ def _in_force(name: str, resource: ConfigResource, image: MetadataImage) -> str:
     return resolve_broker_config(name, broker_layers(image, broker_id)).value
 
 
-def _check_outcome(resource: ConfigResource, settings: Mapping[str, str], changed: frozenset[str]) -> None:
+def _check_outcome(
+    resource: ConfigResource, settings: Mapping[str, str], changed: frozenset[str], image: MetadataImage
+) -> None:
     if resource.type == CONFIG_RESOURCE_TYPE_TOPIC:
         check_topic_configs(settings)
-    else:
-        ours = {name: value for name, value in settings.items() if name in changed}
-        _refusing(lambda: validate_broker_configs(ours, all_brokers=not resource.name))
+        return
+    ours = {name: value for name, value in settings.items() if name in changed}
+    _refusing(lambda: validate_broker_configs(ours, all_brokers=not resource.name))
+    for broker_id, broker in image.brokers.items():
+        if not resource.name or resource.name == str(broker_id):
+            _check_in_force(broker, resource, settings, image)
+
+
+def _check_in_force(
+    broker: BrokerImage, resource: ConfigResource, settings: Mapping[str, str], image: MetadataImage
+) -> None:
+    """Raises Refusal unless the broker can go over from what is in force there to what will be."""
+    of_broker, of_all = image.broker_configs(broker.broker_id), image.broker_configs(None)
+    try:
+        own = own_config(broker.broker_id, broker.static_configs)
+        before = in_force(own, of_broker, of_all)
+    except ConfigError:
+        return  # It was not made here: by another version, perhaps. The broker itself says what it makes of it.
+    try:
+        after = in_force(own, settings, of_all) if resource.name else in_force(own, of_broker, settings)
+        check_step(before, after)
+    except ConfigError as error:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"broker {broker.broker_id}: {error}") from error
 
 
 def _difference(

@@ -24,7 +24,9 @@ from klamm_controller.metadata.registered import (
     registered_coordinator,
 )
 from klamm_controller.metadata.shards import assignment_records
-from klamm_server.metadata.image import CoordinatorImage, MetadataImage, replay
+from klamm_server.metadata.entities import CoordinatorImage
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import replay
 
 
 def handle_register_coordinator(
@@ -101,7 +103,7 @@ def _change(coordinator: CoordinatorImage, *, fenced: bool) -> MetadataRecord:
 
 
 def _check_same_endpoint(request: RegisterCoordinatorRequest, known: CoordinatorImage) -> None:
-    """A port is bound by one process: whoever has the same endpoint proves that the other is dead."""
+    """A port is bound by one process: a process with the same endpoint proves that the other is dead."""
     if (request.endpoint.host, request.endpoint.port) != (known.host, known.port):
         raise Refusal(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,

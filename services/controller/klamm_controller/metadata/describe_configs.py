@@ -5,10 +5,11 @@ The empty broker name is the default of all brokers: described are only the conf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from klamm.setting import Setting, UpdateMode
 from klamm.wire.v1.controller_pb2 import (
     CONFIG_SOURCE_DEFAULT,
     ConfigSynonym,
@@ -22,18 +23,18 @@ from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_TOPIC
 from klamm_controller.metadata.config_layers import broker_layers
 from klamm_controller.metadata.configs import check_resource
 from klamm_controller.metadata.decision import Refusal
-from klamm_server.config_defs import (
-    BROKER_CONFIGS,
-    TOPIC_CONFIGS,
-    ConfigDef,
+from klamm_server.config.broker_configs import BROKER_CONFIGS
+from klamm_server.config.config_defs import (
+    Layer,
     Resolved,
     SynonymValue,
-    UpdateMode,
     broker_config_synonyms,
     resolve_broker_config,
     resolve_topic_config,
     topic_config_synonyms,
 )
+from klamm_server.config.listener_settings import listener_setting
+from klamm_server.config.topic_configs import TOPIC_CONFIGS
 from klamm_server.metadata.image import MetadataImage
 
 
@@ -58,7 +59,7 @@ def _describe(
 
 
 class _Described(NamedTuple):
-    definition: ConfigDef
+    definition: Setting
     resolved: Resolved
     synonyms: Callable[[], list[SynonymValue]]
 
@@ -74,20 +75,27 @@ def _topic(name: str, image: MetadataImage) -> dict[str, _Described]:
 
 
 def _broker(broker_name: str, image: MetadataImage) -> dict[str, _Described]:
-    """Of the default of all brokers, whose name is empty, only what is set there."""
+    """The settings of a broker. An empty name means the default of all brokers: then only what is set there."""
     broker_id = int(broker_name) if broker_name else None
     layers = broker_layers(image, broker_id)
-    names: Iterable[str] = BROKER_CONFIGS
+    definitions: Mapping[str, Setting] = {**BROKER_CONFIGS, **_of_listeners(layers)}
     if broker_id is None:
-        names, layers = image.broker_configs(None), layers[:1]
+        layers = layers[:1]
+        definitions = {name: BROKER_CONFIGS[name] for name in image.broker_configs(None)}
     return {
         name: _Described(
-            BROKER_CONFIGS[name],
+            definition,
             resolve_broker_config(name, layers),
             partial(broker_config_synonyms, name, layers, with_default=broker_id is not None),
         )
-        for name in names
+        for name, definition in definitions.items()
     }
+
+
+def _of_listeners(layers: Sequence[Layer]) -> dict[str, Setting]:
+    """The settings of single listeners that are set."""
+    found = (listener_setting(BROKER_CONFIGS, name) for _, configs in layers for name in configs)
+    return {one.name: one for one in found if one is not None}
 
 
 def _config(described: _Described, request: DescribeConfigsRequest) -> DescribedConfig:

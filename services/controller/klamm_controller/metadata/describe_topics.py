@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from klamm.errors import ErrorCode
 from klamm.model import INTERNAL_TOPICS
@@ -12,14 +12,23 @@ from klamm.wire.v1.controller_pb2 import (
     DescribeTopicsRequest,
 )
 from klamm_controller.metadata.electorate import Electorate
-from klamm_server.metadata.image import MetadataImage, PartitionImage
+from klamm_server.metadata.entities import PartitionImage
+from klamm_server.metadata.image import MetadataImage
 
 
-def describe_topics(request: DescribeTopicsRequest, image: MetadataImage) -> Iterator[DescribedTopic]:
-    """The topics asked for, in that order, or all of them by name; lazily, because all may be many."""
-    names = request.topics or sorted(image.topics_by_name)
+def describe_topics(
+    request: DescribeTopicsRequest, image: MetadataImage, may_see: Callable[[str], bool] = lambda _: True
+) -> Iterator[DescribedTopic]:
+    """The topics asked for, in that order, or all of them by name that the caller may see; lazily, because all may be
+    many."""
+    names: Iterable[str] = request.topics or filter(may_see, sorted(image.topics_by_name))
     electorate = Electorate(image)
-    return (_describe(name, image, electorate) for name in names)
+    return (_describe(name, image, electorate) if may_see(name) else _denied(name) for name in names)
+
+
+def _denied(name: str) -> DescribedTopic:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return DescribedTopic(name=name, error_code=code, error_message=code.text)
 
 
 def _describe(name: str, image: MetadataImage, electorate: Electorate) -> DescribedTopic:
@@ -35,23 +44,31 @@ def _describe(name: str, image: MetadataImage, electorate: Electorate) -> Descri
         topic_id=topic.topic_id.bytes,
         internal=name in INTERNAL_TOPICS,
         partitions=[
-            DescribedPartition(
-                partition=partition.partition,
-                leader=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                partition_epoch=partition.partition_epoch,
-                replicas=partition.replicas,
-                isr=partition.isr,
-                elr=partition.elr,
-                last_known_elr=partition.last_known_elr,
-                adding_replicas=partition.adding_replicas,
-                removing_replicas=partition.removing_replicas,
-                offline_replicas=[each for each in partition.replicas if _is_offline(each, partition, image)],
-                resigned_replicas=partition.resigned_replicas,
-                min_isr=electorate.min_isr(name, len(partition.replicas)),
-            )
+            _describe_partition(partition, image, electorate.min_isr(name, len(partition.replicas)))
             for partition in topic.partitions
         ],
+    )
+
+
+def _describe_partition(partition: PartitionImage, image: MetadataImage, min_isr: int) -> DescribedPartition:
+    unusual: dict[str, Sequence[int]] = {
+        "elr": partition.elr,
+        "last_known_elr": partition.last_known_elr,
+        "adding_replicas": partition.adding_replicas,
+        "removing_replicas": partition.removing_replicas,
+        "offline_replicas": [each for each in partition.replicas if _is_offline(each, partition, image)],
+        "resigned_replicas": partition.resigned_replicas,
+    }
+    return DescribedPartition(
+        partition=partition.partition,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        min_isr=min_isr,
+        # Most partitions have none of these; six empty sequences would make each twice as dear.
+        **{name: replicas for name, replicas in unusual.items() if replicas},
     )
 
 

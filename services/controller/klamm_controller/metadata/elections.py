@@ -18,7 +18,8 @@ from klamm_controller.metadata.decision import Decision, Refusal
 from klamm_controller.metadata.electorate import Electorate
 from klamm_controller.metadata.partition_change import Election, partition_change
 from klamm_controller.metadata.sweep import CHANGES_PER_EVENT, PARTITIONS_PER_EVENT, Change, Sweep, all_partitions
-from klamm_server.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
+from klamm_server.metadata.image import MetadataImage
 
 _ELECTIONS = {ELECTION_TYPE_PREFERRED: Election.PREFERRED, ELECTION_TYPE_UNCLEAN: Election.UNCLEAN}
 
@@ -65,7 +66,8 @@ class LeaderElections:
         return Decision(records=tuple(records), reply=ElectLeadersResponse(results=results))
 
     def _asked_for(self, image: MetadataImage) -> Iterator[tuple[str, int]]:
-        """By name, each once."""
+        """The topic's name and the number of each partition that the request asks for, each once; of all, if it names
+        none."""
         if self._request.partitions:
             return iter(dict.fromkeys((each.topic, each.partition) for each in self._request.partitions))
         return ((image.topics_by_id[topic_id].name, number) for topic_id, number in all_partitions(image))

@@ -1,15 +1,16 @@
-"""Who may lead a partition, and by which of the cluster's settings: what every election asks.
+"""Which brokers may lead a partition, and by which of the cluster's settings: what every election asks.
 
 `min.insync.replicas` and `unclean.leader.election.enable` are the topic's, else the brokers'. Brokers' own files may
-differ. Then the controller goes by what is safe whoever leads: the smallest minimum (a replica that left an in-sync set
-of at least that many is not known to have what was committed since), and unclean elections only if all allow them.
+differ. Then the controller goes by what is safe under any leader: the smallest minimum (a replica that left an in-sync
+set of at least that many is not known to have what was committed since), and unclean elections only if all allow them.
 """
 
 from __future__ import annotations
 
 from klamm_controller.metadata.config_layers import broker_layers
-from klamm_server.config_defs import parse, resolve_topic_config
-from klamm_server.metadata.image import BrokerImage, MetadataImage
+from klamm_server.config.config_defs import parse, resolve_topic_config
+from klamm_server.metadata.entities import BrokerImage
+from klamm_server.metadata.image import MetadataImage
 
 _MIN_ISR = "min.insync.replicas"
 _UNCLEAN = "unclean.leader.election.enable"

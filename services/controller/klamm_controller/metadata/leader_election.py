@@ -13,7 +13,9 @@ from klamm.wire.v1.metadata_pb2 import MetadataRecord
 from klamm_controller.metadata.electorate import MIN_ISR, UNCLEAN, Electorate
 from klamm_controller.metadata.partition_change import partition_change
 from klamm_controller.metadata.sweep import Change, Sweep, all_partitions
-from klamm_server.metadata.image import MetadataImage, PartitionImage, TopicImage, replay
+from klamm_server.metadata.entities import PartitionImage, TopicImage
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import replay
 
 Consequences = tuple[tuple[MetadataRecord, ...], Sweep | None]
 
@@ -42,7 +44,7 @@ class Stop(enum.Enum):
 
 
 def end_of_life(broker_id: int, stop: Stop) -> Change:
-    """What becomes of the partitions of a broker that registers anew: it leaves the in-sync sets, and as far as is
+    """What becomes of the partitions of a broker that registers again: it leaves the in-sync sets, and as far as is
     known it reaches all of its replicas again, and none of them has resigned. With logs that may have lost something it
     is not eligible, and with logs that may be empty not the last leader there was."""
     lost = () if stop is Stop.CLEAN else (broker_id,)
@@ -66,9 +68,9 @@ def end_of_life(broker_id: int, stop: Stop) -> Change:
 
 
 def after_config_changes(image: MetadataImage, configs: Sequence[MetadataRecord]) -> Consequences:
-    """`configs` change. With a smaller min.insync.replicas more is committed than eligible replicas have: who is not
-    eligible by it any more goes in the same batch, before anybody can know. Where unclean elections are allowed,
-    leaders are found for what nobody leads."""
+    """`configs` change. With a smaller min.insync.replicas more is committed than eligible replicas have: a replica
+    that is not eligible by it any more goes in the same batch, before anybody can know. Where unclean elections are
+    allowed, leaders are found for what nobody leads."""
     names = {record.config.name for record in configs}
     changes: list[MetadataRecord] = []
     if MIN_ISR in names:

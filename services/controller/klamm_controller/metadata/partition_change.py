@@ -21,7 +21,7 @@ from collections.abc import Container, Iterable
 
 from klamm.wire.v1.metadata_pb2 import BrokerIds, MetadataRecord, PartitionChangeRecord
 from klamm_controller.metadata.electorate import Electorate
-from klamm_server.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
 
 Brokers = tuple[int, ...]
 
@@ -107,7 +107,7 @@ class _Target:
             self._resigned = resigned
 
     def set_isr(self, isr: Brokers, lost: Container[int]) -> None:
-        """Whoever may not lead is not in sync either (KIP-841), nor who resigned, if others are in sync."""
+        """A broker that may not lead is not in sync either (KIP-841), nor is a resigned one while others are."""
         able = tuple(broker_id for broker_id in isr if self._may_lead(broker_id) and broker_id not in lost)
         self._isr = _without(able, self._resigned) or able
 
@@ -185,7 +185,7 @@ class _Target:
     def record(self, topic: TopicImage) -> MetadataRecord | None:
         before = self._before
         change = PartitionChangeRecord(topic_id=topic.topic_id.bytes, partition=before.partition)
-        # Whoever leaves the replicas must not follow the leader under the same epoch.
+        # A broker that leaves the replicas must not follow the leader under the same epoch.
         if self._leader != before.leader or not set(before.replicas) <= set(self.replicas):
             change.leader = self._leader
             change.unclean = self._unclean

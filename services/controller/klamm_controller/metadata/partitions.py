@@ -24,7 +24,8 @@ from klamm_controller.metadata.decision import Decision, Refusal
 from klamm_controller.metadata.electorate import active_brokers
 from klamm_controller.metadata.placement import place_replicas
 from klamm_controller.metadata.policy import TopicPolicy, check_budget
-from klamm_server.metadata.image import NO_LEADER, MetadataImage, TopicImage
+from klamm_server.metadata.entities import NO_LEADER, TopicImage
+from klamm_server.metadata.image import MetadataImage
 
 
 def handle_create_partitions(

@@ -15,7 +15,7 @@ from itertools import chain
 
 from klamm.errors import ErrorCode
 from klamm_controller.metadata.decision import Refusal
-from klamm_server.metadata.image import BrokerImage
+from klamm_server.metadata.entities import BrokerImage
 
 
 def place_replicas(

@@ -9,7 +9,7 @@ from klamm.errors import ErrorCode
 from klamm_controller.metadata.decision import Refusal
 
 DEFAULT = -1
-"""In a request: take the cluster's."""
+"""Stands in a request for the cluster's value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

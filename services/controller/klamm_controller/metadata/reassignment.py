@@ -23,7 +23,9 @@ from klamm_controller.metadata.decision import Decision, Refusal
 from klamm_controller.metadata.electorate import Electorate
 from klamm_controller.metadata.partition_change import Brokers, Election, partition_change
 from klamm_controller.metadata.sweep import CHANGES_PER_EVENT
-from klamm_server.metadata.image import MetadataImage, PartitionImage, TopicImage, changed_partition
+from klamm_server.metadata.entities import PartitionImage, TopicImage
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import changed_partition
 
 
 def reassignment_parts(request: AlterPartitionReassignmentsRequest) -> list[AlterPartitionReassignmentsRequest]:
@@ -129,7 +131,8 @@ def _reassigned(
     topic: TopicImage, partition: PartitionImage, target: Brokers, electorate: Electorate
 ) -> MetadataRecord | None:
     original = _original(partition)
-    # Who an earlier reassignment added, and this one does not want, goes at once, unless it has what others may lack.
+    # A replica that an earlier reassignment added, and this one does not want, goes at once, unless it may have records
+    # that the others lack.
     needed = (*original, *_with_every_record(partition))
     removing = tuple(each for each in partition.replicas if each in needed and each not in target)
     return partition_change(
@@ -162,5 +165,6 @@ def _cancelled(
 
 
 def _with_every_record(partition: PartitionImage) -> Brokers:
-    """Who may lead without an unclean election: while nobody else is known to have all, the last leader there was."""
+    """The brokers that may lead without an unclean election; if no broker is known to have every record, the last
+    leader."""
     return (*partition.isr, *partition.elr) or partition.last_known_elr

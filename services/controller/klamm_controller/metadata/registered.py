@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from klamm.errors import ErrorCode
 from klamm.wire.v1.common_pb2 import AdvertisedListener, Endpoint
 from klamm_controller.metadata.decision import Refusal
-from klamm_server.listeners import PORT_MAX
-from klamm_server.metadata.image import BrokerImage, CoordinatorImage, MetadataImage
+from klamm_server.metadata.entities import BrokerImage, CoordinatorImage
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.net.listeners import PORT_MAX
 
 UUID_BYTES = 16
 

@@ -2,7 +2,7 @@
 
 What a full disk brings about, for example: the broker can read, but not append. Unlike an offline replica, one that
 resigned has all that it had, so it leads rather than nobody does, and is eligible where others would be. It resumes by
-its broker's word, or when the broker registers anew. What follows for leader and in-sync set is `partition_change`'s.
+its broker's word, or when the broker registers again. What follows for leader and in-sync set is `partition_change`'s.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from klamm_controller.metadata.electorate import Electorate
 from klamm_controller.metadata.partition_change import partition_change
 from klamm_controller.metadata.registered import UUID_BYTES, registered_broker
 from klamm_controller.metadata.sweep import CHANGES_PER_EVENT
-from klamm_server.metadata.image import MetadataImage, PartitionImage, TopicImage
+from klamm_server.metadata.entities import PartitionImage, TopicImage
+from klamm_server.metadata.image import MetadataImage
 
 
 def resign_replicas_parts(request: ResignReplicasRequest) -> list[ResignReplicasRequest]:
@@ -50,8 +51,8 @@ def _in_pieces(named: Iterable[ResignedReplicas]) -> Iterator[list[ResignedRepli
 
 
 def handle_resign_replicas(request: ResignReplicasRequest, image: MetadataImage) -> Decision[ResignReplicasResponse]:
-    """Takes note of who resigns and who resumes; what the broker does not host is ignored. A replica may be named once
-    among both."""
+    """Takes note of the replicas that resign and of those that resume; replicas that the broker does not host are
+    ignored. A replica may be named only once."""
     try:
         broker = registered_broker(image, request.broker_id, request.broker_epoch)
     except Refusal as refusal:
@@ -70,7 +71,7 @@ def handle_resign_replicas(request: ResignReplicasRequest, image: MetadataImage)
 
 
 def _partitions(named: Sequence[ResignedReplicas], image: MetadataImage) -> Iterator[tuple[uuid.UUID, int]]:
-    """Those that exist."""
+    """The named partitions that exist."""
     for one in named:
         topic = image.topics_by_id.get(uuid.UUID(bytes=one.topic_id)) if len(one.topic_id) == UUID_BYTES else None
         if topic is None:

@@ -1,4 +1,4 @@
-"""Who has shown a sign of life lately: soft state, never in the log.
+"""The nodes that have shown a sign of life lately: soft state, never in the log.
 
 A node that is silent for the session time-out is expired once. After a start or a change of leader the controller
 grants everybody a new session, so only silence that this controller has witnessed fences anyone.

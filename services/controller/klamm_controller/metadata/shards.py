@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from klamm.model import INTERNAL_TOPICS
+from klamm.model import SHARD_TOPICS
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, ShardAssignmentRecord
 from klamm_controller.metadata.producer_ids import reserve_producer_ids
-from klamm_server.metadata.image import NO_COORDINATOR, MetadataImage, ShardImage
+from klamm_server.metadata.entities import NO_COORDINATOR, ShardImage
+from klamm_server.metadata.image import MetadataImage
 
 WRITER_EPOCH_MAX = (1 << 15) - 2
 """Kafka keeps the last epoch in reserve to fence with (Short.MAX_VALUE - 1)."""
@@ -31,7 +32,7 @@ def assignment_records(image: MetadataImage) -> list[MetadataRecord]:
     """The records that restore the rules above; empty when they hold."""
     live = [coordinator.coordinator_id for coordinator in image.live_coordinators()]
     moves: list[tuple[str, int, int]] = []
-    for name in sorted(INTERNAL_TOPICS & image.topics_by_name.keys()):
+    for name in sorted(SHARD_TOPICS & image.topics_by_name.keys()):
         owners = _owners(image, name)
         wanted = balance(owners, live)
         moves += [

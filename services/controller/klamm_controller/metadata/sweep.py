@@ -1,8 +1,8 @@
 """Going through many partitions, some per event, so that no event holds the queue up.
 
-A sweep makes partitions agree with the brokers' states: nobody who may not lead is in sync, and whoever can lead does.
-It looks at each partition in the image of its turn, so it may be late, run twice, or overtake another one. It is not in
-the log: a controller that becomes active sweeps everything.
+A sweep makes partitions agree with the brokers' states: no broker is in sync that may not lead, and a partition has a
+leader if any broker can lead it. It looks at each partition in the image of its turn, so it may be late, run twice, or
+overtake another one. It is not in the log: a controller that becomes active sweeps everything.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from itertools import chain, islice
 from klamm.wire.v1.metadata_pb2 import MetadataRecord
 from klamm_controller.metadata.electorate import Electorate
 from klamm_controller.metadata.partition_change import partition_change
-from klamm_server.metadata.image import MetadataImage, PartitionImage, TopicImage
+from klamm_server.metadata.entities import PartitionImage, TopicImage
+from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.partition_index import PartitionKey
 
 PARTITIONS_PER_EVENT = 2_000

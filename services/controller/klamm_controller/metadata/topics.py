@@ -17,7 +17,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from klamm.errors import ErrorCode
-from klamm.model import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, topic_collision_key, topic_name_problem
+from klamm.model import (
+    AUDIT_TOPIC,
+    CLUSTER_METADATA_TOPIC,
+    INTERNAL_TOPICS,
+    SHARD_TOPICS,
+    topic_collision_key,
+    topic_name_problem,
+)
 from klamm.wire.v1.controller_pb2 import (
     CreatedTopic,
     CreateTopicsRequest,
@@ -41,17 +48,23 @@ from klamm_controller.metadata.partitions import partition_records
 from klamm_controller.metadata.placement import place_replicas
 from klamm_controller.metadata.policy import DEFAULT, TopicPolicy, check_budget
 from klamm_controller.metadata.shards import assignment_records
-from klamm_server.metadata.image import MetadataImage, can_collide, replay
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import can_collide, replay
 
 PARTITIONS_PER_EVENT = 100
 """Some two milliseconds of the queue."""
 
-INTERNAL_TOPIC_CONFIGS = {
+_SHARD_TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
     "segment.bytes": "104857600",
 }
 """Kafka's for __consumer_offsets and __transaction_state (GroupMetadataManager, TransactionStateManager)."""
+INTERNAL_TOPIC_CONFIGS = {
+    **dict.fromkeys(SHARD_TOPICS, _SHARD_TOPIC_CONFIGS),
+    AUDIT_TOPIC: {"cleanup.policy": "delete", "retention.ms": str(7 * 24 * 3600 * 1000)},
+}
+"""The settings that each internal topic is created with, no matter which server creates it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +89,7 @@ class TopicCreation:
         self._waiting = deque(request.topics)
         self._budget = policy.partitions_per_request_max
         self._created: dict[str, str] = {}
-        """By collision key."""
+        """The names of the topics created so far, by collision key."""
 
     def parts(self) -> Iterator[Callable[[MetadataImage], Decision[CreateTopicsResponse]]]:
         """The handlers to run, one after the other; at least one."""
@@ -170,7 +183,7 @@ def _removal(name: str, times_asked: int, image: MetadataImage, policy: TopicPol
 
 
 def _plan(topic: NewTopic, image: MetadataImage, policy: TopicPolicy, budget: int, rng: random.Random) -> _Plan:
-    configs = dict(INTERNAL_TOPIC_CONFIGS if topic.name in INTERNAL_TOPICS else topic.configs)
+    configs = dict(INTERNAL_TOPIC_CONFIGS.get(topic.name, topic.configs))
     check_topic_configs(configs)
     if topic.assignments:
         replicas = _replicas_by_hand(topic, image, policy, budget)

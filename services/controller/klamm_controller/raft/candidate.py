@@ -76,7 +76,7 @@ class Candidate:
             self.deadline_ms = self._state.now_ms + self._state.random_election_timeout_ms()
 
     def on_persisted(self, persist_id: int) -> None:
-        """Its own vote counts once it cannot be forgotten."""
+        """The candidate's own vote counts once it is on disk."""
         if persist_id >= self._own_vote_id:
             self._count(self._state.me)
 

@@ -30,7 +30,7 @@ class WriteSnapshotChunk:
     position: int
     data: bytes
     is_last: bool
-    """With this chunk it is whole, and replaces the stored snapshot."""
+    """Whether the snapshot is whole with this chunk, and replaces the stored one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class LoadSnapshotChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """Who leads, as far as this replica knows."""
+    """The leader, as far as this replica knows."""
 
     term: int
     leader: ReplicaKey | None
@@ -147,11 +147,11 @@ class Outbox:
         return self.issued_id + 1
 
     def send(self, message: Message) -> None:
-        """At once: it promises nothing."""
+        """Sends the message at once: it promises nothing."""
         self._messages.append(message)
 
     def promise(self, message: Message) -> None:
-        """After all that was to be written up to the end of this step is durable."""
+        """Sends the message after everything is durable that was to be written up to the end of this step."""
         self._promises.append(message)
 
     def write_hard_state(self, state: HardState) -> None:

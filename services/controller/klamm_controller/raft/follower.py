@@ -1,7 +1,7 @@
 """A replica that follows, or waits for somebody to follow; observers never are anything else.
 
 Takes the leader's entries if they fit (log matching), else says where the logs may agree; receives snapshots; stands
-for election when it hears nothing for too long. Who may not asks around for a leader to attach to instead.
+for election when it hears nothing for too long. A replica that may not stand asks the others for a leader to follow.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Follower:
         self._known_nodes = known_nodes
         self._asked = 0
         self._live_until_ms = state.now_ms
-        """Until then, the last word of the leader counts as proof that it lives."""
+        """The time until which the last message of the leader counts as proof that it lives."""
         self._receiving: SnapshotReceiving | None = None
         self._caught_up = False
 

@@ -58,7 +58,7 @@ class Leader:
         self._uncommitted_bytes = sum(
             entry.size_bytes for entry in state.log.between(state.high_watermark, state.log.end_index)
         )
-        """Of the entries beyond the high watermark."""
+        """The bytes of the entries beyond the high watermark."""
         state.set_leader(state.me)
         self._append(((EntryKind.NO_OP, b""),))
 
@@ -95,7 +95,7 @@ class Leader:
         self._advance_transfer()
 
     def on_persisted(self) -> None:
-        """Its own log got further."""
+        """The leader's own log is durable further than before."""
         self._advance()
 
     def on_propose(self, event: Propose) -> None:
@@ -128,7 +128,7 @@ class Leader:
         self._append_voters(event.request_id, self._changes.remove(event, may_change=self._may_change_voters()))
 
     def on_update_voter(self, event: UpdateVoter) -> None:
-        """Who votes stays the same."""
+        """The voters stay the same."""
         self._append_voters(event.request_id, self._changes.update(event, may_change=self._may_change_voters()))
 
     def on_transfer(self, event: TransferLeadership) -> None:
@@ -248,7 +248,7 @@ class Leader:
         state = self._state
         interval_ms = state.settings.idle_no_op_interval_ms
         is_idle = state.high_watermark == state.log.end_index and self._transfer is None
-        # Who votes alone always sees whether it can commit.
+        # A single voter needs no idle no-op: it sees by itself whether it can commit.
         if interval_ms and is_idle and len(state.voters) > 1 and state.now_ms - self._last_append_ms >= interval_ms:
             self._append(((EntryKind.NO_OP, b""),))
 

@@ -1,4 +1,4 @@
-"""Who votes: voter sets as entries of the log, in force from the moment they are appended (KIP-853, thesis 4.1).
+"""The voters: sets of them are entries of the log, in force from the moment they are appended (KIP-853, thesis 4.1).
 
 A set takes effect when a replica appends it, committed or not, and stops when the entry is cut off again. Sets that
 follow each other differ by one voter, so their majorities overlap; a leader begins a change only when the one before
@@ -39,7 +39,7 @@ class VoterSet:
         return json.dumps(rows, separators=(",", ":")).encode()
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """One more."""
+        """The set with one voter more."""
         return VoterSet([*self._voters.values(), voter])
 
     def with_endpoint_of(self, voter: Voter) -> VoterSet:
@@ -47,7 +47,7 @@ class VoterSet:
         return self.without(voter.key).with_voter(voter)
 
     def without(self, key: ReplicaKey) -> VoterSet:
-        """One less."""
+        """The set with one voter less."""
         return VoterSet(voter for voter in self._voters.values() if voter.key != key)
 
     def endpoint(self, key: ReplicaKey) -> str | None:

@@ -17,7 +17,7 @@ that term is 0.
 | AttachRequest          | observer -> anybody     | I follow without being listed: tell me, or who leads          |
 | AttachResponse         | not the leader -> it    | who leads                                                     |
 
-Every message carries its sender's term. Whoever decodes one from the wire checks ranges first: inside, they hold.
+Every message carries its sender's term. The code that decodes messages from the wire checks ranges: in here they hold.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class VoteResponse:
     pre_vote: bool
     granted: bool
     leader: ReplicaKey | None
-    """Who leads in `term`, if the voter knows and refuses."""
+    """The leader of `term`, if the voter refuses and knows it."""
 
     def describe(self) -> str:
         leader = f" leader={self.leader}" if self.leader else ""
@@ -159,7 +159,7 @@ class AppendResponse:
     term: int
     rejected: bool
     base_index: int
-    """Of the request that this answers."""
+    """The base index of the request that this answers."""
     end_index: int
     last_term: int
     read_round: int
@@ -234,7 +234,7 @@ class AttachRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachResponse:
-    """From one who does not lead."""
+    """The answer of a replica that does not lead."""
 
     sender: ReplicaKey
     receiver: ReplicaKey

@@ -89,7 +89,7 @@ class RaftNode:
 
     @property
     def me(self) -> ReplicaKey:
-        """Who this is."""
+        """This replica's id and directory."""
         return self._state.me
 
     @property
@@ -104,7 +104,7 @@ class RaftNode:
 
     @property
     def leader(self) -> ReplicaKey | None:
-        """Who leads in that term, if it knows."""
+        """The leader of that term, if this replica knows it."""
         return self._state.leader
 
     @property
@@ -194,7 +194,7 @@ class RaftNode:
         return state.outbox.collect()
 
     def check_invariants(self) -> None:
-        """Its own, its state's and its role's; cheap enough for every step."""
+        """Checks the invariants of the node, its state and its role; cheap enough for every step."""
         self._state.check_invariants()
         self._role.check_invariants()
 

@@ -2,8 +2,8 @@
 
 On a machine that gives its processes too little time, a leader is silent for longer than the election time-out and
 alive all the same. Each election that this starts makes the next silence likelier, and a quorum that does nothing but
-elect is down. So whoever finds that it gave up a replica that lives doubles its time-out, up to a maximum; a quiet time
-later it takes half of that back. A leader that really died costs the time-out of a calm quorum.
+elect is down. So a replica that gave up another one that lives doubles its time-out, up to a maximum; after a quiet
+time it takes half of that back. A leader that really died costs the time-out of a calm quorum.
 
 Only liveness depends on it: safety needs no clock. The replicas of a quorum need not agree on it either.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 CALM_MS: Final = 30_000
-"""Without a false alarm, this long, the time-out halves."""
+"""The time without a false alarm after which the time-out halves."""
 
 
 class Patience:

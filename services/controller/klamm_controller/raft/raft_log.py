@@ -32,7 +32,7 @@ class StoredState:
     snapshot: SnapshotId
     """START when there is none."""
     snapshot_voters: VoterSet
-    """In force at the snapshot's end; without snapshot, the set that the quorum began with."""
+    """The voters at the snapshot's end; without a snapshot, the set that the quorum began with."""
     entries: tuple[LogEntry, ...]
 
     @classmethod
@@ -152,7 +152,7 @@ class RaftLog:
             self._outbox.cut_log_start(start_index)
 
     def install(self, snapshot: SnapshotId, voters: VoterSet) -> None:
-        """Begins anew from a snapshot; entries after it stay when they follow from it (thesis 5.1)."""
+        """Replaces the log by a snapshot; entries after it stay if they follow from it (thesis 5.1)."""
         if self.has_position(snapshot.end_index, snapshot.term):
             self.compact(snapshot, 0)
             return

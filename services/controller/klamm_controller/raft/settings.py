@@ -12,9 +12,9 @@ class RaftSettings:
     """The same for all replicas of a quorum, as far as the times go. `validate()` before use."""
 
     election_timeout_ms: int = 400
-    """A voter that hears no leader for this long, up to twice as long (drawn anew each time), stands for election; a
-    leader that hears no majority for this long resigns. Less than Kafka's 1,000 ms, which it lets grow to twice
-    that."""
+    """A voter that hears no leader for this long, up to twice as long (a new random time for each), stands for
+    election; a leader that hears no majority for this long resigns. Less than Kafka's 1,000 ms, which it lets grow to
+    twice that."""
     election_timeout_max_ms: int = 2_000
     """What that may grow to while leaders are given up that are alive (patience.py); never below that itself."""
     heartbeat_interval_ms: int = 100
@@ -32,7 +32,7 @@ class RaftSettings:
     snapshot_chunk_bytes: int = 256 << 10
     """Bytes of a snapshot in one message; one is under way at a time and replica."""
     retained_entries: int = 1_000
-    """Entries kept behind a snapshot, so that who is only a little behind needs no snapshot."""
+    """Entries kept behind a snapshot, so that a replica that is only a little behind needs no snapshot."""
     idle_no_op_interval_ms: int = 500
     """A leader that appended nothing for this long appends a no-op, so that a quorum that cannot commit is seen
     (KIP-835, metadata.max.idle.interval.ms); 0 turns it off."""

@@ -31,7 +31,7 @@ class RoleName(Enum):
     """KIP-595's and KIP-996's states, less those that differ only in what is known of the leader."""
 
     FOLLOWER = "follower"
-    """Also whoever does not vote (an observer), or has no leader."""
+    """Follows a leader, or knows none; also every replica that does not vote (an observer)."""
     PROSPECTIVE = "prospective"
     """Asks whether it could win an election (pre-vote)."""
     CANDIDATE = "candidate"
@@ -51,7 +51,7 @@ class NodeState:
         self.term = stored.hard_state.term
         self.voted_for = stored.hard_state.voted_for
         self.leader: ReplicaKey | None = None
-        """Who leads in `term`, if that is known."""
+        """The leader of `term`, if known."""
         self.high_watermark = stored.snapshot.end_index
         self.delivered_end_index = stored.snapshot.end_index
         self.patience = Patience(settings.election_timeout_ms, settings.election_timeout_max_ms)
@@ -77,8 +77,8 @@ class NodeState:
         4.2.2). All sets beyond the high watermark count: after a restart that may be many.
 
         A leader appends the removal of the other voter, or its own, and crashes or is cut off before that is
-        committed. Who has the entry has the longest log and votes for nobody else; so it must stand, although it is
-        no voter by that entry, or nobody ever wins."""
+        committed. The replica that has the entry has the longest log and votes for no other; so it must stand, although
+        it is no voter by that entry, or no replica ever wins."""
         return self.log.voters.names_since(self.high_watermark, self.me)
 
     @property
@@ -87,7 +87,7 @@ class NodeState:
         return self.patience.timeout_ms(self.now_ms)
 
     def random_election_timeout_ms(self) -> int:
-        """Drawn anew each time, so that equals do not stand against each other for ever (thesis 3.4)."""
+        """A new random time at each call, so that equals do not stand against each other for ever (thesis 3.4)."""
         base_ms = self.election_timeout_ms
         return base_ms + self._rng.randrange(base_ms)
 
@@ -129,7 +129,7 @@ class NodeState:
         self.log.compact(snapshot, self.settings.retained_entries)
 
     def receive_chunk(self, chunk: SnapshotChunkRequest) -> None:
-        """Writes a part of a snapshot; with the last one the log begins anew behind it."""
+        """Writes a part of a snapshot; with the last part the log starts again behind the snapshot."""
         self.outbox.write_snapshot_chunk(
             WriteSnapshotChunk(
                 snapshot=chunk.snapshot,

@@ -1,10 +1,10 @@
-"""The voter's side of elections: whom to vote for, the same rule in every role.
+"""The voter's side of elections: which candidate gets the vote, by the same rule in every role.
 
 A vote is refused to a log that is less complete than one's own (thesis 3.6.1), to a second candidate of the term, and
 once a leader of the term is known. A pre-vote (KIP-996) is refused as well by a leader, which check-quorum keeps
-honest, and by who heard from one within the election time-out: so neither a replica that comes back from a partition
-nor one that was removed can unseat a leader that works. A pre-vote is a question: it changes nothing here, whatever
-its term.
+honest, and by a replica that heard from a leader within the election time-out: so neither a replica that comes back
+from a partition nor one that was removed can unseat a leader that works. A pre-vote is a question: it changes nothing
+here, whatever its term.
 
 Anybody who is asked may vote, listed or not: the asked one may not have seen yet that it was made a voter (thesis
 4.2.2).

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from klamm.wire.calls import CallContext
 from klamm.wire.v1.common_pb2 import Node
 from klamm.wire.v1.controller_pb2 import (
     DescribeClusterRequest,
@@ -13,22 +12,21 @@ from klamm.wire.v1.controller_pb2 import (
 )
 from klamm_controller.metadata.brokers import handle_unregister_broker
 from klamm_controller.rpc.gateway import Gateway
-from klamm_server.listeners import SecurityProtocol, endpoint, first, seen_by_caller
-from klamm_server.metadata.image import BrokerImage, CoordinatorImage
+from klamm_server.metadata.entities import BrokerImage, CoordinatorImage
+from klamm_server.net.listeners import SecurityProtocol, endpoint, first, seen_by_caller
 
 
 class ClusterRpcs:
-    """DescribeCluster, UnregisterBroker. Who cannot be dialled by the caller is described without an endpoint."""
+    """DescribeCluster, UnregisterBroker. A server that the caller cannot dial is described without an endpoint."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    async def describe_cluster(self, request: DescribeClusterRequest, context: Any) -> DescribeClusterResponse:
-        controller = self._gateway.controller
-        image = controller.committed
+    async def describe_cluster(self, request: DescribeClusterRequest, context: CallContext) -> DescribeClusterResponse:
+        image = self._gateway.controller.committed
         return DescribeClusterResponse(
             cluster_id=image.cluster_id,
-            controller_id=controller.leader_id,
+            controller_id=self._gateway.quorum.leader_id,
             controllers=self._gateway.quorum_for_caller(),
             brokers=[_broker_node(image.brokers[broker_id]) for broker_id in sorted(image.brokers)],
             coordinators=[
@@ -37,11 +35,13 @@ class ClusterRpcs:
             metadata_end_index=image.end_index,
         )
 
-    async def unregister_broker(self, request: UnregisterBrokerRequest, context: Any) -> UnregisterBrokerResponse:
+    async def unregister_broker(
+        self, request: UnregisterBrokerRequest, context: CallContext
+    ) -> UnregisterBrokerResponse:
         decided = self._gateway.controller.submit(
             "UnregisterBroker", lambda image: handle_unregister_broker(request, image)
         )
-        return await self._gateway.change(context, decided, UnregisterBrokerResponse)
+        return await self._gateway.change(decided, UnregisterBrokerResponse)
 
 
 def _broker_node(broker: BrokerImage) -> Node:

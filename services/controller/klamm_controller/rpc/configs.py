@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from klamm.acls import AclOperation
+from klamm.wire.calls import CallContext
 from klamm.wire.v1.controller_pb2 import (
+    AlterConfigsResource,
     DescribeConfigsRequest,
+    DescribeConfigsResource,
     DescribeConfigsResponse,
+    DescribedConfigs,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    NamedResult,
 )
 from klamm_controller.metadata.configs import handle_incremental_alter_configs
 from klamm_controller.metadata.describe_configs import describe_configs
 from klamm_controller.rpc.gateway import Gateway
+from klamm_controller.rpc.rights import Permitted, may_with_configs, refusal_of_configs
+from klamm_server.metadata.image import MetadataImage
 
 
 class ConfigsRpcs:
@@ -21,15 +27,47 @@ class ConfigsRpcs:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    async def describe_configs(self, request: DescribeConfigsRequest, context: Any) -> DescribeConfigsResponse:
-        return await self._gateway.read(
-            context, lambda image: describe_configs(request, image), DescribeConfigsResponse
+    async def describe_configs(self, request: DescribeConfigsRequest, context: CallContext) -> DescribeConfigsResponse:
+        permitted: Permitted[DescribeConfigsResource, DescribedConfigs] = Permitted(
+            request.resources,
+            lambda wanted: may_with_configs(AclOperation.DESCRIBE_CONFIGS, wanted.resource),
+            _not_described,
+        )
+        asked = DescribeConfigsRequest(
+            resources=permitted.asked,
+            include_documentation=request.include_documentation,
+            include_synonyms=request.include_synonyms,
         )
 
+        def describe(image: MetadataImage) -> DescribeConfigsResponse:
+            return DescribeConfigsResponse(results=permitted.results(describe_configs(asked, image).results))
+
+        return await self._gateway.read(describe, DescribeConfigsResponse)
+
     async def incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest, context: Any
+        self, request: IncrementalAlterConfigsRequest, context: CallContext
     ) -> IncrementalAlterConfigsResponse:
-        decided = self._gateway.controller.submit(
-            "IncrementalAlterConfigs", lambda image: handle_incremental_alter_configs(request, image)
+        permitted: Permitted[AlterConfigsResource, NamedResult] = Permitted(
+            request.resources,
+            lambda wanted: may_with_configs(AclOperation.ALTER_CONFIGS, wanted.resource),
+            _not_altered,
         )
-        return await self._gateway.change(context, decided, IncrementalAlterConfigsResponse)
+        asked = IncrementalAlterConfigsRequest(resources=permitted.asked, validate_only=request.validate_only)
+
+        async def decided() -> IncrementalAlterConfigsResponse:
+            reply = await self._gateway.controller.submit(
+                "IncrementalAlterConfigs", lambda image: handle_incremental_alter_configs(asked, image)
+            )
+            return IncrementalAlterConfigsResponse(results=permitted.results(reply.results))
+
+        return await self._gateway.change(decided(), IncrementalAlterConfigsResponse)
+
+
+def _not_described(wanted: DescribeConfigsResource) -> DescribedConfigs:
+    code = refusal_of_configs(wanted.resource)
+    return DescribedConfigs(resource=wanted.resource, error_code=code, error_message=code.text)
+
+
+def _not_altered(wanted: AlterConfigsResource) -> NamedResult:
+    code = refusal_of_configs(wanted.resource)
+    return NamedResult(name=wanted.resource.name, error_code=code, error_message=code.text)

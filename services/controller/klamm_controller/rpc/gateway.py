@@ -1,4 +1,5 @@
-"""The way from an RPC to the controller's queue: who decides, for how long to wait, what to say when full."""
+"""The way from an RPC to the controller's queue: which controller decides, how long to wait, what to answer when the
+queue is full."""
 
 from __future__ import annotations
 
@@ -6,16 +7,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-import grpc
-
 from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.rpc.status import CallFailed, Status
 from klamm.wire.v1.common_pb2 import Endpoint, Node
 from klamm.wire.v1.controller_pb2 import ControllerListeners
-from klamm_controller.controller import Controller
+from klamm_controller.active.controller import Controller
+from klamm_controller.log.quorum import Quorum
 from klamm_controller.metadata.decision import ReplyT
-from klamm_server.event_queue import QueueFullError
-from klamm_server.listeners import Listener, encode, endpoint, seen_by_caller
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.net.listeners import Listener, encode, endpoint, seen_by_caller
+from klamm_server.runtime.event_queue import QueueFullError
 
 NotControllerError = EXCEPTIONS[ErrorCode.NOT_CONTROLLER]
 RequestTimedOutError = EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT]
@@ -31,18 +32,20 @@ class Gateway:
     def __init__(
         self,
         controller: Controller,
+        quorum: Quorum,
         *,
         node_id: int,
         request_timeout_ms: int,
         listeners: Callable[[str], Sequence[Listener]],
     ) -> None:
         self.controller = controller
+        self.quorum = quorum
         self._node_id = node_id
         self._listeners = listeners
         self._request_timeout_ms = request_timeout_ms
 
     async def answer(
-        self, context: Any, decided: Awaitable[ReplyT], response: Callable[..., ReplyT], *, timeout_ms: int = 0
+        self, decided: Awaitable[ReplyT], response: Callable[..., ReplyT], *, timeout_ms: int = 0
     ) -> ReplyT:
         """What was decided; or a `response` of REQUEST_TIMED_OUT, or of NOT_CONTROLLER with the active one.
 
@@ -58,51 +61,47 @@ class Gateway:
         except NotControllerError:
             return response(error_code=ErrorCode.NOT_CONTROLLER, controller=self.active_endpoint())
         except (QueueFullError, ThrottlingQuotaExceededError) as error:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
-            raise AssertionError("abort raises") from error
+            raise CallFailed(Status.RESOURCE_EXHAUSTED, str(error)) from error
 
     async def change(
-        self, context: Any, decided: Awaitable[ReplyT], response: Callable[..., ReplyT], *, timeout_ms: int = 0
+        self, decided: Awaitable[ReplyT], response: Callable[..., ReplyT], *, timeout_ms: int = 0
     ) -> ReplyT:
         """As `answer`, and says how far metadata has to be replayed to show what was decided. That may be a little
         further than need be: what has committed by now."""
 
-        async def told() -> ReplyT:
+        async def with_end_index() -> ReplyT:
             reply: Any = await decided
             reply.metadata_end_index = self.controller.committed.end_index
             return reply  # type: ignore[no-any-return]
 
-        return await self.answer(context, told(), response, timeout_ms=timeout_ms)
+        return await self.answer(with_end_index(), response, timeout_ms=timeout_ms)
 
-    async def read(
-        self, context: Any, describe: Callable[[MetadataImage], ReplyT], response: Callable[..., ReplyT]
-    ) -> ReplyT:
+    async def read(self, describe: Callable[[MetadataImage], ReplyT], response: Callable[..., ReplyT]) -> ReplyT:
         """What `describe` makes of an image that holds everything acknowledged before this call; or as `answer`."""
 
         async def decided() -> ReplyT:
             return describe(await self.controller.confirm())
 
-        return await self.answer(context, decided(), response)
+        return await self.answer(decided(), response)
 
     def active_endpoint(self) -> Endpoint | None:
         """What the caller dials to reach the active controller, if that is known; None as well when it is this one, but
         not yet or not any more."""
-        if self.controller.leader_id == self._node_id:
+        if self.quorum.leader_id == self._node_id:
             return None
-        return self._for_caller(self.controller.leader_address)
+        return self._for_caller(self.quorum.leader_address)
 
     def quorum_for_caller(self) -> list[Node]:
         """The voters of the quorum, and what the caller dials to reach them."""
         return [
-            Node(node_id=each.node_id, endpoint=self._for_caller(each.address))
-            for each in self.controller.controllers()
+            Node(node_id=each.node_id, endpoint=self._for_caller(each.address)) for each in self.quorum.controllers()
         ]
 
     def quorum_for_servers(self) -> list[ControllerListeners]:
         """The voters of the quorum: where servers reach them, and what clients are to be told."""
         return [
             ControllerListeners(controller=endpoint_of(each.address), listeners=encode(self._listeners(each.address)))
-            for each in self.controller.controllers()
+            for each in self.quorum.controllers()
             if each.address
         ]
 

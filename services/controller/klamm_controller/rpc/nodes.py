@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from klamm.wire.calls import CallContext
 from klamm.wire.v1.controller_pb2 import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -17,9 +19,13 @@ from klamm.wire.v1.controller_pb2 import (
     RegisterCoordinatorRequest,
     RegisterResponse,
 )
-from klamm_controller.liveness import Liveness
+from klamm_controller.active.liveness import Liveness
 from klamm_controller.metadata.producer_ids import handle_allocate_producer_ids
 from klamm_controller.rpc.gateway import Gateway
+
+log = logging.getLogger(__name__)
+
+_AUTHORIZER: Final = "authorizer.class.name"
 
 ResponseT = TypeVar("ResponseT", RegisterResponse, HeartbeatResponse)
 
@@ -32,32 +38,41 @@ class NodesRpcs:
         gateway: Gateway,
         brokers: Liveness[RegisterBrokerRequest, BrokerHeartbeatRequest],
         coordinators: Liveness[RegisterCoordinatorRequest, CoordinatorHeartbeatRequest],
+        *,
+        has_authorizer: bool = False,
     ) -> None:
+        self._has_authorizer = has_authorizer
         self._gateway = gateway
         self._brokers = brokers
         self._coordinators = coordinators
 
-    async def register_broker(self, request: RegisterBrokerRequest, context: Any) -> RegisterResponse:
+    async def register_broker(self, request: RegisterBrokerRequest, context: CallContext) -> RegisterResponse:
+        if self._has_authorizer and not request.static_configs.get(_AUTHORIZER):
+            log.warning(
+                "broker=%d registers without %s: every client may do everything there",
+                request.broker_id,
+                _AUTHORIZER,
+            )
+        return self._with_controllers(await self._gateway.answer(self._brokers.register(request), RegisterResponse))
+
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest, context: CallContext) -> HeartbeatResponse:
+        return self._with_controllers(await self._gateway.answer(self._brokers.heartbeat(request), HeartbeatResponse))
+
+    async def register_coordinator(self, request: RegisterCoordinatorRequest, context: CallContext) -> RegisterResponse:
         return self._with_controllers(
-            await self._gateway.answer(context, self._brokers.register(request), RegisterResponse)
+            await self._gateway.answer(self._coordinators.register(request), RegisterResponse)
         )
 
-    async def broker_heartbeat(self, request: BrokerHeartbeatRequest, context: Any) -> HeartbeatResponse:
+    async def coordinator_heartbeat(
+        self, request: CoordinatorHeartbeatRequest, context: CallContext
+    ) -> HeartbeatResponse:
         return self._with_controllers(
-            await self._gateway.answer(context, self._brokers.heartbeat(request), HeartbeatResponse)
+            await self._gateway.answer(self._coordinators.heartbeat(request), HeartbeatResponse)
         )
 
-    async def register_coordinator(self, request: RegisterCoordinatorRequest, context: Any) -> RegisterResponse:
-        return self._with_controllers(
-            await self._gateway.answer(context, self._coordinators.register(request), RegisterResponse)
-        )
-
-    async def coordinator_heartbeat(self, request: CoordinatorHeartbeatRequest, context: Any) -> HeartbeatResponse:
-        return self._with_controllers(
-            await self._gateway.answer(context, self._coordinators.heartbeat(request), HeartbeatResponse)
-        )
-
-    async def hold_session(self, request: HoldSessionRequest, context: Any) -> AsyncIterator[HoldSessionResponse]:
+    async def hold_session(
+        self, request: HoldSessionRequest, context: CallContext
+    ) -> AsyncIterator[HoldSessionResponse]:
         is_broker = request.HasField("broker_id")
         nodes: Liveness[Any, Any] = self._brokers if is_broker else self._coordinators
         node_id = request.broker_id if is_broker else request.coordinator_id
@@ -66,12 +81,12 @@ class NodesRpcs:
             await nodes.hold(node_id, request.epoch)
 
     async def allocate_producer_ids(
-        self, request: AllocateProducerIdsRequest, context: Any
+        self, request: AllocateProducerIdsRequest, context: CallContext
     ) -> AllocateProducerIdsResponse:
         decided = self._gateway.controller.submit(
             "AllocateProducerIds", lambda image: handle_allocate_producer_ids(request, image)
         )
-        return await self._gateway.answer(context, decided, AllocateProducerIdsResponse)
+        return await self._gateway.answer(decided, AllocateProducerIdsResponse)
 
     def _with_controllers(self, response: ResponseT) -> ResponseT:
         """The answer, and where the controllers are now: those of the server's configuration may all be gone."""

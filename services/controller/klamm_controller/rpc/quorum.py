@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from klamm.errors import BrokerError, ErrorCode
+from klamm.wire.calls import CallContext
 from klamm.wire.v1.controller_pb2 import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -20,11 +21,11 @@ from klamm.wire.v1.controller_pb2 import (
     RemoveRaftVoterRequest,
     RemoveRaftVoterResponse,
 )
-from klamm_controller.liveness import Liveness
-from klamm_controller.log.port import QuorumStatus, ReplicaStatus
+from klamm_controller.active.liveness import Liveness
+from klamm_controller.log.quorum_status import QuorumStatus, ReplicaStatus
 from klamm_controller.rpc.gateway import Gateway, endpoint_of
-from klamm_server.listeners import PORT_MAX
-from klamm_server.metadata.image import BrokerImage, CoordinatorImage
+from klamm_server.metadata.entities import BrokerImage, CoordinatorImage
+from klamm_server.net.listeners import PORT_MAX
 
 ResponseT = TypeVar("ResponseT", AddRaftVoterResponse, RemoveRaftVoterResponse)
 
@@ -49,24 +50,24 @@ class QuorumRpcs:
         self._brokers = brokers
         self._coordinators = coordinators
 
-    async def describe_quorum(self, request: DescribeQuorumRequest, context: Any) -> DescribeQuorumResponse:
-        return await self._gateway.answer(context, self._describe(), DescribeQuorumResponse)
+    async def describe_quorum(self, request: DescribeQuorumRequest, context: CallContext) -> DescribeQuorumResponse:
+        return await self._gateway.answer(self._describe(), DescribeQuorumResponse)
 
-    async def add_raft_voter(self, request: AddRaftVoterRequest, context: Any) -> AddRaftVoterResponse:
+    async def add_raft_voter(self, request: AddRaftVoterRequest, context: CallContext) -> AddRaftVoterResponse:
         async def add() -> None:
             self._check(request)
             endpoint = request.endpoint
             if endpoint.host and not 0 < endpoint.port <= PORT_MAX:
                 raise _invalid(f"endpoint.port={endpoint.port}, expected 1 to {PORT_MAX}")
             address = f"{endpoint.host}:{endpoint.port}" if endpoint.host else ""
-            await self._gateway.controller.add_voter(request.node_id, request.directory_id, address)
+            await self._gateway.quorum.add_voter(request.node_id, request.directory_id, address)
 
         return await self._change(context, add, request.timeout_ms, request.node_id, AddRaftVoterResponse)
 
-    async def remove_raft_voter(self, request: RemoveRaftVoterRequest, context: Any) -> RemoveRaftVoterResponse:
+    async def remove_raft_voter(self, request: RemoveRaftVoterRequest, context: CallContext) -> RemoveRaftVoterResponse:
         async def remove() -> None:
             self._check(request)
-            await self._gateway.controller.remove_voter(request.node_id, request.directory_id)
+            await self._gateway.quorum.remove_voter(request.node_id, request.directory_id)
 
         return await self._change(context, remove, request.timeout_ms, request.node_id, RemoveRaftVoterResponse)
 
@@ -81,7 +82,7 @@ class QuorumRpcs:
 
     async def _change(
         self,
-        context: Any,
+        context: CallContext,
         change: Callable[[], Awaitable[None]],
         timeout_ms: int,
         node_id: int,
@@ -96,11 +97,11 @@ class QuorumRpcs:
                 return response(error_code=error.code, error_message=f"controller {node_id}: {error.message}")
             return response()
 
-        return await self._gateway.answer(context, decided(), response, timeout_ms=timeout_ms)
+        return await self._gateway.answer(decided(), response, timeout_ms=timeout_ms)
 
     async def _describe(self) -> DescribeQuorumResponse:
         image = await self._gateway.controller.confirm()
-        status = self._gateway.controller.quorum()
+        status = self._gateway.quorum.status()
         replicas = [_controller(status, replica) for replica in status.replicas]
         replicas += self._followers(self._brokers, image.brokers, QuorumReplicaKind.QUORUM_REPLICA_KIND_BROKER)
         replicas += self._followers(
@@ -116,7 +117,7 @@ class QuorumRpcs:
         nodes: Mapping[int, BrokerImage] | Mapping[int, CoordinatorImage],
         kind: QuorumReplicaKind,
     ) -> list[QuorumReplica]:
-        """Those that are live, as of their last heartbeats."""
+        """The live replicas of that kind, as of their last heartbeats."""
         end_index = self._gateway.controller.committed.end_index
         return [
             _follower(nodes[heard.node_id], heard.node_id, kind, heard.metadata_end_index, end_index, heard.silent_ms)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
 
 from klamm.errors import ErrorCode
+from klamm.wire.calls import CallContext
 from klamm.wire.v1.raft_pb2 import IntroduceRequest, IntroduceResponse, RaftEnvelope, RaftExchangeResponse
 from klamm_controller.io.raft_codec import check_address, decode, decode_address, decode_key, encode_key
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import AttachRequest, Message, ReplicaKey
-from klamm_server.listeners import Listener
+from klamm_server.net.listeners import Listener
+from klamm_server.net.listeners import decode as decode_listeners
 
 log = logging.getLogger(__name__)
 
@@ -32,17 +33,17 @@ class RaftRpcs:
         learn: Callable[[ReplicaKey, str, Sequence[Listener]], None],
     ) -> None:
         self.bootstrap_voters: VoterSet | None = None
-        """With which the log begins; None: it has not begun."""
+        """The voters that the log begins with; None: it has not begun."""
         self._me = me
         self._cluster_id = cluster_id
         self._voter_ids = sorted(voter_ids)
         self._receive = receive
         self._learn = learn
         self._streams: set[asyncio.Task[None]] = set()
-        self._strangers: set[ReplicaKey] = set()
+        self._former_keys: set[ReplicaKey] = set()
         self._stopped = False
 
-    async def exchange(self, envelopes: AsyncIterator[RaftEnvelope], context: Any) -> RaftExchangeResponse:
+    async def exchange(self, envelopes: AsyncIterator[RaftEnvelope], context: CallContext) -> RaftExchangeResponse:
         """Raises InconsistentClusterIdError, MalformedMessageError."""
         if self._stopped:
             return RaftExchangeResponse()
@@ -58,7 +59,7 @@ class RaftRpcs:
             self._streams.discard(reading)
         return RaftExchangeResponse()
 
-    async def introduce(self, request: IntroduceRequest, context: Any) -> IntroduceResponse:
+    async def introduce(self, request: IntroduceRequest, context: CallContext) -> IntroduceResponse:
         """Raises MalformedMessageError."""
         if request.cluster_id != self._cluster_id:
             return _refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, self._other_cluster(request.cluster_id))
@@ -70,7 +71,7 @@ class RaftRpcs:
             )
         key = decode_key(request.replica)
         if request.address and key != self._me:
-            self._learn(key, check_address(request.address), ())
+            self._learn(key, check_address(request.address), decode_listeners(request.listeners))
         voters = b"" if self.bootstrap_voters is None else self.bootstrap_voters.to_bytes()
         return IntroduceResponse(replica=encode_key(self._me), voters=voters)
 
@@ -82,9 +83,9 @@ class RaftRpcs:
 
     async def _read(self, envelopes: AsyncIterator[RaftEnvelope]) -> None:
         async for envelope in envelopes:
-            self._take(envelope)
+            self._receive_envelope(envelope)
 
-    def _take(self, envelope: RaftEnvelope) -> None:
+    def _receive_envelope(self, envelope: RaftEnvelope) -> None:
         if envelope.cluster_id != self._cluster_id:
             raise ErrorCode.INCONSISTENT_CLUSTER_ID.exception(self._other_cluster(envelope.cluster_id))
         for where in envelope.addresses:
@@ -94,14 +95,14 @@ class RaftRpcs:
         for encoded in envelope.messages:
             message = decode(encoded)
             self._receive(message)
-            self._note_stranger(message)
+            self._log_lost_directory(message)
 
-    def _note_stranger(self, message: Message) -> None:
+    def _log_lost_directory(self, message: Message) -> None:
         """Once for each: a message to this node with another directory, which the sender takes for a voter."""
         key = message.receiver
         is_former = key != self._me and key.node_id == self._me.node_id and not isinstance(message, AttachRequest)
-        if is_former and key not in self._strangers:
-            self._strangers.add(key)
+        if is_former and key not in self._former_keys:
+            self._former_keys.add(key)
             log.warning("%s", lost_directory(self._me, key))
 
     def _other_cluster(self, cluster_id: str) -> str:

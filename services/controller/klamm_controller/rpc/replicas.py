@@ -1,10 +1,10 @@
-"""Controller: what brokers say about the replicas of partitions. Admin: where they shall be, and who leads."""
+"""Controller: what brokers say about the replicas of partitions. Admin: which brokers have them, and which leads."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
+from klamm.wire.calls import CallContext
 from klamm.wire.v1.controller_pb2 import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -42,30 +42,30 @@ class ReplicasRpcs:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    async def alter_partition(self, request: AlterPartitionRequest, context: Any) -> AlterPartitionResponse:
+    async def alter_partition(self, request: AlterPartitionRequest, context: CallContext) -> AlterPartitionResponse:
         async def decided() -> AlterPartitionResponse:
             parts = (partial(handle_alter_partition, part) for part in alter_partition_parts(request))
             return joined_answers(await self._gateway.controller.submit_parts("AlterPartition", parts))
 
-        return await self._gateway.answer(context, decided(), AlterPartitionResponse)
+        return await self._gateway.answer(decided(), AlterPartitionResponse)
 
     async def report_offline_replicas(
-        self, request: ReportOfflineReplicasRequest, context: Any
+        self, request: ReportOfflineReplicasRequest, context: CallContext
     ) -> ReportOfflineReplicasResponse:
         async def decided() -> ReportOfflineReplicasResponse:
             parts = (partial(handle_report_offline_replicas, part) for part in offline_replicas_parts(request))
             replies = await self._gateway.controller.submit_parts("ReportOfflineReplicas", parts)
             return next((reply for reply in replies if reply.error_code), replies[-1])
 
-        return await self._gateway.answer(context, decided(), ReportOfflineReplicasResponse)
+        return await self._gateway.answer(decided(), ReportOfflineReplicasResponse)
 
-    async def resign_replicas(self, request: ResignReplicasRequest, context: Any) -> ResignReplicasResponse:
+    async def resign_replicas(self, request: ResignReplicasRequest, context: CallContext) -> ResignReplicasResponse:
         async def decided() -> ResignReplicasResponse:
             parts = (partial(handle_resign_replicas, part) for part in resign_replicas_parts(request))
             replies = await self._gateway.controller.submit_parts("ResignReplicas", parts)
             return next((reply for reply in replies if reply.error_code), replies[-1])
 
-        return await self._gateway.answer(context, decided(), ResignReplicasResponse)
+        return await self._gateway.answer(decided(), ResignReplicasResponse)
 
 
 class LeadersAndReplicasRpcs:
@@ -74,17 +74,17 @@ class LeadersAndReplicasRpcs:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    async def elect_leaders(self, request: ElectLeadersRequest, context: Any) -> ElectLeadersResponse:
+    async def elect_leaders(self, request: ElectLeadersRequest, context: CallContext) -> ElectLeadersResponse:
         async def decided() -> ElectLeadersResponse:
             replies = await self._gateway.controller.submit_parts("ElectLeaders", LeaderElections(request).parts())
             return ElectLeadersResponse(
                 error_code=replies[0].error_code, results=[result for reply in replies for result in reply.results]
             )
 
-        return await self._gateway.change(context, decided(), ElectLeadersResponse, timeout_ms=request.timeout_ms)
+        return await self._gateway.change(decided(), ElectLeadersResponse, timeout_ms=request.timeout_ms)
 
     async def alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest, context: Any
+        self, request: AlterPartitionReassignmentsRequest, context: CallContext
     ) -> AlterPartitionReassignmentsResponse:
         async def decided() -> AlterPartitionReassignmentsResponse:
             parts = (partial(handle_alter_partition_reassignments, part) for part in reassignment_parts(request))
@@ -93,13 +93,11 @@ class LeadersAndReplicasRpcs:
                 results=[result for reply in replies for result in reply.results]
             )
 
-        return await self._gateway.change(
-            context, decided(), AlterPartitionReassignmentsResponse, timeout_ms=request.timeout_ms
-        )
+        return await self._gateway.change(decided(), AlterPartitionReassignmentsResponse, timeout_ms=request.timeout_ms)
 
     async def list_partition_reassignments(
-        self, request: ListPartitionReassignmentsRequest, context: Any
+        self, request: ListPartitionReassignmentsRequest, context: CallContext
     ) -> ListPartitionReassignmentsResponse:
         return await self._gateway.read(
-            context, lambda image: list_partition_reassignments(request, image), ListPartitionReassignmentsResponse
+            lambda image: list_partition_reassignments(request, image), ListPartitionReassignmentsResponse
         )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from itertools import islice
-from typing import Any
 
+from klamm.acls import AclOperation, ResourceType
+from klamm.errors import ErrorCode
+from klamm.wire.calls import CallContext
 from klamm.wire.v1.controller_pb2 import (
+    CreatedTopic,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -16,53 +20,115 @@ from klamm.wire.v1.controller_pb2 import (
     DeleteTopicsResponse,
     DescribeTopicsRequest,
     DescribeTopicsResponse,
+    NamedResult,
+    NewPartitions,
+    NewTopic,
 )
 from klamm_controller.metadata.describe_topics import describe_topics
 from klamm_controller.metadata.partitions import handle_create_partitions
 from klamm_controller.metadata.policy import TopicPolicy
 from klamm_controller.metadata.topics import TopicCreation, handle_delete_topics
 from klamm_controller.rpc.gateway import Gateway
+from klamm_controller.rpc.mutations import EXCEEDED, Mutations
+from klamm_controller.rpc.rights import Permitted, may_create
+from klamm_server.security.session import may, may_be_shown
 
 TOPICS_PER_TURN = 100
 """Described between two turns of the event loop."""
+_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class TopicsRpcs:
     """CreateTopics, DeleteTopics, CreatePartitions, DescribeTopics."""
 
-    def __init__(self, gateway: Gateway, policy: TopicPolicy, rng: random.Random) -> None:
+    def __init__(self, gateway: Gateway, policy: TopicPolicy, rng: random.Random, mutations: Mutations) -> None:
         self._gateway = gateway
+        self._mutations = mutations
         self._policy = policy
         self._rng = rng
 
-    async def create_topics(self, request: CreateTopicsRequest, context: Any) -> CreateTopicsResponse:
+    async def create_topics(self, request: CreateTopicsRequest, context: CallContext) -> CreateTopicsResponse:
+        permitted: Permitted[NewTopic, CreatedTopic] = Permitted(
+            request.topics,
+            lambda topic: may_create(topic.name),
+            lambda topic: CreatedTopic(name=topic.name, error_code=_DENIED, error_message=_DENIED.text),
+        )
+        charge = self._mutations.begin(request.client_id, validate_only=request.validate_only)
+        admitted: Permitted[NewTopic, CreatedTopic] = Permitted(
+            permitted.asked,
+            charge.admits_creation,
+            lambda topic: CreatedTopic(name=topic.name, error_code=EXCEEDED, error_message=EXCEEDED.text),
+        )
+        wanted = CreateTopicsRequest(
+            topics=admitted.asked, validate_only=request.validate_only, timeout_ms=request.timeout_ms
+        )
+
         async def decided() -> CreateTopicsResponse:
-            creation = TopicCreation(request, self._policy, self._rng)
+            creation = TopicCreation(wanted, self._policy, self._rng)
             replies = await self._gateway.controller.submit_parts("CreateTopics", creation.parts())
-            return CreateTopicsResponse(topics=[topic for reply in replies for topic in reply.topics])
+            topics = [topic for reply in replies for topic in reply.topics]
+            topics = permitted.results(admitted.results(topics))
+            return CreateTopicsResponse(topics=topics, throttle_time_ms=charge.throttle_ms)
 
-        return await self._gateway.change(context, decided(), CreateTopicsResponse, timeout_ms=request.timeout_ms)
+        return await self._gateway.change(decided(), CreateTopicsResponse, timeout_ms=request.timeout_ms)
 
-    async def delete_topics(self, request: DeleteTopicsRequest, context: Any) -> DeleteTopicsResponse:
-        decided = self._gateway.controller.submit(
-            "DeleteTopics", lambda image: handle_delete_topics(request, image, self._policy)
+    async def delete_topics(self, request: DeleteTopicsRequest, context: CallContext) -> DeleteTopicsResponse:
+        permitted: Permitted[str, NamedResult] = Permitted(
+            request.topics, partial(may, AclOperation.DELETE, ResourceType.TOPIC), _denied
         )
-        return await self._gateway.change(context, decided, DeleteTopicsResponse, timeout_ms=request.timeout_ms)
+        charge = self._mutations.begin(request.client_id)
+        admitted: Permitted[str, NamedResult] = Permitted(permitted.asked, charge.admits_deletion, _exceeded)
+        wanted = DeleteTopicsRequest(topics=admitted.asked)
 
-    async def create_partitions(self, request: CreatePartitionsRequest, context: Any) -> CreatePartitionsResponse:
-        decided = self._gateway.controller.submit(
-            "CreatePartitions",
-            lambda image: handle_create_partitions(request, image, self._policy, self._rng),
+        async def decided() -> DeleteTopicsResponse:
+            reply = await self._gateway.controller.submit(
+                "DeleteTopics", lambda image: handle_delete_topics(wanted, image, self._policy)
+            )
+            results = permitted.results(admitted.results(reply.results))
+            return DeleteTopicsResponse(results=results, throttle_time_ms=charge.throttle_ms)
+
+        return await self._gateway.change(decided(), DeleteTopicsResponse, timeout_ms=request.timeout_ms)
+
+    async def create_partitions(
+        self, request: CreatePartitionsRequest, context: CallContext
+    ) -> CreatePartitionsResponse:
+        permitted: Permitted[NewPartitions, NamedResult] = Permitted(
+            request.topics,
+            lambda wanted: may(AclOperation.ALTER, ResourceType.TOPIC, wanted.topic),
+            lambda wanted: _denied(wanted.topic),
         )
-        return await self._gateway.change(context, decided, CreatePartitionsResponse, timeout_ms=request.timeout_ms)
+        charge = self._mutations.begin(request.client_id, validate_only=request.validate_only)
+        admitted: Permitted[NewPartitions, NamedResult] = Permitted(
+            permitted.asked, charge.admits_growth, lambda wanted: _exceeded(wanted.topic)
+        )
+        wanted = CreatePartitionsRequest(topics=admitted.asked, validate_only=request.validate_only)
 
-    async def describe_topics(self, request: DescribeTopicsRequest, context: Any) -> DescribeTopicsResponse:
+        async def decided() -> CreatePartitionsResponse:
+            reply = await self._gateway.controller.submit(
+                "CreatePartitions",
+                lambda image: handle_create_partitions(wanted, image, self._policy, self._rng),
+            )
+            results = permitted.results(admitted.results(reply.results))
+            return CreatePartitionsResponse(results=results, throttle_time_ms=charge.throttle_ms)
+
+        return await self._gateway.change(decided(), CreatePartitionsResponse, timeout_ms=request.timeout_ms)
+
+    async def describe_topics(self, request: DescribeTopicsRequest, context: CallContext) -> DescribeTopicsResponse:
         async def decided() -> DescribeTopicsResponse:
-            topics = describe_topics(request, await self._gateway.controller.confirm())
+            may_see = partial(may if request.topics else may_be_shown, AclOperation.DESCRIBE, ResourceType.TOPIC)
+            topics = describe_topics(request, await self._gateway.controller.confirm(), may_see)
             response = DescribeTopicsResponse()
             while some := list(islice(topics, TOPICS_PER_TURN)):
                 response.topics.extend(some)
                 await asyncio.sleep(0)
             return response
 
-        return await self._gateway.answer(context, decided(), DescribeTopicsResponse)
+        return await self._gateway.answer(decided(), DescribeTopicsResponse)
+
+
+def _exceeded(topic: str) -> NamedResult:
+    return NamedResult(name=topic, error_code=EXCEEDED, error_message=EXCEEDED.text)
+
+
+def _denied(topic: str) -> NamedResult:
+    return NamedResult(name=topic, error_code=_DENIED, error_message=_DENIED.text)

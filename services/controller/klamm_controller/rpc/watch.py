@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from typing import Any
 
 from klamm.errors import ErrorCode
+from klamm.wire.calls import CallContext
 from klamm.wire.v1.controller_pb2 import WatchMetadataRequest
 from klamm.wire.v1.metadata_pb2 import MetadataBatch
-from klamm_controller.controller import Controller
+from klamm_controller.active.controller import Controller
 from klamm_controller.log.snapshot import snapshot_batches
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class WatchRpcs:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
 
-    async def watch_metadata(self, request: WatchMetadataRequest, context: Any) -> AsyncIterator[MetadataBatch]:
+    async def watch_metadata(self, request: WatchMetadataRequest, context: CallContext) -> AsyncIterator[MetadataBatch]:
         """Raises InconsistentClusterIdError for a watcher of another cluster."""
         # A controller that has just started need not know anything yet.
         if not await self._controller.wait_beyond(0):

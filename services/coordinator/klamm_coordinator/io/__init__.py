@@ -1,1 +1,1 @@
-"""The way to the brokers: the shards' log."""
+"""Around the rules: a shard's shell, its log on the brokers, what else it has done by other servers, and metrics."""

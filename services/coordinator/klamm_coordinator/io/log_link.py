@@ -22,9 +22,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-import grpc
-
-from klamm.errors import ErrorCode, KlammError
+from klamm.errors import BrokerError, ErrorCode, KlammError
 from klamm.records import (
     ControlRecordType,
     RawRecord,
@@ -34,6 +32,7 @@ from klamm.records import (
     last_header,
 )
 from klamm.retry import Backoff
+from klamm.rpc.retrying import retrying
 from klamm.wire.framed import decode_framed, encode_framed
 from klamm.wire.v1.broker_pb2 import (
     FetchedPartition,
@@ -43,14 +42,14 @@ from klamm.wire.v1.broker_pb2 import (
     ProducedPartition,
     ProduceHeader,
     ProducePartition,
-    ProduceResponse,
     WriterFence,
 )
-from klamm_coordinator.io.broker_channels import BrokerChannels
-from klamm_coordinator.io.shard_topics import ShardTopic
-from klamm_coordinator.write import TxnMarker, TxnProducer, Write
-from klamm_server.clock import Clock
-from klamm_server.metadata.image import ShardImage
+from klamm_coordinator.runtime.log_write import LogWrite, TxnMarker, TxnProducer
+from klamm_coordinator.runtime.shard_topic import ShardTopic
+from klamm_server.metadata.entities import ShardImage
+from klamm_server.rpc.broker_channels import BrokerChannels
+from klamm_server.rpc.retries import ServerRetries
+from klamm_server.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +58,7 @@ CLIENT_ID = "klamm-coordinator"
 RECORD_OVERHEAD_BYTES = 32
 """More than a record adds to its key and value."""
 REQUEST_TIMEOUT_MS = 5_000
-"""Of one attempt. How long a requester waits for its write is the shard's business."""
+"""How long one attempt may take. How long a requester waits for its write is the shard's business."""
 _LAST_EPOCH = 2**15 - 1
 """The controller gives it to no owner."""
 
@@ -73,7 +72,7 @@ OnDecided = Callable[[int, ErrorCode], None]
 
 
 class _QueuedWrite(NamedTuple):
-    write: Write[Any]
+    write: LogWrite[Any]
     records: list[RawRecord]
     size_bytes: int
 
@@ -113,7 +112,7 @@ class LogLink:
         self._load_slots = load_slots
         self._sequence = 0
         self._end_offset = -1
-        """Of the log, after the last write that was taken."""
+        """The end of the log after the last write that was taken; -1: not known."""
         self._queue: deque[_QueuedWrite] = deque()
         self._has_queued = asyncio.Event()
 
@@ -138,7 +137,7 @@ class LogLink:
         return produced.log_start_offset, produced.base_offset
 
     async def _fence(self, producer_id: int) -> None:
-        """From now on the brokers refuse every owner that writes with this producer id, which nobody does any more."""
+        """Makes the brokers refuse all writes with this producer id, which no owner uses any more."""
         batch = encode_batch(
             [self._encode(self._topic.claim)], producer_id=producer_id, producer_epoch=_LAST_EPOCH, base_sequence=0
         )
@@ -148,8 +147,8 @@ class LogLink:
     async def load(self, start_offset: int, end_offset: int, replay: Callable[[memoryview], Awaitable[None]]) -> None:
         """Has all before `end_offset` replayed, whole batches from `start_offset` on, a buffer at a time.
 
-        So many loads hold a buffer at once as there are slots; the others wait for their turn."""
-        position, failures = start_offset, 0
+        As many loads hold a buffer at once as there are slots; the others wait for their turn."""
+        position, retries = start_offset, self._retries("load")
         while position < end_offset:
             async with self._load_slots:
                 part, records = await self._try_fetch(self._fetch_request(position))
@@ -157,12 +156,12 @@ class LogLink:
                 if code is ErrorCode.NONE or code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     if records:
                         await replay(records)
-                    position, failures = _next_offset(records, part, position), 0
+                    position = _next_offset(records, part, position)
+                    retries.reset()
                     continue
-            failures += 1
-            await self._back_off("load", code, part.error_message, failures)
+            await retries.pause(f"{code.name} {part.error_message}")
 
-    def append(self, write: Write[Any]) -> None:
+    def append(self, write: LogWrite[Any]) -> None:
         """Queues a write; those of one turn of the loop go out together."""
         records = [self._encode(record) for record in write.records]
         size_bytes = sum(len(key or b"") + len(value or b"") for _, key, value, _ in records)
@@ -235,7 +234,8 @@ class LogLink:
         return ErrorCode.of(produced.error_code)
 
     async def _find_end(self) -> None:
-        """By a record of our own. Raises FencedError, or the exception of another refusal."""
+        """Finds the log's end by appending a record of our own. Raises FencedError, or the exception of another
+        refusal."""
         before = self._end_offset
         _raise_for_refusal(await self._produce([self._encode(self._topic.claim)]))
         assert self._end_offset > before, (
@@ -274,18 +274,18 @@ class LogLink:
         return WriterFence(producer_id=self._writer.producer_id, producer_epoch=self._writer.writer_epoch)
 
     async def _send(self, batch: bytes, fence: WriterFence) -> ProducedPartition:
-        """The definite answer of whoever leads the partition."""
-        failures = 0
-        while True:
+        """Sends to the partition's leader until it gives a definite answer, and returns that."""
+
+        async def attempt() -> ProducedPartition:
             produced = await self._try_produce(batch, fence)
             code = ErrorCode.of(produced.error_code)
-            if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 produced.error_code = ErrorCode.NONE
-                return produced
-            if not code.retriable or code in _NOT_RETRIED:
-                return produced
-            failures += 1
-            await self._back_off("append", code, produced.error_message, failures)
+            elif code.retriable and code not in _NOT_RETRIED:
+                raise code.exception(produced.error_message)
+            return produced
+
+        return await retrying(attempt, self._retries("append"))
 
     async def _try_produce(self, batch: bytes, fence: WriterFence | None) -> ProducedPartition:
         stub = self._channels.leader_of(self._topic.name, self._shard)
@@ -300,11 +300,9 @@ class LogLink:
         )
         header = ProduceHeader(acks=-1, timeout_ms=REQUEST_TIMEOUT_MS, client_id=CLIENT_ID, partitions=[partition])
         try:
-            response: ProduceResponse = await stub.produce(
-                encode_framed(header, [batch]), timeout=2 * REQUEST_TIMEOUT_MS / 1000
-            )
-        except grpc.RpcError as error:
-            return ProducedPartition(error_code=ErrorCode.NETWORK_EXCEPTION, error_message=_story(error))
+            response = await stub.produce(encode_framed(header, [batch]), timeout_ms=2 * REQUEST_TIMEOUT_MS)
+        except BrokerError as error:
+            return ProducedPartition(error_code=ErrorCode.NETWORK_EXCEPTION, error_message=error.message)
         return response.partitions[0]
 
     def _fetch_request(self, position: int) -> FetchRequest:
@@ -332,17 +330,17 @@ class LogLink:
         if stub is None:
             return FetchedPartition(error_code=ErrorCode.LEADER_NOT_AVAILABLE), nothing
         try:
-            message = await stub.fetch(request, timeout=2 * REQUEST_TIMEOUT_MS / 1000)
-        except grpc.RpcError as error:
-            return FetchedPartition(error_code=ErrorCode.NETWORK_EXCEPTION, error_message=_story(error)), nothing
+            message = await stub.fetch(request, timeout_ms=2 * REQUEST_TIMEOUT_MS)
+        except BrokerError as error:
+            return FetchedPartition(error_code=ErrorCode.NETWORK_EXCEPTION, error_message=error.message), nothing
         header, records = decode_framed(message, FetchHeader)
         return header.partitions[0], records
 
-    async def _back_off(self, what: str, code: ErrorCode, message: str, failures: int) -> None:
+    def _retries(self, what: str) -> ServerRetries:
         # For seconds it is a leader that moves, or a topic whose fifty partitions are just being created.
-        level = logging.WARNING if failures % 10 == 9 else logging.DEBUG
-        log.log(level, "%s-%d %s=retried error=%s %s", self._topic.name, self._shard, what, code.name, message)
-        await asyncio.sleep(RETRY.delay_ms(failures, self._rng) / 1000)
+        return ServerRetries(
+            f"shard {what}", f"{self._topic.name}-{self._shard}", RETRY, self._rng, warn_from=10, warn_every=10
+        )
 
 
 def _next_offset(records: memoryview, part: FetchedPartition, position: int) -> int:
@@ -361,7 +359,3 @@ def _raise_for_refusal(produced: ProducedPartition) -> None:
         raise FencedError(f"{code.name}: {produced.error_message}")
     if code is not ErrorCode.NONE:
         raise code.exception(produced.error_message)
-
-
-def _story(error: grpc.RpcError) -> str:
-    return f"{error.code().name}: {error.details()}"

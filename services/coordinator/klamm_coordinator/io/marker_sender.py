@@ -4,7 +4,8 @@ To a server there is one request under way, with whatever waits for it, until it
 replicas lag must not hold up the transactions that have nothing there. What could not be written is tried again after a
 while, wherever it belongs by then. A partition of `__consumer_offsets` is told through the coordinator that owns it
 as a shard, any other one through its leader. One whose topic is gone needs no marker: a coordinator knows every topic
-of its transactions, for only who does adds partitions, and it learns of its shards in the order of the metadata.
+of its transactions, because it adds only partitions that it knows, and it learns of its shards in the order of the
+metadata.
 """
 
 from __future__ import annotations
@@ -17,18 +18,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-import grpc
-
-from klamm.errors import ErrorCode
+from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.retry import Backoff
-from klamm.wire.service import Stub
-from klamm.wire.v1.common_pb2 import TopicPartitions, TxnMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from klamm.wire.v1.broker_rpc import BrokerStub
+from klamm.wire.v1.common_pb2 import TopicPartitions, TxnMarker, WriteTxnMarkersRequest
+from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_coordinator.io.partition_holders import PartitionHolders
 from klamm_coordinator.transaction.messages import SendMarkers
-from klamm_server.faults import watch
+from klamm_server.rpc.retries import ServerRetries
+from klamm_server.runtime.faults import watch
 
 log = logging.getLogger(__name__)
+
+Holder = BrokerStub | CoordinatorStub
+"""Both take WriteTxnMarkers."""
 
 RETRY = Backoff(initial_ms=20, max_ms=500)
 REQUEST_TIMEOUT_MS = 10_000
@@ -36,7 +40,7 @@ PARTITIONS_PER_REQUEST_MAX = 1_000
 SLOW_MS = 200
 """A request that takes longer does not hold up others any more."""
 REQUESTS_MAX = 8
-"""To one server; all but one of them are slow."""
+"""Requests under way to one server; all but one of them are slow."""
 
 _FENCED = frozenset({ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 """A later owner of the shard tells the partitions: it will be in the next metadata image."""
@@ -53,7 +57,7 @@ class _Sending:
     owner: object
     on_written: Callable[[], None]
     remaining: set[TopicPartition]
-    failures: int = 0
+    retries: ServerRetries
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class MarkerSender:
         self._holders = holders
         self._rng = rng
         self._sendings: set[_Sending] = set()
-        self._servers: defaultdict[Stub, _Server] = defaultdict(_Server)
+        self._servers: defaultdict[Holder, _Server] = defaultdict(_Server)
 
     @property
     def pending_count(self) -> int:
@@ -92,7 +96,8 @@ class MarkerSender:
         self, order: SendMarkers, *, coordinator_epoch: int, owner: object, on_written: Callable[[], None]
     ) -> None:
         """Calls `on_written` when every partition has the marker, unless `owner` is forgotten before."""
-        sending = _Sending(order, coordinator_epoch, owner, on_written, set(order.partitions))
+        retries = ServerRetries("markers", order.transactional_id, RETRY, self._rng, warn_from=10, warn_every=20)
+        sending = _Sending(order, coordinator_epoch, owner, on_written, set(order.partitions), retries)
         self._sendings.add(sending)
         self._route(sending, sorted(order.partitions))
 
@@ -109,11 +114,11 @@ class MarkerSender:
         await asyncio.gather(*requests, return_exceptions=True)
 
     def _route(self, sending: _Sending, partitions: Sequence[TopicPartition]) -> None:
-        """Each partition to whoever holds it now."""
+        """Sends each partition's marker to the server that holds the partition now."""
         if sending not in self._sendings:
             return
         homeless = []
-        addressed: set[Stub] = set()
+        addressed: set[Holder] = set()
         for partition in partitions:
             if not self._holders.exists(partition):
                 self._written(sending, partition)
@@ -131,19 +136,10 @@ class MarkerSender:
     def _retry(self, sending: _Sending, partitions: Sequence[TopicPartition], why: str) -> None:
         if not partitions or sending not in self._sendings:
             return
-        sending.failures += 1
-        level = logging.WARNING if sending.failures % 20 == 10 else logging.DEBUG
-        log.log(
-            level,
-            "transactional_id=%s markers=retried partition=%s %s",
-            sending.order.transactional_id,
-            partitions[0],
-            why,
-        )
-        delay_ms = RETRY.delay_ms(sending.failures, self._rng)
-        asyncio.get_running_loop().call_later(delay_ms / 1000, self._route, sending, partitions)
+        delay_s = sending.retries.failed(f"partition={partitions[0]} {why}")
+        asyncio.get_running_loop().call_later(delay_s, self._route, sending, partitions)
 
-    def _send_next(self, stub: Stub) -> None:
+    def _send_next(self, stub: Holder) -> None:
         """One more request with what waits, if there may be one."""
         server = self._servers[stub]
         if not server.waiting and not server.requests:
@@ -157,13 +153,13 @@ class MarkerSender:
         timer = asyncio.get_running_loop().call_later(SLOW_MS / 1000, self._on_slow, stub, request)
         request.add_done_callback(partial(self._on_answered, stub, timer))
 
-    def _on_slow(self, stub: Stub, request: asyncio.Task[None]) -> None:
+    def _on_slow(self, stub: Holder, request: asyncio.Task[None]) -> None:
         server = self._servers[stub]
         if server.quick is request:
             server.quick = None
         self._send_next(stub)
 
-    def _on_answered(self, stub: Stub, timer: asyncio.TimerHandle, request: asyncio.Task[None]) -> None:
+    def _on_answered(self, stub: Holder, timer: asyncio.TimerHandle, request: asyncio.Task[None]) -> None:
         timer.cancel()
         server = self._servers[stub]
         server.requests.discard(request)
@@ -172,7 +168,7 @@ class MarkerSender:
         if not request.cancelled():
             self._send_next(stub)
 
-    async def _send(self, stub: Stub, parts: Sequence[_Part]) -> None:
+    async def _send(self, stub: Holder, parts: Sequence[_Part]) -> None:
         by_sending: defaultdict[_Sending, list[TopicPartition]] = defaultdict(list)
         for part in parts:
             if part.sending in self._sendings:
@@ -181,10 +177,10 @@ class MarkerSender:
             return
         request = WriteTxnMarkersRequest(markers=[_marker(one, asked) for one, asked in by_sending.items()])
         try:
-            response: WriteTxnMarkersResponse = await stub.write_txn_markers(request, timeout=REQUEST_TIMEOUT_MS / 1000)
-        except grpc.RpcError as error:
+            response = await stub.write_txn_markers(request, timeout_ms=REQUEST_TIMEOUT_MS)
+        except BrokerError as error:
             for sending, asked in by_sending.items():
-                self._retry(sending, asked, f"{error.code().name}: {error.details()}")
+                self._retry(sending, asked, str(error))
             return
         for sending, written in zip(by_sending, response.markers, strict=True):
             failed: dict[TopicPartition, str] = {}

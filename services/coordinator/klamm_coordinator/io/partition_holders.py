@@ -1,14 +1,15 @@
-"""Who ends transactions in a partition, as the newest metadata image says."""
+"""The server that ends transactions in a partition, as the newest metadata image says."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from klamm.model import GROUP_METADATA_TOPIC, TopicPartition
-from klamm.wire.service import Stub
-from klamm_coordinator.io.broker_channels import BrokerChannels
-from klamm_server.coordinator_channels import CoordinatorChannels
+from klamm.wire.v1.broker_rpc import BrokerStub
+from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.rpc.broker_channels import BrokerChannels
+from klamm_server.rpc.coordinator_channels import CoordinatorChannels
 
 
 class PartitionHolders:
@@ -25,7 +26,8 @@ class PartitionHolders:
         """Whether there is such a partition, wherever it is."""
         return self._image().partition(*partition) is not None
 
-    def holder_of(self, partition: TopicPartition) -> Stub | None:
+    def holder_of(self, partition: TopicPartition) -> BrokerStub | CoordinatorStub | None:
         """The one to send WriteTxnMarkers to; None while there is none."""
-        channels = self._coordinators.owner_of if partition.topic == GROUP_METADATA_TOPIC else self._brokers.leader_of
-        return channels(*partition)
+        if partition.topic == GROUP_METADATA_TOPIC:
+            return self._coordinators.owner_of(*partition)
+        return self._brokers.leader_of(*partition)

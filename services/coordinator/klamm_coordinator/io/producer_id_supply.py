@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 
-from klamm.errors import KlammError
 from klamm.retry import Backoff
+from klamm.rpc.retrying import retrying
 from klamm_coordinator.transaction.producer_ids import ProducerIdStock
-from klamm_server.faults import watch
-from klamm_server.producer_ids import ProducerIds
-
-log = logging.getLogger(__name__)
+from klamm_server.links.producer_ids import ProducerIds
+from klamm_server.rpc.retries import ServerRetries
+from klamm_server.runtime.faults import watch
 
 RETRY = Backoff(initial_ms=100, max_ms=1_000)
 
@@ -45,14 +43,9 @@ class ProducerIdSupply:
         await self._ids.close()
 
     async def _fetch(self) -> None:
-        failures = 0
+        retries = ServerRetries("producer ids", "", RETRY, self._rng)
         try:
             while self._stock.is_low:
-                try:
-                    self._stock.add(await self._ids.next_block())
-                except KlammError as error:
-                    failures += 1
-                    log.warning("no producer ids, trying again: %s", error)
-                    await asyncio.sleep(RETRY.delay_ms(failures, self._rng) / 1000)
+                self._stock.add(await retrying(self._ids.next_block, retries))
         finally:
             self._task = None

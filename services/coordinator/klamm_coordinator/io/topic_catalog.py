@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from klamm.model import INTERNAL_TOPICS
-from klamm_coordinator.consumer_group.topics import TopicInfo
+from klamm_coordinator.consumer.topics import TopicInfo
 from klamm_server.metadata.image import MetadataImage, TopicsDelta
 
 
 class TopicCatalog:
-    """One image's topics. `after` gives that of the next; the version counts the changes that groups care about."""
+    """One image's topics. `after` gives that of the next; the version counts the changes that groups care about: of
+    topics, and of access control lists, which say what an expression may find."""
 
     def __init__(self, image: MetadataImage, version: int = 0) -> None:
         self._image = image
@@ -22,8 +23,10 @@ class TopicCatalog:
 
     def after(self, new: MetadataImage, delta: TopicsDelta) -> TopicCatalog:
         """Leaders and replicas that move are no change."""
-        is_changed = bool(delta.created or delta.deleted) or any(
-            len(was.partitions) != len(now.partitions) for was, now in delta.changed
+        is_changed = (
+            bool(delta.created or delta.deleted)
+            or new.acls is not self._image.acls
+            or any(len(was.partitions) != len(now.partitions) for was, now in delta.changed)
         )
         return TopicCatalog(new, self._version + is_changed)
 

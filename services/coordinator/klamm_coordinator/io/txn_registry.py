@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import grpc
-
-from klamm.errors import ErrorCode
+from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TRANSACTION_STATE_TOPIC, TopicPartition, coordinator_shard
 from klamm.wire.v1.common_pb2 import TopicPartitions
 from klamm.wire.v1.coordinator_pb2 import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from klamm_coordinator.write import TxnProducer
-from klamm_server.coordinator_channels import CoordinatorChannels
+from klamm_coordinator.runtime.log_write import TxnProducer
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.rpc.coordinator_channels import CoordinatorChannels
 
 TIMEOUT_MS = 5_000
 
@@ -27,7 +25,7 @@ _NOT_REACHED = frozenset(
 
 
 class TxnRegistry:
-    """One try per call: who asked us asks again."""
+    """One try per call: our caller asks again."""
 
     def __init__(self, channels: CoordinatorChannels, image: Callable[[], MetadataImage]) -> None:
         self._channels = channels
@@ -65,7 +63,6 @@ class TxnRegistry:
         if stub is None:
             return AddPartitionsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
-            response: AddPartitionsToTxnResponse = await stub.add_partitions_to_txn(request, timeout=TIMEOUT_MS / 1000)
-        except grpc.RpcError as error:
-            return AddPartitionsToTxnResponse(error_code=ErrorCode.NETWORK_EXCEPTION, error_message=error.details())
-        return response
+            return await stub.add_partitions_to_txn(request, timeout_ms=TIMEOUT_MS)
+        except BrokerError as error:
+            return AddPartitionsToTxnResponse(error_code=ErrorCode.NETWORK_EXCEPTION, error_message=error.message)

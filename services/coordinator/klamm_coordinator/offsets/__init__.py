@@ -1,1 +1,1 @@
-"""Committed offsets: who may commit, what is stored, when it expires."""
+"""Committed offsets: which members may commit, what is stored, what an open transaction may change, when it expires."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
-from klamm_coordinator.write import TxnMarker, TxnProducer
+from klamm_coordinator.runtime.log_write import TxnMarker, TxnProducer
 
 NO_OFFSET = -1
 """Nothing is stored."""
@@ -23,7 +23,7 @@ class CommitOffset:
     offset: int
     """The next offset to read."""
     leader_epoch: int
-    """Of the last record consumed, or -1."""
+    """The leader epoch of the last record consumed, or -1."""
     metadata: str
     error: ErrorCode = ErrorCode.NONE
     """Set by the edge when it cannot be stored (the topic is unknown): answered as it is."""
@@ -41,7 +41,7 @@ class CommitOffsets:
     instance_id: str | None
     offsets: tuple[CommitOffset, ...]
     producer: TxnProducer | None = None
-    """Of a transaction (KIP-447): the offsets count when it commits."""
+    """The producer whose transaction this is part of (KIP-447): then the offsets count when it commits."""
     verification: int | None = None
     """What `Shard.begin_verification` gave before the transaction's coordinator was asked."""
 

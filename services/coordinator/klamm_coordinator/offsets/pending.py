@@ -26,7 +26,7 @@ class PendingOffsets:
 
     def __init__(self) -> None:
         self._of_group: dict[str, dict[TopicPartition, dict[int, _Pending]]] = {}
-        """By group, partition and producer id."""
+        """The pending offsets by group, partition and producer id."""
         self._of_producer: dict[int, set[tuple[str, TopicPartition]]] = {}
         self._next_order = 0
 
@@ -52,7 +52,7 @@ class PendingOffsets:
         return {group_id for group_id, _ in self._of_producer.get(producer_id, ())}
 
     def partitions(self, group_id: str) -> set[TopicPartition]:
-        """Those of the group of which an offset is pending."""
+        """The group's partitions that have a pending offset."""
         return set(self._of_group.get(group_id, ()))
 
     def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
@@ -103,7 +103,7 @@ class PendingOffsets:
         return removed
 
     def _newest_first(self) -> dict[tuple[str, TopicPartition], list[tuple[int, OffsetCommitValue]]]:
-        """Who stands where, without the numbers that say so."""
+        """The producers and values of each partition, newest first, without the numbers that order them."""
         return {
             (group_id, partition): [
                 (producer_id, pending.value)

@@ -1,14 +1,5 @@
-"""What may happen to offsets: commit, delete, expire. Each rule gives the records that make it so.
-
-Expiry is KIP-211's: an offset lives as long as somebody may read on from it.
-
-    group is Empty                    retention counts from the moment it became so
-    group only stores offsets         from each offset's own commit
-    group is Stable, consumers        from the commit, for topics nobody subscribes to any more
-    group of the new protocol         likewise, in whatever state (as Kafka: it does not know since when it is Empty)
-    anything else                     nothing expires
-    record with an explicit expiry    at that time (records of version 1)
-"""
+"""Requests about the offsets of groups: which members may commit, read and delete them, also in transactions
+(KIP-447)."""
 
 from __future__ import annotations
 
@@ -16,26 +7,150 @@ from collections.abc import Iterable, Sequence
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
-from klamm_coordinator.consumer_group.group import ConsumerGroup
-from klamm_coordinator.group.group import Group
-from klamm_coordinator.group.states import GroupState
+from klamm_coordinator.classic import session
+from klamm_coordinator.classic.group import ClassicGroup
+from klamm_coordinator.classic.groups import ClassicGroups
+from klamm_coordinator.classic.states import ClassicGroupState
+from klamm_coordinator.consumer.group import ConsumerGroup
+from klamm_coordinator.consumer.groups import ConsumerGroups
+from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.groups.turn import GroupTurn
+from klamm_coordinator.offsets.admission import TransactionAdmission
 from klamm_coordinator.offsets.messages import (
     CommitOffset,
     CommitOffsets,
+    CommitReply,
     DeleteOffsets,
+    DeleteOffsetsReply,
+    EndTransaction,
+    EndTransactionReply,
     FetchedOffset,
 )
-from klamm_coordinator.offsets.store import OffsetStore
-from klamm_coordinator.records.schemas import NO_TIMESTAMP, OffsetCommitKey, OffsetCommitValue, Record
+from klamm_coordinator.offsets.store import ShardOffsets
+from klamm_coordinator.records.schemas import GroupRecord, OffsetCommitKey, OffsetCommitValue
+from klamm_coordinator.runtime.log_write import TxnProducer
 
 
-def commit_records(
+class OffsetRules:
+    """Answers requests about the offsets in one shard, for groups of either protocol."""
+
+    def __init__(
+        self, store: ShardOffsets, classic: ClassicGroups, consumers: ConsumerGroups, settings: GroupSettings
+    ) -> None:
+        self.transactions = TransactionAdmission()
+        """Whose transactions may write; `begin_verification` before their coordinator is asked."""
+        self._store = store
+        self._classic = classic
+        self._consumers = consumers
+        self._settings = settings
+
+    # Reading
+
+    def fetch_error(self, group_id: str, member_id: str, member_epoch: int) -> ErrorCode:
+        """Whether offsets may be read in this name; without a member always (KIP-848)."""
+        return self._consumers.epoch_error(group_id, member_id, member_epoch) if member_id else ErrorCode.NONE
+
+    def fetch(self, group_id: str, partitions: Sequence[TopicPartition] | None) -> tuple[FetchedOffset, ...]:
+        """Durable offsets: those asked for, in order, or all."""
+        return _fetch(self._store, group_id, partitions)
+
+    def unstable(self, group_id: str, partitions: Sequence[TopicPartition] | None) -> list[TopicPartition]:
+        """The partitions whose offsets an open transaction may change (KIP-447), of `partitions` or, if None, of
+        all."""
+        return sorted(_unstable(self._store, group_id, partitions))
+
+    # Changing
+
+    def start(self) -> None:
+        """Everything is loaded."""
+        self.transactions.load(self._store.pending.producer_ids())
+
+    def commit(self, request: CommitOffsets, turn: GroupTurn) -> None:
+        """Stores offsets, at once or with their transaction."""
+        error = self._commit_error(request, turn)
+        if error is ErrorCode.NONE and request.producer is not None:
+            error = self._transaction_error(request.producer, request.verification)
+        if error is not ErrorCode.NONE:
+            turn.reply(request.reply_id, CommitReply(errors=(error,) * len(request.offsets)))
+            return
+        records, errors = _commit_records(
+            request,
+            metadata_bytes_max=self._settings.offset_metadata_bytes_max,
+            wall_ms=turn.now.wall_ms,
+        )
+        reply = CommitReply(errors=errors)
+        if records:
+            if request.producer is not None:
+                self.transactions.wrote(request.producer)
+            turn.append(records, replies=((request.reply_id, reply),), producer=request.producer)
+        else:
+            turn.reply(request.reply_id, reply)
+            self._classic.forget_if_unused(request.group_id)
+
+    def end_transaction(self, request: EndTransaction, turn: GroupTurn) -> None:
+        """Stores the marker that decides about a transaction's offsets."""
+        self.transactions.end(request.producer, request.marker)
+        replies = ((request.reply_id, EndTransactionReply()),)
+        turn.append_marker(request.producer, request.marker, replies=replies)
+
+    def delete(self, request: DeleteOffsets, turn: GroupTurn) -> None:
+        """Deletes single offsets of a group (KIP-496)."""
+        consumer_group = self._consumers.get(request.group_id)
+        group = consumer_group or self._classic.groups.get(request.group_id)
+        if consumer_group is None:
+            error = _delete_error(self._classic.groups.get(request.group_id))
+        else:
+            error = ErrorCode.GROUP_ID_NOT_FOUND if self._consumers.is_dying(request.group_id) else ErrorCode.NONE
+        if error is not ErrorCode.NONE:
+            turn.reply(request.reply_id, DeleteOffsetsReply(error=error))
+            return
+        assert group is not None
+        records, errors = _delete_records(self._store, group, request)
+        reply = DeleteOffsetsReply(errors=errors)
+        if records:
+            turn.append(records, replies=((request.reply_id, reply),))
+        else:
+            turn.reply(request.reply_id, reply)
+
+    def _commit_error(self, request: CommitOffsets, turn: GroupTurn) -> ErrorCode:
+        if self._consumers.get(request.group_id) is not None:
+            return self._consumers.commit_error(
+                request.group_id,
+                request.member_id,
+                request.generation_id,
+                [offset.partition for offset in request.offsets],
+                is_transactional=request.producer is not None,
+            )
+        group = self._classic.groups.get(request.group_id)
+        if group is None and request.generation_id < 0:
+            group = self._classic.create(request.group_id, turn)
+        if group is None:
+            # A member of a group that is gone has to join again, which this code makes every client do.
+            is_member = request.generation_id >= 0
+            return ErrorCode.ILLEGAL_GENERATION if is_member else ErrorCode.GROUP_MAX_SIZE_REACHED
+        check = session.check_commit if request.producer is None else session.check_transactional_commit
+        return check(
+            group,
+            generation_id=request.generation_id,
+            member_id=request.member_id,
+            instance_id=request.instance_id,
+            turn=turn,
+        )
+
+    def _transaction_error(self, producer: TxnProducer, verification: int | None) -> ErrorCode:
+        is_admitted = self.transactions.admits(producer, verification)
+        if verification is not None:
+            self.transactions.end_verification(verification)
+        return ErrorCode.NONE if is_admitted else ErrorCode.TRANSACTION_ABORTABLE
+
+
+def _commit_records(
     request: CommitOffsets, *, metadata_bytes_max: int, wall_ms: int
-) -> tuple[tuple[Record, ...], tuple[ErrorCode, ...]]:
+) -> tuple[tuple[GroupRecord, ...], tuple[ErrorCode, ...]]:
     """The records of a commit that is allowed, and each offset's code."""
-    errors = tuple(_commit_error(offset, metadata_bytes_max) for offset in request.offsets)
+    errors = tuple(_offset_error(offset, metadata_bytes_max) for offset in request.offsets)
     records = tuple(
-        Record(
+        GroupRecord(
             OffsetCommitKey(request.group_id, offset.partition.topic, offset.partition.partition),
             OffsetCommitValue(offset.offset, offset.leader_epoch, offset.metadata, wall_ms),
         )
@@ -45,7 +160,7 @@ def commit_records(
     return records, errors
 
 
-def _commit_error(offset: CommitOffset, metadata_bytes_max: int) -> ErrorCode:
+def _offset_error(offset: CommitOffset, metadata_bytes_max: int) -> ErrorCode:
     if offset.error is not ErrorCode.NONE:
         return offset.error
     # Each character takes at least a byte: most metadata need not be encoded to be measured.
@@ -55,17 +170,19 @@ def _commit_error(offset: CommitOffset, metadata_bytes_max: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def fetch(store: OffsetStore, group_id: str, partitions: Sequence[TopicPartition] | None) -> tuple[FetchedOffset, ...]:
+def _fetch(
+    store: ShardOffsets, group_id: str, partitions: Sequence[TopicPartition] | None
+) -> tuple[FetchedOffset, ...]:
     """The durable offsets asked for, in order; without a list all of them, by topic and partition."""
     stored = store.of_group(group_id)
     wanted = sorted(stored) if partitions is None else partitions
     return tuple(_fetched(partition, stored.get(partition)) for partition in wanted)
 
 
-def unstable(
-    store: OffsetStore, group_id: str, partitions: Sequence[TopicPartition] | None
+def _unstable(
+    store: ShardOffsets, group_id: str, partitions: Sequence[TopicPartition] | None
 ) -> Iterable[TopicPartition]:
-    """Those of them, or of all, that an open transaction may change."""
+    """The partitions whose offsets an open transaction may change, of `partitions` or, if None, of all."""
     found = store.unstable_partitions(group_id)
     return found if partitions is None else found.intersection(partitions)
 
@@ -81,18 +198,18 @@ def _fetched(partition: TopicPartition, value: OffsetCommitValue | None) -> Fetc
     )
 
 
-def delete_error(group: Group | None) -> ErrorCode:
+def _delete_error(group: ClassicGroup | None) -> ErrorCode:
     """Whether offsets of this group may be deleted: of a group with members only if it says what it reads."""
-    if group is None or group.state is GroupState.DEAD:
+    if group is None or group.state is ClassicGroupState.DEAD:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+    if group.state is not ClassicGroupState.EMPTY and not group.uses_consumer_protocol:
         return ErrorCode.NON_EMPTY_GROUP
     return ErrorCode.NONE
 
 
-def delete_records(
-    store: OffsetStore, group: Group | ConsumerGroup, request: DeleteOffsets
-) -> tuple[tuple[Record, ...], tuple[ErrorCode, ...]]:
+def _delete_records(
+    store: ShardOffsets, group: ClassicGroup | ConsumerGroup, request: DeleteOffsets
+) -> tuple[tuple[GroupRecord, ...], tuple[ErrorCode, ...]]:
     """Tombstones for what is there, and each partition's code: topics in use are refused (KIP-496)."""
     errors = tuple(
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(partition.topic) else ErrorCode.NONE
@@ -107,61 +224,8 @@ def delete_records(
     return tombstones(group.group_id, doomed), errors
 
 
-def tombstones(group_id: str, partitions: list[TopicPartition]) -> tuple[Record, ...]:
+def tombstones(group_id: str, partitions: list[TopicPartition]) -> tuple[GroupRecord, ...]:
     """Records that delete these offsets."""
     return tuple(
-        Record(OffsetCommitKey(group_id, partition.topic, partition.partition), None) for partition in partitions
+        GroupRecord(OffsetCommitKey(group_id, partition.topic, partition.partition), None) for partition in partitions
     )
-
-
-def expired_partitions(store: OffsetStore, group: Group, *, retention_ms: int, wall_ms: int) -> list[TopicPartition]:
-    """Partitions of which the offset has outlived its retention, in a stable order.
-
-    One that is just being written, or that an open transaction may change, is left alone."""
-    base = _retention_base(group)
-    if base is _NOTHING_EXPIRES:
-        return []
-    return sorted(
-        partition
-        for partition, commit_ms, expire_ms in store.timestamps(group.group_id)
-        if _is_expired(commit_ms, expire_ms, base, retention_ms=retention_ms, wall_ms=wall_ms)
-        and not group.is_subscribed_to(partition.topic)
-        and not store.is_undecided(group.group_id, partition)
-    )
-
-
-def expired_consumer_partitions(
-    store: OffsetStore, group: ConsumerGroup, *, retention_ms: int, wall_ms: int
-) -> list[TopicPartition]:
-    """As `expired_partitions`, of a group of the new protocol: from the commit, for topics nobody subscribes to."""
-    subscribed = group.subscribed_topics()
-    return sorted(
-        partition
-        for partition, commit_ms, expire_ms in store.timestamps(group.group_id)
-        if partition.topic not in subscribed
-        and _is_expired(commit_ms, expire_ms, _COMMIT_TIME, retention_ms=retention_ms, wall_ms=wall_ms)
-        and not store.is_undecided(group.group_id, partition)
-    )
-
-
-_COMMIT_TIME = "commit time"
-_NOTHING_EXPIRES = "nothing expires"
-
-
-def _retention_base(group: Group) -> int | str:
-    """From when retention counts: a time of the group, or each offset's commit time."""
-    if group.protocol_type is None:
-        return _COMMIT_TIME
-    if group.state is GroupState.EMPTY:
-        # Groups stored before version 2 of their record do not say since when they are Empty.
-        return _COMMIT_TIME if group.state_timestamp_ms == NO_TIMESTAMP else group.state_timestamp_ms
-    if group.state is GroupState.STABLE and group.subscribed_topics is not None:
-        return _COMMIT_TIME
-    return _NOTHING_EXPIRES
-
-
-def _is_expired(commit_ms: int, expire_ms: int, base: int | str, *, retention_ms: int, wall_ms: int) -> bool:
-    if expire_ms != NO_TIMESTAMP:
-        return wall_ms >= expire_ms
-    since_ms = base if isinstance(base, int) else commit_ms
-    return wall_ms - since_ms >= retention_ms

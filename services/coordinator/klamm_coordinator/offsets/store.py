@@ -2,7 +2,7 @@
 
     committed   what acknowledged records say; readers see only this
     pending     acknowledged too, but part of a transaction that is still open (`pending.py`)
-    in flight   how many writes that are not decided touch an offset; who deletes must delete those too
+    in flight   how many writes that are not decided touch an offset; a deletion must delete those too
 
 An offset is kept as its record has it, 24 bytes and more, and decoded when it is read: of a million of them few ever
 are. Invariant: no group with an empty dict of offsets is kept.
@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from klamm.model import TopicPartition
 from klamm_coordinator.offsets.pending import PendingOffsets
 from klamm_coordinator.records.schemas import (
+    GroupRecord,
     OffsetCommitKey,
     OffsetCommitValue,
-    Record,
     decode_offset_value,
     encode_offset_value,
     offset_timestamps,
@@ -49,7 +49,7 @@ class GroupOffsets(Mapping[TopicPartition, OffsetCommitValue]):
 _NONE = GroupOffsets({})
 
 
-class OffsetStore:
+class ShardOffsets:
     """Changed by `replay` (durable) and by `begin`/`end` of writes (in flight), by nothing else."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class OffsetStore:
 
     def __eq__(self, other: object) -> bool:
         """Whether the same offsets are durable."""
-        return isinstance(other, OffsetStore) and self._decoded() == other._decoded() and self.pending == other.pending
+        return isinstance(other, ShardOffsets) and self._decoded() == other._decoded() and self.pending == other.pending
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -147,7 +147,7 @@ class OffsetStore:
             if not offsets:
                 del self._committed[group_id]
 
-    def begin(self, records: Iterable[Record], *, transactional: bool = False) -> None:
+    def begin(self, records: Iterable[GroupRecord], *, transactional: bool = False) -> None:
         """These records are on their way."""
         for key, _ in records:
             if isinstance(key, OffsetCommitKey):
@@ -157,7 +157,7 @@ class OffsetStore:
                 if transactional:
                     self._in_flight_of_transactions[key.group_id, partition] += 1
 
-    def end(self, records: Iterable[Record], *, transactional: bool = False) -> None:
+    def end(self, records: Iterable[GroupRecord], *, transactional: bool = False) -> None:
         """They are decided, one way or the other."""
         for key, _ in records:
             if isinstance(key, OffsetCommitKey):

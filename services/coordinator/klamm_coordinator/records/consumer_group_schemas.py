@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from klamm_coordinator.records.codec import Reader, SchemaError, Writer
+from klamm.kafka_types.writer import KafkaWriter
+from klamm_coordinator.records.codec import SchemaError, SchemaReader
 
 VALUE_VERSION = 0
 
@@ -137,13 +138,13 @@ class TopicMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """By name."""
+    """What a group knows of its topics, in the order of their names."""
 
     topics: tuple[TopicMetadata, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberMetadata:
+class ConsumerMemberMetadata:
     """What a member said of itself."""
 
     instance_id: str | None
@@ -181,7 +182,7 @@ class Current:
     state: MemberState
     assigned: Partitions
     pending_revocation: Partitions
-    """To be given up, and nobody else's until then."""
+    """The partitions that the member has to give up; no other member gets them before."""
 
     @property
     def owned(self) -> Partitions:
@@ -196,25 +197,27 @@ class ResolvedRegex:
     topics: tuple[str, ...]
     """Sorted."""
     version: int
-    """Of the metadata that it was matched against."""
+    """The version of the metadata that the expression was matched against."""
     timestamp_ms: int
 
 
-ConsumerGroupValue = GroupEpoch | PartitionMetadata | MemberMetadata | TargetEpoch | Target | Current | ResolvedRegex
+ConsumerGroupValue = (
+    GroupEpoch | PartitionMetadata | ConsumerMemberMetadata | TargetEpoch | Target | Current | ResolvedRegex
+)
 
 
 def encode_consumer_group_key(key: ConsumerGroupKey) -> bytes:
     """The bytes of a record's key."""
-    writer = Writer().int16(_KEY_VERSIONS[type(key)]).string(key.group_id)
+    writer = KafkaWriter().int16(_KEY_VERSIONS[type(key)]).string(key.group_id)
     match key:
         case MemberKey() | TargetKey() | CurrentKey():
             writer.string(key.member_id)
         case RegexKey():
             writer.string(key.regex)
-    return writer.build()
+    return writer.value()
 
 
-def decode_consumer_group_key(version: int, reader: Reader) -> ConsumerGroupKey | None:
+def decode_consumer_group_key(version: int, reader: SchemaReader) -> ConsumerGroupKey | None:
     """The key whose version was read; None for one of another kind. Raises SchemaError."""
     kind = _KEYS.get(version)
     if kind is None:
@@ -226,13 +229,13 @@ def decode_consumer_group_key(version: int, reader: Reader) -> ConsumerGroupKey 
 
 def encode_consumer_group_value(value: ConsumerGroupValue) -> bytes:
     """The bytes of a record's value."""
-    writer = Writer().int16(VALUE_VERSION).use_flexible()
+    writer = KafkaWriter().int16(VALUE_VERSION).use_flexible()
     match value:
         case GroupEpoch(epoch) | TargetEpoch(epoch):
             writer.int32(epoch)
         case PartitionMetadata():
             _write_topics(writer, value.topics)
-        case MemberMetadata():
+        case ConsumerMemberMetadata():
             _write_member(writer, value)
         case Target(partitions):
             _write_partitions(writer, partitions)
@@ -243,12 +246,12 @@ def encode_consumer_group_value(value: ConsumerGroupValue) -> bytes:
         case ResolvedRegex():
             _write_strings(writer, value.topics)
             writer.int64(value.version).int64(value.timestamp_ms)
-    return writer.tagged_fields({}).build()
+    return writer.tagged_fields().value()
 
 
 def decode_consumer_group_value(key: ConsumerGroupKey, data: bytes) -> ConsumerGroupValue:
     """The value that belongs to `key`. Raises SchemaError."""
-    reader = Reader(data)
+    reader = SchemaReader(data)
     version = reader.int16()
     if version != VALUE_VERSION:
         raise SchemaError(f"version {version} of the value of {key} is unknown; {VALUE_VERSION} is expected")
@@ -258,21 +261,21 @@ def decode_consumer_group_value(key: ConsumerGroupKey, data: bytes) -> ConsumerG
     return value
 
 
-def _write_topics(writer: Writer, topics: Iterable[TopicMetadata]) -> None:
+def _write_topics(writer: KafkaWriter, topics: Iterable[TopicMetadata]) -> None:
     ordered = sorted(topics, key=lambda topic: topic.name)
-    writer.array_count(len(ordered))
+    writer.array_size(len(ordered))
     for topic in ordered:
         writer.uuid(topic.topic_id).string(topic.name).int32(topic.partition_count)
-        writer.array_count(0).tagged_fields({})
+        writer.array_size(0).tagged_fields()
 
 
-def _read_topics(reader: Reader) -> PartitionMetadata:
-    return PartitionMetadata(tuple(_read_topic(reader) for _ in range(reader.array_count())))
+def _read_topics(reader: SchemaReader) -> PartitionMetadata:
+    return PartitionMetadata(tuple(_read_topic(reader) for _ in range(reader.array_size())))
 
 
-def _read_topic(reader: Reader) -> TopicMetadata:
+def _read_topic(reader: SchemaReader) -> TopicMetadata:
     topic_id, name, partition_count = reader.uuid(), reader.string(), reader.int32()
-    for _ in range(reader.array_count()):
+    for _ in range(reader.array_size()):
         reader.int32()
         _read_strings(reader)
         reader.skip_tagged_fields()
@@ -280,7 +283,7 @@ def _read_topic(reader: Reader) -> TopicMetadata:
     return TopicMetadata(topic_id, name, partition_count)
 
 
-def _write_member(writer: Writer, member: MemberMetadata) -> None:
+def _write_member(writer: KafkaWriter, member: ConsumerMemberMetadata) -> None:
     writer.nullable_string(member.instance_id).nullable_string(member.rack_id)
     writer.string(member.client_id).string(member.client_host)
     _write_strings(writer, member.subscribed_topic_names)
@@ -288,8 +291,8 @@ def _write_member(writer: Writer, member: MemberMetadata) -> None:
     writer.int32(member.rebalance_timeout_ms).nullable_string(member.server_assignor)
 
 
-def _read_member(reader: Reader) -> MemberMetadata:
-    return MemberMetadata(
+def _read_member(reader: SchemaReader) -> ConsumerMemberMetadata:
+    return ConsumerMemberMetadata(
         instance_id=reader.nullable_string(),
         rack_id=reader.nullable_string(),
         client_id=reader.string(),
@@ -301,7 +304,7 @@ def _read_member(reader: Reader) -> MemberMetadata:
     )
 
 
-def _read_current(reader: Reader) -> Current:
+def _read_current(reader: SchemaReader) -> Current:
     return Current(
         member_epoch=reader.int32(),
         previous_member_epoch=reader.int32(),
@@ -319,36 +322,36 @@ def _member_state(number: int) -> MemberState:
         return MemberState.UNKNOWN
 
 
-def _write_partitions(writer: Writer, partitions: Partitions) -> None:
+def _write_partitions(writer: KafkaWriter, partitions: Partitions) -> None:
     by_topic = [(topic_id, [*numbers]) for topic_id, numbers in groupby(sorted(partitions), lambda one: one.topic_id)]
-    writer.array_count(len(by_topic))
+    writer.array_size(len(by_topic))
     for topic_id, members in by_topic:
-        writer.uuid(topic_id).array_count(len(members))
+        writer.uuid(topic_id).array_size(len(members))
         for one in members:
             writer.int32(one.partition)
-        writer.tagged_fields({})
+        writer.tagged_fields()
 
 
-def _read_partitions(reader: Reader) -> Partitions:
+def _read_partitions(reader: SchemaReader) -> Partitions:
     partitions: set[TopicIdPartition] = set()
-    for _ in range(reader.array_count()):
+    for _ in range(reader.array_size()):
         topic_id = reader.uuid()
-        partitions.update(TopicIdPartition(topic_id, reader.int32()) for _ in range(reader.array_count()))
+        partitions.update(TopicIdPartition(topic_id, reader.int32()) for _ in range(reader.array_size()))
         reader.skip_tagged_fields()
     return frozenset(partitions)
 
 
-def _write_strings(writer: Writer, strings: tuple[str, ...]) -> None:
-    writer.array_count(len(strings))
+def _write_strings(writer: KafkaWriter, strings: tuple[str, ...]) -> None:
+    writer.array_size(len(strings))
     for one in strings:
         writer.string(one)
 
 
-def _read_strings(reader: Reader) -> tuple[str, ...]:
-    return tuple(reader.string() for _ in range(reader.array_count()))
+def _read_strings(reader: SchemaReader) -> tuple[str, ...]:
+    return tuple(reader.string() for _ in range(reader.array_size()))
 
 
-_READ: dict[type[ConsumerGroupKey], Callable[[Reader], ConsumerGroupValue]] = {
+_READ: dict[type[ConsumerGroupKey], Callable[[SchemaReader], ConsumerGroupValue]] = {
     GroupEpochKey: lambda reader: GroupEpoch(reader.int32()),
     PartitionMetadataKey: _read_topics,
     MemberKey: _read_member,

@@ -29,7 +29,8 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from klamm_coordinator.records.codec import Reader, SchemaError, Writer
+from klamm.kafka_types.writer import KafkaWriter
+from klamm_coordinator.records.codec import SchemaError, SchemaReader
 from klamm_coordinator.records.consumer_group_schemas import (
     ConsumerGroupKey,
     ConsumerGroupValue,
@@ -53,7 +54,7 @@ _OFFSET_V3_TIMESTAMP = struct.Struct(">q")
 _V3 = b"\x00\x03"
 _NO_METADATA = b"\x00\x00"
 _PLAIN_V3_BYTES = _OFFSET_V3_HEAD.size + _OFFSET_V3_TIMESTAMP.size
-"""Of a value without metadata."""
+"""The size of a value without metadata."""
 
 
 class OffsetCommitKey(NamedTuple):
@@ -84,7 +85,7 @@ class OffsetCommitValue(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberMetadata:
+class ClassicMemberMetadata:
     """A member of a generation, with what it got."""
 
     member_id: str
@@ -107,13 +108,13 @@ class GroupMetadataValue:
     protocol_name: str | None
     leader: str | None
     current_state_timestamp_ms: int
-    members: tuple[MemberMetadata, ...]
+    members: tuple[ClassicMemberMetadata, ...]
 
 
 RecordValue = OffsetCommitValue | GroupMetadataValue | ConsumerGroupValue
 
 
-class Record(NamedTuple):
+class GroupRecord(NamedTuple):
     """A change of the shard's state; `value` None deletes."""
 
     key: RecordKey
@@ -123,10 +124,10 @@ class Record(NamedTuple):
 def encode_key(key: RecordKey) -> bytes:
     """The bytes of a record's key."""
     if isinstance(key, OffsetCommitKey):
-        writer = Writer().int16(OFFSET_COMMIT_KEY_VERSION)
-        return writer.string(key.group_id).string(key.topic).int32(key.partition).build()
+        writer = KafkaWriter().int16(OFFSET_COMMIT_KEY_VERSION)
+        return writer.string(key.group_id).string(key.topic).int32(key.partition).value()
     if isinstance(key, GroupMetadataKey):
-        return Writer().int16(GROUP_METADATA_KEY_VERSION).string(key.group_id).build()
+        return KafkaWriter().int16(GROUP_METADATA_KEY_VERSION).string(key.group_id).value()
     return encode_consumer_group_key(key)
 
 
@@ -147,7 +148,7 @@ def decode_key(data: bytes) -> RecordKey | None:
     """The key, or None for a kind this coordinator does not know (Kafka skips those too).
 
     Raises SchemaError."""
-    reader = Reader(data)
+    reader = SchemaReader(data)
     version = reader.int16()
     if 0 <= version <= OFFSET_COMMIT_KEY_VERSION:
         return OffsetCommitKey(reader.string(), reader.string(), reader.int32())
@@ -175,7 +176,7 @@ def decode_offset_value(data: bytes) -> OffsetCommitValue:
     """Raises SchemaError."""
     if data[:2] == _V3:
         return _decode_offset_value_v3(data)
-    reader = Reader(data)
+    reader = SchemaReader(data)
     version = _value_version(reader, "OffsetCommitValue")
     value = OffsetCommitValue(
         offset=reader.int64(),
@@ -190,7 +191,7 @@ def decode_offset_value(data: bytes) -> OffsetCommitValue:
 
 def decode_group_value(data: bytes) -> GroupMetadataValue:
     """Raises SchemaError."""
-    reader = Reader(data)
+    reader = SchemaReader(data)
     version = _value_version(reader, "GroupMetadataValue")
     value = GroupMetadataValue(
         protocol_type=reader.string(),
@@ -198,13 +199,13 @@ def decode_group_value(data: bytes) -> GroupMetadataValue:
         protocol_name=reader.nullable_string(),
         leader=reader.nullable_string(),
         current_state_timestamp_ms=reader.int64() if version >= 2 else NO_TIMESTAMP,
-        members=tuple(_decode_member(reader, version) for _ in range(reader.array_count())),
+        members=tuple(_decode_member(reader, version) for _ in range(reader.array_size())),
     )
     reader.skip_tagged_fields()
     return value
 
 
-def _value_version(reader: Reader, name: str) -> int:
+def _value_version(reader: SchemaReader, name: str) -> int:
     version = reader.int16()
     if not 0 <= version <= VALUE_VERSION_MAX:
         raise SchemaError(f"{name} version {version} is unknown; 0 to {VALUE_VERSION_MAX} are")
@@ -233,12 +234,12 @@ def encode_offset_value(value: OffsetCommitValue) -> bytes:
     if value.expire_timestamp_ms == NO_TIMESTAMP:
         head = _OFFSET_V3_HEAD.pack(_WRITTEN_VALUE_VERSION, value.offset, value.leader_epoch, len(metadata))
         return head + metadata + _OFFSET_V3_TIMESTAMP.pack(value.commit_timestamp_ms)
-    writer = Writer().int16(_EXPIRING_VALUE_VERSION).int64(value.offset).string(value.metadata)
-    return writer.int64(value.commit_timestamp_ms).int64(value.expire_timestamp_ms).build()
+    writer = KafkaWriter().int16(_EXPIRING_VALUE_VERSION).int64(value.offset).string(value.metadata)
+    return writer.int64(value.commit_timestamp_ms).int64(value.expire_timestamp_ms).value()
 
 
-def _decode_member(reader: Reader, version: int) -> MemberMetadata:
-    member = MemberMetadata(
+def _decode_member(reader: SchemaReader, version: int) -> ClassicMemberMetadata:
+    member = ClassicMemberMetadata(
         member_id=reader.string(),
         group_instance_id=reader.nullable_string() if version >= 3 else None,
         client_id=reader.string(),
@@ -253,7 +254,7 @@ def _decode_member(reader: Reader, version: int) -> MemberMetadata:
 
 
 def _encode_group_value(value: GroupMetadataValue) -> bytes:
-    writer = Writer().int16(_WRITTEN_VALUE_VERSION).string(value.protocol_type).int32(value.generation_id)
+    writer = KafkaWriter().int16(_WRITTEN_VALUE_VERSION).string(value.protocol_type).int32(value.generation_id)
     writer.nullable_string(value.protocol_name).nullable_string(value.leader)
     writer.int64(value.current_state_timestamp_ms).int32(len(value.members))
     for member in value.members:
@@ -261,4 +262,4 @@ def _encode_group_value(value: GroupMetadataValue) -> bytes:
         writer.string(member.client_id).string(member.client_host)
         writer.int32(member.rebalance_timeout_ms).int32(member.session_timeout_ms)
         writer.bytes_(member.subscription).bytes_(member.assignment)
-    return writer.build()
+    return writer.value()

@@ -1,11 +1,12 @@
-"""For people: ListGroups, DescribeGroups, DeleteGroups."""
+"""The calls for administration: ListGroups, DescribeGroups, DeleteGroups."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
 
+from klamm.acls import AclOperation, ResourceType
 from klamm.errors import BrokerError, ErrorCode
+from klamm.wire.calls import CallContext
 from klamm.wire.v1.coordinator_pb2 import (
     DeletedGroup,
     DeleteGroupsRequest,
@@ -18,61 +19,67 @@ from klamm.wire.v1.coordinator_pb2 import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from klamm_coordinator.group.messages import GroupDescription
-from klamm_coordinator.group.states import GroupState
-from klamm_coordinator.group_host import GroupHost
+from klamm_coordinator.classic.messages import ClassicGroupDescription
+from klamm_coordinator.classic.states import ClassicGroupState
+from klamm_coordinator.group_shard.rules import GroupRules, GroupSummary
+from klamm_coordinator.io.shard_host import ShardHost
+from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.offsets.messages import DeleteGroups, DeleteGroupsReply
 from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
-from klamm_coordinator.shard import shard
-from klamm_coordinator.shards import Shards
+from klamm_server.security.session import may_be_shown, may_be_shown_with_cluster, require
 
 
 class GroupAdminRpc:
     """Each group of a request succeeds or fails by itself."""
 
-    def __init__(self, shards: Shards[GroupHost], coordinator_id: int) -> None:
+    def __init__(self, shards: Shards[GroupRules], coordinator_id: int) -> None:
         self._shards = shards
         self._coordinator_id = coordinator_id
 
-    async def list_groups(self, request: ListGroupsRequest, context: Any) -> ListGroupsResponse:
+    async def list_groups(self, request: ListGroupsRequest, context: CallContext) -> ListGroupsResponse:
         wanted = {state.lower() for state in request.states}
         types = {kind.lower() for kind in request.types}
-        groups: list[shard.ListedGroup] = []
+        groups: list[GroupSummary] = []
         try:
             for host in self._shards:
-                groups += host.shard.list_groups()
+                groups += host.rules.list_groups()
         except BrokerError as error:
             return ListGroupsResponse(error_code=error.code, error_message=error.message)
+        sees_all = may_be_shown_with_cluster(AclOperation.DESCRIBE)
         listed = [
             ListedGroup(group_id=one.group_id, protocol_type=one.protocol_type, state=one.state, type=one.group_type)
             for one in sorted(groups)
-            if (not wanted or one.state.lower() in wanted) and (not types or one.group_type in types)
+            if (sees_all or may_be_shown(AclOperation.DESCRIBE, ResourceType.GROUP, one.group_id))
+            and (not wanted or one.state.lower() in wanted)
+            and (not types or one.group_type in types)
         ]
         return ListGroupsResponse(groups=listed)
 
-    async def describe_groups(self, request: DescribeGroupsRequest, context: Any) -> DescribeGroupsResponse:
+    async def describe_groups(self, request: DescribeGroupsRequest, context: CallContext) -> DescribeGroupsResponse:
         return DescribeGroupsResponse(groups=[self._describe(group_id) for group_id in request.group_ids])
 
     def _describe(self, group_id: str) -> DescribedGroup:
         try:
+            require(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
             check_group_id(group_id)
-            description = self._shards.of_key(group_id).shard.describe(group_id)
+            description = self._shards.of_key(group_id).rules.classic.describe(group_id)
         except BrokerError as error:
             return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
         if description is None:
             code = ErrorCode.GROUP_ID_NOT_FOUND
             return DescribedGroup(
-                group_id=group_id, error_code=code, error_message=code.text, state=GroupState.DEAD.value
+                group_id=group_id, error_code=code, error_message=code.text, state=ClassicGroupState.DEAD.value
             )
         return _described(description, self._coordinator_id)
 
-    async def delete_groups(self, request: DeleteGroupsRequest, context: Any) -> DeleteGroupsResponse:
+    async def delete_groups(self, request: DeleteGroupsRequest, context: CallContext) -> DeleteGroupsResponse:
         """Shard by shard: each group is answered when its own shard has stored it."""
         errors: dict[str, ErrorCode] = {}
-        by_shard: dict[GroupHost, list[str]] = defaultdict(list)
+        by_shard: dict[ShardHost[GroupRules], list[str]] = defaultdict(list)
         for group_id in dict.fromkeys(request.group_ids):
             try:
+                require(AclOperation.DELETE, ResourceType.GROUP, group_id)
                 check_group_id(group_id)
                 by_shard[self._shards.of_key(group_id)].append(group_id)
             except BrokerError as error:
@@ -86,7 +93,7 @@ class GroupAdminRpc:
         return DeleteGroupsResponse(results=results)
 
 
-async def _delete(host: GroupHost, group_ids: tuple[str, ...]) -> tuple[ErrorCode, ...]:
+async def _delete(host: ShardHost[GroupRules], group_ids: tuple[str, ...]) -> tuple[ErrorCode, ...]:
     try:
         reply = await host.ask(lambda reply_id: DeleteGroups(reply_id=reply_id, group_ids=group_ids))
     except BrokerError as error:
@@ -95,7 +102,7 @@ async def _delete(host: GroupHost, group_ids: tuple[str, ...]) -> tuple[ErrorCod
     return reply.errors
 
 
-def _described(description: GroupDescription, coordinator_id: int) -> DescribedGroup:
+def _described(description: ClassicGroupDescription, coordinator_id: int) -> DescribedGroup:
     members = [
         DescribedMember(
             member_id=one.member_id,

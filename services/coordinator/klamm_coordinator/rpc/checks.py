@@ -6,11 +6,11 @@ All of them raise the exception of the code that the request is answered with.
 from __future__ import annotations
 
 from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.kafka_types.writer import STRING_BYTES_MAX
 from klamm.ledger_ids import is_misnamed
 from klamm.wire.v1.coordinator_pb2 import JoinGroupRequest
-from klamm_coordinator.records.codec import STRING_BYTES_MAX
-from klamm_coordinator.settings import GroupSettings
-from klamm_coordinator.transaction.metadata import EPOCH_MAX, Producer
+from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.transaction.metadata import EPOCH_MAX, ProducerIdAndEpoch
 
 PROTOCOL_COUNT_MAX = 100
 """Assignors of one member; clients have five to choose from."""
@@ -32,14 +32,14 @@ def check_transactional_id(transactional_id: str) -> None:
         raise _invalid(f"the transactional id {transactional_id!r} begins as those of batch ledgers do, and is none")
 
 
-def check_producer(producer_id: int, producer_epoch: int) -> Producer:
-    """Who a request says that it is from. INVALID_REQUEST for what no producer can be."""
+def check_producer(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoch:
+    """The producer that a request says it is from. INVALID_REQUEST if no producer can have these numbers."""
     if producer_id < 0 or not 0 <= producer_epoch <= EPOCH_MAX:
         raise _invalid(
             f"producer id {producer_id} with epoch {producer_epoch}; expected an id from 0 on and an epoch"
             f" from 0 to {EPOCH_MAX}"
         )
-    return Producer(producer_id, producer_epoch)
+    return ProducerIdAndEpoch(producer_id, producer_epoch)
 
 
 def check_join(request: JoinGroupRequest, settings: GroupSettings) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
+from klamm.acls import AclOperation, ResourceType
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
+from klamm.wire.calls import CallContext
 from klamm.wire.v1.coordinator_pb2 import (
     ConsumerAssignment,
     ConsumerGroupDescribeRequest,
@@ -16,8 +17,8 @@ from klamm.wire.v1.coordinator_pb2 import (
     DescribedConsumerGroup,
     DescribedConsumerMember,
 )
-from klamm_coordinator.consumer_group.group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
-from klamm_coordinator.consumer_group.messages import (
+from klamm_coordinator.consumer.group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from klamm_coordinator.consumer.messages import (
     NO_TIMEOUT,
     AssignedTopic,
     ConsumerGroupDescription,
@@ -25,14 +26,15 @@ from klamm_coordinator.consumer_group.messages import (
     ConsumerGroupHeartbeatReply,
     ConsumerMemberDescription,
 )
-from klamm_coordinator.consumer_group.topics import Topics
-from klamm_coordinator.group_host import GroupHost
+from klamm_coordinator.consumer.topics import TopicInfo, Topics
+from klamm_coordinator.group_shard.rules import GroupRules
+from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.records.consumer_group_schemas import Partitions, TopicIdPartition
 from klamm_coordinator.rpc.checks import check_group_id, check_length
+from klamm_coordinator.rpc.classic_groups import host_of
 from klamm_coordinator.rpc.failures import text_of
-from klamm_coordinator.rpc.groups import host_of
-from klamm_coordinator.settings import GroupSettings
-from klamm_coordinator.shards import Shards
+from klamm_server.security.session import CALLER, Session, may_be_shown, require
 
 TOPIC_ID_BYTES = 16
 
@@ -41,7 +43,7 @@ class ConsumerGroupsRpc:
     """`topics` gives what the newest metadata says of topics."""
 
     def __init__(
-        self, shards: Shards[GroupHost], topics: Callable[[], Topics], settings: GroupSettings, coordinator_id: int
+        self, shards: Shards[GroupRules], topics: Callable[[], Topics], settings: GroupSettings, coordinator_id: int
     ) -> None:
         self._shards = shards
         self._topics = topics
@@ -49,12 +51,15 @@ class ConsumerGroupsRpc:
         self._coordinator_id = coordinator_id
 
     async def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, context: Any
+        self, request: ConsumerGroupHeartbeatRequest, context: CallContext
     ) -> ConsumerGroupHeartbeatResponse:
         try:
+            require(AclOperation.READ, ResourceType.GROUP, request.group_id)
             check_heartbeat(request, self._settings)
+            for topic in request.subscribed_topic_names.names:
+                require(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
             host = self._shards.of_key(request.group_id)
-            topics = self._topics()
+            topics = seen_by_caller(self._topics())
             client_host = request.client_host or host_of(context.peer())
             reply = await host.ask(lambda reply_id: _heartbeat(reply_id, request, client_host, topics))
         except BrokerError as error:
@@ -72,14 +77,15 @@ class ConsumerGroupsRpc:
         )
 
     async def consumer_group_describe(
-        self, request: ConsumerGroupDescribeRequest, context: Any
+        self, request: ConsumerGroupDescribeRequest, context: CallContext
     ) -> ConsumerGroupDescribeResponse:
         return ConsumerGroupDescribeResponse(groups=[self._describe(group_id) for group_id in request.group_ids])
 
     def _describe(self, group_id: str) -> DescribedConsumerGroup:
         try:
+            require(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
             check_group_id(group_id)
-            description = self._shards.of_key(group_id).shard.describe_consumer_group(group_id)
+            description = self._shards.of_key(group_id).rules.consumers.describe(group_id)
         except BrokerError as error:
             return DescribedConsumerGroup(group_id=group_id, error_code=error.code, error_message=error.message)
         if description is None:
@@ -88,7 +94,43 @@ class ConsumerGroupsRpc:
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND,
                 error_message=f"there is no consumer group {group_id!r}",
             )
+        for topic in _assigned_topics(description):
+            if not may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
+                return DescribedConsumerGroup(
+                    group_id=group_id,
+                    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    error_message="The group has described topic(s) that the client is not authorized to describe.",
+                )
         return _described(description, self._coordinator_id)
+
+
+def _assigned_topics(description: ConsumerGroupDescription) -> set[str]:
+    return {one.topic for member in description.members for one in (*member.assignment, *member.target)}
+
+
+def seen_by_caller(topics: Topics) -> Topics:
+    """The topics that an expression may match and the caller may describe."""
+    caller = CALLER.get()
+    return topics if caller is None else _SeenTopics(topics, caller)
+
+
+class _SeenTopics:
+    """Looked at when the group's turn comes, which is not in the caller's context."""
+
+    def __init__(self, topics: Topics, caller: Session) -> None:
+        self._topics = topics
+        self._caller = caller
+
+    @property
+    def version(self) -> int:
+        return self._topics.version
+
+    def get(self, name: str) -> TopicInfo | None:
+        return self._topics.get(name)
+
+    def names(self) -> Iterable[str]:
+        may_see = self._caller.may_be_shown
+        return [name for name in self._topics.names() if may_see(AclOperation.DESCRIBE, ResourceType.TOPIC, name)]
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, settings: GroupSettings) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from klamm.acls import AclOperation, ResourceType
 from klamm.batches import PARTS_MAX
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.ledger_ids import LedgerId, ledger_of, ledger_problem
+from klamm.wire.calls import CallContext
 from klamm.wire.v1.coordinator_pb2 import (
     BATCH_VERDICT_ABORTED,
     BATCH_VERDICT_COMMITTED,
@@ -26,21 +27,21 @@ from klamm.wire.v1.coordinator_pb2 import (
     PrepareTxnRequest,
     RegisterRunRequest,
 )
-from klamm_coordinator.rpc.checks import check_producer, check_transactional_id
-from klamm_coordinator.rpc.failures import text_of
-from klamm_coordinator.shard_host import MakeRequest
-from klamm_coordinator.shards import Shards
-from klamm_coordinator.transaction.ledger import Verdict
-from klamm_coordinator.transaction.messages import (
+from klamm_coordinator.io.shard_host import MakeRequest
+from klamm_coordinator.io.shards import Shards
+from klamm_coordinator.ledger.ledger import Verdict
+from klamm_coordinator.ledger.messages import (
     DecideBatch,
     DeleteLedger,
     LedgerReply,
     Part,
-    PrepareTxn,
     RegisterRun,
 )
-from klamm_coordinator.transaction.shard import TransactionShard
-from klamm_coordinator.transaction_host import TransactionHost
+from klamm_coordinator.rpc.checks import check_producer, check_transactional_id
+from klamm_coordinator.rpc.failures import text_of
+from klamm_coordinator.transaction.messages import PrepareTxn
+from klamm_coordinator.transaction_shard.rules import TransactionRules
+from klamm_server.security.session import may_be_shown, require
 
 _RUN_ID_LENGTH_MAX = 249
 _VERDICTS = {
@@ -55,11 +56,13 @@ _VERDICTS = {
 class LedgersRpc:
     """Each call goes to the shard that has the ledger and all its transactional ids."""
 
-    def __init__(self, shards: Shards[TransactionHost]) -> None:
+    def __init__(self, shards: Shards[TransactionRules]) -> None:
         self._shards = shards
 
-    async def prepare_txn(self, request: PrepareTxnRequest, context: Any) -> BatchResponse:
+    async def prepare_txn(self, request: PrepareTxnRequest, context: CallContext) -> BatchResponse:
         try:
+            require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+            require(AclOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
             check_transactional_id(request.transactional_id)
             if ledger_of(request.transactional_id) is None:
                 raise _invalid(f"{request.transactional_id!r} is not the transactional id of a part of a batch")
@@ -78,7 +81,7 @@ class LedgersRpc:
             ),
         )
 
-    async def register_run(self, request: RegisterRunRequest, context: Any) -> BatchResponse:
+    async def register_run(self, request: RegisterRunRequest, context: CallContext) -> BatchResponse:
         try:
             ledger = _ledger(request.ledger)
             _check_batch(request.run_id, request.batch_id)
@@ -91,7 +94,7 @@ class LedgersRpc:
             ),
         )
 
-    async def decide_batch(self, request: DecideBatchRequest, context: Any) -> BatchResponse:
+    async def decide_batch(self, request: DecideBatchRequest, context: CallContext) -> BatchResponse:
         try:
             ledger = _ledger(request.ledger)
             _check_batch(request.run_id, request.batch_id)
@@ -111,16 +114,16 @@ class LedgersRpc:
             ),
         )
 
-    async def delete_ledger(self, request: DeleteLedgerRequest, context: Any) -> BatchResponse:
+    async def delete_ledger(self, request: DeleteLedgerRequest, context: CallContext) -> BatchResponse:
         try:
             ledger = _ledger(request.ledger)
         except BrokerError as error:
             return _failed(error)
         return await self._ask(ledger.key, lambda reply_id: DeleteLedger(reply_id=reply_id, ledger=ledger))
 
-    async def list_ledgers(self, request: ListLedgersRequest, context: Any) -> ListLedgersResponse:
+    async def list_ledgers(self, request: ListLedgersRequest, context: CallContext) -> ListLedgersResponse:
         try:
-            listed = [one for host in self._shards for one in _listed(host.shard)]
+            listed = [one for host in self._shards for one in _listed(host.rules)]
         except BrokerError as error:
             return ListLedgersResponse(error_code=error.code, error_message=error.message)
         return ListLedgersResponse(ledgers=listed)
@@ -138,22 +141,26 @@ class LedgersRpc:
         )
 
 
-def _listed(shard: TransactionShard) -> Iterator[ListedLedger]:
+def _listed(shard: TransactionRules) -> Iterator[ListedLedger]:
     for ledger, value in sorted(shard.ledgers.values.items()):
+        if not may_be_shown(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ledger.key):
+            continue
         yield ListedLedger(
             name=LedgerName(sink=ledger.sink, query_id=ledger.query_id),
             run_id=value.run_id,
             committed_batch_id=value.committed_batch_id,
             last_update_ms=value.last_update_ms,
             open_parts=[
-                OpenPart(transactional_id=one, prepared_ms=shard.values[one].prepared_ms)
+                OpenPart(transactional_id=one, prepared_ms=shard.ids.values[one].prepared_ms)
                 for one in sorted(shard.ledgers.open_parts(ledger))
             ],
         )
 
 
 def _ledger(name: LedgerName) -> LedgerId:
+    """Raises TransactionalIdAuthorizationFailedError for one that the caller may not write to, InvalidRequestError."""
     ledger = LedgerId(name.sink, name.query_id)
+    require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, ledger.key)
     if problem := ledger_problem(ledger):
         raise _invalid(problem)
     return ledger

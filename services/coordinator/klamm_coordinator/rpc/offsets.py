@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from klamm.acls import AclOperation, ResourceType
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import TopicPartition
+from klamm.wire.calls import CallContext
 from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm.wire.v1.coordinator_pb2 import (
     GroupOffset,
@@ -17,7 +19,8 @@ from klamm.wire.v1.coordinator_pb2 import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from klamm_coordinator.group_host import GroupHost
+from klamm_coordinator.group_shard.rules import GroupRules
+from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.offsets.messages import (
     CommitOffset,
     CommitOffsets,
@@ -27,20 +30,21 @@ from klamm_coordinator.offsets.messages import (
 )
 from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
-from klamm_coordinator.shards import Shards
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.security.session import may, may_be_shown, require
 
 
 class OffsetsRpc:
     """Whether a topic exists is the image's word; partitions beyond its last one are refused like unknown topics."""
 
-    def __init__(self, shards: Shards[GroupHost], image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, shards: Shards[GroupRules], image: Callable[[], MetadataImage]) -> None:
         self._shards = shards
         self._image = image
 
-    async def offset_commit(self, request: OffsetCommitRequest, context: Any) -> OffsetCommitResponse:
+    async def offset_commit(self, request: OffsetCommitRequest, context: CallContext) -> OffsetCommitResponse:
         partitions = [TopicPartition(one.topic, one.partition) for one in request.offsets]
         try:
+            require(AclOperation.READ, ResourceType.GROUP, request.group_id)
             check_group_id(request.group_id)
             reply = await self._shards.of_key(request.group_id).ask(self._commit(request))
         except BrokerError as error:
@@ -48,14 +52,18 @@ class OffsetsRpc:
         assert isinstance(reply, CommitReply), reply
         return OffsetCommitResponse(partitions=_results(partitions, reply.errors))
 
-    async def offset_fetch(self, request: OffsetFetchRequest, context: Any) -> OffsetFetchResponse:
-        partitions = None if request.all_topics else _partitions(request.topics)
+    async def offset_fetch(self, request: OffsetFetchRequest, context: CallContext) -> OffsetFetchResponse:
+        denied: list[TopicPartition] = []
+        partitions = None
+        if not request.all_topics:
+            denied, partitions = _by_right(AclOperation.DESCRIBE, _partitions(request.topics))
         try:
+            require(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id)
             check_group_id(request.group_id)
-            shard = self._shards.of_key(request.group_id).shard
-            _refuse_stale(shard.fetch_error(request.group_id, request.member_id, request.member_epoch))
+            stored = self._shards.of_key(request.group_id).rules.offsets
+            _refuse_stale(stored.fetch_error(request.group_id, request.member_id, request.member_epoch))
             if request.require_stable:
-                _refuse_unstable(shard.unstable_offsets(request.group_id, partitions))
+                _refuse_unstable(stored.unstable(request.group_id, partitions))
         except BrokerError as error:
             return OffsetFetchResponse(error_code=error.code, error_message=error.message)
         offsets = [
@@ -66,13 +74,21 @@ class OffsetsRpc:
                 leader_epoch=one.leader_epoch,
                 metadata=one.metadata,
             )
-            for one in shard.fetch_offsets(request.group_id, partitions)
+            for one in stored.fetch(request.group_id, partitions)
+            if partitions is not None or may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, one.partition.topic)
+        ]
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        offsets += [
+            GroupOffset(topic=one.topic, partition=one.partition, offset=-1, leader_epoch=-1, error_code=code)
+            for one in denied
         ]
         return OffsetFetchResponse(offsets=offsets)
 
-    async def offset_delete(self, request: OffsetDeleteRequest, context: Any) -> OffsetDeleteResponse:
-        partitions = tuple(_partitions(request.topics))
+    async def offset_delete(self, request: OffsetDeleteRequest, context: CallContext) -> OffsetDeleteResponse:
+        denied, allowed = _by_right(AclOperation.READ, _partitions(request.topics))
+        partitions = tuple(allowed)
         try:
+            require(AclOperation.DELETE, ResourceType.GROUP, request.group_id)
             check_group_id(request.group_id)
             reply = await self._shards.of_key(request.group_id).ask(
                 lambda reply_id: DeleteOffsets(reply_id=reply_id, group_id=request.group_id, partitions=partitions)
@@ -82,7 +98,8 @@ class OffsetsRpc:
         assert isinstance(reply, DeleteOffsetsReply), reply
         if reply.error:
             return OffsetDeleteResponse(error_code=reply.error, error_message=text_of(reply.error))
-        return OffsetDeleteResponse(partitions=_results(partitions, reply.errors))
+        failed = [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(denied)
+        return OffsetDeleteResponse(partitions=_results([*partitions, *denied], [*reply.errors, *failed]))
 
     def _commit(self, request: OffsetCommitRequest) -> Any:
         offsets = offsets_to_commit(self._image(), request.offsets)
@@ -125,8 +142,21 @@ def _refuse_unstable(partitions: list[TopicPartition]) -> None:
 
 def _refusal(image: MetadataImage, offset: GroupOffset) -> ErrorCode:
     """Any offset is stored, as in Kafka: some clients commit -1 or -2 to have a group begin again by its policy."""
+    if not may(AclOperation.READ, ResourceType.TOPIC, offset.topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     known = image.partition(offset.topic, offset.partition) is not None
     return ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _by_right(
+    operation: AclOperation, partitions: Iterable[TopicPartition]
+) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    """The partitions that the caller has no right to for this operation, and those that it has."""
+    denied: list[TopicPartition] = []
+    allowed: list[TopicPartition] = []
+    for one in partitions:
+        (allowed if may(operation, ResourceType.TOPIC, one.topic) else denied).append(one)
+    return denied, allowed
 
 
 def _partitions(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:

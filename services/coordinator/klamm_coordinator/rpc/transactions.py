@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
 
+from klamm.acls import AclOperation, ResourceType
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import NO_PRODUCER_ID, TRANSACTION_STATE_TOPIC, TopicPartition
+from klamm.wire.calls import CallContext
 from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm.wire.v1.coordinator_pb2 import (
     AddPartitionsToTxnRequest,
@@ -23,10 +24,9 @@ from klamm.wire.v1.coordinator_pb2 import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
+from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.rpc.checks import check_producer, check_transactional_id
 from klamm_coordinator.rpc.failures import text_of
-from klamm_coordinator.settings import TransactionSettings
-from klamm_coordinator.shards import Shards
 from klamm_coordinator.transaction.messages import (
     AddPartitions,
     AddReply,
@@ -37,11 +37,13 @@ from klamm_coordinator.transaction.messages import (
     VerifyPartitions,
     VerifyReply,
 )
-from klamm_coordinator.transaction.metadata import Producer, TransactionMetadata
+from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata
 from klamm_coordinator.transaction.states import TxnState
-from klamm_coordinator.transaction_host import TransactionHost
-from klamm_server.clock import Clock
+from klamm_coordinator.transaction_shard.rules import TransactionRules
+from klamm_coordinator.transaction_shard.settings import TransactionSettings
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.runtime.clock import Clock
+from klamm_server.security.session import may, may_be_shown, require
 
 
 class TransactionsRpc:
@@ -49,7 +51,7 @@ class TransactionsRpc:
 
     def __init__(
         self,
-        shards: Shards[TransactionHost],
+        shards: Shards[TransactionRules],
         image: Callable[[], MetadataImage],
         wait_for_producer_ids: Callable[[], Awaitable[None]],
         *,
@@ -62,8 +64,11 @@ class TransactionsRpc:
         self._settings = settings
         self._clock = clock
 
-    async def init_producer_id(self, request: InitTransactionalIdRequest, context: Any) -> InitTransactionalIdResponse:
+    async def init_producer_id(
+        self, request: InitTransactionalIdRequest, context: CallContext
+    ) -> InitTransactionalIdResponse:
         try:
+            require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
             check_transactional_id(request.transactional_id)
             self._check_timeout(request.transaction_timeout_ms)
             expected = None
@@ -92,10 +97,11 @@ class TransactionsRpc:
         )
 
     async def add_partitions_to_txn(
-        self, request: AddPartitionsToTxnRequest, context: Any
+        self, request: AddPartitionsToTxnRequest, context: CallContext
     ) -> AddPartitionsToTxnResponse:
         partitions = [TopicPartition(one.topic, number) for one in request.topics for number in one.partitions]
         try:
+            require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
             check_transactional_id(request.transactional_id)
             producer = check_producer(request.producer_id, request.producer_epoch)
             errors = self._unusable(partitions)
@@ -112,8 +118,9 @@ class TransactionsRpc:
         verified = reply.partitions if isinstance(reply, VerifyReply) else [ErrorCode.NONE] * len(partitions)
         return AddPartitionsToTxnResponse(partitions=_results(partitions, verified))
 
-    async def end_txn(self, request: EndTxnRequest, context: Any) -> EndTxnResponse:
+    async def end_txn(self, request: EndTxnRequest, context: CallContext) -> EndTxnResponse:
         try:
+            require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
             check_transactional_id(request.transactional_id)
             producer = check_producer(request.producer_id, request.producer_epoch)
             reply = await self._shards.of_key(request.transactional_id).ask(
@@ -135,14 +142,16 @@ class TransactionsRpc:
             producer_epoch=reply.producer.producer_epoch,
         )
 
-    async def list_transactions(self, request: ListTransactionsRequest, context: Any) -> ListTransactionsResponse:
+    async def list_transactions(
+        self, request: ListTransactionsRequest, context: CallContext
+    ) -> ListTransactionsResponse:
         values: dict[str, TransactionMetadata] = {}
         try:
             for host in self._shards:
-                values.update(host.shard.values)
+                values.update(host.rules.ids.values)
             if request.transactional_id_pattern:
                 # Loaded by the first who needs it.
-                from klamm_coordinator.consumer_group.patterns import matching
+                from klamm_coordinator.consumer.patterns import matching
 
                 values = {one: values[one] for one in matching(request.transactional_id_pattern, values)}
         except BrokerError as error:
@@ -151,19 +160,20 @@ class TransactionsRpc:
         listed = [
             ListedTransaction(transactional_id=one, producer_id=value.producer_id, state=value.state.text)
             for one, value in sorted(values.items())
-            if wanted(value)
+            if wanted(value) and may_be_shown(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, one)
         ]
         return ListTransactionsResponse(transactions=listed)
 
     async def describe_transactions(
-        self, request: DescribeTransactionsRequest, context: Any
+        self, request: DescribeTransactionsRequest, context: CallContext
     ) -> DescribeTransactionsResponse:
         return DescribeTransactionsResponse(transactions=[self._describe(one) for one in request.transactional_ids])
 
     def _describe(self, transactional_id: str) -> DescribedTransaction:
         try:
+            require(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
             check_transactional_id(transactional_id)
-            value = self._shards.of_key(transactional_id).shard.values.get(transactional_id)
+            value = self._shards.of_key(transactional_id).rules.ids.values.get(transactional_id)
             if value is None:
                 raise EXCEPTIONS[ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]()
         except BrokerError as error:
@@ -177,7 +187,9 @@ class TransactionsRpc:
             start_time_ms=-1 if value.state.is_idle else value.start_ms,
             producer_id=value.producer_id,
             producer_epoch=value.producer_epoch,
-            topics=_topics(value.partitions),
+            topics=_topics(
+                one for one in value.partitions if may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, one.topic)
+            ),
             prepared_ms=value.prepared_ms if value.is_prepared else 0,
         )
 
@@ -204,13 +216,15 @@ class TransactionsRpc:
 
 
 def _partition_error(image: MetadataImage, partition: TopicPartition) -> ErrorCode:
+    if not may(AclOperation.WRITE, ResourceType.TOPIC, partition.topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if partition.topic == TRANSACTION_STATE_TOPIC:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if image.partition(*partition) is None else ErrorCode.NONE
 
 
 def _add(
-    request: AddPartitionsToTxnRequest, producer: Producer, partitions: list[TopicPartition]
+    request: AddPartitionsToTxnRequest, producer: ProducerIdAndEpoch, partitions: list[TopicPartition]
 ) -> Callable[[int], AddPartitions]:
     return lambda reply_id: AddPartitions(
         reply_id=reply_id,
@@ -221,7 +235,7 @@ def _add(
 
 
 def _verify(
-    request: AddPartitionsToTxnRequest, producer: Producer, partitions: list[TopicPartition]
+    request: AddPartitionsToTxnRequest, producer: ProducerIdAndEpoch, partitions: list[TopicPartition]
 ) -> Callable[[int], VerifyPartitions]:
     return lambda reply_id: VerifyPartitions(
         reply_id=reply_id,

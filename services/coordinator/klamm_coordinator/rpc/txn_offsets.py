@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
+from klamm.acls import AclOperation, ResourceType
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC, TopicPartition
+from klamm.wire.calls import CallContext
 from klamm.wire.v1 import common_pb2
 from klamm.wire.v1.common_pb2 import (
     PartitionResult,
@@ -16,28 +17,33 @@ from klamm.wire.v1.common_pb2 import (
     WrittenTxnMarker,
 )
 from klamm.wire.v1.coordinator_pb2 import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from klamm_coordinator.group_host import GroupHost
+from klamm_coordinator.group_shard.rules import GroupRules
+from klamm_coordinator.io.shard_host import ShardHost
+from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.io.txn_registry import TxnRegistry
 from klamm_coordinator.offsets.messages import CommitOffsets, CommitReply, EndTransaction, EndTransactionReply
 from klamm_coordinator.rpc.checks import check_group_id, check_producer, check_transactional_id
 from klamm_coordinator.rpc.failures import text_of
 from klamm_coordinator.rpc.offsets import offsets_to_commit
-from klamm_coordinator.shards import Shards
-from klamm_coordinator.write import TxnMarker, TxnProducer
+from klamm_coordinator.runtime.log_write import TxnMarker, TxnProducer
 from klamm_server.metadata.image import MetadataImage
-from klamm_server.txn_markers import check_marker
+from klamm_server.rpc.txn_markers import check_marker
+from klamm_server.security.session import require
 
 
 class TxnOffsetsRpc:
-    """Of the groups' shards. A transaction's coordinator is asked once per transaction and shard."""
+    """Transactions' calls on the groups' shards. A transaction's coordinator is asked once for each transaction and
+    shard."""
 
-    def __init__(self, shards: Shards[GroupHost], registry: TxnRegistry, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, shards: Shards[GroupRules], registry: TxnRegistry, image: Callable[[], MetadataImage]) -> None:
         self._shards = shards
         self._registry = registry
         self._image = image
 
-    async def txn_offset_commit(self, request: TxnOffsetCommitRequest, context: Any) -> TxnOffsetCommitResponse:
+    async def txn_offset_commit(self, request: TxnOffsetCommitRequest, context: CallContext) -> TxnOffsetCommitResponse:
         try:
+            require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+            require(AclOperation.READ, ResourceType.GROUP, request.group_id)
             check_group_id(request.group_id)
             check_transactional_id(request.transactional_id)
             check_producer(request.producer_id, request.producer_epoch)
@@ -53,13 +59,13 @@ class TxnOffsetsRpc:
             ]
         )
 
-    async def write_txn_markers(self, request: WriteTxnMarkersRequest, context: Any) -> WriteTxnMarkersResponse:
+    async def write_txn_markers(self, request: WriteTxnMarkersRequest, context: CallContext) -> WriteTxnMarkersResponse:
         written = await asyncio.gather(*(self._write_marker(marker) for marker in request.markers))
         return WriteTxnMarkersResponse(markers=written)
 
-    async def _commit(self, host: GroupHost, request: TxnOffsetCommitRequest) -> tuple[ErrorCode, ...]:
+    async def _commit(self, host: ShardHost[GroupRules], request: TxnOffsetCommitRequest) -> tuple[ErrorCode, ...]:
         producer = TxnProducer(request.producer_id, request.producer_epoch)
-        transactions = host.shard.transactions
+        transactions = host.rules.offsets.transactions
         if transactions.is_open(producer):
             return await self._append(host, request, producer, None)
         verification = transactions.begin_verification(producer)
@@ -75,7 +81,11 @@ class TxnOffsetsRpc:
             transactions.end_verification(verification)
 
     async def _append(
-        self, host: GroupHost, request: TxnOffsetCommitRequest, producer: TxnProducer, verification: int | None
+        self,
+        host: ShardHost[GroupRules],
+        request: TxnOffsetCommitRequest,
+        producer: TxnProducer,
+        verification: int | None,
     ) -> tuple[ErrorCode, ...]:
         offsets = offsets_to_commit(self._image(), request.offsets)
         reply = await host.ask(

@@ -1,1 +1,1 @@
-"""Transactions: one shard of `__transaction_state` as a pure state machine (KIP-98, 360, 588, 890)."""
+"""Transactions (KIP-98, 360, 588, 890): what is promised about a transactional id, and what a request means for it."""

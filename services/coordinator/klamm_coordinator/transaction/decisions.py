@@ -18,7 +18,7 @@ from klamm.model import NO_PRODUCER_ID
 from klamm_coordinator.transaction.messages import AddPartitions, EndTxn, InitProducerId, VerifyPartitions
 from klamm_coordinator.transaction.metadata import (
     NO_EPOCH,
-    Producer,
+    ProducerIdAndEpoch,
     TransactionMetadata,
     new_transactional_id,
 )
@@ -36,8 +36,8 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """At once."""
+class AnswerNow:
+    """The answer may be sent at once: nothing is to be written."""
 
     error: ErrorCode = ErrorCode.NONE
 
@@ -54,13 +54,13 @@ class AbortFirst:
     value: TransactionMetadata
 
 
-NO_ID = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+NO_ID = AnswerNow(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """No controller gave out producer ids yet; clients try again."""
 
 
 def init_producer_id(
     request: InitProducerId, current: TransactionMetadata | None, stock: ProducerIdStock, now_ms: int
-) -> Store | Answer | Wait | AbortFirst:
+) -> Store | AnswerNow | Wait | AbortFirst:
     """A producer wants an identity. An answer without an error goes with `current.producer`."""
     if current is None:
         producer_id = stock.take()
@@ -68,7 +68,7 @@ def init_producer_id(
             return NO_ID
         return Store(new_transactional_id(producer_id, timeout_ms=request.timeout_ms, now_ms=now_ms))
     if request.expected is not None and not _may_be_current(request.expected, current):
-        return Answer(ErrorCode.PRODUCER_FENCED)
+        return AnswerNow(ErrorCode.PRODUCER_FENCED)
     if current.state.is_decided:
         return Wait()
     if current.state is TxnState.ONGOING:
@@ -76,16 +76,16 @@ def init_producer_id(
     return _next_producer(request, current, stock, now_ms)
 
 
-def _may_be_current(expected: Producer, current: TransactionMetadata) -> bool:
+def _may_be_current(expected: ProducerIdAndEpoch, current: TransactionMetadata) -> bool:
     return expected == (current.producer_id, current.producer_epoch) or current.was_last(expected)
 
 
 def _take_over_ongoing(
-    expected: Producer | None, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int
-) -> Answer | AbortFirst:
+    expected: ProducerIdAndEpoch | None, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int
+) -> AnswerNow | AbortFirst:
     if expected is not None and expected != (current.producer_id, current.producer_epoch):
         # A request from before the transaction: its sender has its answer and went on.
-        return Answer(ErrorCode.PRODUCER_FENCED)
+        return AnswerNow(ErrorCode.PRODUCER_FENCED)
     last_producer_epoch = NO_EPOCH if expected is None else expected.producer_epoch
     value = abort_by_coordinator(current, stock, now_ms, last_producer_epoch=last_producer_epoch)
     return NO_ID if value is None else AbortFirst(value)
@@ -93,11 +93,11 @@ def _take_over_ongoing(
 
 def _next_producer(
     request: InitProducerId, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int
-) -> Store | Answer:
+) -> Store | AnswerNow:
     expected = request.expected
     if expected is not None and current.was_last(expected):
         # It was given its new epoch and does not know.
-        return Answer()
+        return AnswerNow()
     producer = _bumped(current, stock)
     if producer is None:
         return NO_ID
@@ -111,11 +111,11 @@ def _next_producer(
     )
 
 
-def _bumped(current: TransactionMetadata, stock: ProducerIdStock) -> Producer | None:
+def _bumped(current: TransactionMetadata, stock: ProducerIdStock) -> ProducerIdAndEpoch | None:
     if not current.is_exhausted:
-        return Producer(current.producer_id, current.producer_epoch + 1)
+        return ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1)
     producer_id = stock.take()
-    return None if producer_id is None else Producer(producer_id, 0)
+    return None if producer_id is None else ProducerIdAndEpoch(producer_id, 0)
 
 
 def abort_by_coordinator(
@@ -145,19 +145,19 @@ def ended_with_epoch(
 
 def add_partitions(
     requests: tuple[AddPartitions, ...], current: TransactionMetadata | None, now_ms: int
-) -> Store | Answer | Wait:
+) -> Store | AnswerNow | Wait:
     """Requests of one producer, decided together."""
     if current is None:
-        return Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return AnswerNow(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if requests[0].producer != current.producer:
-        return Answer(refusal(requests[0].producer, current))
+        return AnswerNow(refusal(requests[0].producer, current))
     if current.state.is_decided:
         return Wait()
     if current.is_prepared:
-        return Answer(ErrorCode.INVALID_TXN_STATE)
+        return AnswerNow(ErrorCode.INVALID_TXN_STATE)
     partitions = frozenset().union(*(request.partitions for request in requests))
     if current.state is TxnState.ONGOING and partitions <= current.partitions:
-        return Answer()
+        return AnswerNow()
     return Store(current.adding(partitions, now_ms))
 
 
@@ -176,7 +176,7 @@ def verify_partitions(
     )
 
 
-def refusal(producer: Producer, current: TransactionMetadata) -> ErrorCode:
+def refusal(producer: ProducerIdAndEpoch, current: TransactionMetadata) -> ErrorCode:
     """What somebody is told who is not the current producer."""
     if current.state in _ABORTED and current.was_last(producer):
         return ErrorCode.TRANSACTION_ABORTABLE
@@ -187,15 +187,15 @@ def refusal(producer: Producer, current: TransactionMetadata) -> ErrorCode:
 
 def end_txn(
     request: EndTxn, current: TransactionMetadata | None, stock: ProducerIdStock, now_ms: int
-) -> Store | Answer | Wait:
+) -> Store | AnswerNow | Wait:
     """The producer commits or aborts. An answer without an error goes with `current.producer`."""
     if current is None:
-        return Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return AnswerNow(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if request.bump_epoch and current.was_last(request.producer):
         return _end_again(request, current)
     if request.producer != current.producer:
         # Kafka knows TRANSACTION_ABORTABLE of this request only since there are bumps.
-        return Answer(refusal(request.producer, current) if request.bump_epoch else _fenced(request, current))
+        return AnswerNow(refusal(request.producer, current) if request.bump_epoch else _fenced(request, current))
     if current.state.is_decided:
         return _end_decided(request, current)
     if current.state is TxnState.ONGOING:
@@ -203,13 +203,13 @@ def end_txn(
     return _end_nothing(request, current, stock, now_ms)
 
 
-def _end_again(request: EndTxn, current: TransactionMetadata) -> Answer:
+def _end_again(request: EndTxn, current: TransactionMetadata) -> AnswerNow:
     """The epoch of the request has ended: with that outcome, or otherwise."""
     if current.state is TxnState.EMPTY or current.state is TxnState.ONGOING:
-        return Answer(ErrorCode.PRODUCER_FENCED)
+        return AnswerNow(ErrorCode.PRODUCER_FENCED)
     if _has_that_outcome(request, current):
-        return Answer()
-    return Answer(ErrorCode.TRANSACTION_ABORTABLE if request.committed else ErrorCode.INVALID_TXN_STATE)
+        return AnswerNow()
+    return AnswerNow(ErrorCode.TRANSACTION_ABORTABLE if request.committed else ErrorCode.INVALID_TXN_STATE)
 
 
 def _has_that_outcome(request: EndTxn, current: TransactionMetadata) -> bool:
@@ -222,34 +222,38 @@ def _fenced(request: EndTxn, current: TransactionMetadata) -> ErrorCode:
     return ErrorCode.PRODUCER_FENCED
 
 
-def _end_decided(request: EndTxn, current: TransactionMetadata) -> Answer | Wait:
+def _end_decided(request: EndTxn, current: TransactionMetadata) -> AnswerNow | Wait:
     if request.bump_epoch:
         # A decided transaction has the epoch before: this is the end of the next one, which has written nothing yet.
         return Wait()
-    return Answer(ErrorCode.NONE if _has_that_outcome(request, current) else ErrorCode.INVALID_TXN_STATE)
+    return AnswerNow(ErrorCode.NONE if _has_that_outcome(request, current) else ErrorCode.INVALID_TXN_STATE)
 
 
-def _end_ongoing(request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int) -> Store | Answer:
+def _end_ongoing(
+    request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int
+) -> Store | AnswerNow:
     if request.committed and ledger_of(request.transactional_id) is not None:
         # Its ledger commits it, together with the other parts of the batch.
-        return Answer(ErrorCode.INVALID_TXN_STATE)
+        return AnswerNow(ErrorCode.INVALID_TXN_STATE)
     if not request.bump_epoch:
         return Store(current.ending(committed=request.committed, now_ms=now_ms))
     return _end_epoch(request, current, stock, now_ms)
 
 
-def _end_nothing(request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int) -> Store | Answer:
+def _end_nothing(
+    request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int
+) -> Store | AnswerNow:
     if request.bump_epoch:
         # Something of the epoch may still be on its way to a partition: an abort ends the epoch all the same.
         if request.committed:
-            return Answer(ErrorCode.INVALID_TXN_STATE)
+            return AnswerNow(ErrorCode.INVALID_TXN_STATE)
         return _end_epoch(request, current, stock, now_ms)
     if current.state is TxnState.EMPTY or not _has_that_outcome(request, current):
-        return Answer(ErrorCode.INVALID_TXN_STATE)
-    return Answer()
+        return AnswerNow(ErrorCode.INVALID_TXN_STATE)
+    return AnswerNow()
 
 
-def _end_epoch(request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int) -> Store | Answer:
+def _end_epoch(request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int) -> Store | AnswerNow:
     value = ended_with_epoch(
         current,
         stock,

@@ -6,16 +6,11 @@ there. Transactional ids are not empty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from klamm.errors import ErrorCode
-from klamm.ledger_ids import LedgerId
 from klamm.model import TopicPartition
-from klamm_coordinator.transaction.ledger import Verdict
-from klamm_coordinator.transaction.metadata import NO_PRODUCER, Producer
-from klamm_coordinator.transaction.records import ShardRecord
-from klamm_coordinator.write import Write
+from klamm_coordinator.transaction.metadata import NO_PRODUCER, ProducerIdAndEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +20,9 @@ class InitProducerId:
     reply_id: int
     transactional_id: str
     timeout_ms: int
-    """At most transaction.max.timeout.ms."""
-    expected: Producer | None
-    """What it was until now; None: it is new and takes over from whoever there is."""
+    """The transaction's time-out, at most transaction.max.timeout.ms."""
+    expected: ProducerIdAndEpoch | None
+    """The producer id and epoch that the producer had until now; None: it is new and takes over from any other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +31,7 @@ class AddPartitions:
 
     reply_id: int
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     partitions: frozenset[TopicPartition]
 
 
@@ -46,7 +41,7 @@ class VerifyPartitions:
 
     reply_id: int
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     partitions: tuple[TopicPartition, ...]
 
 
@@ -56,7 +51,7 @@ class EndTxn:
 
     reply_id: int
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     committed: bool
     bump_epoch: bool
     """The next transaction has another epoch (KIP-890)."""
@@ -69,65 +64,17 @@ class PrepareTxn:
     reply_id: int
     transactional_id: str
     """That of a part."""
-    producer: Producer
+    producer: ProducerIdAndEpoch
     run_id: str
     batch_id: int
-
-
-class Part(NamedTuple):
-    """A prepared transaction."""
-
-    transactional_id: str
-    producer: Producer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterRun:
-    """A run is about to write a batch. The runs before it are fenced, and what they left open is aborted."""
-
-    reply_id: int
-    ledger: LedgerId
-    run_id: str
-    batch_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecideBatch:
-    """The batch counts with just these parts, or not at all. Whatever else of the ledger is open is aborted."""
-
-    reply_id: int
-    ledger: LedgerId
-    run_id: str
-    batch_id: int
-    committed: bool
-    parts: tuple[Part, ...] = ()
-    """Of this ledger; none unless committed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteLedger:
-    """Forgets a ledger, and aborts what of it is open."""
-
-    reply_id: int
-    ledger: LedgerId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerReply:
-    """The verdict counts if there is no error, and is durable."""
-
-    error: ErrorCode = ErrorCode.NONE
-    verdict: Verdict = Verdict.UNDECIDED
-    problem: str = ""
-    """What was wrong, if the code does not say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitReply:
-    """With an error there is no producer."""
+    """The answer to InitProducerId; with an error there is no producer."""
 
     error: ErrorCode = ErrorCode.NONE
-    producer: Producer = NO_PRODUCER
+    producer: ProducerIdAndEpoch = NO_PRODUCER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +97,7 @@ class EndReply:
     """The decision is durable; `producer` is who writes the next transaction."""
 
     error: ErrorCode = ErrorCode.NONE
-    producer: Producer = NO_PRODUCER
+    producer: ProducerIdAndEpoch = NO_PRODUCER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,12 +105,11 @@ class MarkersWritten:
     """Every partition of the transaction knows how it ended."""
 
     transactional_id: str
-    marker: Producer
+    marker: ProducerIdAndEpoch
 
 
-LedgerRequest = RegisterRun | DecideBatch | DeleteLedger
-Request = InitProducerId | AddPartitions | VerifyPartitions | PrepareTxn | EndTxn | LedgerRequest
-Reply = InitReply | AddReply | VerifyReply | EndReply | LedgerReply
+IdRequest = InitProducerId | AddPartitions | PrepareTxn | EndTxn
+"""What may have to wait for its transactional id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,19 +117,9 @@ class SendMarkers:
     """Tell these partitions how the transaction ended, until each of them has it; then say `MarkersWritten`."""
 
     transactional_id: str
-    marker: Producer
+    marker: ProducerIdAndEpoch
     """Producer id and epoch of the marker."""
     committed: bool
     transaction_version: int
     """2: the marker's epoch is one more than that of what was written."""
     partitions: frozenset[TopicPartition]
-
-
-@dataclass(slots=True)
-class Effects:
-    """Of one step, each list in order."""
-
-    replies: list[tuple[int, Reply]] = field(default_factory=list)
-    writes: list[Write[ShardRecord]] = field(default_factory=list)
-    markers: list[SendMarkers] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)

@@ -4,8 +4,8 @@ Epochs: a producer is given 0 to `EPOCH_LAST`. One more is kept for the marker t
 then the producer id is used up and the next transaction has a new one, with epoch 0 (Kafka's TransactionMetadata).
 
 `last_producer_epoch` is the epoch before the current one if its owner is the same producer, which may not know yet that
-it has a new one; -1 once another producer has taken over. It tells who repeats a request, or was timed out, from who
-is a zombie (KIP-360, KIP-588).
+it has a new one; -1 once another producer has taken over. It tells a producer that repeats a request, or was timed out,
+from a zombie (KIP-360, KIP-588).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ WITHOUT_BUMP = 0
 WITH_BUMP = 2
 
 
-class Producer(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """A producer id and an epoch of it."""
 
     producer_id: int
     producer_epoch: int
 
 
-NO_PRODUCER = Producer(NO_PRODUCER_ID, NO_EPOCH)
+NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_EPOCH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class TransactionMetadata:
     producer_epoch: int
     last_producer_epoch: int = NO_EPOCH
     previous_producer_id: int = NO_PRODUCER_ID
-    """That of before the last change."""
+    """The producer id that the transactional id had before the last change."""
     next_producer_id: int = NO_PRODUCER_ID
     """While a transaction that used up the producer id is being ended: the id of the next one."""
     timeout_ms: int
@@ -58,11 +58,11 @@ class TransactionMetadata:
     """When the open transaction was prepared: all of it is written, and its ledger decides how it ends."""
 
     @property
-    def producer(self) -> Producer:
-        """Who may write, as soon as nothing is being ended."""
+    def producer(self) -> ProducerIdAndEpoch:
+        """The producer id and epoch that may write, as soon as no transaction is being ended."""
         if self.next_producer_id != NO_PRODUCER_ID:
-            return Producer(self.next_producer_id, 0)
-        return Producer(self.producer_id, self.producer_epoch)
+            return ProducerIdAndEpoch(self.next_producer_id, 0)
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
     def is_exhausted(self) -> bool:
@@ -74,22 +74,22 @@ class TransactionMetadata:
         """Nothing is added to the open transaction any more; transaction.timeout.ms does not end it (KIP-939)."""
         return self.prepared_ms != NO_TIMESTAMP
 
-    def was_last(self, producer: Producer) -> bool:
+    def was_last(self, producer: ProducerIdAndEpoch) -> bool:
         """`producer` is the current one's former self."""
         if self.last_producer_epoch == NO_EPOCH or producer.producer_epoch != self.last_producer_epoch:
             return False
         return self._was_bumped(producer) or self._was_rotated(producer)
 
-    def _was_bumped(self, producer: Producer) -> bool:
+    def _was_bumped(self, producer: ProducerIdAndEpoch) -> bool:
         return producer == (self.producer_id, self.producer_epoch - 1)
 
-    def _was_rotated(self, producer: Producer) -> bool:
+    def _was_rotated(self, producer: ProducerIdAndEpoch) -> bool:
         return producer == (self.previous_producer_id, EPOCH_LAST) and self.producer_epoch == 0
 
     # Changes
 
     def initialised(
-        self, producer: Producer, *, last_producer_epoch: int, timeout_ms: int, now_ms: int
+        self, producer: ProducerIdAndEpoch, *, last_producer_epoch: int, timeout_ms: int, now_ms: int
     ) -> TransactionMetadata:
         """A producer begins, with this identity."""
         return self._change(
@@ -177,7 +177,7 @@ class TransactionMetadata:
 
 
 def new_transactional_id(producer_id: int, *, timeout_ms: int, now_ms: int) -> TransactionMetadata:
-    """Of an id that nobody has used."""
+    """What a transactional id begins with that nobody has used."""
     return TransactionMetadata(
         producer_id=producer_id,
         producer_epoch=0,

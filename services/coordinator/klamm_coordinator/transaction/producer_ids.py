@@ -9,7 +9,7 @@ STOCK_MIN = 100
 
 
 class ProducerIdStock:
-    """`take` is called in steps of shards, which cannot wait; whoever fills it asks the controller meanwhile."""
+    """`take` is called in steps of shards, which cannot wait; the shell fills it with ids from the controller."""
 
     def __init__(self) -> None:
         self._blocks: deque[range] = deque()

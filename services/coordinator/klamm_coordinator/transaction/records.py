@@ -21,7 +21,7 @@
 Kafka keeps the last producer epoch in memory only, so that a repeated InitProducerId of after a fail-over looks like a
 zombie's. Read: every version. Written: 1. A null value (tombstone) deletes the key.
 
-Keys of version 10000 are those of batch ledgers (`ledger_records.py`), which Kafka's readers pass over.
+Keys of version 10000 are those of batch ledgers (`ledger/records.py`), which Kafka's readers pass over.
 (Kafka: transaction-coordinator/src/main/resources/common/message/TransactionLog{Key,Value}.json)
 """
 
@@ -31,18 +31,13 @@ import struct
 from collections import defaultdict
 from typing import Final, NamedTuple
 
+from klamm.kafka_types.writer import KafkaWriter
 from klamm.model import NO_PRODUCER_ID, TopicPartition
-from klamm_coordinator.records.codec import Reader, SchemaError, Writer
-from klamm_coordinator.transaction.ledger_records import (
-    LEDGER_KEY_VERSION,
-    LedgerRecord,
-    decode_ledger_record,
-    encode_ledger_record,
-)
+from klamm_coordinator.records.codec import SchemaError, SchemaReader
 from klamm_coordinator.transaction.metadata import NO_EPOCH, NO_TIMESTAMP, WITHOUT_BUMP, TransactionMetadata
 from klamm_coordinator.transaction.states import STATES, TxnState
 
-_KEY_VERSION: Final = 0
+TRANSACTION_KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
 
 _PREVIOUS_PRODUCER_ID: Final = 0
@@ -67,36 +62,25 @@ class TransactionRecord(NamedTuple):
     value: TransactionMetadata | None
 
 
-ShardRecord = TransactionRecord | LedgerRecord
-
-
-def encode_transaction_record(record: ShardRecord) -> tuple[bytes, bytes | None]:
-    """Its key and value."""
-    if isinstance(record, LedgerRecord):
-        return encode_ledger_record(record)
-    key = Writer().int16(_KEY_VERSION).string(record.transactional_id).build()
+def encode_transaction_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
+    """The record's key and value."""
+    key = KafkaWriter().int16(TRANSACTION_KEY_VERSION).string(record.transactional_id).value()
     return key, None if record.value is None else _encode_value(record.value)
 
 
-def decode_transaction_record(key: bytes, value: bytes | None) -> ShardRecord | None:
-    """The record, or None for a kind of key this coordinator does not know (Kafka skips those too).
-
-    Raises SchemaError."""
-    reader = Reader(key)
-    version = reader.int16()
-    if version == LEDGER_KEY_VERSION:
-        return decode_ledger_record(key, value)
-    if version != _KEY_VERSION:
-        return None
+def decode_transaction_record(key: bytes, value: bytes | None) -> TransactionRecord:
+    """Decodes a transaction's record, whose key has TRANSACTION_KEY_VERSION. Raises SchemaError."""
+    reader = SchemaReader(key)
+    reader.int16()
     return TransactionRecord(reader.string(), None if value is None else _decode_value(value))
 
 
 def _encode_value(value: TransactionMetadata) -> bytes:
-    writer = Writer().int16(_VALUE_VERSION).use_flexible()
+    writer = KafkaWriter().int16(_VALUE_VERSION).use_flexible()
     writer.int64(value.producer_id).int16(value.producer_epoch)
     writer.int32(value.timeout_ms).int8(value.state)
     if value.state is TxnState.EMPTY:
-        writer.array_count(None)
+        writer.null_array()
     else:
         _write_partitions(writer, value.partitions)
     writer.int64(value.last_update_ms).int64(value.start_ms)
@@ -108,24 +92,26 @@ def _encode_value(value: TransactionMetadata) -> bytes:
         _PREPARED_MS: value.prepared_ms,
     }
     return writer.tagged_fields(
-        {tag: _TAG_LAYOUTS[tag][0].pack(field) for tag, field in tagged.items() if field != _TAG_LAYOUTS[tag][1]}
-    ).build()
+        sorted(
+            (tag, _TAG_LAYOUTS[tag][0].pack(field)) for tag, field in tagged.items() if field != _TAG_LAYOUTS[tag][1]
+        )
+    ).value()
 
 
-def _write_partitions(writer: Writer, partitions: frozenset[TopicPartition]) -> None:
+def _write_partitions(writer: KafkaWriter, partitions: frozenset[TopicPartition]) -> None:
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(partitions):
         by_topic[topic].append(partition)
-    writer.array_count(len(by_topic))
+    writer.array_size(len(by_topic))
     for topic, numbers in by_topic.items():
-        writer.string(topic).array_count(len(numbers))
+        writer.string(topic).array_size(len(numbers))
         for number in numbers:
             writer.int32(number)
-        writer.tagged_fields({})
+        writer.tagged_fields()
 
 
 def _decode_value(data: bytes) -> TransactionMetadata:
-    reader = Reader(data)
+    reader = SchemaReader(data)
     version = reader.int16()
     if not 0 <= version <= _VALUE_VERSION:
         raise SchemaError(f"TransactionLogValue version {version} is unknown; 0 to {_VALUE_VERSION} are")
@@ -159,11 +145,11 @@ def _state(number: int) -> TxnState:
         raise SchemaError(f"transaction status {number} is unknown; 0 to {max(TxnState)} are") from error
 
 
-def _read_partitions(reader: Reader) -> list[TopicPartition]:
+def _read_partitions(reader: SchemaReader) -> list[TopicPartition]:
     partitions = []
-    for _ in range(reader.nullable_array_count()):
+    for _ in range(reader.nullable_array_size()):
         topic = reader.string()
-        partitions += [TopicPartition(topic, reader.int32()) for _ in range(reader.array_count())]
+        partitions += [TopicPartition(topic, reader.int32()) for _ in range(reader.array_size())]
         reader.skip_tagged_fields()
     return partitions
 

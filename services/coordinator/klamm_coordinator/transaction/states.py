@@ -7,7 +7,7 @@
               │  │        │ └──────────────── the next transaction ───┤
               │  │        ▼                                           │
               └──┼──► PREPARE_ABORT ──────────► COMPLETE_ABORT ───────┤
-                 └─────────────── a producer that begins anew ────────┘
+                 └─────────────── a producer that starts again ───────┘
 
 An id that has expired is deleted. Kafka's Dead and PrepareEpochFence never reach the log, and are not needed here.
 """

@@ -19,7 +19,7 @@ from klamm.consumer.assignors import (
     common_protocol,
     resolve_assignors,
 )
-from klamm.consumer.consumer_protocol import Subscription
+from klamm.consumer.assignors.consumer_protocol import Subscription
 from klamm.errors import ConfigError
 from klamm.model import TopicPartition
 

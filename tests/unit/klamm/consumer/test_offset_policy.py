@@ -7,7 +7,8 @@ import pytest
 from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.errors import LogTruncation, LogTruncationError, NoOffsetForPartitionError
 from klamm.consumer.offset_policy import OffsetPolicy
-from klamm.consumer.subscription import SubscriptionState, Validation
+from klamm.consumer.partition_state import Validation
+from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import ConfigError, OffsetOutOfRangeError
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from klamm.offsets import EpochEnd, OffsetAndMetadata
@@ -69,7 +70,7 @@ def test_what_is_no_duration_is_refused(duration):
 def validating(reset: str) -> tuple[OffsetPolicy, SubscriptionState, Validation]:
     """The position is 9, after records of epoch 3."""
     made, subscription = policy(reset)
-    subscription.seek(TP, 9, 3)
+    subscription.require(TP).seek(9, 3)
     return made, subscription, subscription.validating()[TP]
 
 
@@ -131,7 +132,7 @@ def test_where_nobody_knows_and_there_is_no_policy_the_position_keeps_waiting(un
 @pytest.mark.parametrize("answer", [end(3, 9), end(2, 7), end(-1, -1)])
 def test_an_answer_that_a_seek_overtook_moves_nothing(answer):
     made, subscription, asked = validating("earliest")
-    subscription.seek(TP, 1)
+    subscription.require(TP).seek(1)
     assert made.on_epoch_end(TP, asked, answer, NOW_MS) is None
     assert subscription.require(TP).position == 1
     assert subscription.resetting() == {}

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from klamm.consumer.subscription import PositionState, SubscriptionState, SubscriptionType, Validation
+from klamm.consumer.partition_state import PositionState, Validation
+from klamm.consumer.subscription import SubscriptionState, SubscriptionType
 from klamm.errors import IllegalStateError
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from klamm.offsets import OffsetAndMetadata
@@ -54,8 +55,8 @@ def test_a_new_partition_waits_for_a_position(assigned):
 
 
 def test_partitions_that_stay_keep_where_they_are(assigned):
-    assigned.seek(A0, 5)
-    assigned.pause(A0)
+    assigned.require(A0).seek(5)
+    assigned.require(A0).paused = True
     assigned.assign([A0, B0])
     assert assigned.require(A0).position == 5
     assert assigned.paused() == {A0}
@@ -64,11 +65,11 @@ def test_partitions_that_stay_keep_where_they_are(assigned):
 
 def test_every_move_has_a_position_epoch_of_its_own(assigned):
     seen = {assigned.require(A0).position_epoch, assigned.require(A1).position_epoch}
-    assigned.seek(A0, 5)
+    assigned.require(A0).seek(5)
     seen.add(assigned.require(A0).position_epoch)
-    assigned.seek(A0, 5)
+    assigned.require(A0).seek(5)
     seen.add(assigned.require(A0).position_epoch)
-    assigned.request_reset(A0, LATEST_TIMESTAMP)
+    assigned.require(A0).request_reset(LATEST_TIMESTAMP)
     seen.add(assigned.require(A0).position_epoch)
     assigned.assign([A1])
     assigned.assign([A0, A1])
@@ -79,27 +80,26 @@ def test_every_move_has_a_position_epoch_of_its_own(assigned):
 
 def test_a_found_offset_counts_only_while_it_is_waited_for(assigned):
     asked = assigned.require(A0).position_epoch
-    assigned.seek(A0, 9)
+    assigned.require(A0).seek(9)
     assert not assigned.complete(A0, asked, 3, -1)
     assert assigned.require(A0).position == 9
-    assigned.request_reset(A1, EARLIEST_TIMESTAMP)
+    assigned.require(A1).request_reset(EARLIEST_TIMESTAMP)
     assert assigned.complete(A1, assigned.require(A1).position_epoch, 3, -1)
     assert assigned.positions()[A1] == OffsetAndMetadata(3, "", -1)
     assert not assigned.complete(B0, 1, 3, -1)
 
 
 def test_a_reset_takes_the_position_away(assigned):
-    assigned.seek(A0, 9)
-    assigned.request_reset(A0, 1234)
+    assigned.require(A0).seek(9)
+    assigned.require(A0).request_reset(1234)
     assert assigned.resetting() == {A0: 1234}
     assert assigned.require(A0).state is PositionState.RESETTING
     assert A0 not in assigned.positions()
 
 
 def test_what_is_not_assigned_cannot_be_moved(assigned):
-    for move in (assigned.pause, assigned.resume, lambda tp: assigned.seek(tp, 1)):
-        with pytest.raises(IllegalStateError, match="b-0 is not assigned"):
-            move(B0)
+    with pytest.raises(IllegalStateError, match="b-0 is not assigned"):
+        assigned.require(B0)
 
 
 # --- positions and leaders
@@ -108,14 +108,14 @@ def test_what_is_not_assigned_cannot_be_moved(assigned):
 @pytest.fixture
 def reading(assigned) -> SubscriptionState:
     """A0 is read up to 9, records of epoch 3, under epoch 3; A1 has no position."""
-    assigned.seek(A0, 5)
+    assigned.require(A0).seek(5)
     assigned.check_leaders(lambda _: 3)
     assigned.require(A0).position, assigned.require(A0).leader_epoch = 9, 3
     return assigned
 
 
 def test_a_seek_with_an_epoch_is_validated_before_anything_is_fetched(assigned):
-    assigned.seek(A0, 5, 3)
+    assigned.require(A0).seek(5, 3)
     state = assigned.require(A0)
     assert assigned.validating() == {A0: Validation(state.position_epoch, 5, 3)}
     assert not state.fetchable
@@ -154,7 +154,7 @@ def test_no_leader_is_not_another_leader(reading):
 
 
 def test_before_the_first_record_there_is_nothing_to_validate(assigned):
-    assigned.seek(A0, 5)
+    assigned.require(A0).seek(5)
     epoch = assigned.require(A0).position_epoch
     assigned.check_leaders(lambda _: 3)
     assigned.check_leaders(lambda _: 4)
@@ -175,14 +175,14 @@ def test_an_answer_counts_only_for_the_position_it_is_about(reading):
     reading.check_leaders(lambda _: 4)
     asked = reading.validating()[A0]
     assert reading.is_validating(A0, asked)
-    reading.seek(A0, 1, 2)
+    reading.require(A0).seek(1, 2)
     assert not reading.is_validating(A0, asked)
     assert not reading.is_validating(B0, asked)
 
 
 def test_after_validation_a_leader_that_moved_meanwhile_is_noticed(reading):
     reading.check_leaders(lambda _: 4)
-    reading.go_on(A0, 9, 3, current_leader_epoch=4)
+    reading.complete_validation(A0, 9, 3, current_leader_epoch=4)
     assert reading.is_unchecked
     reading.check_leaders(lambda _: 4)
     assert reading.require(A0).fetchable
@@ -192,7 +192,7 @@ def test_after_validation_a_leader_that_moved_meanwhile_is_noticed(reading):
 
 def test_fetching_again_moves_nothing_and_validates_nothing(reading):
     epoch = reading.require(A0).position_epoch
-    reading.refetch(A0)
+    reading.require(A0).refetch()
     state = reading.require(A0)
     assert (state.position, state.leader_epoch, state.current_leader_epoch) == (9, 3, 3)
     assert state.position_epoch != epoch

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from interrupts import interrupted_everywhere
-
-from klamm import Consumer, TopicPartition, loop_call
-from klamm.consumer import caller_thread, sync_consumer
+from klamm import Consumer, TopicPartition
+from klamm.consumer import sync_consumer
+from klamm.threads import caller_thread, loop_call
+from tests.support.interrupts import interrupted_everywhere
 
 NOBODY = "127.0.0.1:1"
 

@@ -7,19 +7,19 @@ from functools import partial
 import pytest
 
 from klamm.errors import DeliveryTimeoutError, IllegalStateError
-from klamm.loop_thread import LoopThread
 from klamm.model import TopicPartition
 from klamm.producer.future import AsyncRecordFuture, RecordFuture
 from klamm.producer.record import RecordMetadata
-from klamm.producer.result import BatchResult, Outcome
+from klamm.producer.result import BatchResult, RecordsOutcome
 from klamm.records import RawRecord
+from klamm.threads.loop_thread import LoopThread
 
 TP = TopicPartition("t", 3)
 RECORDS: list[RawRecord] = [(100, b"k", b"value", ()), (200, None, None, ()), (300, b"", b"v", ())]
-GOOD = Outcome(0, 40, -1, None)
+GOOD = RecordsOutcome(0, 40, -1, None)
 
 
-def result(*outcomes: Outcome, parts: int = 1) -> BatchResult:
+def result(*outcomes: RecordsOutcome, parts: int = 1) -> BatchResult:
     made = BatchResult(TP, RECORDS)
     made.split(parts)
     for outcome in outcomes:
@@ -36,16 +36,16 @@ def test_offsets_timestamps_and_sizes_are_each_records_own() -> None:
 
 
 def test_log_append_time_replaces_the_timestamp() -> None:
-    assert RecordFuture(result(Outcome(0, 40, 999, None)), 1).result().timestamp_ms == 999
+    assert RecordFuture(result(RecordsOutcome(0, 40, 999, None)), 1).result().timestamp_ms == 999
 
 
 def test_without_acknowledgement_there_is_no_offset() -> None:
-    assert RecordFuture(result(Outcome(0, -1, -1, None)), 2).result().offset == -1
+    assert RecordFuture(result(RecordsOutcome(0, -1, -1, None)), 2).result().offset == -1
 
 
 def test_error_is_raised_and_returned() -> None:
     error = DeliveryTimeoutError("late")
-    future = RecordFuture(result(Outcome(0, -1, -1, error)), 1)
+    future = RecordFuture(result(RecordsOutcome(0, -1, -1, error)), 1)
 
     assert future.exception() is error
     with pytest.raises(DeliveryTimeoutError, match="late"):
@@ -54,10 +54,10 @@ def test_error_is_raised_and_returned() -> None:
 
 def test_split_batch_is_done_with_its_last_part_and_each_record_has_its_parts_outcome() -> None:
     error = DeliveryTimeoutError("late")
-    split = result(Outcome(2, -1, -1, error), parts=2)
+    split = result(RecordsOutcome(2, -1, -1, error), parts=2)
     assert not split.done
 
-    split.settle(Outcome(0, 70, -1, None))
+    split.settle(RecordsOutcome(0, 70, -1, None))
 
     assert [RecordFuture(split, index).exception() for index in range(3)] == [None, None, error]
     assert RecordFuture(split, 1).result().offset == 71
@@ -67,7 +67,7 @@ def test_waiting_ends_with_the_outcome() -> None:
     pending = result()
     threading.Timer(0.01, pending.settle, [GOOD]).start()
 
-    assert RecordFuture(pending, 0).result(timeout=10).offset == 40
+    assert RecordFuture(pending, 0).result(timeout=60).offset == 40
 
 
 def test_waiting_ends_with_the_timeout() -> None:

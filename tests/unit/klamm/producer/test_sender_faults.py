@@ -13,8 +13,8 @@ import threading
 
 import pytest
 
-from klamm.client import KlammClient
-from klamm.cluster import ClusterView, Node
+from klamm.cluster.client import KlammClient
+from klamm.cluster.metadata import ClusterView, Node
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.producer.accumulator import Accumulator, PartitionQueue
@@ -26,7 +26,7 @@ from klamm.records import BatchHeader, decode_batch, iter_headers
 from klamm.retry import Backoff
 from klamm.wire.framed import decode_framed, split_records
 from klamm.wire.v1 import broker_pb2
-from klamm_broker.log.producer_state import ProducerStates
+from klamm_broker.log.producers.producer_state import ProducerStates
 
 RECORDS = 150
 PARTITIONS = 2
@@ -177,6 +177,10 @@ class Outcomes:
         self.offsets: dict[tuple[int, int], int] = {}
         self.failed: dict[tuple[int, int], Exception] = {}
 
+    def has(self, partition: int, value: int) -> bool:
+        """Whether the value was sent to that partition."""
+        return (partition, value) in self.offsets or (partition, value) in self.failed
+
 
 async def run(seed: int, *, idempotent: bool) -> tuple[Brokers, Outcomes]:
     rng = random.Random(seed)
@@ -202,7 +206,7 @@ async def run(seed: int, *, idempotent: bool) -> tuple[Brokers, Outcomes]:
         metrics=ProducerMetrics(),
         on_settled=lambda: None,
     )
-    sender._leader_of = lambda tp: 0  # type: ignore[method-assign]
+    sender._leader_of = lambda tp: 0
     sender.start()
     queues = [PartitionQueue(TopicPartition("t", number)) for number in range(PARTITIONS)]
     for number in range(RECORDS):
@@ -248,6 +252,8 @@ def violations(brokers: Brokers, outcomes: Outcomes) -> list[str]:
             found.append(f"duplicates: {values}")
         if list(dict.fromkeys(values)) != sorted(set(values)):
             found.append(f"out of order: {values}")
+        if foreign := [each for each in values if not outcomes.has(partition, each)]:
+            found.append(f"sent to another partition (CVE-2026-35554): {foreign}")
         for (number, value), offset in outcomes.offsets.items():
             if number == partition and value not in values:
                 found.append(f"{value} is acknowledged and lost: {values}")

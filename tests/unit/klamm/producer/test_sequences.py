@@ -1,10 +1,11 @@
-"""The numbers of an idempotent producer: given once, kept through retries, begun anew in the next epoch after a gap."""
+"""The numbers of an idempotent producer: given once, kept through retries, started at 0 again in the next epoch after a
+gap."""
 
 from __future__ import annotations
 
 from klamm.model import TopicPartition
 from klamm.producer.batch import Batch
-from klamm.producer.sequences import EPOCH_MAX, ProducerId, Sequences
+from klamm.producer.sequences import EPOCH_MAX, ProducerIdAndEpoch, Sequences
 from klamm.records.header import SEQUENCE_MAX
 
 TP = TopicPartition("t", 0)
@@ -20,14 +21,14 @@ def batch(count: int, tp: TopicPartition = TP) -> Batch:
 def begun(epoch: int = 0) -> Sequences:
     sequences = Sequences()
     assert sequences.needs_id
-    sequences.begin(ProducerId(7, epoch))
+    sequences.begin(ProducerIdAndEpoch(7, epoch))
     assert not sequences.needs_id
     return sequences
 
 
 def stamped(sequences: Sequences, *batches: Batch) -> list[tuple[int, int, int]]:
     sequences.stamp(batches[0].tp, batches)
-    return [tuple(one.stamp or ()) for one in batches]  # type: ignore[misc]
+    return [tuple(one.stamp or ()) for one in batches]
 
 
 def test_each_partition_counts_its_records_by_itself() -> None:
@@ -105,7 +106,7 @@ def test_after_the_last_epoch_comes_a_new_producer_id() -> None:
     last = batch(1)
     assert stamped(sequences, last) == [(7, EPOCH_MAX, 0)]
     assert sequences.needs_id
-    sequences.begin(ProducerId(8, 0))
+    sequences.begin(ProducerIdAndEpoch(8, 0))
     assert stamped(sequences, batch(1)) == [(7, EPOCH_MAX, 1)]
     sequences.on_failed(last)
     assert stamped(sequences, batch(1)) == [(8, 0, 0)]

@@ -34,12 +34,12 @@ def state_in(phase: TransactionPhase) -> TransactionState:
 
 STEPS = {
     "i": TransactionState.begin_initializing,
-    "r": TransactionState.be_ready,
+    "r": TransactionState.become_ready,
     "b": TransactionState.begin,
     "s": lambda state: state.require_open("send"),
     "c": TransactionState.begin_commit,
     "p": TransactionState.begin_prepare,
-    "P": TransactionState.be_prepared,
+    "P": TransactionState.become_prepared,
     "a": TransactionState.begin_abort,
     "f": lambda state: state.fail(LOST),
     "F": lambda state: state.fail_fatally(FENCED),
@@ -96,7 +96,7 @@ def test_a_failure_is_named_until_the_transaction_is_aborted():
     assert raised.value.__cause__ is LOST
     state.begin_abort()
     assert not state.fail(LOST)
-    state.be_ready()
+    state.become_ready()
     state.begin()
     state.begin_commit()
 
@@ -137,7 +137,7 @@ def test_its_coordinator_hears_of_a_transaction_with_something_in_it_only():
     state.require_open("send")
     assert state.has_begun
     state.begin_commit()
-    state.be_ready()
+    state.become_ready()
     assert not state.has_begun
 
 

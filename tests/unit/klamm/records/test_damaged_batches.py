@@ -31,6 +31,7 @@ from klamm.records import (
     validate_records,
 )
 from klamm.records.header import read_whole
+from tests.support import seeds
 
 
 def contents(batch: bytes) -> list[tuple[bytes | None, bytes | None]]:
@@ -350,7 +351,7 @@ mutations = st.lists(
 )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=seeds.examples(1500), deadline=None)
 @given(records=st.sampled_from([MIXED, REGULAR, REGULAR[:17] + MIXED + REGULAR * 2]), changes=mutations)
 def test_on_damaged_records_the_fast_decoder_agrees_with_the_obvious_one(
     records: list[RawRecord], changes: list[tuple[int, str, int]]
@@ -375,7 +376,7 @@ def test_on_damaged_records_the_fast_decoder_agrees_with_the_obvious_one(
     assert decode_batch(batch) == expected
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=seeds.examples(1500), deadline=None)
 @given(
     compression=st.sampled_from(CompressionType),
     changes=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 7)), min_size=1, max_size=6),
@@ -394,7 +395,7 @@ def test_any_flipped_bits_give_records_or_a_typed_error(
             continue
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=seeds.examples(500), deadline=None)
 @given(data=st.binary(max_size=200), compression=st.sampled_from(CompressionType), count=st.integers(0, 50))
 def test_arbitrary_bytes_for_records_give_records_or_a_typed_error(
     data: bytes, compression: CompressionType, count: int

@@ -29,6 +29,7 @@ from klamm.records import (
     validate_batch,
     validate_records,
 )
+from tests.support import seeds
 
 with warnings.catch_warnings():
     # Its import alone uses a deprecated importlib.resources function.
@@ -36,7 +37,7 @@ with warnings.catch_warnings():
     from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
     from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
-EXAMPLES = 300
+EXAMPLES = seeds.examples(300)
 BUILDERS: list[type[Any]] = [AiokafkaBuilder, KafkaPythonBuilder]
 READERS: list[type[Any]] = [AiokafkaRecords, KafkaPythonRecords]
 # kafka-python brings no library for the other three; aiokafka and pyarrow see to those.

@@ -10,7 +10,7 @@ from klamm.records.runs import RUN_RECORDS_MIN, parse_run
 
 
 def run_lengths(records: list[RawRecord]) -> list[int]:
-    """Of the runs from the first record on, up to where none begins."""
+    """How long the runs are from the first record on, up to where none begins."""
     data = encode_batch(records)[HEADER_SIZE_BYTES:]
     columns, position, lengths = Columns(), 0, []
     while (taken := sum(lengths)) < len(records):

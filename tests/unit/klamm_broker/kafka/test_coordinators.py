@@ -7,19 +7,20 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from cold_requests import ScriptedCoordinators, answer_of
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
-from klamm_broker.kafka.cluster_view import ClusterView
-from klamm_broker.kafka.consumer_groups import ConsumerGroups
-from klamm_broker.kafka.groups import Groups
+from klamm_broker.kafka.consumer_groups import ConsumerGroupApis
+from klamm_broker.kafka.groups import GroupApis
 from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_broker.kafka.transactions import Transactions
-from klamm_server.listeners import Listener, SecurityProtocol, encode
-from klamm_server.metadata.image import MetadataImage, replay
+from klamm_broker.kafka.transactions import TransactionApis
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import replay
+from klamm_server.net.listeners import Listener, SecurityProtocol, encode
+from tests.support.cold_requests import ScriptedCoordinators, answer_of
 
 KEYS = [f"key-{number}" for number in range(100)]
 BROKERS = (1, 2, 3, 4)
@@ -45,9 +46,9 @@ def image(live: Iterable[int]) -> MetadataImage:
     return replay(MetadataImage.empty(), records, len(records))
 
 
-def views(live: Iterable[int] = BROKERS, listener: str = "KAFKA") -> list[ClusterView]:
+def views(live: Iterable[int] = BROKERS, listener: str = "KAFKA") -> list[SeenCluster]:
     found = image(live)
-    return [ClusterView(lambda: found, broker_id, listener) for broker_id in BROKERS]
+    return [SeenCluster(lambda: found, broker_id, listener) for broker_id in BROKERS]
 
 
 @pytest.mark.parametrize("listener", ["KAFKA", "PUBLIC"])
@@ -82,8 +83,8 @@ def test_each_group_is_listed_by_one_broker() -> None:
     def listed(_: Any) -> pb.ListGroupsResponse:
         return pb.ListGroupsResponse(groups=[pb.ListedGroup(group_id=key, type="classic") for key in KEYS])
 
-    async def ask(coordinators: Any, view: ClusterView) -> Any:
-        groups = Groups(coordinators, TopicIds(MetadataImage.empty), view)
+    async def ask(coordinators: Any, view: SeenCluster) -> Any:
+        groups = GroupApis(coordinators, TopicIds(MetadataImage.empty), view)
         return await answer_of(groups.list_groups, ApiKey.LIST_GROUPS, 5, {"states_filter": [], "types_filter": []})
 
     answers = asked_of_every_broker("list_groups", listed, ask)
@@ -95,8 +96,8 @@ def test_each_transaction_is_listed_by_one_broker() -> None:
         transactions = [pb.ListedTransaction(transactional_id=key, state="Ongoing") for key in KEYS]
         return pb.ListTransactionsResponse(transactions=transactions)
 
-    async def ask(coordinators: Any, view: ClusterView) -> Any:
-        transactions = Transactions(coordinators, view, None)  # type: ignore[arg-type]
+    async def ask(coordinators: Any, view: SeenCluster) -> Any:
+        transactions = TransactionApis(coordinators, view, None)
         fields = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}
         return await answer_of(transactions.list_transactions, ApiKey.LIST_TRANSACTIONS, 1, fields)
 
@@ -156,17 +157,17 @@ REFUSED = {
 def test_one_broker_describes_and_deletes_and_the_others_refuse(api_key: ApiKey) -> None:
     rpc, answer, fields, outcome = REFUSED[api_key]
 
-    async def ask(coordinators: Any, view: ClusterView) -> int:
-        groups = Groups(coordinators, TopicIds(MetadataImage.empty), view)
+    async def ask(coordinators: Any, view: SeenCluster) -> int:
+        groups = GroupApis(coordinators, TopicIds(MetadataImage.empty), view)
         handler = {
             ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
-            ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroups(coordinators, view).describe,
+            ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupApis(coordinators, view).describe,
             ApiKey.DELETE_GROUPS: groups.delete_groups,
             ApiKey.OFFSET_DELETE: groups.offset_delete,
-            ApiKey.DESCRIBE_TRANSACTIONS: Transactions(
+            ApiKey.DESCRIBE_TRANSACTIONS: TransactionApis(
                 coordinators,
                 view,
-                None,  # type: ignore[arg-type]
+                None,
             ).describe_transactions,
         }[api_key]
         code: int = outcome(await answer_of(handler, api_key, 0, fields)).error_code

@@ -6,14 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from cold_requests import answer_of
 
 from klamm.errors import ErrorCode
-from klamm_broker.kafka.cluster import Cluster
+from klamm_broker.kafka.cluster import ClusterApis
 from klamm_broker.kafka.features import LEVELS, why_refused
 from klamm_broker.kafka.requests import ApiKey
+from tests.support.cold_requests import answer_of
 
-CLUSTER = Cluster(None, None, None)  # type: ignore[arg-type]
+CLUSTER = ClusterApis(None, None, None)
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 

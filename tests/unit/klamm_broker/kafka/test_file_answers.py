@@ -4,52 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import pathlib
-import random
 import socket
 import struct
 from collections.abc import Callable
 
 import pytest
 import uvloop
-from kafka_door import Door, answer_to, echo, frame
 
 from klamm_broker.kafka.connection import Answer
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.wire import Part
-from klamm_broker.log.disk import Disk
-from klamm_broker.log.storage_failure import LogDir
-from klamm_broker.record_file import RecordFile
-
-FILE_BYTES = 5_000_000
-CONTENT = random.Random(7).randbytes(FILE_BYTES)
-
-
-class Files:
-    """Makes record files of one real file, and knows how many are open."""
-
-    def __init__(self, directory: pathlib.Path) -> None:
-        self.path = directory / "00000000000000000000.log"
-        self.path.write_bytes(CONTENT)
-        self.open_count = 0
-        self._changed = asyncio.Event()
-
-    def make(self, position: int, size_bytes: int) -> RecordFile:
-        fd = os.open(self.path, os.O_RDONLY)
-        log_dir = LogDir(str(self.path.parent))
-        self.open_count += 1
-        self._changed.set()
-        return RecordFile(Disk(), log_dir, fd, position, size_bytes, on_close=self._on_close)
-
-    async def until(self, open_count: int) -> None:
-        while self.open_count != open_count:
-            self._changed.clear()
-            await self._changed.wait()
-
-    def _on_close(self) -> None:
-        self.open_count -= 1
-        self._changed.set()
+from tests.support.kafka_door import Door, answer_to, echo, frame
+from tests.support.record_files import CONTENT, FILE_BYTES, Files
 
 
 @pytest.fixture
@@ -151,7 +118,7 @@ def test_a_listener_that_closes_takes_back_what_it_was_sending(files: Files) -> 
 def test_records_that_are_cut_off_end_the_connection(files: Files) -> None:
     async def handle(request: Request) -> Answer:
         file = files.make(0, FILE_BYTES)
-        os.truncate(files.path, 1_000)
+        files.cut(1_000)
         return [file]
 
     async def scenario() -> None:

@@ -7,16 +7,17 @@ import uuid
 from typing import Any
 
 import pytest
-from cold_requests import ALONE, ScriptedCoordinators, answer_of
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, TopicRecord
-from klamm_broker.kafka.groups import Groups
+from klamm_broker.kafka.groups import GroupApis
 from klamm_broker.kafka.requests import ApiKey
 from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_server.metadata.image import MetadataImage, replay
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import replay
+from tests.support.cold_requests import ALONE, ScriptedCoordinators, answer_of
 
 FLIGHTS, UNKNOWN = uuid.UUID(int=7), uuid.UUID(int=9)
 
@@ -40,7 +41,7 @@ def test_who_names_one_timeout_means_it_for_both(version: int, rebalance_ms: int
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b""}],
     }
-    groups = Groups(coordinators, TOPIC_IDS, ALONE)  # type: ignore[arg-type]
+    groups = GroupApis(coordinators, TOPIC_IDS, ALONE)
     answer = asyncio.run(answer_of(groups.join_group, ApiKey.JOIN_GROUP, version, fields))
     assert (answer.member_id, answer.error_code) == ("m", 0)
     ((_, asked),) = coordinators.asked
@@ -56,7 +57,7 @@ def test_a_group_that_does_not_exist_is_dead_and_from_version_6_on_not_found(ver
         found = pb.DescribedGroup(group_id=group_id, error_code=missing, error_message=missing.text)
         return pb.DescribeGroupsResponse(groups=[found])
 
-    groups = Groups(ScriptedCoordinators({"describe_groups": describe}), TOPIC_IDS, ALONE)  # type: ignore[arg-type]
+    groups = GroupApis(ScriptedCoordinators({"describe_groups": describe}), TOPIC_IDS, ALONE)
     fields = {"groups": ["nobody"], "include_authorized_operations": False}
     (group,) = asyncio.run(answer_of(groups.describe_groups, ApiKey.DESCRIBE_GROUPS, version, fields)).groups
     assert (group.error_code, group.group_state, group.members) == (code, "Dead", ())
@@ -82,7 +83,7 @@ def test_offsets_are_committed_by_topic_id_from_version_10_on(version: int) -> N
         "group_instance_id": None,
         "topics": [{**topic, "partitions": partitions} for topic in topics],
     }
-    groups = Groups(coordinators, TOPIC_IDS, ALONE)  # type: ignore[arg-type]
+    groups = GroupApis(coordinators, TOPIC_IDS, ALONE)
     answer = asyncio.run(answer_of(groups.offset_commit, ApiKey.OFFSET_COMMIT, version, fields))
     ((_, asked),) = coordinators.asked
     named = [(one.topic, one.partition, one.offset) for one in asked.offsets]
@@ -112,7 +113,7 @@ def test_a_commit_to_unknown_ids_alone_is_nobody_elses_business() -> None:
         "group_instance_id": None,
         "topics": [{"topic_id": one, "partitions": partitions} for one in (UNKNOWN, None)],
     }
-    groups = Groups(coordinators, TOPIC_IDS, ALONE)  # type: ignore[arg-type]
+    groups = GroupApis(coordinators, TOPIC_IDS, ALONE)
     answer = asyncio.run(answer_of(groups.offset_commit, ApiKey.OFFSET_COMMIT, 10, fields))
     assert [(topic.topic_id, int(topic.partitions[0].error_code)) for topic in answer.topics] == [
         (UNKNOWN, ErrorCode.UNKNOWN_TOPIC_ID),
@@ -135,7 +136,7 @@ def test_offsets_are_fetched_by_topic_id_from_version_10_on(version: int, everyt
     wanted = {"group_id": "g", "member_id": None, "member_epoch": -1}
     asked_for = None if everything else [{**topic, "partition_indexes": [0]} for topic in topics]
     fields = {"groups": [{**wanted, "topics": asked_for}], "require_stable": True}
-    groups = Groups(ScriptedCoordinators({"offset_fetch": fetched}), TOPIC_IDS, ALONE)  # type: ignore[arg-type]
+    groups = GroupApis(ScriptedCoordinators({"offset_fetch": fetched}), TOPIC_IDS, ALONE)
     (group,) = asyncio.run(answer_of(groups.offset_fetch, ApiKey.OFFSET_FETCH, version, fields)).groups
     found = [
         (
@@ -158,7 +159,7 @@ def test_unstable_offsets_are_so_by_partition_whichever_way_topics_are_named() -
 
     topics = [{"topic_id": FLIGHTS, "partition_indexes": [0, 1]}]
     wanted = {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": topics}
-    groups = Groups(ScriptedCoordinators({"offset_fetch": unstable}), TOPIC_IDS, ALONE)  # type: ignore[arg-type]
+    groups = GroupApis(ScriptedCoordinators({"offset_fetch": unstable}), TOPIC_IDS, ALONE)
     fields = {"groups": [wanted], "require_stable": True}
     (group,) = asyncio.run(answer_of(groups.offset_fetch, ApiKey.OFFSET_FETCH, 10, fields)).groups
     assert (group.error_code, group.topics[0].topic_id) == (0, FLIGHTS)

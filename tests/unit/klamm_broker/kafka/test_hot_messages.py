@@ -25,9 +25,10 @@ from klamm.wire.v1.metadata_pb2 import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from klamm_broker.handlers.fetch import FetchQuery
+from klamm_broker.handlers.produce import AnswersInTime, Produce, Produced
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.api_versions import api_versions
-from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.features import LEVELS
 from klamm_broker.kafka.fetch import Fetch
 from klamm_broker.kafka.fetch_sessions import FetchSessions
@@ -35,15 +36,15 @@ from klamm_broker.kafka.leader_hints import node_endpoints
 from klamm_broker.kafka.metadata import metadata
 from klamm_broker.kafka.produce import produce
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
+from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_broker.kafka.wire import Part, Writer
-from klamm_broker.log.transaction_index import AbortedTransaction
+from klamm_broker.kafka.wire import AnswerWriter, Part
+from klamm_broker.log.segment.transaction_index import AbortedTransaction
 from klamm_broker.replica.fetch_reader import PartitionAnswer
-from klamm_broker.rpc.fetch import FetchQuery
-from klamm_broker.rpc.produce import AnswersInTime, Produce, Produced
-from klamm_server.clock import SystemClock
-from klamm_server.listeners import Listener, SecurityProtocol, encode
-from klamm_server.metadata.image import MetadataImage, replay
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import replay
+from klamm_server.net.listeners import Listener, SecurityProtocol, encode
+from klamm_server.runtime.clock import SystemClock
 
 FLIGHTS = uuid.UUID(int=7)
 UNKNOWN = uuid.UUID(int=9)
@@ -71,7 +72,7 @@ def joined(parts: Iterable[Any]) -> bytes:
     return b"".join(bytes(part) for part in parts)
 
 
-def bytes_of(writer: Writer) -> bytes:
+def bytes_of(writer: AnswerWriter) -> bytes:
     return joined(writer.parts())
 
 
@@ -108,7 +109,7 @@ def image() -> MetadataImage:
 
 
 TOPIC_IDS = TopicIds(image)
-CLUSTER = ClusterView(image, 1, "KAFKA")
+CLUSTER = SeenCluster(image, 1, "KAFKA")
 SECOND_NODE = {"node_endpoints": [{"node_id": 2, "host": "kafka2", "port": 9102, "rack": None}]}
 
 
@@ -176,7 +177,7 @@ def test_produce(version: int, in_time: bool) -> None:
         ],
         in_time=in_time,
     )
-    answer = produce(request, handler, CLUSTER, TOPIC_IDS)  # type: ignore[arg-type]
+    answer = produce(request, handler, CLUSTER, TOPIC_IDS)
     assert isinstance(answer, list) is not in_time
     if not isinstance(answer, list):
         assert answer is not None
@@ -262,7 +263,7 @@ def test_no_endpoint_is_given_of_leaders_that_the_client_cannot_dial(leader: int
 def test_produce_without_acknowledgement_has_no_answer(version: int) -> None:
     fields = {"transactional_id": None, "acks": 0, "timeout": 1, "topic_data": []}
     request = request_of(ApiKey.PRODUCE, version, fields)
-    assert produce(request, ScriptedProduce([]), CLUSTER, TOPIC_IDS) is None  # type: ignore[arg-type]
+    assert produce(request, ScriptedProduce([]), CLUSTER, TOPIC_IDS) is None
 
 
 @pytest.mark.parametrize(
@@ -278,7 +279,7 @@ def test_older_producers_do_not_know_that_a_transaction_can_be_aborted(version: 
     }
     request = request_of(ApiKey.PRODUCE, version, fields)
     refused = Produced(TopicPartition("flights", 0), ErrorCode.TRANSACTION_ABORTABLE, "not part of it")
-    answer = produce(request, ScriptedProduce([refused]), CLUSTER, TOPIC_IDS)  # type: ignore[arg-type]
+    answer = produce(request, ScriptedProduce([refused]), CLUSTER, TOPIC_IDS)
     assert isinstance(answer, list)
     (topic,) = decoded(request, joined(answer)).responses
     assert topic.partition_responses[0].error_code == code
@@ -368,7 +369,7 @@ def test_fetch(version: int, waits: bool) -> None:
     ]
     handler = ScriptedFetch(answers, [b"batch"], waits=waits)
     sessions = FetchSessions(slots=1, eviction_ms=0, rng=random.Random(1))
-    kafka_fetch = Fetch(handler, CLUSTER, TOPIC_IDS, sessions, SystemClock())  # type: ignore[arg-type]
+    kafka_fetch = Fetch(handler, CLUSTER, TOPIC_IDS, sessions, SystemClock())
     written = fetched_of(kafka_fetch, request)
     wanted = handler.wanted
     assert wanted is not None
@@ -474,7 +475,7 @@ def test_fetch_in_a_session(version: int) -> None:
 
     handler = ScriptedFetch([answer(9, 0), answer(9, 1)], [])
     sessions = FetchSessions(slots=1, eviction_ms=0, rng=random.Random(1))
-    kafka_fetch = Fetch(handler, CLUSTER, TOPIC_IDS, sessions, SystemClock())  # type: ignore[arg-type]
+    kafka_fetch = Fetch(handler, CLUSTER, TOPIC_IDS, sessions, SystemClock())
     first = ask(0, 0, [0, 1])
     body = fetched_of(kafka_fetch, first)
     (session_id,) = struct.unpack_from(">i", body, 6)
@@ -508,8 +509,8 @@ class ScriptedMetadata:
         return ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def metadata_of(request: Request, handler: ScriptedMetadata, view: ClusterView) -> bytes:
-    answer = metadata(request, handler, view, TOPIC_IDS)  # type: ignore[arg-type]
+def metadata_of(request: Request, handler: ScriptedMetadata, view: SeenCluster) -> bytes:
+    answer = metadata(request, handler, view, TOPIC_IDS)
     assert isinstance(answer, list) or handler.asked
     return joined(answer if isinstance(answer, list) else asyncio.run(answer))
 
@@ -533,7 +534,7 @@ def test_metadata(version: int, everything: bool) -> None:
         },
     )
     handler = ScriptedMetadata()
-    written = metadata_of(request, handler, ClusterView(image, 2, "KAFKA"))
+    written = metadata_of(request, handler, SeenCluster(image, 2, "KAFKA"))
     assert handler.asked == ([] if everything else [("nowhere", True)])
     assert handler.waited_for == (frozenset() if everything else {"nowhere"})
 
@@ -580,11 +581,11 @@ def test_metadata(version: int, everything: bool) -> None:
 
 @pytest.mark.parametrize("version", [4, 5, 6, 12])
 def test_what_a_broker_leads_that_the_client_cannot_dial_has_no_leader(version: int) -> None:
-    """Who came in by PUBLIC is told of brokers with a listener of that name; broker 1 has none."""
+    """A client that came in by PUBLIC is told of brokers with a listener of that name; broker 1 has none."""
     public = Listener("PUBLIC", SecurityProtocol.KAFKA, "example.com", 1092)
     two = RegisterBrokerRecord(broker_id=2, broker_epoch=99, listeners=encode([public]))
     seen = replay(image(), [MetadataRecord(register_broker=two)], image().end_index + 1)
-    view = ClusterView(lambda: seen, 1, "PUBLIC")
+    view = SeenCluster(lambda: seen, 1, "PUBLIC")
     fields = {
         "topics": [{"name": "flights", "topic_id": uuid.UUID(int=0)}],
         "allow_auto_topic_creation": False,
@@ -632,7 +633,7 @@ def test_librdkafka_s_way_of_asking_for_all_topics_is_understood() -> None:
     frame = bytes.fromhex("0003000c00000003000772646b61666b610000000000010000")
     handler = ScriptedMetadata()
     request = parse_request(memoryview(frame), "")
-    assert b"flights" in metadata_of(request, handler, ClusterView(image, 2, "KAFKA"))
+    assert b"flights" in metadata_of(request, handler, SeenCluster(image, 2, "KAFKA"))
 
 
 @pytest.mark.parametrize("name", ["?", "?00", "?zz", "?" + "0" * 33, "no/topic"])
@@ -645,7 +646,7 @@ def test_a_name_that_resembles_what_stands_for_an_unknown_id_is_a_name_like_any_
         "include_topic_authorized_operations": False,
     }
     handler = ScriptedMetadata()
-    metadata_of(request_of(ApiKey.METADATA, version, fields), handler, ClusterView(image, 2, "KAFKA"))
+    metadata_of(request_of(ApiKey.METADATA, version, fields), handler, SeenCluster(image, 2, "KAFKA"))
     assert handler.asked == [(name, version < 4)]
     assert TOPIC_IDS.id_of(name) == bytes(16)
 

@@ -9,9 +9,10 @@ from klamm.wire.v1.metadata_pb2 import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from klamm_broker.kafka.cluster_view import ClusterView
 from klamm_broker.kafka.just_fenced import JustFenced
-from klamm_server.metadata.image import MetadataImage, replay
+from klamm_broker.kafka.seen_cluster import SeenCluster
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import replay
 
 LISTED_MS = 9_000
 
@@ -24,7 +25,7 @@ class World:
         self.image = MetadataImage.empty()
         for number in (1, 2, 3):
             self.register(number, epoch=number, fenced=number in fenced)
-        self.view = ClusterView(
+        self.view = SeenCluster(
             lambda: self.image, 1, "KAFKA", JustFenced(lambda: self.image, self, listed_ms=LISTED_MS).ids
         )
 

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from cold_requests import answer_of
 
 from klamm.errors import ErrorCode
-from klamm.wire.v1 import broker_pb2 as pb
+from klamm_broker.handlers.list_offsets import ListedOffset, OffsetQuery
 from klamm_broker.kafka.partitions import list_offsets
 from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from tests.support.cold_requests import answer_of
 
 VERSIONS = range(SPOKEN[ApiKey.LIST_OFFSETS].min, SPOKEN[ApiKey.LIST_OFFSETS].max + 1)
 SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
@@ -25,20 +25,11 @@ class ScriptedListOffsets:
         self._error = error
         self.timestamps: list[int] = []
 
-    async def list_offsets(self, request: pb.ListOffsetsRequest, context: Any) -> pb.ListOffsetsResponse:
-        self.timestamps = [one.timestamp_ms for one in request.partitions]
-        found = [
-            pb.ListedOffset(
-                topic=one.topic,
-                partition=one.partition,
-                error_code=self._error,
-                offset=one.partition,
-                timestamp_ms=-1,
-                leader_epoch=7,
-            )
-            for one in request.partitions
+    def list_offsets(self, queries: list[OffsetQuery], *, isolation_level: int) -> list[ListedOffset]:
+        self.timestamps = [one.timestamp_ms for one in queries]
+        return [
+            ListedOffset(one.topic, one.partition, self._error, offset=one.partition, leader_epoch=7) for one in queries
         ]
-        return pb.ListOffsetsResponse(partitions=found)
 
 
 def listed(handler: ScriptedListOffsets, version: int, partitions: list[tuple[int, int]]) -> list[Any]:
@@ -53,7 +44,7 @@ def listed(handler: ScriptedListOffsets, version: int, partitions: list[tuple[in
         "topics": [{"name": "flights", "partitions": asked}],
         "timeout": 1_000,
     }
-    handle = partial(list_offsets, handler=handler)  # type: ignore[arg-type]
+    handle = partial(list_offsets, handler=handler)
     answer = asyncio.run(answer_of(handle, ApiKey.LIST_OFFSETS, version, fields))
     return [one for topic in answer.topics for one in topic.partitions]
 

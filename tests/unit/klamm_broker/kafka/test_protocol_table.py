@@ -1,22 +1,22 @@
-"""`docs/kafka-protocol.md` names the APIs and versions that ApiVersions names, and no difference goes unsaid."""
+"""The page of Kafka's APIs names the versions that ApiVersions names, and no difference goes unsaid."""
 
 from __future__ import annotations
 
-import protocol_table
-from cold_requests import request_of
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from klamm_broker.kafka.api_versions import api_versions
 from klamm_broker.kafka.features import LEVELS
 from klamm_broker.kafka.requests import ApiKey
+from tests.support import protocol_table
+from tests.support.cold_requests import request_of
 
 
 def named() -> dict[int, protocol_table.Range]:
     """What a client is told."""
     fields = {"client_software_name": "test", "client_software_version": "1"}
     request = request_of(ApiKey.API_VERSIONS, 4, fields)
-    answer = b"".join(bytes(part) for part in api_versions(request, 1).parts())  # type: ignore[arg-type]
+    answer = b"".join(bytes(part) for part in api_versions(request, 1).parts())
     message, _ = entity_reader(load_response_schema(ApiKey.API_VERSIONS, 4))(memoryview(answer), 0)
     return {one.api_key: (one.min_version, one.max_version) for one in message.api_keys}
 

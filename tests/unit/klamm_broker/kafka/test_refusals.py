@@ -7,35 +7,34 @@ import uuid
 from typing import Any
 
 import pytest
-from cold_requests import ALONE, ScriptedCoordinators, answer_of, request_of
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import controller_pb2
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm_broker.kafka.api_versions import api_versions
-from klamm_broker.kafka.cluster import Cluster
-from klamm_broker.kafka.consumer_groups import ConsumerGroups
-from klamm_broker.kafka.groups import Groups
+from klamm_broker.kafka.cluster import ClusterApis
+from klamm_broker.kafka.consumer_groups import ConsumerGroupApis
+from klamm_broker.kafka.groups import GroupApis
 from klamm_broker.kafka.requests import ApiKey
-from klamm_broker.kafka.security import describe_user_scram_credentials
 from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_broker.kafka.topics import Topics
-from klamm_broker.kafka.transactions import Transactions
+from klamm_broker.kafka.topics import TopicApis
+from klamm_broker.kafka.transactions import TransactionApis
 from klamm_server.metadata.image import MetadataImage
+from tests.support.cold_requests import ALONE, ScriptedCoordinators, answer_of, request_of
 
 NOBODY: Any = ScriptedCoordinators({})
-"""Who must not be asked."""
+"""Coordinators that must not be asked."""
 TOPIC_IDS = TopicIds(MetadataImage.empty)
 
 
 class CreatingController:
     """Creates what it is asked to, and deletes it."""
 
-    async def change(self, rpc: str, request: Any, *, timeout_ms: int) -> Any:
-        if rpc == "create_topics":
+    async def change(self, rpc: Any, request: Any, *, timeout_ms: int) -> Any:
+        if rpc.__name__ == "create_topics":
             created = [controller_pb2.CreatedTopic(name=one.name) for one in request.topics]
             return controller_pb2.CreateTopicsResponse(topics=created)
-        assert rpc == "delete_topics"
+        assert rpc.__name__ == "delete_topics"
         results = [controller_pb2.NamedResult(name=name) for name in request.topics]
         return controller_pb2.DeleteTopicsResponse(results=results)
 
@@ -67,7 +66,7 @@ def test_a_producer_says_its_id_with_its_epoch(transactional_id: str | None, pro
         "producer_id": producer_id,
         "producer_epoch": epoch,
     }
-    handle = Transactions(NOBODY, ALONE, None).init_producer_id  # type: ignore[arg-type]
+    handle = TransactionApis(NOBODY, ALONE, None).init_producer_id
     answer = asyncio.run(answer_of(handle, ApiKey.INIT_PRODUCER_ID, 4, fields))
     assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
 
@@ -82,7 +81,7 @@ def test_a_member_says_type_and_name_of_its_protocol_from_version_5_on() -> None
         "assignments": [],
     }
     coordinators: Any = ScriptedCoordinators({"sync_group": lambda _: pb.SyncGroupResponse(assignment=b"a")})
-    handle = Groups(coordinators, TOPIC_IDS, ALONE).sync_group
+    handle = GroupApis(coordinators, TOPIC_IDS, ALONE).sync_group
     answer = asyncio.run(answer_of(handle, ApiKey.SYNC_GROUP, 5, fields))
     assert (answer.error_code, answer.assignment) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, b"")
     before = asyncio.run(answer_of(handle, ApiKey.SYNC_GROUP, 4, fields))
@@ -108,7 +107,9 @@ def test_what_a_heartbeat_may_leave_out_is_null_not_empty(changes: dict[str, str
         "topic_partitions": [],
         **changes,
     }
-    answer = asyncio.run(answer_of(ConsumerGroups(NOBODY, ALONE).heartbeat, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, fields))
+    answer = asyncio.run(
+        answer_of(ConsumerGroupApis(NOBODY, ALONE).heartbeat, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, fields)
+    )
     assert (answer.error_code, answer.member_id) == (code, None)
 
 
@@ -117,7 +118,7 @@ def test_only_the_metadata_log_has_a_quorum() -> None:
         {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]},
         {"topic_name": "a", "partitions": [{"partition_index": 3}]},
     ]
-    handle = Cluster(None, None, None).describe_quorum  # type: ignore[arg-type]
+    handle = ClusterApis(None, None, None).describe_quorum
     answer = asyncio.run(answer_of(handle, ApiKey.DESCRIBE_QUORUM, 2, {"topics": topics}))
     assert answer.error_code == ErrorCode.NONE
     assert [
@@ -127,24 +128,15 @@ def test_only_the_metadata_log_has_a_quorum() -> None:
     ] == [("__cluster_metadata", 0, 3), ("a", 3, 3)]
 
 
-def test_a_user_is_asked_for_once() -> None:
-    fields = {"users": [{"name": "a"}, {"name": "b"}, {"name": "a"}]}
-    answer = asyncio.run(answer_of(describe_user_scram_credentials, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, fields))
-    assert [(one.user, ErrorCode(one.error_code)) for one in answer.results] == [
-        ("a", ErrorCode.DUPLICATE_RESOURCE),
-        ("b", ErrorCode.RESOURCE_NOT_FOUND),
-    ]
-
-
 def test_a_topic_with_a_config_without_value_is_not_created() -> None:
     def wanted(name: str, value: str | None) -> dict[str, Any]:
         configs = [{"name": "retention.ms", "value": value}]
         return {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": configs}
 
     fields = {"topics": [wanted("a", None), wanted("b", "1")], "timeout": 1_000, "validate_only": False}
-    handle = Topics(CreatingController(), TOPIC_IDS).create_topics  # type: ignore[arg-type]
+    handle = TopicApis(CreatingController(), TOPIC_IDS).create_topics
     answer = asyncio.run(answer_of(handle, ApiKey.CREATE_TOPICS, 4, fields))
-    assert {one.name: ErrorCode(one.error_code) for one in answer.topics} == {
+    assert {one.name: ErrorCode.of(one.error_code) for one in answer.topics} == {
         "a": ErrorCode.INVALID_CONFIG,
         "b": ErrorCode.NONE,
     }
@@ -153,9 +145,9 @@ def test_a_topic_with_a_config_without_value_is_not_created() -> None:
 def test_a_topic_to_be_deleted_is_named_in_one_way() -> None:
     some_id = uuid.UUID(int=7)
     topics = [{"name": "a", "topic_id": None}, {"name": "b", "topic_id": some_id}, {"name": None, "topic_id": None}]
-    handle = Topics(CreatingController(), TOPIC_IDS).delete_topics  # type: ignore[arg-type]
+    handle = TopicApis(CreatingController(), TOPIC_IDS).delete_topics
     answer = asyncio.run(answer_of(handle, ApiKey.DELETE_TOPICS, 6, {"topics": topics, "timeout": 1_000}))
-    assert {(one.name, one.topic_id): ErrorCode(one.error_code) for one in answer.responses} == {
+    assert {(one.name, one.topic_id): ErrorCode.of(one.error_code) for one in answer.responses} == {
         ("a", None): ErrorCode.NONE,
         ("b", some_id): ErrorCode.INVALID_REQUEST,
         (None, None): ErrorCode.INVALID_REQUEST,

@@ -6,17 +6,17 @@ import asyncio
 from typing import Any
 
 import pytest
-from cold_requests import ALONE, ScriptedCoordinators, answer_of
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult
 from klamm_broker.kafka.requests import ApiKey
-from klamm_broker.kafka.transactions import Transactions
+from klamm_broker.kafka.transactions import TransactionApis
+from tests.support.cold_requests import ALONE, ScriptedCoordinators, answer_of
 
 
-def transactions_of(coordinators: ScriptedCoordinators) -> Transactions:
-    return Transactions(coordinators, ALONE, None)  # type: ignore[arg-type]
+def transactions_of(coordinators: ScriptedCoordinators) -> TransactionApis:
+    return TransactionApis(coordinators, ALONE, None)
 
 
 def added(request: Any) -> pb.AddPartitionsToTxnResponse:

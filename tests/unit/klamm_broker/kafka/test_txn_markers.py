@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-from cold_requests import ScriptedCoordinators, answer_of
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1.common_pb2 import PartitionResult, WriteTxnMarkersRequest, WriteTxnMarkersResponse, WrittenTxnMarker
+from klamm_broker.handlers.write_txn_markers import MarkedPartition, MarkerToWrite
 from klamm_broker.kafka.requests import ApiKey
 from klamm_broker.kafka.txn_markers import write_txn_markers
+from tests.support.cold_requests import ScriptedCoordinators, answer_of
 
 OFFSETS = "__consumer_offsets"
 
@@ -42,11 +43,15 @@ class ScriptedMarkers:
     """Keeps the markers that it is given."""
 
     def __init__(self) -> None:
-        self.given: list[Any] = []
+        self.given: list[MarkerToWrite] = []
 
-    async def write_txn_markers(self, request: WriteTxnMarkersRequest, context: Any) -> WriteTxnMarkersResponse:
-        self.given += request.markers
-        return written(request)
+    async def write_txn_markers(self, markers: list[MarkerToWrite]) -> list[list[MarkedPartition]]:
+        self.given += markers
+        not_leader = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return [
+            [MarkedPartition(*one, not_leader if one.partition else ErrorCode.NONE) for one in marker.partitions]
+            for marker in markers
+        ]
 
 
 def marker(producer_id: int, epoch: int, **topics: list[int]) -> dict[str, Any]:
@@ -63,7 +68,7 @@ def marker(producer_id: int, epoch: int, **topics: list[int]) -> dict[str, Any]:
 @pytest.mark.parametrize("version", [1, 2])
 def test_markers_are_written_where_they_belong_and_answered_by_producer(version: int) -> None:
     handler, coordinators = ScriptedMarkers(), ScriptedCoordinators({"write_txn_markers": written})
-    handle = partial(write_txn_markers, handler=handler, coordinators=coordinators)  # type: ignore[arg-type]
+    handle = partial(write_txn_markers, handler=handler, coordinators=coordinators)
     asked = [marker(7, 4, flights=[0, 1]), marker(7, 4, **{OFFSETS: [0, 9]}), marker(8, 0, flights=[0])]
     answer = asyncio.run(answer_of(handle, ApiKey.WRITE_TXN_MARKERS, version, {"markers": asked}))
     codes = {
@@ -79,10 +84,10 @@ def test_markers_are_written_where_they_belong_and_answered_by_producer(version:
         7: {("flights", 0): 0, ("flights", 1): not_leader, (OFFSETS, 0): 0, (OFFSETS, 9): not_leader},
         8: {("flights", 0): 0},
     }
-    here = [(one.producer_id, one.producer_epoch, one.committed, one.coordinator_epoch) for one in handler.given]
+    here = [one.end[:4] for one in handler.given]
     assert here == [(7, 4, False, 3), (7, 4, False, 3), (8, 0, False, 3)]
-    assert {topic.topic for one in handler.given for topic in one.topics} == {"flights"}
-    assert {one.transaction_version for one in handler.given} == {2 if version >= 2 else 0}
+    assert {partition.topic for one in handler.given for partition in one.partitions} == {"flights"}
+    assert {one.end.transaction_version for one in handler.given} == {2 if version >= 2 else 0}
     shards = [
         (one.topics[0].topic, list(one.topics[0].partitions)) for _, ask in coordinators.asked for one in ask.markers
     ]

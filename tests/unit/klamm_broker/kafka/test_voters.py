@@ -7,13 +7,14 @@ import uuid
 from typing import Any
 
 import pytest
-from cold_requests import answer_of
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1.metadata_pb2 import ClusterRecord, MetadataRecord
 from klamm_broker.kafka.requests import ApiKey
-from klamm_broker.kafka.voters import Voters, directory_id, directory_text
-from klamm_server.metadata.image import MetadataImage, replay
+from klamm_broker.kafka.voters import VoterApis, directory_id, directory_text
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import replay
+from tests.support.cold_requests import answer_of
 
 DIRECTORY = uuid.UUID(int=2**127 + 5)
 ENDPOINT = {"name": "CONTROLLER", "host": "c3", "port": 9093}
@@ -26,15 +27,15 @@ class ScriptedController:
         self.asked: list[tuple[str, Any]] = []
         self._code = code
 
-    async def ask(self, rpc: str, request: Any, *, timeout_ms: int) -> None:
-        self.asked.append((rpc, request))
+    async def ask(self, rpc: Any, request: Any, *, timeout_ms: int) -> None:
+        self.asked.append((rpc.__name__, request))
         if self._code:
             raise self._code.exception("as it was told")
 
 
-def voters_of(controller: ScriptedController) -> Voters:
+def voters_of(controller: ScriptedController) -> VoterApis:
     image = replay(MetadataImage.empty(), [MetadataRecord(cluster=ClusterRecord(cluster_id="cluster"))], 1)
-    return Voters(controller, lambda: image)  # type: ignore[arg-type]
+    return VoterApis(controller, lambda: image)
 
 
 def add(controller: ScriptedController, version: int = 1, **fields: Any) -> Any:

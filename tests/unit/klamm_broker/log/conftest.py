@@ -15,12 +15,12 @@ from klamm.model import TopicPartition
 from klamm.records.decoder import decode_batch
 from klamm.records.encoder import encode_batch
 from klamm.records.header import iter_headers
-from klamm_broker.log.disk import Disk
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
-from klamm_broker.log.log_loader import LoadContext, load_partition
-from klamm_broker.log.partition_log import PartitionLog
-from klamm_broker.log.segment_pool import SegmentPool
-from klamm_broker.log.storage_failure import LogDir
+from klamm_broker.log.partition.log_loader import LoadContext, load_partition
+from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_broker.log.segment.segment_pool import SegmentPool
 
 TOPIC_PARTITION = TopicPartition("orders", 0)
 
@@ -67,19 +67,19 @@ class FaultyDisk(Disk):
         data = b"".join(buffers)
         return os.write(fd, data[: self._allowed(len(data))])
 
-    def pwrite(self, fd: int, data: Any, position: int) -> int:  # type: ignore[override]
+    def pwrite(self, fd: int, data: Any, position: int) -> int:
         self._enter("pwrite", self._paths[fd])
         return os.pwrite(fd, data[: self._allowed(len(data))], position)
 
-    def pread(self, fd: int, size: int, position: int) -> bytes:  # type: ignore[override]
+    def pread(self, fd: int, size: int, position: int) -> bytes:
         self._enter("pread", self._paths[fd])
         return os.pread(fd, size, position)
 
-    def ftruncate(self, fd: int, size: int) -> None:  # type: ignore[override]
+    def ftruncate(self, fd: int, size: int) -> None:
         self._enter("ftruncate", self._paths[fd])
         os.ftruncate(fd, size)
 
-    def dup(self, fd: int) -> int:  # type: ignore[override]
+    def dup(self, fd: int) -> int:
         copy = os.dup(fd)
         self._paths[copy] = self._paths[fd]
         return copy
@@ -155,7 +155,7 @@ class LogHarness:
     def crash(self, log: PartitionLog) -> int:
         """The process dies: nothing more is written. Returns the recovery point, as a checkpoint would have it."""
         log.abandon()
-        return log.recovery_point
+        return log.flusher.recovery_point
 
     def path(self, base_offset: int, suffix: str = ".log") -> Path:
         return self.directory / f"{base_offset:020d}{suffix}"
@@ -180,7 +180,7 @@ def read_all() -> ReadAll:
         found: list[tuple[int, bytes | None]] = []
         offset = log.log_start_offset
         while True:
-            data = log.read(offset, 300).records
+            data = log.reader.read(offset, 300).records
             if not data:
                 return found
             for position, header in iter_headers(data):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from klamm.errors import ErrorCode
-from klamm_broker.replica.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
+from klamm_broker.replica.delayed_delete_records import DelayedDeleteRecords, PendingRecordDeletion
 from klamm_broker.replica.delayed_fetch import AwaitedPartition, DelayedFetch
 from klamm_broker.replica.delayed_produce import DelayedProduce, PendingAppend
 
@@ -21,10 +21,26 @@ class PartitionState:
     leader_epoch: int = 3
     high_watermark: int = 0
     has_min_isr: bool = True
-    readable_bytes_total: int = 0
+    bytes_total: int = 0
     log_starts: dict[int, int] = field(default_factory=dict)
+    log_start_offset: int = 0
 
-    def low_watermark(self, live_brokers: frozenset[int]) -> int:
+    @property
+    def bytes(self) -> PartitionState:
+        return self
+
+    @property
+    def log(self) -> PartitionState:
+        return self
+
+    @property
+    def leadership(self) -> PartitionState | None:
+        return self if self.is_leader else None
+
+    def total(self, *, read_committed: bool) -> int:
+        return self.bytes_total
+
+    def low_watermark(self, log_start_offset: int, live_brokers: frozenset[int]) -> int:
         return min(offset for broker, offset in self.log_starts.items() if broker in live_brokers)
 
 
@@ -39,7 +55,7 @@ class Done:
 
 
 def produce(*states: PartitionState, required: int = 10) -> tuple[list[PendingAppend], DelayedProduce, Done]:
-    appends = [PendingAppend(state, required) for state in states]  # type: ignore[arg-type]
+    appends = [PendingAppend(state, required) for state in states]
     done = Done()
     return appends, DelayedProduce(appends, done), done
 
@@ -89,19 +105,19 @@ def test_an_outcome_stays_what_it_was_when_it_was_reached() -> None:
 
 
 def fetch(*states: PartitionState, missing: int = 100) -> tuple[DelayedFetch, Done]:
-    awaited = [AwaitedPartition(state) for state in states]  # type: ignore[arg-type]
+    awaited = [AwaitedPartition(state) for state in states]
     done = Done()
     return DelayedFetch(awaited, missing, done), done
 
 
 def test_a_fetch_is_done_when_enough_bytes_came_since_it_began() -> None:
-    one, other = PartitionState(readable_bytes_total=1_000), PartitionState(readable_bytes_total=7)
+    one, other = PartitionState(bytes_total=1_000), PartitionState(bytes_total=7)
     operation, done = fetch(one, other)
     assert not operation.try_complete()
-    one.readable_bytes_total += 60
-    other.readable_bytes_total += 39
+    one.bytes_total += 60
+    other.bytes_total += 39
     assert not operation.try_complete()
-    other.readable_bytes_total += 1
+    other.bytes_total += 1
     assert operation.try_complete()
     assert done.calls == 1
 
@@ -131,8 +147,8 @@ def test_a_fetch_is_done_when_its_time_is_up() -> None:
     assert done.calls == 1
 
 
-def deletion(state: PartitionState, live: set[int]) -> tuple[PendingDeletion, DelayedDeleteRecords, Done]:
-    pending = PendingDeletion(state, 10, lambda: frozenset(live))  # type: ignore[arg-type]
+def deletion(state: PartitionState, live: set[int]) -> tuple[PendingRecordDeletion, DelayedDeleteRecords, Done]:
+    pending = PendingRecordDeletion(state, 10, lambda: frozenset(live))
     done = Done()
     return pending, DelayedDeleteRecords([pending], done), done
 

@@ -1,8 +1,7 @@
-"""What a follower does with its leader's answers: append, cut, start anew, wait."""
+"""What a follower does with its leader's answers: append, cut, start again, wait."""
 
 from __future__ import annotations
 
-import random
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,20 +9,19 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from log_steps import create_log
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm.records.encoder import encode_batch
 from klamm.records.header import iter_headers
-from klamm_broker.log.disk import Disk
+from klamm_broker.log.dirs.log_manager import LogManager
 from klamm_broker.log.log_config import LogConfig
-from klamm_broker.log.log_manager import LogManager, LogManagerConfig
-from klamm_broker.log.partition_log import PartitionLog
-from klamm_broker.replica.follower_partition import EpochEnd, LeaderAnswer, NextStep
+from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_broker.replica.follower_partition import LeaderAnswer, LogEpochEnd, NextStep
 from klamm_broker.replica.leadership import FollowerFetch
 from klamm_broker.replica.partition import Partition
-from klamm_server.metadata.image import PartitionImage
+from klamm_server.metadata.entities import PartitionImage
+from tests.support.log_steps import create_log, open_logs
 
 TOPIC_ID = TopicId(uuid.UUID(int=7))
 LEADER, FOLLOWER = 1, 2
@@ -40,8 +38,7 @@ class Brokers:
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Iterator[LogManager]:
-    config = LogManagerConfig(log_dirs=(str(tmp_path),), cluster_id="c", node_id=1)
-    manager = LogManager(config, Disk(), random.Random(0))
+    manager = open_logs(tmp_path)
     yield manager
     manager.close(broker_epoch=1)
 
@@ -104,7 +101,7 @@ def answer(replica: Partition, **changes: object) -> LeaderAnswer:
         records=b"",
         diverging=None,
     )
-    return usual._replace(**changes)  # type: ignore[arg-type]
+    return usual._replace(**changes)
 
 
 def exchange(leader: Partition, follower: Partition, max_bytes: int = 10**6) -> LeaderAnswer:
@@ -113,7 +110,7 @@ def exchange(leader: Partition, follower: Partition, max_bytes: int = 10**6) -> 
     leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset = follower.following.position
     fetch = FollowerFetch(FOLLOWER, FOLLOWER, 1, leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset)
     diverging = leader.on_follower_fetch(fetch, now_ms=0).diverging
-    records = b"" if diverging else leader.log.read(fetch_offset, max_bytes).records
+    records = b"" if diverging else leader.log.reader.read(fetch_offset, max_bytes).records
     said = LeaderAnswer(
         error_code=0,
         fetch_offset=fetch_offset,
@@ -129,7 +126,7 @@ def exchange(leader: Partition, follower: Partition, max_bytes: int = 10**6) -> 
 
 def epochs_of(log: PartitionLog) -> list[tuple[int, int]]:
     """Offset and epoch of every record."""
-    records = log.read(log.log_start_offset, 10**6).records
+    records = log.reader.read(log.log_start_offset, 10**6).records
     return [(header.base_offset, header.partition_leader_epoch) for _, header in iter_headers(records)]
 
 
@@ -138,7 +135,7 @@ def test_records_are_kept_as_they_came_with_their_epochs(make_replica: MakeRepli
     for replica in (leader, follower):
         lead(replica, 5)
     exchange(leader, follower)
-    assert follower.log.read(0, 10**6).records == leader.log.read(0, 10**6).records
+    assert follower.log.reader.read(0, 10**6).records == leader.log.reader.read(0, 10**6).records
     assert follower.log.epochs.entries == leader.log.epochs.entries
     assert follower.high_watermark == 0
     exchange(leader, follower)
@@ -174,11 +171,11 @@ def test_bytes_become_readable_with_what_the_follower_hears_of_the_high_watermar
     for replica in (leader, follower):
         lead(replica, 5)
     exchange(leader, follower)
-    assert follower.readable_bytes_total == 0
+    assert follower.bytes.total(read_committed=False) == 0
     exchange(leader, follower)
     exchange(leader, follower)
     assert follower.high_watermark == 2
-    assert follower.readable_bytes_total == 2 * len(batch())
+    assert follower.bytes.total(read_committed=False) == 2 * len(batch())
     assert follower.readable_end_offset(read_committed=False) == 2
 
 
@@ -186,9 +183,9 @@ def test_records_that_are_cut_never_become_readable(make_replica: MakeReplica) -
     follower = make_replica(FOLLOWER, [])
     lead(follower, 5)
     follower.on_leader_answer(answer(follower, records=batch(), log_end_offset=1), wall_ms=0)
-    follower.on_leader_answer(answer(follower, diverging=EpochEnd(-1, 0)), wall_ms=0)
+    follower.on_leader_answer(answer(follower, diverging=LogEpochEnd(-1, 0)), wall_ms=0)
     follower.on_leader_answer(answer(follower, records=batch(), log_end_offset=1, high_watermark=1), wall_ms=0)
-    assert follower.readable_bytes_total == len(batch())
+    assert follower.bytes.total(read_committed=False) == len(batch())
 
 
 def test_the_high_watermark_stays_within_the_own_log_and_does_not_go_back(make_replica: MakeReplica) -> None:
@@ -212,7 +209,7 @@ def test_an_answer_to_another_position_is_dropped(make_replica: MakeReplica) -> 
     lead(follower, 1)
     late = [
         answer(follower, fetch_offset=1, records=batch(), high_watermark=2),
-        answer(follower, fetch_offset=1, diverging=EpochEnd(0, 0)),
+        answer(follower, fetch_offset=1, diverging=LogEpochEnd(0, 0)),
         answer(follower, fetch_offset=3, error_code=ErrorCode.OFFSET_OUT_OF_RANGE),
     ]
     for one in late:
@@ -257,7 +254,7 @@ def test_a_cut_below_the_high_watermark_is_told(make_replica: MakeReplica) -> No
     """Only an unclean election can ask for it."""
     follower = make_replica(FOLLOWER, [1] * 5, high_watermark=4)
     lead(follower, 2)
-    update = follower.on_leader_answer(answer(follower, diverging=EpochEnd(1, 3)), wall_ms=0)
+    update = follower.on_leader_answer(answer(follower, diverging=LogEpochEnd(1, 3)), wall_ms=0)
     assert update == (NextStep.FETCH, 3, 5, 1)
     assert follower.high_watermark == 3
 
@@ -265,7 +262,7 @@ def test_a_cut_below_the_high_watermark_is_told(make_replica: MakeReplica) -> No
 def test_a_leader_that_contradicts_itself_cuts_nothing(make_replica: MakeReplica) -> None:
     follower = make_replica(FOLLOWER, [1, 1])
     lead(follower, 2)
-    update = follower.on_leader_answer(answer(follower, diverging=EpochEnd(1, 8)), wall_ms=0)
+    update = follower.on_leader_answer(answer(follower, diverging=LogEpochEnd(1, 8)), wall_ms=0)
     assert update.next_step is NextStep.BACK_OFF
     assert follower.log.log_end_offset == 2
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import random
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from log_steps import create_log
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm.records.encoder import encode_batch
 from klamm.records.errors import CorruptBatchError
-from klamm_broker.log.disk import Disk
 from klamm_broker.log.log_config import LogConfig
-from klamm_broker.log.log_manager import LogManager, LogManagerConfig
 from klamm_broker.replica.leadership import FollowerFetch, IsrChange
 from klamm_broker.replica.partition import CommittedIsr, FetchOutcome, Partition
 from klamm_broker.replica.replica_selector import rack_aware_selector
-from klamm_server.metadata.image import PartitionImage
+from klamm_server.metadata.entities import PartitionImage
+from tests.support.log_steps import create_log, open_logs
 
 NAME = TopicPartition("flights", 0)
 TOPIC_ID = TopicId(uuid.UUID(int=7))
@@ -33,9 +30,7 @@ def make_partition(tmp_path: Path) -> MakePartition:
     """A replica on broker 1 over a real log."""
 
     def make(brokers: Brokers | None = None, **config: int) -> Partition:
-        manager_config = LogManagerConfig(log_dirs=(str(tmp_path),), cluster_id="c", node_id=1)
-        logs = LogManager(manager_config, Disk(), random.Random(0))
-        log = create_log(logs, NAME, TOPIC_ID, LogConfig(**config))
+        log = create_log(open_logs(tmp_path), NAME, TOPIC_ID, LogConfig(**config))
         return Partition(
             NAME,
             log,
@@ -125,7 +120,7 @@ def test_alone_in_sync_everything_appended_is_committed(make_partition: MakePart
     partition.apply(image(), now_ms=0)
     size = append(partition, 3)
     assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
-    assert partition.readable_bytes_total == size
+    assert partition.bytes.total(read_committed=False) == size
 
 
 def test_the_slowest_replica_in_sync_holds_the_high_watermark(make_partition: MakePartition) -> None:
@@ -169,12 +164,12 @@ def test_bytes_become_readable_with_the_high_watermark(make_partition: MakeParti
     partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
     first, second = append(partition, 1), append(partition, 2)
-    assert partition.readable_bytes_total == 0
+    assert partition.bytes.total(read_committed=False) == 0
     fetch(partition, 2, 1)
-    assert partition.readable_bytes_total == first
+    assert partition.bytes.total(read_committed=False) == first
     append(partition, 1)
     fetch(partition, 2, 3)
-    assert partition.readable_bytes_total == first + second
+    assert partition.bytes.total(read_committed=False) == first + second
 
 
 def test_below_min_isr_nothing_is_committed(make_partition: MakePartition) -> None:
@@ -339,13 +334,14 @@ def test_nobody_is_asked_in_while_a_member_shuts_down(make_partition: MakePartit
 
 
 def test_a_leader_says_why_it_refuses_records(make_partition: MakePartition) -> None:
-    partition = make_partition(min_insync_replicas=2)
+    partition = make_partition()
     partition.apply(image(isr=(1, 2)), now_ms=0)
-    assert not partition.refusal
+    leadership = partition.check_leader()
+    assert not leadership.refusal(2)
     partition.apply(image(isr=(1,), partition_epoch=1), now_ms=0)
-    assert partition.refusal == "below_min_isr"
+    assert leadership.refusal(2) == "below_min_isr"
     partition.apply(image(isr=(1, 2), partition_epoch=2, resigned=(1, 2)), now_ms=0)
-    assert partition.refusal == "resigned"
+    assert leadership.refusal(2) == "resigned"
 
 
 def test_who_resigned_does_not_join_until_it_resumes(make_partition: MakePartition) -> None:
@@ -510,7 +506,8 @@ def test_the_closest_replica_is_one_in_sync_that_has_what_is_asked_for(make_part
     select = rack_aware_selector({1: "a", 2: "b", 3: "c"}.get)
 
     def closer(offset: int, rack: str) -> int | None:
-        return partition.closer_replica(offset, rack, select)
+        assert partition.leadership is not None
+        return partition.leadership.closer_replica(offset, partition.log.log_end_offset, rack, select)
 
     assert closer(0, "b") is None, "it has not fetched under this leader yet"
     fetch(partition, 2, 2, log_start_offset=1)
@@ -518,8 +515,6 @@ def test_the_closest_replica_is_one_in_sync_that_has_what_is_asked_for(make_part
     assert [closer(offset, "b") for offset in range(4)] == [None, 2, 2, None]
     assert closer(1, "c") is None, "it is not in sync"
     assert closer(1, "a") is None, "which is here"
-    partition.apply(image(leader=2, leader_epoch=1, partition_epoch=1), now_ms=0)
-    assert closer(1, "b") is None, "which another leader decides"
 
 
 def test_metadata_never_go_back(make_partition: MakePartition) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm_broker.replica.readable_bytes import APPENDS_MAX, ReadableBytes
+from klamm_broker.replica.readable_bytes import APPENDS_MAX, PartitionBytes, ReadableBytes
 
 
 def test_an_append_counts_as_a_whole() -> None:
@@ -38,3 +38,18 @@ def test_never_more_than_is_readable_and_all_of_it_in_the_end(sizes: list[int], 
     assert readable.total <= sum(sizes[:high_watermark])
     readable.reach(len(sizes))
     assert readable.total == sum(sizes)
+
+
+def test_stable_bytes_are_told_apart_from_the_first_transaction_on() -> None:
+    counted = PartitionBytes()
+    counted.note(1, 10, is_unstable=False)
+    counted.readable.reach(1)
+    assert counted.total(read_committed=True) == 10
+    counted.note(2, 5, is_unstable=True)
+    counted.readable.reach(2)
+    assert [counted.total(read_committed=committed) for committed in (False, True)] == [15, 10]
+    assert counted.stable is not None
+    counted.stable.reach(2)
+    assert counted.total(read_committed=True) == 15
+    counted.forget()
+    assert counted.total(read_committed=True) == counted.total(read_committed=False)

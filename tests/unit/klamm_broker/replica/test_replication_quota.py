@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import uuid
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klamm.model import TopicPartition
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC
 from klamm_broker.replica.replication_quota import NO_LIMIT, ReplicationQuota, ReplicationQuotas, WindowedRate
+from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.metadata.image import MetadataImage
 
 THROTTLED = TopicPartition("t", 1)
@@ -123,8 +123,7 @@ def test_the_metadata_name_replicas_by_partition_and_broker() -> None:
             u={"leader.replication.throttled.replicas": "*"},
             v={"retention.ms": "1"},
         ),
-        broker_id=1,
-        static_configs={},
+        BrokerConfig(node_id=1, leader_replication_throttled_rate=5, follower_replication_throttled_rate=7),
     )
     assert (quotas.leader.limit, quotas.follower.limit) == (5, 7)
     assert quotas.leader.is_throttled(THROTTLED)
@@ -134,11 +133,10 @@ def test_the_metadata_name_replicas_by_partition_and_broker() -> None:
     assert not quotas.leader.is_throttled(TopicPartition("v", 1))
 
 
-@pytest.mark.parametrize(("static", "limit"), [({}, NO_LIMIT), ({"leader.replication.throttled.rate": "9"}, 9)])
-def test_without_configs_the_brokers_file_or_nothing_limits(static: dict[str, str], limit: int) -> None:
+def test_nothing_is_applied_while_no_config_changes() -> None:
     quotas = ReplicationQuotas()
     empty = MetadataImage.empty()
-    assert quotas.apply(empty, broker_id=1, static_configs=static)
-    assert quotas.leader.limit == limit
+    assert quotas.apply(empty, BrokerConfig(node_id=1))
+    assert quotas.leader.limit == NO_LIMIT
     same = dataclasses.replace(empty, cluster_id=str(uuid.UUID(int=1)))
-    assert not quotas.apply(same, broker_id=1, static_configs=static), "no config has changed"
+    assert not quotas.apply(same, BrokerConfig(node_id=1)), "no config has changed"

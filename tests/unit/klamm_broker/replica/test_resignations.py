@@ -6,7 +6,9 @@ import pytest
 
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
 from klamm_broker.replica.resignations import Resignations, is_released
-from klamm_server.metadata.image import MetadataImage, PartitionImage, replay
+from klamm_server.metadata.entities import PartitionImage
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.replay import replay
 
 TOPIC = uuid.UUID(int=7)
 BROKER, EPOCH = 1, 40

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from log_steps import create_log
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicId, TopicPartition
@@ -20,17 +18,17 @@ from klamm.wire.v1.broker_pb2 import (
     ReplicaPosition,
     ReplicatedPartition,
 )
-from klamm_broker.log.disk import Disk
+from klamm_broker.log.dirs.log_manager import LogManager
+from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
-from klamm_broker.log.log_manager import LogManager, LogManagerConfig
-from klamm_broker.log.storage_failure import LogDir
 from klamm_broker.replica.follower_session import FetchBounds, FollowerSession
 from klamm_broker.replica.leadership import IsrChange
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_session import ReplicaSession, SessionAnswer, SessionWatch
 from klamm_broker.replica.replication_quota import ReplicationQuota
-from klamm_server.metadata.image import BrokerImage, PartitionImage
+from klamm_server.metadata.entities import BrokerImage, PartitionImage
+from tests.support.log_steps import create_log, open_logs
 
 TOPIC_ID = TopicId(uuid.UUID(int=7))
 LEADER, FOLLOWER = 1, 2
@@ -182,8 +180,7 @@ def at(number: int, offset: int, *, leader_epoch: int = 0, last_fetched_epoch: i
 
 @pytest.fixture
 def make_broker(tmp_path: Path) -> Iterator[Callable[[int], Broker]]:
-    config = LogManagerConfig(log_dirs=(str(tmp_path),), cluster_id="c", node_id=1)
-    logs = LogManager(config, Disk(), random.Random(0))
+    logs = open_logs(tmp_path)
     yield lambda broker_id: Broker(logs, broker_id)
     logs.close(broker_epoch=1)
 
@@ -390,7 +387,7 @@ def named(session: FollowerSession) -> list[tuple[int, int, int]]:
 
 def header_about(*numbers: int) -> ReplicaFetchHeader:
     parts = [{"topic_id": TOPIC_ID.bytes, "partition": number} for number in numbers]
-    return ReplicaFetchHeader(partitions=parts)  # type: ignore[arg-type]
+    return ReplicaFetchHeader(partitions=parts)
 
 
 def told(session: FollowerSession, *numbers: int) -> list[int]:
@@ -412,11 +409,11 @@ def test_only_what_changed_is_named(follower: Broker) -> None:
     assert named(session) == [(0, 0, 0), (1, 0, 0)]
     assert not session.may_send
     assert told(session, 0, 1) == [0, 1]
-    session.name_if_moved(one)
+    session.request_if_moved(one)
     assert named(session) == []
     assert told(session) == []
     one.log.append_as_follower(bytes(encode_batch([(0, None, b"v", ())])), now_ms=0)
-    session.name_if_moved(one)
+    session.request_if_moved(one)
     assert named(session) == [(0, 0, 1)]
 
 
@@ -455,7 +452,7 @@ def test_what_is_followed_no_more_is_forgotten(follower: Broker) -> None:
     request = session.next_request(broker_epoch=FOLLOWER, now_ms=0)
     assert [one.partition for one in request.forgotten] == [0]
     assert told(session, 0) == []
-    session.name_again(partition)
+    session.request_again(partition)
     assert told(session) == []
     assert named(session) == []
 

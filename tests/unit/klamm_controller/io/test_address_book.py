@@ -4,14 +4,15 @@ from klamm_controller.io import address_book
 from klamm_controller.io.address_book import AddressBook, enumerate_contacts
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import ReplicaKey, Voter
-from klamm_server.listeners import Listener, SecurityProtocol, plain_listeners
+from klamm_server.net.listeners import ENCRYPTED, Listener, SecurityProtocol, plain_listeners
 
 ONE, TWO, OBSERVER = ReplicaKey(1, "a"), ReplicaKey(2, "b"), ReplicaKey(3, "c")
+(PLAIN,) = plain_listeners("localhost", 1)
 VOTERS = VoterSet([Voter(ONE, "one:1"), Voter(TWO, "two:2")])
 
 
 def book(*contacts: str) -> AddressBook:
-    return AddressBook(contacts, lambda: VOTERS)
+    return AddressBook(contacts, lambda: VOTERS, PLAIN)
 
 
 def test_what_a_replica_said_counts_more_than_the_voter_set():
@@ -55,3 +56,17 @@ def test_clients_dial_what_a_replica_said_or_else_where_servers_reach_it():
     made.learn(ONE, "one:1", told)
     made.learn(ONE, "one:1")
     assert made.listeners("one:1") == told, "who says nothing of it takes nothing back"
+
+
+def test_it_is_dialled_at_the_listener_that_this_controller_uses_of_others():
+    made = AddressBook([], lambda: VOTERS, Listener("INTERNAL", SecurityProtocol.GRPC, "me", 1, ENCRYPTED))
+    assert [made.dialled(ONE), made.dialled(OBSERVER)] == ["one:1", ""], "nothing was said of listeners"
+    inside = Listener("INTERNAL", SecurityProtocol.GRPC, "one", 9, ENCRYPTED)
+    made.learn(ONE, "one:1", (*plain_listeners("one", 1), inside))
+    assert made.dialled(ONE) == "one:9"
+    assert made.address(ONE) == "one:1", "the quorum knows it as it knows itself"
+    assert made.moved_voters() == []
+
+
+def test_what_nobody_said_is_not_told_further():
+    assert book().told_listeners("one:1") == ()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import multiprocessing
 import pathlib
+import random
+import shutil
 import subprocess
 from collections.abc import Iterator
 
@@ -31,25 +35,31 @@ def small_disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
     subprocess.run(["umount", "--lazy", path], check=True)
 
 
-def entry(index: int) -> Persist:
+def entry(index: int, data: bytes = bytes(10_000)) -> Persist:
     return Persist(
         persist_id=index,
         hard_state=None,
         snapshot_chunk=None,
         log_end_index=None,
-        entries=(LogEntry(index, 1, EntryKind.DATA, bytes(10_000)),),
+        entries=(LogEntry(index, 1, EntryKind.DATA, data),),
         log_start_index=None,
     )
 
 
-def write_until_full(store: RaftStore) -> int:
+def write_until_full(store: RaftStore, data: bytes = bytes(10_000)) -> int:
     """The index that found no space."""
     for index in itertools.count():
         try:
-            store.write([entry(index)])
+            store.write([entry(index, data)])
         except DiskFullError:
             return index
     raise AssertionError
+
+
+def take_all_space(disk: pathlib.Path) -> None:
+    with (disk / "rest").open("ab", buffering=0) as rest, contextlib.suppress(OSError):
+        while rest.write(bytes(4096)):
+            pass
 
 
 def test_what_is_stored_can_be_read_while_there_is_no_space_and_written_to_when_there_is(
@@ -72,6 +82,26 @@ def test_what_is_stored_can_be_read_while_there_is_no_space_and_written_to_when_
     reopened.close()
 
 
+def test_it_can_be_read_and_tried_again_when_opening_it_again_finds_no_space_either(small_disk: pathlib.Path) -> None:
+    store = RaftStore(small_disk / "db")
+    store.begin(VOTERS)
+    store.write_snapshot_part(SNAPSHOT, 0, b"whole")
+    store.name_snapshot(SNAPSHOT, VOTERS, 5)
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(4 << 20))
+    written = write_until_full(store)
+    for _attempt in range(5):
+        take_all_space(small_disk)  # opening may have given some back
+        with contextlib.suppress(DiskFullError):
+            store.write([entry(written)])
+            written += 1
+        assert store.read_chunk(SNAPSHOT, 0, 10) == (b"whole", True)
+    filler.unlink()
+    store.write([entry(written)])
+    assert [each.index for each in store.load().entries] == list(range(written + 1))
+    store.close()
+
+
 def test_a_store_without_space_can_be_closed(small_disk: pathlib.Path) -> None:
     store = RaftStore(small_disk / "db")
     store.begin(VOTERS)
@@ -82,3 +112,29 @@ def test_a_store_without_space_can_be_closed(small_disk: pathlib.Path) -> None:
     reopened = RaftStore(small_disk / "db")
     assert [each.index for each in reopened.load().entries] == list(range(refused))
     reopened.close()
+
+
+LARGER_THAN_THE_WRITE_BUFFER = 1_100_000
+ROUNDS = 12
+"""In each tenth RocksDB would have a write wait for the flush that finds no space."""
+DEADLINE_S = 100
+
+
+def fill_again_and_again(small_disk: pathlib.Path) -> None:
+    for number in range(ROUNDS):
+        store = RaftStore(small_disk / str(number))
+        store.begin(VOTERS)
+        write_until_full(store, random.Random(number).randbytes(LARGER_THAN_THE_WRITE_BUFFER))
+        store.close()
+        shutil.rmtree(small_disk / str(number))
+
+
+def test_a_write_does_not_wait_for_a_flush_that_finds_no_space(small_disk: pathlib.Path) -> None:
+    """In a process of its own: a thread that waits holds the interpreter's lock, so nothing inside could end it."""
+    process = multiprocessing.get_context("spawn").Process(target=fill_again_and_again, args=(small_disk,))
+    process.start()
+    process.join(DEADLINE_S)
+    is_done = process.exitcode == 0
+    process.kill()
+    process.join()
+    assert is_done

@@ -33,7 +33,7 @@ def persist(**changes: object) -> Persist:
         "entries": (),
         "log_start_index": None,
     }
-    return Persist(**{**values, **changes})  # type: ignore[arg-type]
+    return Persist(**{**values, **changes})
 
 
 def chunk(snapshot: SnapshotId, position: int, data: bytes, *, is_last: bool = False) -> Persist:

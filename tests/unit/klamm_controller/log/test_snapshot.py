@@ -1,28 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from klamm_controller.log.entry_codec import CorruptLogError
 from klamm_controller.log.snapshot import RECORDS_PER_BATCH, image_of_snapshot, snapshot_batches, snapshot_bytes
 from klamm_server.metadata.image import MetadataImage
-from klamm_server.metadata.partition_index import PartitionIndex
-from klamm_server.metadata.persistent_map import PersistentMap
 
 
 def big_image(end_index: int) -> MetadataImage:
     settings = {f"name{n}": "x" * 20 for n in range(2 * RECORDS_PER_BATCH + 5)}
-    return MetadataImage(
-        cluster_id="c",
-        end_index=end_index,
-        brokers={},
-        coordinators={},
-        topics_by_name=PersistentMap(),
-        topics_by_id=PersistentMap(),
-        names_by_collision_key=PersistentMap(),
-        configs={(4, ""): settings},
-        shards={},
-        next_producer_id=3,
-        index=PartitionIndex(),
+    return replace(
+        MetadataImage.empty(), cluster_id="c", end_index=end_index, configs={(4, ""): settings}, next_producer_id=3
     )
 
 

@@ -27,7 +27,7 @@ def ended(*happenings) -> ErrorCode | None:
         if not done.done():
             return None
         error = done.exception()
-        return ErrorCode.NONE if error is None else error.code
+        return ErrorCode.NONE if error is None else error.code  # type: ignore[attr-defined]
 
     return asyncio.run(run())
 

@@ -15,7 +15,6 @@ from klamm.wire.v1.controller_pb2 import (
     ReportOfflineReplicasRequest,
 )
 from klamm_controller.metadata.alter_partition import (
-    CHANGES_PER_EVENT,
     alter_partition_parts,
     handle_alter_partition,
     handle_report_offline_replicas,
@@ -23,6 +22,7 @@ from klamm_controller.metadata.alter_partition import (
     offline_replicas_parts,
 )
 from klamm_controller.metadata.brokers import handle_broker_session_end
+from klamm_controller.metadata.sweep import CHANGES_PER_EVENT
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ from klamm.wire.v1.controller_pb2 import (
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC
 from klamm_controller.metadata.configs import handle_incremental_alter_configs
 from klamm_controller.metadata.describe_configs import describe_configs
-from klamm_server.config_defs import BROKER_CONFIGS, TOPIC_CONFIGS
+from klamm_server.config.broker_configs import BROKER_CONFIGS
+from klamm_server.config.topic_configs import TOPIC_CONFIGS
 
 TOPIC_A = ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="a")
 BROKER_1 = ConfigResource(type=CONFIG_RESOURCE_TYPE_BROKER, name="1")
@@ -122,7 +123,16 @@ REFUSED = [
     (ConfigResource(type=CONFIG_RESOURCE_TYPE_BROKER, name="9"), [], ErrorCode.BROKER_ID_NOT_REGISTERED, "broker 9"),
     (ConfigResource(type=CONFIG_RESOURCE_TYPE_BROKER, name="01"), [], ErrorCode.INVALID_REQUEST, "'01'"),
     (ConfigResource(type=CONFIG_RESOURCE_TYPE_BROKER, name="one"), [], ErrorCode.INVALID_REQUEST, "'one'"),
-    (BROKER_1, [set_("node.id", "7")], ErrorCode.INVALID_CONFIG, "read-only"),
+    (BROKER_1, [set_("node.id", "7")], ErrorCode.INVALID_REQUEST, "node.id is read-only"),
+    (BROKER_1, [set_("log.cleaner.threads", "many")], ErrorCode.INVALID_REQUEST, "log.cleaner.threads: 'many'"),
+    (ALL_BROKERS, [set_("log.scrub.bytes.per.second", "0")], ErrorCode.INVALID_REQUEST, "expected at least 1"),
+    (BROKER_1, [set_("log.cleaner.threads", "3")], ErrorCode.INVALID_REQUEST, "expected 1 to 2: now it is 1"),
+    (
+        ALL_BROKERS,
+        [set_("log.cleaner.threads", "2"), set_("log.cleaner.dedupe.buffer.size", "1048576")],
+        ErrorCode.INVALID_REQUEST,
+        "broker 1: log.cleaner.dedupe.buffer.size=1048576: expected at least 1048576 for each",
+    ),
     (ALL_BROKERS, [set_("retention.ms", "7")], ErrorCode.INVALID_CONFIG, "retention.ms"),
 ]
 
@@ -195,6 +205,43 @@ def test_where_a_brokers_values_come_from(cluster):
     broker_2 = ConfigResource(type=CONFIG_RESOURCE_TYPE_BROKER, name="2")
     (other,) = describe(cluster, broker_2, "log.preallocate").configs
     assert (other.value, other.source) == ("false", CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER)
+
+
+def test_a_brokers_listeners_show_what_is_set_for_them_and_change_by_a_restart(cluster):
+    name = "listener.name.kafka.max.connections"
+    cluster.add_broker(1, static_configs={name: "5", "max.connections": "7"})
+    (found,) = describe(cluster, BROKER_1, name, synonyms=True).configs
+    assert (found.value, found.source, found.read_only) == ("5", CONFIG_SOURCE_STATIC_BROKER, True)
+    assert [(one.name, one.value) for one in found.synonyms] == [
+        (name, "5"),
+        ("max.connections", "7"),
+        ("max.connections", "100000"),
+    ]
+    (refused,) = alter(cluster, (BROKER_1, set_(name, "6")))
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert refused.error_message == f"{name} is read-only: set it in the broker's own file"
+
+
+def test_a_change_is_held_to_what_is_in_force_on_every_broker_it_concerns(cluster):
+    cluster.add_broker(1, static_configs={"log.cleaner.threads": "4"})
+    cluster.add_broker(2)
+    (refused,) = alter(cluster, (ALL_BROKERS, set_("log.cleaner.threads", "1")))
+    assert (refused.error_code, refused.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        "broker 1: log.cleaner.threads: 1 is not valid, expected 2 to 8: now it is 4",
+    )
+    (done,) = alter(cluster, (BROKER_1, set_("log.cleaner.threads", "8")))
+    assert done.error_code == 0
+    (done,) = alter(cluster, (ALL_BROKERS, set_("log.cleaner.threads", "2")))
+    assert done.error_code == 0, "broker 1 has a value of its own, and broker 2 goes from 1 to 2"
+    (refused,) = alter(cluster, (BROKER_1, delete("log.cleaner.threads")))
+    assert "expected 4 to 16: now it is 8" in refused.error_message
+
+
+def test_a_file_of_another_version_holds_up_no_change(cluster):
+    cluster.add_broker(1, static_configs={"log.cleaner.threads": "four", "of.the.future": "7"})
+    (done,) = alter(cluster, (BROKER_1, set_("log.cleaner.threads", "9")))
+    assert done.error_code == 0
 
 
 def synonyms_of(cluster, resource, name):

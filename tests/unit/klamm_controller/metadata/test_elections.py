@@ -24,7 +24,7 @@ from klamm_controller.metadata.configs import handle_incremental_alter_configs
 from klamm_controller.metadata.elections import LeaderElections, leaders_home, unbalanced_brokers
 from klamm_controller.metadata.reassignment import handle_alter_partition_reassignments
 from klamm_controller.metadata.sweep import CHANGES_PER_EVENT
-from klamm_server.metadata.image import NO_LEADER
+from klamm_server.metadata.entities import NO_LEADER
 
 
 def elect(cluster, kind, *partitions):

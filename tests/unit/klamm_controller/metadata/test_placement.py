@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from klamm.errors import ErrorCode
 from klamm_controller.metadata.decision import Refusal
 from klamm_controller.metadata.placement import place_replicas
-from klamm_server.metadata.image import BrokerImage
+from klamm_server.metadata.entities import BrokerImage
 
 
 def broker(broker_id: int, rack: str = "", *, fenced: bool = False, stopping: bool = False) -> BrokerImage:

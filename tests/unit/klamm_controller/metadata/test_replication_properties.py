@@ -1,8 +1,8 @@
 """Random lives of brokers and wishes of leaders, against what must always hold of a partition.
 
 The model knows who has every committed record: a commit is held by exactly the in-sync set, a crash or a failed disk
-loses the tail, whoever joins the in-sync set has caught up. As long as nobody was elected uncleanly, everybody who may
-be elected has everything (KIP-966's promise).
+loses the tail, a broker that joins the in-sync set has caught up. As long as no leader was elected uncleanly, every
+broker that may be elected has everything (KIP-966's promise).
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ from klamm_controller.metadata.elections import LeaderElections
 from klamm_controller.metadata.electorate import active_brokers
 from klamm_controller.metadata.reassignment import handle_alter_partition_reassignments
 from klamm_controller.metadata.resignation import handle_resign_replicas
-from klamm_server.metadata.image import NO_LEADER, MetadataImage, replay, snapshot_records
+from klamm_server.metadata.entities import NO_LEADER
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.image_records import snapshot_records
+from klamm_server.metadata.replay import replay
+from tests.support import seeds
 from tests.unit.klamm_controller.conftest import Cluster
 
 BROKERS = (1, 2, 3, 4, 5)
@@ -296,7 +300,7 @@ class World:
         assert replay(MetadataImage.empty(), records, image.end_index) == image
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=seeds.examples(150), deadline=None)
 @given(st.lists(step, min_size=1, max_size=60))
 def test_whoever_may_be_elected_has_every_committed_record(steps):
     world = World()

@@ -10,7 +10,7 @@ from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from klamm.wire.v1.controller_pb2 import NewTopic
 from klamm_controller.metadata.coordinators import handle_coordinator_session_end
 from klamm_controller.metadata.shards import WRITER_EPOCH_MAX, assignment_records, balance
-from klamm_server.metadata.image import ShardImage
+from klamm_server.metadata.entities import ShardImage
 
 INTERNAL = NewTopic(name=GROUP_METADATA_TOPIC, partition_count=-1, replication_factor=-1)
 

@@ -10,7 +10,7 @@ from klamm_controller.metadata.brokers import (
 )
 from klamm_controller.metadata.leader_election import Stop, end_of_life
 from klamm_controller.metadata.sweep import CHANGES_PER_EVENT, Sweep, all_partitions
-from klamm_server.metadata.image import NO_LEADER
+from klamm_server.metadata.entities import NO_LEADER
 
 MANY = 2 * CHANGES_PER_EVENT + 50
 

@@ -7,7 +7,6 @@ stories are in tests/scenarios/raft, the search for what no rule foresaw in test
 from __future__ import annotations
 
 import pytest
-from raft_script import SETTINGS, Script, key
 
 from klamm_controller.raft.events import DeadlinePassed
 from klamm_controller.raft.messages import (
@@ -21,6 +20,7 @@ from klamm_controller.raft.messages import (
 )
 from klamm_controller.raft.node import RaftNode
 from klamm_controller.raft.state import RoleName
+from tests.support.raft_script import SETTINGS, Script, key
 
 
 class Single:
@@ -66,7 +66,7 @@ class Single:
         self.receive(vote_granted(2, self.node.term))
 
     def terms(self) -> list[int]:
-        """Of its log, as stored."""
+        """The terms of the entries of its log, as stored."""
         self.script.sync(1)
         return [entry.term for entry in self.script.replicas[1].durable.entries]
 

@@ -100,7 +100,7 @@ class TestSnapshotOnTheMove:
         sending = SnapshotSending(SNAPSHOT, now_ms=0)
         assert sending.on_needed(3, 10)
         assert not sending.on_needed(3, 11), "it is on its way already"
-        assert sending.on_needed(0, 12), "the receiver began anew"
+        assert sending.on_needed(0, 12), "the receiver began again"
 
     def test_a_chunk_is_taken_for_lost_after_the_time_out(self) -> None:
         sending = SnapshotSending(SNAPSHOT, now_ms=0)

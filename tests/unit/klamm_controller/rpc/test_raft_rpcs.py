@@ -11,7 +11,8 @@ from klamm_controller.io.raft_codec import encode, encode_address, encode_key
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import AttachRequest, ReplicaKey, TimeoutNowRequest, Voter
 from klamm_controller.rpc.raft import RaftRpcs
-from klamm_server.listeners import Listener, SecurityProtocol
+from klamm_server.net.listeners import Listener, SecurityProtocol
+from klamm_server.net.listeners import encode as encode_listeners
 
 ME, OTHER = ReplicaKey(1, "mine"), ReplicaKey(2, "other")
 VOTERS = VoterSet([Voter(ME, "a:1"), Voter(OTHER, "b:2")])
@@ -55,7 +56,8 @@ def test_an_empty_directory_tells_its_name_and_no_voters():
     node = Node()
     answer = node.introduce()
     assert (answer.error_code, answer.replica.directory_id, answer.voters) == (0, "mine", b"")
-    assert node.learnt == [(OTHER, "b:2", ())]
+    node.introduce(listeners=encode_listeners(LISTENERS))
+    assert node.learnt == [(OTHER, "b:2", ()), (OTHER, "b:2", LISTENERS)]
 
 
 def test_one_whose_log_has_begun_tells_with_which_voters_to_whoever_asks():

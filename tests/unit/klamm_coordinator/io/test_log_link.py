@@ -8,7 +8,6 @@ import random
 from collections.abc import Awaitable, Callable
 
 import pytest
-from fake_offsets_log import DELAYED, LOST_ANSWER, NO_ANSWER, FakeOffsetsLog
 
 from klamm.errors import ErrorCode
 from klamm.records import (
@@ -20,19 +19,20 @@ from klamm.records import (
     read_header,
 )
 from klamm.retry import Backoff
+from klamm_coordinator.group_shard.shard_topic import OFFSETS
 from klamm_coordinator.io import log_link
 from klamm_coordinator.io.log_link import FencedError, LogLink
-from klamm_coordinator.io.shard_topics import OFFSETS
 from klamm_coordinator.records.schemas import (
     GroupMetadataKey,
+    GroupRecord,
     OffsetCommitKey,
     OffsetCommitValue,
-    Record,
     encode_key,
 )
-from klamm_coordinator.write import TxnMarker, TxnProducer, Write
-from klamm_server.clock import SystemClock
-from klamm_server.metadata.image import ShardImage
+from klamm_coordinator.runtime.log_write import LogWrite, TxnMarker, TxnProducer
+from klamm_server.metadata.entities import ShardImage
+from klamm_server.runtime.clock import SystemClock
+from tests.support.fake_offsets_log import DELAYED, LOST_ANSWER, NO_ANSWER, FakeOffsetsLog
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def link_to(
         ShardImage(
             coordinator_id=1, producer_id=producer_id, writer_epoch=epoch, former_producer_id=former_producer_id
         ),
-        log,  # type: ignore[arg-type]
+        log,
         clock=SystemClock(),
         rng=random.Random(1),
         append_max_bytes=append_max_bytes,
@@ -74,17 +74,17 @@ async def read_all(link: LogLink, start_offset: int, end_offset: int) -> list[me
     return read
 
 
-def write(write_id: int, *, note: str = "", producer: TxnProducer | None = None) -> Write[Record]:
-    record = Record(OffsetCommitKey("g", "t", write_id), OffsetCommitValue(write_id, -1, note, 0))
-    return Write(write_id=write_id, records=(record,), producer=producer)
+def write(write_id: int, *, note: str = "", producer: TxnProducer | None = None) -> LogWrite[GroupRecord]:
+    record = GroupRecord(OffsetCommitKey("g", "t", write_id), OffsetCommitValue(write_id, -1, note, 0))
+    return LogWrite(write_id=write_id, records=(record,), producer=producer)
 
 
-def marker(write_id: int, producer: TxnProducer, *, committed: bool = True) -> Write[Record]:
+def marker(write_id: int, producer: TxnProducer, *, committed: bool = True) -> LogWrite[GroupRecord]:
     end = TxnMarker(committed, coordinator_epoch=11, transaction_version=2)
-    return Write(write_id=write_id, records=(), producer=producer, marker=end)
+    return LogWrite(write_id=write_id, records=(), producer=producer, marker=end)
 
 
-async def append_all(link: LogLink, writes: list[Write]) -> list[tuple[int, ErrorCode]]:
+async def append_all(link: LogLink, writes: list[LogWrite]) -> list[tuple[int, ErrorCode]]:
     """What each write came to."""
     decided: list[tuple[int, ErrorCode]] = []
     all_decided = asyncio.Event()

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 import pytest
-from grpc import StatusCode, aio
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
@@ -17,7 +16,8 @@ from klamm.wire.v1.common_pb2 import PartitionResult, WriteTxnMarkersResponse, W
 from klamm_coordinator.io import marker_sender
 from klamm_coordinator.io.marker_sender import MarkerSender
 from klamm_coordinator.transaction.messages import SendMarkers
-from klamm_coordinator.transaction.metadata import Producer
+from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch
+from tests.support.waiting import until
 
 T0, T1, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
 OWNER = object()
@@ -37,7 +37,7 @@ class Server:
         self.release = asyncio.Event()
         self.release.set()
 
-    async def write_txn_markers(self, request, timeout):
+    async def write_txn_markers(self, request, timeout_ms):
         self.requests.append(
             [
                 (
@@ -52,7 +52,7 @@ class Server:
         await self.release.wait()
         code = self.script.popleft() if self.script else ErrorCode.NONE
         if code is None:
-            raise aio.AioRpcError(StatusCode.UNAVAILABLE, aio.Metadata(), aio.Metadata(), details="gone")
+            raise ErrorCode.NETWORK_EXCEPTION.exception("gone")
         return WriteTxnMarkersResponse(
             markers=[
                 WrittenTxnMarker(
@@ -84,25 +84,16 @@ class Holders:
 def order(*partitions: TopicPartition, producer_id: int = 7) -> SendMarkers:
     return SendMarkers(
         transactional_id=f"id-{producer_id}",
-        marker=Producer(producer_id, 1),
+        marker=ProducerIdAndEpoch(producer_id, 1),
         committed=True,
         transaction_version=2,
         partitions=frozenset(partitions),
     )
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Lets the others run until `condition` holds."""
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it never came to that")
-
-
 def run(holders: Holders, scenario: Callable[[MarkerSender], Awaitable[None]]) -> None:
     async def main() -> None:
-        sender = MarkerSender(holders, random.Random(1))  # type: ignore[arg-type]
+        sender = MarkerSender(holders, random.Random(1))
         try:
             await scenario(sender)
         finally:
@@ -208,8 +199,8 @@ class LaggingServer(Server):
         self.lagging = lagging
         self.may_answer = asyncio.Event()
 
-    async def write_txn_markers(self, request, timeout):
-        response = await super().write_txn_markers(request, timeout)
+    async def write_txn_markers(self, request, timeout_ms):
+        response = await super().write_txn_markers(request, timeout_ms)
         answered = {TopicPartition(part.topic, part.partition) for one in response.markers for part in one.partitions}
         if self.lagging in answered:
             await self.may_answer.wait()

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_offsets_log import unavailable
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TRANSACTION_STATE_TOPIC, TopicPartition, coordinator_shard
 from klamm.wire.v1.common_pb2 import PartitionResult
 from klamm.wire.v1.coordinator_pb2 import AddPartitionsToTxnResponse
 from klamm_coordinator.io.txn_registry import TxnRegistry
-from klamm_coordinator.write import TxnProducer
+from klamm_coordinator.runtime.log_write import TxnProducer
+from tests.support.fake_offsets_log import unavailable
 
 SHARD = TopicPartition("__consumer_offsets", 3)
 SHARD_COUNT = 50
@@ -32,7 +32,7 @@ class Coordinators:
         self.looked_for.append((topic, shard))
         return None if self.answer is None else self
 
-    async def add_partitions_to_txn(self, request: Any, timeout: float) -> AddPartitionsToTxnResponse:
+    async def add_partitions_to_txn(self, request: Any, timeout_ms: int) -> AddPartitionsToTxnResponse:
         self.asked.append(request)
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -44,7 +44,7 @@ def ask(coordinators: Coordinators, *, has_topic: bool = True) -> ErrorCode:
     """NONE when it is added."""
     topic = SimpleNamespace(partitions=range(SHARD_COUNT)) if has_topic else None
     image: Any = SimpleNamespace(topic=lambda name: topic if name == TRANSACTION_STATE_TOPIC else None)
-    registry = TxnRegistry(coordinators, lambda: image)  # type: ignore[arg-type]
+    registry = TxnRegistry(coordinators, lambda: image)
     try:
         asyncio.run(registry.add("payments", TxnProducer(7, 3), SHARD, verify_only=False))
     except BrokerError as error:

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from klamm_coordinator.records.codec import SchemaError
 from klamm_coordinator.records.consumer_group_schemas import (
+    ConsumerMemberMetadata,
     Current,
     CurrentKey,
     GroupEpoch,
     GroupEpochKey,
     MemberKey,
-    MemberMetadata,
     MemberState,
     PartitionMetadata,
     PartitionMetadataKey,
@@ -55,7 +55,7 @@ KEYS = {
     8: (CurrentKey("g", "m"), classic("g") + classic("m")),
     16: (RegexKey("g", "a.*"), classic("g") + classic("a.*")),
 }
-MEMBER = MemberMetadata(
+MEMBER = ConsumerMemberMetadata(
     instance_id="i",
     rack_id=None,
     client_id="c",

@@ -12,8 +12,10 @@ from klamm.wire.v1.metadata_pb2 import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from klamm_server.metadata.image import NO_LEADER, MetadataImage, replay
+from klamm_server.metadata.entities import NO_LEADER
+from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.partition_index import Tally
+from klamm_server.metadata.replay import replay
 
 BROKERS = range(5)
 

@@ -256,7 +256,7 @@ public final class Behaviours {
                 int share = 6 / count;
                 until(flow, () -> members.stream().allMatch(one -> one.assignment().size() == share));
             }
-            // Who is closed while others rebalance loses what it has: that does not count.
+            // A member that is closed while others rebalance loses what it has: that does not count.
             var leaver = members.remove(0);
             equal(Set.of(), Set.copyOf(lost));
             leaver.close();

@@ -1,0 +1,79 @@
+"""The Admin's part about access control entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from klamm.acls import AclBinding, AclBindingFilter, AclDecision, AclOperation, ResourceType
+from klamm.admin.calls import raise_first_error
+from klamm.wire.acls import binding_message, binding_of, decision_of, filter_message
+from klamm.wire.v1 import controller_pb2
+from klamm.wire.v1.controller_rpc import AdminStub
+
+if TYPE_CHECKING:
+    from klamm.admin.calls import AdminCalls
+
+
+class AclOperations:
+    """Each raises SecurityDisabledError where the cluster has no authorizer."""
+
+    _calls: AdminCalls
+
+    async def create_acls(self, acls: Iterable[AclBinding], *, timeout_ms: int | None = None) -> None:
+        """Adds entries; one that is there already is no error (Kafka's createAcls).
+
+        Raises InvalidRequestError for one that there cannot be; the others are created all the same."""
+        wanted = list(acls)
+        request = controller_pb2.CreateAclsRequest(
+            creations=map(binding_message, wanted), timeout_ms=self._calls.timeout_ms(timeout_ms)
+        )
+        response = await self._calls.controller(AdminStub.create_acls, request, timeout_ms)
+        raise_first_error((str(acl), result) for acl, result in zip(wanted, response.results, strict=True))
+
+    async def describe_acls(
+        self, wanted: AclBindingFilter | None = None, *, timeout_ms: int | None = None
+    ) -> tuple[AclBinding, ...]:
+        """Returns the entries that the filter means, or all (Kafka's describeAcls). Raises InvalidRequestError."""
+        request = controller_pb2.DescribeAclsRequest(filter=filter_message(wanted or AclBindingFilter()))
+        response = await self._calls.controller(AdminStub.describe_acls, request, timeout_ms)
+        return tuple(map(binding_of, response.acls))
+
+    async def delete_acls(
+        self, filters: Iterable[AclBindingFilter], *, timeout_ms: int | None = None
+    ) -> dict[AclBindingFilter, tuple[AclBinding, ...]]:
+        """Deletes what each filter means and returns it (Kafka's deleteAcls).
+
+        Raises InvalidRequestError for a filter of unknown values; what the others mean is gone all the same."""
+        wanted = list(filters)
+        request = controller_pb2.DeleteAclsRequest(
+            filters=map(filter_message, wanted), timeout_ms=self._calls.timeout_ms(timeout_ms)
+        )
+        response = await self._calls.controller(AdminStub.delete_acls, request, timeout_ms)
+        raise_first_error((str(one), result) for one, result in zip(wanted, response.results, strict=True))
+        return {
+            one: tuple(map(binding_of, result.removed)) for one, result in zip(wanted, response.results, strict=True)
+        }
+
+    async def check_acl(
+        self,
+        principal: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        resource_name: str,
+        *,
+        host: str = "",
+        timeout_ms: int | None = None,
+    ) -> AclDecision:
+        """Tells whether `principal` (`Type:name`) may do it, and the rule that decides, by the active controller's
+        settings.
+
+        Without a `host` it comes from an address that only entries for every host mean. Raises InvalidRequestError."""
+        request = controller_pb2.CheckAclRequest(
+            principal=principal,
+            host=host,
+            operation=operation,
+            resource_type=resource_type,
+            resource_name=resource_name,
+        )
+        return decision_of(await self._calls.controller(AdminStub.check_acl, request, timeout_ms))

@@ -1,0 +1,69 @@
+"""The Admin's part about quotas of clients (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from klamm.admin import decode
+from klamm.admin.calls import raise_first_error
+from klamm.wire.quotas import entity_parts
+from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.controller_rpc import AdminStub
+
+if TYPE_CHECKING:
+    from klamm.admin.calls import AdminCalls
+    from klamm.admin.types import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilterComponent
+
+_EXACT, _DEFAULT, _SPECIFIED = range(3)
+
+
+class QuotaOperations:
+    """Quotas bound what clients ask of each broker."""
+
+    _calls: AdminCalls
+
+    async def describe_client_quotas(
+        self,
+        components: Iterable[ClientQuotaFilterComponent] = (),
+        *,
+        strict: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[ClientQuotaEntity, dict[str, float]]:
+        """Bounds by key, of each entity that has what `components` say; `strict`: and nothing else. All, if they say
+        nothing.
+
+        Raises InvalidRequestError, UnsupportedVersionError: a type of entity is not known."""
+        request = pb.DescribeClientQuotasRequest(components=map(_component, components), strict=strict)
+        response = await self._calls.controller(AdminStub.describe_client_quotas, request, timeout_ms)
+        return {decode.quota_entity(one.entity): dict(one.values) for one in response.entries}
+
+    async def alter_client_quotas(
+        self,
+        alterations: Iterable[ClientQuotaAlteration],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Each entity's changes happen together or not at all; a removal of what is not there is no error.
+
+        Raises InvalidRequestError; the changes of other entities are made all the same."""
+        request = pb.AlterClientQuotasRequest(
+            alterations=[
+                pb.ClientQuotaAlteration(
+                    entity=entity_parts(one.entity.entries),
+                    operations=[pb.ClientQuotaOperation(key=key, value=value) for key, value in one.operations.items()],
+                )
+                for one in alterations
+            ],
+            validate_only=validate_only,
+        )
+        response = await self._calls.controller(AdminStub.alter_client_quotas, request, timeout_ms)
+        raise_first_error((str(decode.quota_entity(each.entity)), each) for each in response.results)
+
+
+def _component(wanted: ClientQuotaFilterComponent) -> pb.QuotaFilterComponent:
+    if wanted.any_name:
+        return pb.QuotaFilterComponent(type=wanted.entity_type, match_type=_SPECIFIED)
+    match_type = _DEFAULT if wanted.name is None else _EXACT
+    return pb.QuotaFilterComponent(type=wanted.entity_type, match_type=match_type, match=wanted.name)

@@ -1,0 +1,85 @@
+"""The Admin's part about users who log in by SCRAM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from klamm.admin import decode
+from klamm.admin.calls import raise_first_error
+from klamm.wire.v1 import controller_pb2
+from klamm.wire.v1.controller_rpc import AdminStub
+
+if TYPE_CHECKING:
+    from klamm.admin.calls import AdminCalls
+    from klamm.admin.types import (
+        UserScramCredentialDeletion,
+        UserScramCredentialsDescription,
+        UserScramCredentialUpsertion,
+    )
+
+SALT_BYTES: Final = 32
+
+
+class UserOperations:
+    """Users are known by their credentials: a user without any does not exist."""
+
+    _calls: AdminCalls
+
+    async def alter_user_scram_credentials(
+        self,
+        alterations: Iterable[UserScramCredentialUpsertion | UserScramCredentialDeletion],
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """One change of each user: to change a user's password for both mechanisms takes two calls, as in Kafka.
+
+        Raises UnacceptableCredentialError, ResourceNotFoundError, DuplicateResourceError or
+        UnsupportedSaslMechanismError; the changes of other users are made all the same."""
+        # Hashing a password takes milliseconds of CPU; a script may set many.
+        request = await asyncio.to_thread(_request, list(alterations))
+        response = await self._calls.controller(AdminStub.alter_user_scram_credentials, request, timeout_ms)
+        raise_first_error((each.name, each) for each in response.results)
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] = (), *, timeout_ms: int | None = None
+    ) -> dict[str, UserScramCredentialsDescription]:
+        """Describes the credentials of each user, by name; those of all users, if none is named. Raises
+        ResourceNotFoundError."""
+        request = controller_pb2.DescribeUserScramCredentialsRequest(users=list(users))
+        response = await self._calls.controller(AdminStub.describe_user_scram_credentials, request, timeout_ms)
+        raise_first_error((each.name, each) for each in response.users)
+        return {each.name: decode.user_scram_credentials(each) for each in response.users}
+
+
+def _request(
+    alterations: Iterable[UserScramCredentialUpsertion | UserScramCredentialDeletion],
+) -> controller_pb2.AlterUserScramCredentialsRequest:
+    from klamm.admin.types import UserScramCredentialDeletion
+
+    request = controller_pb2.AlterUserScramCredentialsRequest()
+    for one in alterations:
+        if isinstance(one, UserScramCredentialDeletion):
+            request.deletions.add(name=one.user, mechanism=one.mechanism.number)
+        else:
+            request.upsertions.append(_upsertion(one))
+    return request
+
+
+def _upsertion(one: UserScramCredentialUpsertion) -> controller_pb2.ScramCredentialUpsertion:
+    from klamm.secret import Secret
+    from klamm.security.sasl.scram_keys import salted_password
+
+    mechanism, iterations = one.credential_info.mechanism, one.credential_info.iterations
+    salt = os.urandom(SALT_BYTES) if one.salt is None else one.salt
+    # The server refuses such a number; there is nothing to hash by it.
+    salted = salted_password(mechanism, Secret(one.password), salt, iterations) if iterations > 0 else b""
+    return controller_pb2.ScramCredentialUpsertion(
+        name=one.user,
+        mechanism=mechanism.number,  # type: ignore[arg-type]  # stubs want the enum's NewType
+        iterations=iterations,
+        salt=salt,
+        salted_password=salted,
+    )

@@ -1,0 +1,35 @@
+"""Servers as a controller describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from klamm.admin.types.cluster import ClusterDescription, ServerDescription
+from klamm.wire.v1 import common_pb2, controller_pb2
+
+
+def cluster_description(message: controller_pb2.DescribeClusterResponse) -> ClusterDescription:
+    return ClusterDescription(
+        cluster_id=message.cluster_id,
+        controller_id=message.controller_id,
+        controllers=_servers(message.controllers),
+        brokers=_servers(message.brokers),
+        coordinators=_servers(message.coordinators),
+        metadata_end_index=message.metadata_end_index,
+    )
+
+
+def _servers(nodes: Iterable[common_pb2.Node]) -> tuple[ServerDescription, ...]:
+    return tuple(
+        ServerDescription(
+            node_id=each.node_id,
+            host=each.endpoint.host,
+            port=each.endpoint.port,
+            rack=each.rack,
+            fenced=each.fenced,
+            in_controlled_shutdown=each.in_controlled_shutdown,
+            kafka_host=each.kafka_endpoint.host,
+            kafka_port=each.kafka_endpoint.port,
+        )
+        for each in nodes
+    )

@@ -1,0 +1,69 @@
+"""Topics as the controller describes them."""
+
+from __future__ import annotations
+
+import uuid
+
+from klamm.admin.types.topics import CreatedTopic, PartitionDescription, TopicDescription
+from klamm.cluster.metadata import PartitionView, TopicView
+from klamm.wire.v1 import controller_pb2
+
+
+def created_topic(message: controller_pb2.CreatedTopic) -> CreatedTopic:
+    return CreatedTopic(
+        name=message.name,
+        topic_id=_uuid(message.topic_id),
+        partition_count=message.partition_count,
+        replication_factor=message.replication_factor,
+    )
+
+
+def topic_description(message: controller_pb2.DescribedTopic) -> TopicDescription:
+    return TopicDescription(
+        name=message.name,
+        topic_id=_uuid(message.topic_id),
+        internal=message.internal,
+        partitions=tuple(
+            PartitionDescription(
+                partition=each.partition,
+                leader=each.leader,
+                leader_epoch=each.leader_epoch,
+                partition_epoch=each.partition_epoch,
+                replicas=tuple(each.replicas),
+                isr=tuple(each.isr),
+                elr=tuple(each.elr),
+                last_known_elr=tuple(each.last_known_elr),
+                adding_replicas=tuple(each.adding_replicas),
+                removing_replicas=tuple(each.removing_replicas),
+                offline_replicas=tuple(each.offline_replicas),
+                resigned_replicas=tuple(each.resigned_replicas),
+                min_isr=each.min_isr,
+            )
+            for each in message.partitions
+        ),
+    )
+
+
+def topic_view(topic: TopicDescription) -> TopicView:
+    """What the client keeps of a topic."""
+    return TopicView(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        internal=topic.internal,
+        partitions=tuple(
+            PartitionView(
+                partition=each.partition,
+                leader=each.leader,
+                leader_epoch=each.leader_epoch,
+                replicas=each.replicas,
+                isr=each.isr,
+                offline_replicas=each.offline_replicas,
+            )
+            for each in topic.partitions
+        ),
+    )
+
+
+def _uuid(data: bytes) -> uuid.UUID:
+    """Nothing has an id with validate_only."""
+    return uuid.UUID(bytes=data) if data else uuid.UUID(int=0)

@@ -1,0 +1,56 @@
+"""Groups and their members."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from klamm.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    group_id: str
+    protocol_type: str
+    """`consumer`, or empty for a group that only stores offsets."""
+    state: str
+    """Empty, PreparingRebalance, CompletingRebalance, Stable or Dead; of the new protocol Empty, Assigning, Reconciling
+    or Stable."""
+    type: str
+    """`classic`, or `consumer` for the new protocol (KIP-848)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberDescription:
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    """What it subscribes to, as far as it speaks the consumer protocol."""
+    assignment: tuple[TopicPartition, ...]
+    epoch: int = -1
+    """In the new protocol: how far it has come."""
+    pattern: str = ""
+    """In the new protocol: the expression it subscribes with, or empty."""
+    target: tuple[TopicPartition, ...] = ()
+    """In the new protocol: what it is to have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    """The one in force, or empty."""
+    generation_id: int
+    leader: str
+    """The member that computes assignments, or empty."""
+    coordinator_id: int
+    members: tuple[MemberDescription, ...]
+    type: str = "classic"
+    """Or `consumer` for the new protocol (KIP-848), which has no generations and no leader, but epochs."""
+    group_epoch: int = -1
+    """In the new protocol: grows with every change of members, subscriptions or topics."""
+    assignment_epoch: int = -1
+    """In the new protocol: the group epoch that the coordinator last made assignments for."""

@@ -1,0 +1,39 @@
+"""Log directories and the replicas in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from klamm.model import TopicPartition
+
+
+class TopicPartitionReplica(NamedTuple):
+    """A partition's replica on one broker."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaDescription:
+    tp: TopicPartition
+    size_bytes: int
+    log_start_offset: int
+    log_end_offset: int
+    is_future: bool
+    """Whether it is being copied from another log directory of the broker, whose replica it is to replace (KIP-113)."""
+    offset_lag: int
+    """How many offsets a future replica is behind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirDescription:
+    path: str
+    online: bool
+    total_bytes: int
+    """The size of the directory's file system."""
+    usable_bytes: int
+    """How much of the file system is free."""
+    replicas: tuple[ReplicaDescription, ...]

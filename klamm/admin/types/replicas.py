@@ -1,0 +1,25 @@
+"""Elections and reassignments."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class ElectionType(enum.IntEnum):
+    """Kafka's numbers."""
+
+    PREFERRED = 0
+    """The first replica, if it is in sync."""
+    UNCLEAN = 1
+    """For partitions without a leader: any replica may lead, even if acknowledged records are lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReassignment:
+    """A reassignment that is under way; complete when all replicas that stay are in sync."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    isr: tuple[int, ...]

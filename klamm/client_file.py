@@ -1,0 +1,26 @@
+"""A properties file with the settings of clients of all kinds, as Kafka's tools take it by --command-config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from klamm.config import ClientConfig, hide_secrets
+from klamm.consumer.config import ConsumerConfig
+from klamm.errors import ConfigError
+from klamm.producer.config import ProducerConfig
+from klamm.properties import read_properties
+from klamm.setting import definitions, unknown
+
+_CLASSES = (ClientConfig, ConsumerConfig, ProducerConfig)
+
+
+def read_client_file(name: str, config_class: type[ClientConfig]) -> dict[str, str]:
+    """What the file says to clients of that class; what the class does not know is left to the others. Secrets are of
+    that type. Raises ConfigError for a file that cannot be read, and for what no client knows."""
+    given = read_properties(Path(name))
+    known = {each for one in (*_CLASSES, config_class) for each in (*definitions(one), *one.WITHOUT_EFFECT)}
+    for each in given:
+        if each not in known:
+            raise ConfigError(unknown(each, known))
+    own = definitions(config_class)
+    return hide_secrets({each: text for each, text in given.items() if each in own})

@@ -1,0 +1,1 @@
+"""Knowing a cluster and asking it: metadata, the client that every role uses, calls to leaders."""

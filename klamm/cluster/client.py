@@ -1,0 +1,369 @@
+"""A client's shell around the cluster: connections, the current ClusterView, and which server to ask what.
+
+Everything runs on one event loop. `cluster` changes only here; an object that depends on it registers with `on_change`.
+Metadata requests are coalesced: callers that arrive while one is under way share the next. Failures to reach servers
+are NetworkError, RequestTimedOutError or NoBrokerError, never errors of the transport library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from typing import Final, TypeVar
+
+from klamm.cluster.metadata import ClusterView, Node, TopicView, node_of, server_address
+from klamm.config import ClientConfig
+from klamm.errors import (
+    EXCEPTIONS,
+    AuthenticationError,
+    ErrorCode,
+    IllegalStateError,
+    KlammError,
+    NoBrokerError,
+    raise_for,
+)
+from klamm.model import TopicPartition
+from klamm.retry import NEWS_MULTIPLIER, Backoff
+from klamm.rpc.cancellation import is_cancelled
+from klamm.rpc.client_sasl import client_sasl
+from klamm.rpc.client_tls import client_tls
+from klamm.rpc.connection import Connection
+from klamm.rpc.grpc_transport import GrpcTransport
+from klamm.rpc.options import client_options
+from klamm.rpc.transport import Transport
+from klamm.wire.v1 import broker_pb2, common_pb2
+from klamm.wire.v1.broker_rpc import BROKER, BrokerStub
+from klamm.wire.v1.controller_rpc import ADMIN, AdminStub
+from klamm.wire.v1.coordinator_rpc import COORDINATOR, CoordinatorStub
+
+T = TypeVar("T")
+GROUP = broker_pb2.COORDINATOR_KEY_TYPE_GROUP
+TRANSACTION = broker_pb2.COORDINATOR_KEY_TYPE_TRANSACTION
+_COORDINATOR_AWAY: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+"""What a call to a coordinator comes to from its death until another one has taken over."""
+ChangeListener = Callable[[ClusterView, ClusterView], None]
+"""Called with the view before and after."""
+
+
+class KlammClient:
+    """Connections and metadata of one client; create and use it on a running event loop.
+
+    `allow_auto_topic_creation`: asking for a topic may create it, if the cluster allows that. Raises
+    IllegalStateError in a process forked from one that had a client."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        allow_auto_topic_creation: bool = False,
+        rng: random.Random | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.config = config
+        self._transport = transport or GrpcTransport(
+            traces=lambda: config.tracing_enable, tls=client_tls(config), sasl=client_sasl(config)
+        )
+        self.cluster = ClusterView()
+        self.backoff = Backoff(initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)
+        self._news_backoff = Backoff(
+            initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms, multiplier=NEWS_MULTIPLIER
+        )
+        self.rng = rng or random.Random()
+        self._allow_auto_topic_creation = allow_auto_topic_creation
+        self._connections: dict[str, Connection] = {}
+        self._coordinators: dict[tuple[int, str], Node] = {}
+        self._controller_address = ""
+        """host:port of the controller that is asked; empty: the one that the metadata names first."""
+        self._listeners: list[ChangeListener] = []
+        self._tracked: set[str] = set()
+        self._tracks_all = False
+        self._next_refresh: _Refresh | None = None
+        self._refreshing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ages = False
+        self._closed = False
+
+    # Metadata
+
+    def on_change(self, listener: ChangeListener) -> None:
+        """Calls `listener` on the loop whenever `cluster` has changed."""
+        self._listeners.append(listener)
+
+    async def refresh_metadata(self, topics: Iterable[str] | None = None) -> ClusterView:
+        """Asks for `topics` (None: all there are) and returns a view at least as new as this call.
+
+        What was asked for once is refreshed every `metadata.max.age.ms` from then on. Topics that could not be
+        described are in the view's `topic_errors`. Raises NoBrokerError when no server answers, an AuthenticationError
+        when none does and one and this client did not accept each other."""
+        self._require_open()
+        names = None if topics is None else set(topics)
+        self._track(names)
+        refresh = self._next_refresh
+        if refresh is None:
+            refresh = self._next_refresh = _Refresh()
+            refresh.task = self._spawn(self._run(refresh), "metadata-refresh")
+        refresh.add(names)
+        assert refresh.task is not None
+        try:
+            await asyncio.shield(refresh.task)
+        except asyncio.CancelledError:
+            if refresh.task.cancelled() and not is_cancelled():
+                self._require_open()  # Cancelled by `close`, not by the caller's own canceller.
+            raise
+        return self.cluster
+
+    def update_leader(
+        self, tp: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[common_pb2.Node] = ()
+    ) -> bool:
+        """Takes in a broker's hint, with the nodes that came with it (KIP-951); whether it was news."""
+        before = self.cluster
+        self._install(before.with_leader(tp, leader, leader_epoch, map(node_of, nodes)))
+        return self.cluster is not before
+
+    def learn_topics(self, topics: Collection[TopicView]) -> None:
+        """Takes in what another answer than Metadata's said; they are refreshed as if they had been asked for."""
+        self._track({each.name for each in topics})
+        self._install(self.cluster.with_topics(topics))
+
+    # Whom to ask
+
+    def broker(self, node_id: int) -> BrokerStub:
+        """The Broker API of that broker. Raises NoBrokerError when it is not in the current view."""
+        node = self.cluster.brokers.get(node_id)
+        if node is None:
+            raise NoBrokerError(f"broker {node_id} is not among the live brokers")
+        return self._connection(node.address).stub(BROKER)
+
+    def any_broker(self) -> BrokerStub:
+        """The Broker API of some live broker, or of a bootstrap server when none is known yet."""
+        self._require_open()
+        return self._connection(next(self._addresses())).stub(BROKER)
+
+    def admin(self) -> AdminStub:
+        """The Admin API of the active controller. Raises NoBrokerError before the first metadata."""
+        if not self.cluster.controllers:
+            raise NoBrokerError("the active controller is not known")
+        return self._connection(self.controller_address).stub(ADMIN)
+
+    @property
+    def controller_address(self) -> str:
+        """host:port of the controller that is asked next. The metadata must name at least one."""
+        return self._controller_address or self.cluster.controllers[0].address
+
+    def leave_controller(self, active: common_pb2.Endpoint | None) -> None:
+        """The controller did not answer, or is not the active one: turns to `active`, if it named one, or else to the
+        next that the metadata names."""
+        if active is not None and active.host:
+            self._controller_address = server_address(active.host, active.port)
+            return
+        addresses = [node.address for node in self.cluster.controllers]
+        if addresses:
+            asked = self._controller_address or addresses[0]
+            following = addresses.index(asked) + 1 if asked in addresses else 0
+            self._controller_address = addresses[following % len(addresses)]
+
+    async def coordinator_for(self, key: str, key_type: broker_pb2.CoordinatorKeyType = GROUP) -> CoordinatorStub:
+        """The Coordinator API that owns the group or transactional id; remembered until `forget_coordinator`.
+
+        One attempt: raises CoordinatorNotAvailableError (retriable) while there is none, InvalidGroupIdError,
+        or an error of the transport."""
+        node = self._coordinators.get((key_type, key))
+        if node is None:
+            node = self._coordinators[key_type, key] = await self._find_coordinator(key, key_type)
+        return self._connection(node.address).stub(COORDINATOR)
+
+    def coordinator_node(self, group_id: str) -> Node | None:
+        """The coordinator remembered for the group, if any."""
+        return self._coordinators.get((GROUP, group_id))
+
+    def coordinator(self, node_id: int) -> CoordinatorStub:
+        """The Coordinator API of that coordinator. Raises CoordinatorNotAvailableError when it is not known."""
+        node = self.cluster.coordinators.get(node_id)
+        if node is None:
+            raise EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE](f"coordinator {node_id} is not known")
+        return self._connection(node.address).stub(COORDINATOR)
+
+    def forget_coordinator(self, key: str, key_type: broker_pb2.CoordinatorKeyType = GROUP) -> None:
+        """Called after NOT_COORDINATOR or a network error: the next call looks the coordinator up again."""
+        self._coordinators.pop((key_type, key), None)
+
+    # Retries and the end
+
+    async def retrying(self, operation: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T:
+        """Awaits `operation()` again after each retriable KlammError, with backoff, for `timeout_ms` in all.
+
+        Refreshes the metadata after errors that ask for it. Raises the last error."""
+        failure: KlammError | None = None
+        failures = 0
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while True:
+                    try:
+                        return await operation()
+                    except KlammError as error:
+                        if not error.retriable:
+                            raise
+                        failure = error
+                    failures += 1
+                    if getattr(failure, "refresh_metadata", False):
+                        with contextlib.suppress(KlammError):
+                            await self.refresh_metadata(self._tracked_topics())
+                    await asyncio.sleep(self.pause_ms(failure, failures) / 1000)
+        except TimeoutError:
+            raise failure or EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT](f"after {timeout_ms} ms") from None
+
+    def pause_ms(self, error: KlammError, failures: int) -> float:
+        """How long to wait after `failures` failures in a row, the last of them with `error`.
+
+        It grows slowly while a group or transaction waits for its next coordinator."""
+        is_away = getattr(error, "code", None) in _COORDINATOR_AWAY
+        return (self._news_backoff if is_away else self.backoff).delay_ms(failures, self.rng)
+
+    async def close(self) -> None:
+        """Stops refreshing and closes every connection; calls under way raise NetworkError."""
+        if self._closed:
+            return
+        self._closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        connections = list(self._connections.values())
+        self._connections.clear()
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise IllegalStateError("the client is closed")
+
+    def _track(self, names: set[str] | None) -> None:
+        if names is None:
+            self._tracks_all = True
+        else:
+            self._tracked |= names
+        if not self._ages:
+            self._ages = True
+            self._spawn(self._refresh_by_age(), "metadata-age")
+
+    def _tracked_topics(self) -> set[str] | None:
+        return None if self._tracks_all else self._tracked
+
+    async def _refresh_by_age(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.metadata_max_age_ms / 1000)
+            with contextlib.suppress(KlammError):
+                await self.refresh_metadata(self._tracked_topics())
+
+    async def _run(self, refresh: _Refresh) -> None:
+        async with self._refreshing:
+            # From here on the answer may miss what happens next: later callers get the next refresh.
+            self._next_refresh = None
+            response = await self._ask_anyone(
+                broker_pb2.MetadataRequest(
+                    topics=sorted(refresh.topics),
+                    all_topics=refresh.all_topics,
+                    allow_auto_topic_creation=self._allow_auto_topic_creation,
+                )
+            )
+            self._install(self.cluster.merged(response, None if refresh.all_topics else refresh.topics))
+
+    async def _ask_anyone(self, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
+        failures = []
+        refused: AuthenticationError | None = None
+        for address in self._addresses():
+            try:
+                response = await self._connection(address).stub(BROKER).metadata(request)
+            except AuthenticationError as error:
+                refused = error
+                failures.append(str(error))
+                continue
+            except KlammError as error:
+                failures.append(str(error))
+                continue
+            if response.brokers:
+                return response
+            failures.append(f"{address} knows of no live broker")
+        if refused is not None:
+            raise refused
+        raise NoBrokerError(f"no server answered: {'; '.join(failures)}")
+
+    def _addresses(self) -> Iterator[str]:
+        """Known brokers in random order, then the bootstrap servers, each once."""
+        known = [node.address for node in self.cluster.brokers.values()]
+        self.rng.shuffle(known)
+        return iter(dict.fromkeys([*known, *self.config.bootstrap_servers]))
+
+    async def _find_coordinator(self, key: str, key_type: broker_pb2.CoordinatorKeyType) -> Node:
+        request = broker_pb2.FindCoordinatorRequest(key_type=key_type, keys=[key])
+        response = await self.any_broker().find_coordinator(request)
+        (found,) = response.coordinators
+        raise_for(found.error_code, found.error_message)
+        return node_of(found.node)
+
+    def _install(self, view: ClusterView) -> None:
+        before = self.cluster
+        if view == before:
+            return
+        self.cluster = view
+        self._close_departed()
+        for listener in self._listeners:
+            listener(before, view)
+
+    def _close_departed(self) -> None:
+        """Closes connections to servers that left the cluster."""
+        view = self.cluster
+        nodes = [*view.brokers.values(), *view.controllers, *view.coordinators.values()]
+        wanted = {node.address for node in [*nodes, *self._coordinators.values()]}
+        wanted.update([*self.config.bootstrap_servers, self._controller_address])
+        for address in [address for address in self._connections if address not in wanted]:
+            self._spawn(self._connections.pop(address).close(), f"close-{address}")
+
+    def _connection(self, address: str) -> Connection:
+        self._require_open()
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = self._connections[address] = Connection(
+                self._transport,
+                address,
+                client_options(self.config),
+                timeout_ms=self.config.request_timeout_ms,
+            )
+        return connection
+
+    def _spawn(self, coroutine: Awaitable[None], name: str) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(coroutine)
+        assert isinstance(task, asyncio.Task)
+        task.set_name(f"klamm-{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._reap)
+        return task
+
+    def _reap(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # A caller that awaits the task gets the error, but there may be none.
+
+
+class _Refresh:
+    """A metadata request that has not been sent yet."""
+
+    def __init__(self) -> None:
+        self.topics: set[str] = set()
+        self.all_topics = False
+        self.task: asyncio.Task[None] | None = None
+
+    def add(self, names: set[str] | None) -> None:
+        if names is None:
+            self.all_topics = True
+            self.topics = set()
+        elif not self.all_topics:
+            self.topics |= names

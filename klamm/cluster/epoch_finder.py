@@ -1,0 +1,60 @@
+"""OffsetForLeaderEpoch over the whole cluster: where a leader epoch ends in the log of each partition's leader.
+
+A consumer that read records of that epoch beyond its end has read what is not in the log any more (KIP-320).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from klamm.cluster.client import KlammClient
+from klamm.cluster.leader_calls import ask_leaders
+from klamm.errors import ErrorCode, raise_for
+from klamm.model import TopicPartition
+from klamm.offsets import EpochEnd
+from klamm.wire.v1 import broker_pb2
+
+
+class EpochFinder:
+    """One per client."""
+
+    def __init__(self, client: KlammClient) -> None:
+        self._client = client
+
+    async def ask_once(self, epochs: Mapping[TopicPartition, int], found: dict[TopicPartition, EpochEnd]) -> None:
+        """One round for the epoch of each partition, which takes in every answer; then raises the first error.
+
+        An epoch newer than the leader's as far as the metadata say is not asked for: UNKNOWN_LEADER_EPOCH, refresh."""
+
+        async def ask(node_id: int, of_node: dict[TopicPartition, int]) -> None:
+            await self._ask(node_id, of_node, found)
+
+        await ask_leaders(self._client, epochs, ask)
+
+    async def _ask(
+        self, node_id: int, epochs: dict[TopicPartition, int], found: dict[TopicPartition, EpochEnd]
+    ) -> None:
+        current = {tp: self._client.cluster.leader_epoch_of(tp) for tp in epochs}
+        # A deposed leader that does not know it yet would answer such a question as if the records were gone.
+        ahead = [tp for tp, epoch in epochs.items() if epoch > current[tp]]
+        queries = [
+            broker_pb2.EpochQuery(
+                topic=tp.topic, partition=tp.partition, current_leader_epoch=current[tp], leader_epoch=epoch
+            )
+            for tp, epoch in epochs.items()
+            if tp not in ahead
+        ]
+        if queries:
+            request = broker_pb2.OffsetForLeaderEpochRequest(partitions=queries)
+            response = await self._client.broker(node_id).offset_for_leader_epoch(request)
+            for each in response.partitions:
+                if not each.error_code:
+                    tp = TopicPartition(each.topic, each.partition)
+                    found[tp] = EpochEnd(each.leader_epoch, each.end_offset, current[tp])
+            for each in response.partitions:
+                raise_for(each.error_code, f"{each.topic}-{each.partition}: {each.error_message}")
+        if ahead:
+            raise ErrorCode.UNKNOWN_LEADER_EPOCH.exception(
+                f"{ahead[0]}: records of leader epoch {epochs[ahead[0]]} were read; the newest known is"
+                f" {current[ahead[0]]}"
+            )

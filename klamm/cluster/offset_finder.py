@@ -1,0 +1,77 @@
+"""ListOffsets over the whole cluster: each partition's question goes to its leader.
+
+Timestamps are milliseconds since the epoch or one of klamm.model's EARLIEST, LATEST and MAX_TIMESTAMP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from klamm.cluster.client import KlammClient
+from klamm.cluster.leader_calls import ask_leaders
+from klamm.errors import raise_for
+from klamm.model import TopicPartition
+from klamm.offsets import OffsetAndTimestamp
+from klamm.wire.v1 import broker_pb2
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+
+
+class OffsetFinder:
+    """`isolation_level`: whether "latest" is the high watermark (0) or the last stable offset (1)."""
+
+    def __init__(self, client: KlammClient, isolation_level: int = READ_UNCOMMITTED) -> None:
+        self._client = client
+        self._isolation_level = isolation_level
+
+    async def find(
+        self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: int
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """The first offset at or after each time; an offset of -1 means that no record is that late.
+
+        Leaders that moved or do not answer are tried again until `timeout_ms` is over; then, and for any
+        other outcome, raises the partition's error."""
+        found: dict[TopicPartition, OffsetAndTimestamp] = {}
+        await self._client.retrying(lambda: self.ask_once(timestamps, found), timeout_ms=timeout_ms)
+        return found
+
+    async def ask_once(
+        self, timestamps: Mapping[TopicPartition, int], found: dict[TopicPartition, OffsetAndTimestamp]
+    ) -> None:
+        """One round for what is not in `found` yet, which takes in every answer; then raises the first error."""
+        missing = {tp: at for tp, at in timestamps.items() if tp not in found}
+
+        async def ask(node_id: int, of_node: dict[TopicPartition, int]) -> None:
+            await self._ask(node_id, of_node, found)
+
+        await ask_leaders(self._client, missing, ask)
+
+    async def _ask(
+        self,
+        node_id: int,
+        timestamps: Mapping[TopicPartition, int],
+        found: dict[TopicPartition, OffsetAndTimestamp],
+    ) -> None:
+        """Adds to `found`; then raises the first partition's error, if any."""
+        leader_epoch_of = self._client.cluster.leader_epoch_of
+        partitions = [
+            broker_pb2.ListOffsetsPartition(
+                topic=tp.topic,
+                partition=tp.partition,
+                timestamp_ms=timestamp_ms,
+                current_leader_epoch=leader_epoch_of(tp),
+            )
+            for tp, timestamp_ms in timestamps.items()
+        ]
+        request = broker_pb2.ListOffsetsRequest(isolation_level=self._isolation_level, partitions=partitions)
+        response = await self._client.broker(node_id).list_offsets(request)
+        refused = []
+        for each in response.partitions:
+            if each.error_code:
+                refused.append(each)
+            else:
+                tp = TopicPartition(each.topic, each.partition)
+                found[tp] = OffsetAndTimestamp(each.offset, each.timestamp_ms, each.leader_epoch)
+        for each in refused[:1]:
+            raise_for(each.error_code, f"{each.topic}-{each.partition}: {each.error_message}")

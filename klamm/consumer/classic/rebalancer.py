@@ -1,0 +1,172 @@
+"""A rebalance as the consumer lives it: what is given up, what is taken, and what the user hears of it.
+
+    eager         before joining everything is revoked; the assignment is taken as it comes
+    cooperative   nothing is revoked before joining but topics no longer subscribed to; what the assignment lacks is
+                  revoked when it comes, and the member joins again so that others can have it (KIP-429)
+
+When the membership was lost, partitions are neither committed nor revoked but reported as lost. Everything
+here happens within a poll, as the listener may call the consumer; only the automatic commit before partitions are
+given up runs beside the polls, which may be shorter. Until it is over, polls return nothing: it holds the positions
+where the next owner begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
+
+from klamm.consumer.assignors import RebalanceProtocol, common_protocol
+from klamm.consumer.assignors.consumer_protocol import Subscription, decode_assignment, encode_subscription
+from klamm.consumer.classic.group_link import ClassicGroupLink
+from klamm.consumer.classic.membership_events import PrepareJoin, TakeAssignment
+from klamm.consumer.config import ConsumerConfig
+from klamm.consumer.group.identity import NO_GENERATION
+from klamm.consumer.group.last_commit import LastCommit
+from klamm.consumer.group.rebalance_reports import Invoke, Partitions, RebalanceReports
+from klamm.consumer.subscription import SubscriptionState
+
+logger = logging.getLogger(__name__)
+
+
+class _Assignment(NamedTuple):
+    """An assignment the group gave."""
+
+    generation_id: int
+    partitions: Partitions
+
+
+_NOTHING = _Assignment(NO_GENERATION, frozenset())
+
+
+class ClassicRebalancer:
+    """Changes the group's part of the subscription, and only within `advance` and `give_up`.
+
+    `commit` commits before partitions are given up, bounded in time; None: nothing is committed. `on_progress` is
+    called when it is over."""
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        link: ClassicGroupLink,
+        config: ConsumerConfig,
+        *,
+        invoke: Invoke,
+        commit: Callable[[], Coroutine[Any, Any, None]] | None,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self.reports = RebalanceReports(invoke)
+        self._subscription = subscription
+        self._link = link
+        self._config = config
+        self._last_commit = LastCommit(commit, on_progress)
+        self._arrived: _Assignment | None = None
+        """Not taken yet: the commit of what it takes away `waits`."""
+        self._protocol = common_protocol(config.partition_assignment_strategy)
+        self._last = _NOTHING
+        """The last assignment taken, for the sticky assignors."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether a commit is under way before partitions are given up."""
+        return self._last_commit.under_way
+
+    async def advance(self) -> None:
+        """What a poll owes the group; while it `waits`, the next one goes on.
+
+        Raises what the listener raised, after the rebalance has gone on."""
+        assignment = self._link.take_assignment()
+        if assignment is not None:
+            self._arrived = self._receive(assignment)
+        if self._arrived is not None and not await self._apply(self._arrived):
+            self._link.note_poll()
+            return
+        prepare = self._link.polled()
+        if prepare is not None:
+            await self._prepare(prepare)
+
+    async def close(self) -> None:
+        """Gives a commit under way up."""
+        await self._last_commit.give_up()
+
+    async def give_up(self) -> None:
+        """Called on close and unsubscribe: all partitions are revoked, or lost if the membership is."""
+        owned = self._subscription.assignment
+        lost = self._link.identity.generation_id < 0
+        self._arrived = None
+        try:
+            await self.reports.gone(owned, lost=lost)
+        finally:
+            self._last = _NOTHING
+
+    async def _prepare(self, prepare: PrepareJoin) -> None:
+        if prepare.lost:
+            await self.close()
+        elif not self._last_commit.advance():
+            return
+        try:
+            await self._give_up_before_join(lost=prepare.lost)
+        finally:
+            self._link.prepared(self._protocols())
+
+    async def _give_up_before_join(self, *, lost: bool) -> None:
+        owned = self._subscription.assignment
+        going = owned
+        if not lost and self._protocol is RebalanceProtocol.COOPERATIVE:
+            going = frozenset(tp for tp in owned if tp.topic not in self._subscription.topics)
+        try:
+            await self.reports.gone(going, lost=lost)
+        finally:
+            self._subscription.assign_from_group(owned - going)
+
+    def _protocols(self) -> tuple[tuple[str, bytes], ...]:
+        owned = tuple(sorted(self._subscription.assignment))
+        generation_id, last = self._last
+        return tuple(
+            (
+                assignor.name,
+                encode_subscription(
+                    Subscription(
+                        topics=tuple(self._subscription.topics),
+                        user_data=assignor.user_data(last, generation_id),
+                        owned=owned,
+                        generation_id=generation_id if owned else NO_GENERATION,
+                        rack_id=self._config.client_rack or None,
+                    )
+                ),
+            )
+            for assignor in self._config.partition_assignment_strategy
+        )
+
+    def _receive(self, effect: TakeAssignment) -> _Assignment:
+        assigned = frozenset(decode_assignment(effect.assignment).partitions)
+        unwanted = {tp.topic for tp in assigned} - self._subscription.topics
+        if unwanted:
+            self._link.request_rejoin(f"no longer subscribed to {', '.join(sorted(unwanted))}")
+            assigned = frozenset(tp for tp in assigned if tp.topic not in unwanted)
+        logger.info(
+            "group=%s generation=%s assignor=%s assigned=%s",
+            *(self._link.group_id, effect.generation_id, effect.protocol_name),
+            ",".join(map(str, sorted(assigned))) or "nothing",
+        )
+        return _Assignment(effect.generation_id, assigned)
+
+    async def _apply(self, arrived: _Assignment) -> bool:
+        """False while a commit has to come first: after a cooperative assignment, the eager protocol owns nothing."""
+        owned = self._subscription.assignment
+        revoked = owned - arrived.partitions
+        if arrived.generation_id != self._link.identity.generation_id:
+            self._arrived = None  # The membership has ended while the commit was under way.
+            return True
+        if revoked and not self._last_commit.advance():
+            return False
+        self._arrived = None
+        try:
+            if revoked:
+                self._link.request_rejoin(f"gave up {', '.join(map(str, sorted(revoked)))}")
+                await self.reports.gone(revoked, lost=False)
+        finally:
+            self._last = arrived
+            self._subscription.assign_from_group(arrived.partitions)
+        await self.reports.assigned(arrived.partitions - owned)
+        return True

@@ -1,0 +1,1 @@
+"""How the parts of a consumer work together, without a face."""

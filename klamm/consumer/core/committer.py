@@ -1,0 +1,168 @@
+"""Commits of one consumer: by hand, automatic, and the last ones before partitions are given up.
+
+Automatic commits (enable.auto.commit) go out from within polls, never between them: what they store is what
+earlier polls returned, which the user has dealt with by the time of the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from klamm.consumer.classic.group_link import ClassicGroupLink
+from klamm.consumer.config import ConsumerConfig
+from klamm.consumer.group.identity import Identity
+from klamm.consumer.kip848.group_link import ConsumerGroupLink
+from klamm.consumer.offsets.offset_store import COMMIT_FAILED, OUTSIDE_THE_GROUP, Offsets, OffsetStore
+from klamm.consumer.subscription import SubscriptionState
+from klamm.errors import CommitFailedError, IllegalStateError, KlammError
+
+logger = logging.getLogger(__name__)
+
+CommitCallback = Callable[[Offsets, Exception | None], object]
+"""Called with what was to be committed and, if it was not, why."""
+
+
+class Committer:
+    """`deliver` calls a function of the user's, soon. Without a group there is neither store nor link."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        link: ClassicGroupLink | ConsumerGroupLink | None,
+        store: OffsetStore | None,
+        deliver: Callable[[Callable[[], object]], None],
+    ) -> None:
+        self.commits_total = 0
+        self.failures_total = 0
+        self.automatic = config.enable_auto_commit and store is not None
+        self._config = config
+        self._subscription = subscription
+        self._link = link
+        self._store = store
+        self._deliver = deliver
+        self._loop = asyncio.get_running_loop()
+        self._due_at_s = self._loop.time() + config.auto_commit_interval_ms / 1000
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def due(self) -> bool:
+        """Whether the next poll has to commit; not before a rebalance under way is over, it would be refused."""
+        if not self.automatic or self._loop.time() < self._due_at_s:
+            return False
+        return self._link is None or not self._subscription.auto_assigned or not self._link.rebalancing
+
+    def store(self) -> OffsetStore:
+        """Raises IllegalStateError without a group."""
+        if self._store is None:
+            raise IllegalStateError("committed offsets need a group.id")
+        return self._store
+
+    async def commit(self, offsets: Offsets, timeout_ms: int) -> None:
+        """Raises as `OffsetStore.commit`."""
+        await self._commit(offsets, self._identity, timeout_ms)
+
+    def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> None:
+        """One attempt, beside everything else; `callback` hears of the outcome."""
+        self._spawn(self._commit_with_callback(self.store(), offsets, callback))
+
+    def commit_if_due(self) -> None:
+        """A poll's automatic commit."""
+        if not self.due:
+            return
+        self._due_at_s = self._loop.time() + self._config.auto_commit_interval_ms / 1000
+        self._spawn(self._commit_automatically(self.store(), self._subscription.positions()))
+
+    async def commit_before_revocation(self, timeout_ms: int) -> None:
+        """Commits before partitions are given up, if commits are automatic. A failure is logged: the next owner reads
+        those records again."""
+        positions = self._subscription.positions()
+        if not self.automatic or not positions:  # before the first join there is nothing, and nobody, to commit
+            return
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):  # Commits before this one may take as long as they like.
+                identity = self._last_identity()
+                await self._commit(positions, lambda: identity, timeout_ms, skip_gone=True)
+        except (KlammError, TimeoutError) as error:
+            logger.warning("group=%s commit failed: %s", self._config.group_id, str(error) or f"after {timeout_ms} ms")
+
+    async def close(self, timeout_ms: int) -> None:
+        """Waits for commits under way, then gives them up."""
+        tasks = list(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_ms / 1000)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _identity(self) -> Identity:
+        """The member, or nobody of the group under `assign`."""
+        if self._link is None or not self._subscription.auto_assigned:
+            return OUTSIDE_THE_GROUP
+        return self._link.commit_identity()
+
+    def _last_identity(self) -> Identity:
+        """The member also in mid-rebalance: until its new generation begins, the coordinator takes the old one's."""
+        if self._link is None or not self._subscription.auto_assigned:
+            return OUTSIDE_THE_GROUP
+        if self._link.identity.generation_id < 0:
+            raise CommitFailedError(COMMIT_FAILED)
+        return self._link.identity
+
+    async def _commit(
+        self, offsets: Offsets, identify: Callable[[], Identity], timeout_ms: int, *, skip_gone: bool = False
+    ) -> None:
+        store = self.store()
+        if not offsets:
+            return
+        try:
+            await store.commit(offsets, identify, timeout_ms=timeout_ms, skip_gone=skip_gone)
+        except KlammError:
+            self.failures_total += 1
+            raise
+        self._committed(offsets)
+
+    async def _commit_with_callback(
+        self, store: OffsetStore, offsets: Offsets, callback: CommitCallback | None
+    ) -> None:
+        failure = await self._attempt(store, offsets)
+        if callback is not None:
+            call = callback
+            self._deliver(lambda: call(offsets, failure))
+
+    async def _commit_automatically(self, store: OffsetStore, offsets: Offsets) -> None:
+        failure = await self._attempt(store, offsets)
+        if failure is not None:
+            logger.warning("group=%s auto commit failed: %s", self._config.group_id, failure)
+            if failure.retriable:
+                self._due_at_s = self._loop.time() + self._config.retry_backoff_ms / 1000
+
+    async def _attempt(self, store: OffsetStore, offsets: Offsets) -> KlammError | None:
+        if not offsets:
+            return None
+        try:
+            # The commit is that of the member that owned the partitions then, not of the one that a later rebalance
+            # made.
+            identity = self._identity()
+            await store.commit_once(offsets, lambda: identity, timeout_ms=self._config.default_api_timeout_ms)
+        except KlammError as error:
+            self.failures_total += 1
+            return error
+        self._committed(offsets)
+        return None
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(coroutine, name="klamm-commit")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _committed(self, offsets: Offsets) -> None:
+        self.commits_total += 1
+        for interceptor in self._config.interceptor_classes:
+            try:
+                interceptor.on_commit(offsets)
+            except Exception:
+                logger.exception("interceptor %r failed in on_commit", interceptor)

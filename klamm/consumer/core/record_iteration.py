@@ -1,0 +1,72 @@
+"""`for record in consumer`: polled records handed out one at a time, the positions following each.
+
+What was polled but not handed out yet does not count as consumed: a commit inside the loop, or a close after
+leaving it, stores exactly what the loop has seen.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from klamm.consumer.config import Records
+from klamm.consumer.record import ConsumerRecord
+from klamm.consumer.subscription import SubscriptionState
+from klamm.model import TopicPartition
+
+
+class _Run(NamedTuple):
+    tp: TopicPartition
+    position_epoch: int
+    records: Iterator[ConsumerRecord]
+    end_position: int
+    """The position after the last record; further than its offset plus one when nothing for the user follows it."""
+    end_leader_epoch: int
+
+
+class RecordIteration:
+    """The rest of the last poll."""
+
+    def __init__(self, subscription: SubscriptionState) -> None:
+        self._subscription = subscription
+        self._runs: deque[_Run] = deque()
+
+    def load(self, polled: Records) -> None:
+        """Takes the records of a poll and moves the positions back to their beginning."""
+        assert not self._runs, "the records of the poll before are not used up"
+        for tp, records in polled.items():
+            state = self._subscription.get(tp)
+            if state is not None:
+                self._runs.append(_Run(tp, state.position_epoch, iter(records), state.position, state.leader_epoch))
+                state.position = records[0].offset
+
+    def next(self) -> ConsumerRecord | None:
+        """The next record whose partition is still where it was; None when none is left."""
+        while self._runs:
+            run = self._runs[0]
+            state = self._subscription.get(run.tp)
+            if state is not None and state.position_epoch == run.position_epoch:
+                if state.paused:
+                    self._subscription.require(run.tp).refetch()
+                else:
+                    record = next(run.records, None)
+                    if record is not None:
+                        state.position = record.offset + 1
+                        state.leader_epoch = record.leader_epoch
+                        return record
+                    state.position = run.end_position
+                    state.leader_epoch = run.end_leader_epoch
+            self._runs.popleft()
+        return None
+
+    def abandon(self) -> None:
+        """What is left will be fetched again."""
+        for run in self._runs:
+            state = self._subscription.get(run.tp)
+            if state is not None and state.position_epoch == run.position_epoch:
+                self._subscription.require(run.tp).refetch()
+        self._runs.clear()
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)

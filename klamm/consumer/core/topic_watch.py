@@ -1,0 +1,102 @@
+"""Keeps a subscription and the cluster's topics in step: patterns are matched, missing topics waited for.
+
+Beside the polls, which wait for topics no longer than for anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from klamm.cluster.client import KlammClient
+from klamm.cluster.metadata import ClusterView
+from klamm.consumer.config import ConsumerConfig
+from klamm.consumer.subscription import SubscriptionState, SubscriptionType
+from klamm.errors import AuthenticationError, KlammError
+
+
+class TopicWatch:
+    """`on_match_changed` is called when other topics match the pattern than before, `on_failure` when there is an error
+    for the next poll to raise (`take_failure`)."""
+
+    def __init__(
+        self,
+        client: KlammClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        on_match_changed: Callable[[], None],
+        on_failure: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._subscription = subscription
+        self._on_match_changed = on_match_changed
+        self._on_failure = on_failure
+        self._failure: KlammError | None = None
+        self._all_known = False
+        """Whether the metadata holds every topic, as a pattern needs it; refreshes then go on to."""
+        self._asking: asyncio.Task[None] | None = None
+        client.on_change(self._on_cluster_change)
+
+    def pattern_changed(self) -> None:
+        """A pattern was subscribed to: `watch` matches it."""
+        self._all_known = False
+
+    def watch(self) -> None:
+        """Every topic if a pattern needs that, and subscribed ones that do not exist yet, are asked for until known."""
+        if self._asking is None and (self._needs_all() or self._missing()):
+            self._asking = asyncio.get_running_loop().create_task(self._ask(), name="klamm-topics")
+
+    def take_failure(self) -> KlammError | None:
+        """What keeps every server from answering, or a topic from this client, once."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    async def close(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+
+    def _needs_all(self) -> bool:
+        return self._subscription.type is SubscriptionType.PATTERN and not self._all_known
+
+    def _missing(self) -> frozenset[str]:
+        return self._subscription.topics - self._client.cluster.topics.keys()
+
+    async def _ask(self) -> None:
+        attempt = 0
+        try:
+            while (everything := self._needs_all()) or self._missing():
+                try:
+                    await self._client.refresh_metadata(None if everything else self._missing())
+                    if everything:
+                        self._learn_all()
+                    self._fail(self._client.cluster.denial_of(self._missing()))
+                except AuthenticationError as error:
+                    self._fail(error)
+                except KlammError:
+                    pass  # Nobody has answered yet: the next round asks again.
+                attempt += 1
+                await asyncio.sleep(self._client.backoff.delay_ms(attempt, self._client.rng) / 1000)
+        finally:
+            self._asking = None
+
+    def _fail(self, error: KlammError | None) -> None:
+        if error is not None:
+            self._failure = error
+            self._on_failure()
+
+    def _learn_all(self) -> None:
+        if self._needs_all():
+            self._all_known = True
+            self._match(self._client.cluster)
+
+    def _match(self, cluster: ClusterView) -> None:
+        hidden = self._config.exclude_internal_topics
+        names = (topic.name for topic in cluster.topics.values() if not (hidden and topic.internal))
+        if self._subscription.match_topics(names):
+            self._on_match_changed()
+
+    def _on_cluster_change(self, _: ClusterView, cluster: ClusterView) -> None:
+        if self._subscription.type is SubscriptionType.PATTERN and self._all_known:
+            self._match(cluster)

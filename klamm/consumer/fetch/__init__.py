@@ -1,0 +1,1 @@
+"""From the brokers' bytes to records."""

@@ -1,0 +1,155 @@
+"""What was fetched and not returned yet: raw batches per partition, bounded in bytes.
+
+The fetcher asks what to fetch next and puts in what came; the consumer takes a partition's fetch out, reads
+records from it over one or many polls, and gives its bytes back when it is through. A partition has at most
+one fetch waiting besides the one being read: that is what overlaps fetching with reading.
+
+A fetch belongs to the position epoch it was asked for. When the partition has moved on since (a seek, a
+rebalance) the fetch is dropped wherever it is found, never returned. So is one that begins where another has gone on
+already: while leaders change, an old one and a new one may be asked for the same records.
+
+Invariant: `buffered_bytes` is the size of every fetch put in and neither dropped nor released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from klamm.consumer.subscription import SubscriptionState
+from klamm.model import TopicPartition
+from klamm.records import BatchHeader, read_header
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedData:
+    """Whole batches of one partition, in order."""
+
+    tp: TopicPartition
+    position_epoch: int
+    fetch_offset: int
+    """The first record wanted; the first batch may begin before it."""
+    batches: memoryview
+    next_offset: int
+    """Where the partition goes on after these batches."""
+    leader_epoch: int
+    """The leader epoch of the last of these batches."""
+    aborted_transactions: tuple[tuple[int, int], ...] = ()
+    """(producer id, first offset) of the aborted transactions among these batches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPosition:
+    """What to ask for next of a partition."""
+
+    tp: TopicPartition
+    position_epoch: int
+    offset: int
+    last_fetched_epoch: int
+    """The leader epoch of the batch before `offset`; -1: not known."""
+
+
+class FetchBuffer:
+    """One per consumer."""
+
+    def __init__(self, subscription: SubscriptionState, max_bytes: int) -> None:
+        self._subscription = subscription
+        self._max_bytes = max_bytes
+        self._waiting: dict[TopicPartition, FetchedData] = {}
+        self._ends: dict[TopicPartition, FetchPosition] = {}
+        """Up to where the partition was fetched, in a position epoch."""
+        self.buffered_bytes = 0
+
+    @property
+    def full(self) -> bool:
+        return self.buffered_bytes >= self._max_bytes
+
+    def wanted(self) -> list[FetchPosition]:
+        """Partitions to fetch now, the one fetched longest ago first; none while the buffer is full."""
+        self._drop_stale()
+        if self.full:
+            return []
+        fetchable = self._subscription.partitions_where(lambda state: state.fetchable)
+        order = {tp: index for index, tp in enumerate(self._ends)}
+        fetchable.sort(key=lambda tp: order.get(tp, -1))
+        return [self._position_of(tp) for tp in fetchable if tp not in self._waiting]
+
+    def saturated(self) -> bool:
+        """Whether a fetchable partition is left out of `wanted` only until what it has is read."""
+        return self.full or self.has_ready()
+
+    def put(self, data: FetchedData) -> bool:
+        """Whether it is still wanted; if not, it is forgotten."""
+        if not self._current(data.tp, data.position_epoch):
+            return False
+        if data.fetch_offset != self._position_of(data.tp).offset:
+            return False  # leaders changed, and two were asked for the same
+        assert data.tp not in self._waiting, f"a second fetch of {data.tp} waits"
+        self._ends.pop(data.tp, None)
+        self._ends[data.tp] = FetchPosition(
+            tp=data.tp,
+            position_epoch=data.position_epoch,
+            offset=data.next_offset,
+            last_fetched_epoch=data.leader_epoch,
+        )
+        self._waiting[data.tp] = data
+        self.buffered_bytes += len(data.batches)
+        return True
+
+    def has_ready(self) -> bool:
+        """Whether `take` would give anything."""
+        return any(self._ready(data) for data in self._waiting.values())
+
+    def take(self) -> list[FetchedData]:
+        """Takes out everything that may be read now; paused partitions keep theirs."""
+        self._drop_stale()
+        ready = [data for data in self._waiting.values() if self._ready(data)]
+        for data in ready:
+            del self._waiting[data.tp]
+        return ready
+
+    def release(self, finished: Iterable[FetchedData]) -> None:
+        """Fetches taken out earlier are read, or will not be."""
+        for data in finished:
+            self.buffered_bytes -= len(data.batches)
+        assert self.buffered_bytes >= 0, f"{self.buffered_bytes} bytes are buffered"
+
+    def _drop_stale(self) -> None:
+        stale = [data for data in self._waiting.values() if not self._current(data.tp, data.position_epoch)]
+        for data in stale:
+            del self._waiting[data.tp]
+        self.release(stale)
+        for tp in [tp for tp in self._ends if self._subscription.get(tp) is None]:
+            del self._ends[tp]
+
+    def _current(self, tp: TopicPartition, position_epoch: int) -> bool:
+        state = self._subscription.get(tp)
+        return state is not None and state.position_epoch == position_epoch
+
+    def _ready(self, data: FetchedData) -> bool:
+        state = self._subscription.get(data.tp)
+        return state is not None and state.fetchable and state.position_epoch == data.position_epoch
+
+    def _position_of(self, tp: TopicPartition) -> FetchPosition:
+        state = self._subscription.require(tp)
+        end = self._ends.get(tp)
+        if end is not None and end.position_epoch == state.position_epoch:
+            return end
+        return FetchPosition(
+            tp=tp,
+            position_epoch=state.position_epoch,
+            offset=state.position,
+            last_fetched_epoch=state.leader_epoch,
+        )
+
+
+def last_header(batches: memoryview) -> BatchHeader:
+    """The header of the last of `batches`, which holds at least one whole batch. Reads headers only.
+
+    Raises a CorruptBatchError."""
+    position = 0
+    while True:
+        header = read_header(batches, position)
+        position += header.size_bytes
+        if position >= len(batches):
+            return header

@@ -1,0 +1,126 @@
+"""From a partition's fetched batches to records: what the consumer's thread spends its time on.
+
+Batches are decompressed and decoded one at a time, when their records are wanted. Left out are records
+before the fetch offset (the first batch may begin earlier) and batches that the isolation level hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from klamm.consumer.errors import CorruptRecordError, RecordDeserializationError
+from klamm.consumer.fetch.fetch_buffer import FetchedData
+from klamm.consumer.record import ConsumerRecord, record_of
+from klamm.isolation import VisibleBatches
+from klamm.records import BatchHeader, CorruptBatchError, Record, decode_batch, read_header
+
+Deserializer = Callable[[bytes], Any]
+"""Null keys and values stay None and are not passed to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderConfig:
+    """How records are made; the same for all partitions."""
+
+    key_deserializer: Deserializer | None = None
+    value_deserializer: Deserializer | None = None
+    check_crcs: bool = True
+    read_committed: bool = False
+
+
+class FetchedDataReader:
+    """Reads one FetchedData. `next_offset` is the position after the records given out so far."""
+
+    def __init__(self, data: FetchedData, config: ReaderConfig) -> None:
+        self.data = data
+        self.next_offset = data.fetch_offset
+        self.leader_epoch = -1
+        """The leader epoch of the last batch that something was given out of, or that had nothing to give out."""
+        self._config = config
+        self._position = 0
+        self._records: list[ConsumerRecord] = []
+        self._index = 0
+        self._batch_end = data.fetch_offset
+        self._visible = VisibleBatches(data.aborted_transactions if config.read_committed else None)
+        self._failure: Exception | None = None
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing is left, not even an error to raise."""
+        return self._index >= len(self._records) and not self._failure and self._position >= len(self.data.batches)
+
+    def read(self, max_records: int) -> list[ConsumerRecord]:
+        """The next records, of at most one batch; empty only when exhausted.
+
+        Raises CorruptRecordError or RecordDeserializationError, but returns the records before it first; raises it
+        again until the consumer seeks past it."""
+        while self._index >= len(self._records):
+            if self._failure is not None:
+                raise self._failure
+            if self._position >= len(self.data.batches):
+                self.next_offset = max(self.next_offset, self.data.next_offset)
+                return []
+            self._next_batch()
+        start, end = self._index, self._index + max_records
+        taken = self._records if start == 0 and end >= len(self._records) else self._records[start:end]
+        self._index = start + len(taken)
+        self.leader_epoch = taken[-1].leader_epoch
+        if self._index >= len(self._records) and self._failure is None:
+            self.next_offset = self._batch_end
+            self._records = []
+            self._index = 0
+        else:
+            self.next_offset = taken[-1].offset + 1
+        return taken
+
+    def _next_batch(self) -> None:
+        offset = self.next_offset
+        try:
+            header = read_header(self.data.batches, self._position)
+            offset = max(offset, header.base_offset)
+            if self._visible.hides(header, self.data.batches, self._position):
+                records: list[Record] = []
+            else:
+                records = decode_batch(self.data.batches, self._position, check_crc=self._config.check_crcs)
+        except CorruptBatchError as error:
+            self._failure = CorruptRecordError(self.data.tp, offset)
+            self._failure.__cause__ = error
+            return
+        self._position += header.size_bytes
+        self._batch_end = header.next_offset
+        self._index = 0
+        self._records = self._deserialize(self._wrap(records, header))
+        if not self._records and self._failure is None:
+            self.next_offset = max(self.next_offset, self._batch_end)
+            self.leader_epoch = header.partition_leader_epoch
+
+    def _wrap(self, records: list[Record], header: BatchHeader) -> list[ConsumerRecord]:
+        if records and records[0].offset < self.data.fetch_offset:
+            records = [record for record in records if record.offset >= self.data.fetch_offset]
+        suffix = (header.timestamp_type, header.partition_leader_epoch)
+        tp: tuple[Any, ...] = self.data.tp
+        return [record_of(tp + record + suffix) for record in records]
+
+    def _deserialize(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        key_of, value_of = self._config.key_deserializer, self._config.value_deserializer
+        if key_of is None and value_of is None:
+            return records
+        done: list[ConsumerRecord] = []
+        part = "key"
+        for record in records:
+            topic, partition, offset, timestamp, key, value, *rest = record
+            try:
+                part = "key"
+                if key_of is not None and key is not None:
+                    key = key_of(key)
+                part = "value"
+                if value_of is not None and value is not None:
+                    value = value_of(value)
+            except Exception as error:  # noqa: BLE001 - the user's code may raise anything; it is the cause
+                self._failure = RecordDeserializationError(self.data.tp, offset, part)
+                self._failure.__cause__ = error
+                break
+            done.append(record_of((topic, partition, offset, timestamp, key, value, *rest)))
+        return done

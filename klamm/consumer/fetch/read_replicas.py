@@ -1,0 +1,63 @@
+"""Which broker a partition is read from: its leader, or for a while the follower that the leader named (KIP-392).
+
+A follower is kept for `metadata.max.age.ms`, then the leader is asked again, who may name it or another. It is left
+before that when anything goes wrong there, or the partition has another leader. A partition that fell back reads from
+the leader itself for a moment: else the leader, which hears of a dead follower later than its readers do, would send
+it back at once, and it would read nothing. Pure; times are seconds of one clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from klamm.model import TopicPartition
+
+
+class _Lease(NamedTuple):
+    node_id: int
+    leader_epoch: int
+    until_s: float
+
+
+class ReadReplicas:
+    """Invariant: a partition that reads from its leader only has no lease."""
+
+    def __init__(self, lease_s: float) -> None:
+        self._lease_s = lease_s
+        self._leases: dict[TopicPartition, _Lease] = {}
+        self._leader_only: dict[TopicPartition, float] = {}
+
+    def node_for(self, tp: TopicPartition, leader: int, leader_epoch: int, now_s: float) -> int:
+        """The broker to fetch from."""
+        lease = self._leases.get(tp)
+        if lease is None:
+            return leader
+        if lease.leader_epoch != leader_epoch or now_s >= lease.until_s:
+            del self._leases[tp]
+            return leader
+        return lease.node_id
+
+    def prefer(self, tp: TopicPartition, node_id: int, leader_epoch: int, now_s: float) -> None:
+        """The leader of that epoch named a closer replica."""
+        self._leader_only.pop(tp, None)
+        self._leases[tp] = _Lease(node_id, leader_epoch, now_s + self._lease_s)
+
+    def fall_back(self, tp: TopicPartition, until_s: float) -> bool:
+        """Reads from the leader only, until `until_s`. Returns whether the partition was read from a follower."""
+        if self._leases.pop(tp, None) is None:
+            return False
+        self._leader_only[tp] = until_s
+        return True
+
+    def needs_leader(self, partitions: Iterable[TopicPartition], now_s: float) -> bool:
+        """Whether a request for these partitions must be served by their leader: its `rack_id` is then left out.
+
+        Not if one of them is to be read from a follower: the others may be sent elsewhere once more."""
+        self._leader_only = {tp: until_s for tp, until_s in self._leader_only.items() if until_s > now_s}
+        wanted = list(partitions)
+        return any(tp in self._leader_only for tp in wanted) and not any(tp in self._leases for tp in wanted)
+
+    def keep_only(self, assigned: frozenset[TopicPartition]) -> None:
+        """Forgets all others."""
+        self._leases = {tp: lease for tp, lease in self._leases.items() if tp in assigned}

@@ -1,0 +1,1 @@
+"""What members of either protocol share: events and effects, identity, reports of rebalances."""

@@ -1,0 +1,353 @@
+"""A member's side of the new group protocol (KIP-848), as a state machine without I/O.
+
+    UNJOINED  not a member; the next poll joins
+    JOINING   the first heartbeat, with epoch 0, is under way or waits to be tried again
+    MEMBER    has an epoch, and partitions by what the coordinator says
+    LOST      the membership has ended: what was owned may be somebody else's; a poll has to say so to the user
+    FENCED    another process took over this group.instance.id: for ever
+
+    UNJOINED -> JOINING (a poll)       JOINING -> MEMBER (an epoch)
+    MEMBER   -> LOST (fenced, unknown, polls too far apart)
+    LOST     -> UNJOINED (the user has heard of it)
+    any      -> UNJOINED (left, refused) | FENCED
+
+There is one request for everything. It says only what has changed since the last one that was answered; after a
+failure, everything. Heartbeats go out when they are due by the coordinator's interval, and at once when there is
+something to say: another subscription, or partitions given up or taken.
+
+`step(event, now_ms)` returns what to do; `next_deadline_ms()` says when to step with `Ticked`. Follows
+`org.apache.kafka.clients.consumer.internals.{AbstractHeartbeatRequestManager,ConsumerMembershipManager}`.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, assert_never
+
+from klamm.consumer.group.identity import NO_GENERATION, Identity
+from klamm.consumer.group.membership_events import (
+    CommitRefused,
+    Fail,
+    ForgetCoordinator,
+    LeaveRequested,
+    Polled,
+    Ticked,
+    WakePoll,
+)
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+from klamm.retry import Backoff
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+
+Assigned = Mapping[TopicPartition, bytes]
+"""Partitions with their topics' ids, by which the coordinator knows them."""
+
+
+class ConsumerMemberState(enum.Enum):
+    """The table is in the module's docstring."""
+
+    UNJOINED = "unjoined"
+    JOINING = "joining"
+    MEMBER = "member"
+    LOST = "lost"
+    FENCED = "fenced"
+
+
+_COORDINATOR_GONE = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
+_EXPELLED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+class SubscribedTo(NamedTuple):
+    """What a member reads."""
+
+    topics: frozenset[str]
+    pattern: str
+    """An expression in RE2's syntax, matched by the coordinator; or empty."""
+
+
+NOTHING = SubscribedTo(frozenset(), "")
+
+
+# --- events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionChanged:
+    """The user subscribes to something else."""
+
+    subscription: SubscribedTo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciled:
+    """Partitions were given up or taken; these are owned now."""
+
+    owned: Assigned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossHandled:
+    """Nothing is owned any more, and the user knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeatAnswered:
+    """A heartbeat's outcome; the code is NETWORK_EXCEPTION and the like when there was no answer."""
+
+    token: int
+    code: ErrorCode
+    message: str = ""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Assigned | None = None
+    """None: as it was."""
+
+
+ConsumerEvent = (
+    Polled
+    | Ticked
+    | SubscriptionChanged
+    | Reconciled
+    | LossHandled
+    | ConsumerHeartbeatAnswered
+    | CommitRefused
+    | LeaveRequested
+)
+
+# --- effects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendConsumerHeartbeat:
+    """None: not said, for it is as it was."""
+
+    token: int
+    member_epoch: int
+    is_full: bool
+    """Whether the heartbeat also says the rebalance timeout, the assignor and the rack."""
+    subscription: SubscribedTo | None
+    owned: Assigned | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendConsumerLeave:
+    member_epoch: int
+    """`LEAVE_EPOCH` or `STATIC_LEAVE_EPOCH`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakePartitions:
+    """What the member is to have now; to be reconciled within polls."""
+
+    assignment: Assigned
+
+
+ConsumerEffect = SendConsumerHeartbeat | SendConsumerLeave | TakePartitions | ForgetCoordinator | WakePoll | Fail
+ConsumerEffects = list[ConsumerEffect]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerMembershipConfig:
+    """The settings of the same names."""
+
+    group_instance_id: str | None
+    max_poll_interval_ms: int
+    backoff: Backoff
+
+
+class ConsumerMembership:
+    """One member of one group. Its id is its own choice, and lasts as long as it does."""
+
+    def __init__(self, config: ConsumerMembershipConfig, member_id: str, rng: random.Random) -> None:
+        self.state = ConsumerMemberState.UNJOINED
+        self.member_id = member_id
+        self._config = config
+        self._rng = rng
+        self._epoch = JOIN_EPOCH
+        self._subscription = NOTHING
+        self._owned: Assigned = {}
+        self._sent: tuple[SubscribedTo, Assigned] | None = None
+        """What the coordinator has heard for certain; None: everything has to be said."""
+        self._sending: tuple[SubscribedTo, Assigned] = (NOTHING, {})
+        self._token = 0
+        self._is_under_way = False
+        self._heartbeat_at_ms = 0
+        self._failures = 0
+        self._polled_at_ms = 0
+
+    @property
+    def identity(self) -> Identity:
+        """The identity to commit with; outside the group it has no generation."""
+        return Identity(self._epoch if self._epoch > JOIN_EPOCH else NO_GENERATION, self.member_id)
+
+    @property
+    def due(self) -> bool:
+        """Whether the next poll has something to do."""
+        return self.state in (ConsumerMemberState.UNJOINED, ConsumerMemberState.LOST)
+
+    def step(self, event: ConsumerEvent, now_ms: int) -> ConsumerEffects:
+        """Takes in what happened; returns what to do about it."""
+        match event:
+            case Polled():
+                return self._on_polled(now_ms)
+            case Ticked():
+                return self._on_ticked(now_ms)
+            case SubscriptionChanged():
+                self._subscription = event.subscription
+                return self._send_if_changed(now_ms)
+            case Reconciled():
+                self._owned = event.owned
+                return self._send_if_changed(now_ms)
+            case LossHandled():
+                return self._on_loss_handled(now_ms)
+            case ConsumerHeartbeatAnswered():
+                return self._on_answered(event, now_ms) if event.token == self._token else []
+            case CommitRefused():
+                return self._on_commit_refused(event)
+            case LeaveRequested():
+                return self._on_leave_requested(event)
+            case _:
+                assert_never(event)
+
+    def note_poll(self, now_ms: int) -> None:
+        """What `Polled` does when there is nothing else to do, for polls that must cost nothing."""
+        self._polled_at_ms = now_ms
+
+    def next_deadline_ms(self) -> int | None:
+        """When to step with Ticked at the latest; None: not before another event."""
+        if not self._is_in:
+            return None
+        polls_end_ms = self._polled_at_ms + self._config.max_poll_interval_ms
+        return polls_end_ms if self._is_under_way else min(polls_end_ms, self._heartbeat_at_ms)
+
+    # --- handlers, in the order of the events
+
+    def _on_polled(self, now_ms: int) -> ConsumerEffects:
+        self._polled_at_ms = now_ms
+        if self.state is not ConsumerMemberState.UNJOINED or self._subscription == NOTHING:
+            return []
+        self.state = ConsumerMemberState.JOINING
+        self._heartbeat_at_ms = now_ms
+        return self._tick_heartbeat(now_ms)
+
+    def _on_ticked(self, now_ms: int) -> ConsumerEffects:
+        if not self._is_in:
+            return []
+        if now_ms >= self._polled_at_ms + self._config.max_poll_interval_ms:
+            # A static member's partitions wait for it until its session is over (KIP-345).
+            effects = self._leave_effects(static=False)
+            return [*effects, *self._lose()]
+        return self._tick_heartbeat(now_ms)
+
+    def _on_loss_handled(self, now_ms: int) -> ConsumerEffects:
+        if self.state is not ConsumerMemberState.LOST:
+            return []
+        self._owned = {}
+        self.state = ConsumerMemberState.UNJOINED
+        return self._on_polled(now_ms)
+
+    def _on_answered(self, event: ConsumerHeartbeatAnswered, now_ms: int) -> ConsumerEffects:
+        self._is_under_way = False
+        code = event.code
+        if code is ErrorCode.NONE:
+            return self._on_heard(event, now_ms)
+        self._sent = None
+        if code in _EXPELLED:
+            return self._lose()
+        if code in _COORDINATOR_GONE or code.retriable:
+            self._failures += 1
+            self._heartbeat_at_ms = now_ms + round(self._config.backoff.delay_ms(self._failures, self._rng))
+            return [ForgetCoordinator()] if code in _COORDINATOR_GONE else []
+        return self._refuse(code, event.message)
+
+    def _on_heard(self, event: ConsumerHeartbeatAnswered, now_ms: int) -> ConsumerEffects:
+        self.state = ConsumerMemberState.MEMBER
+        self._epoch = event.member_epoch
+        self._failures = 0
+        self._sent = self._sending
+        self._heartbeat_at_ms = now_ms + event.heartbeat_interval_ms
+        effects: ConsumerEffects = []
+        if event.assignment is not None:
+            effects = [TakePartitions(assignment=event.assignment), WakePoll()]
+        return [*effects, *self._send_if_changed(now_ms)]
+
+    def _on_commit_refused(self, event: CommitRefused) -> ConsumerEffects:
+        """A stale epoch says nothing: the answer with the newer one is on its way."""
+        if event.identity != self.identity or self.state is not ConsumerMemberState.MEMBER:
+            return []
+        return self._lose() if event.code in _EXPELLED else []
+
+    def _on_leave_requested(self, event: LeaveRequested) -> ConsumerEffects:
+        effects = self._leave_effects(static=event.static)
+        if self.state is not ConsumerMemberState.FENCED:
+            self._end(ConsumerMemberState.UNJOINED)
+            self._owned = {}
+            self._subscription = NOTHING
+        return effects
+
+    # --- helpers
+
+    @property
+    def _is_in(self) -> bool:
+        return self.state in (ConsumerMemberState.JOINING, ConsumerMemberState.MEMBER)
+
+    def _send_if_changed(self, now_ms: int) -> ConsumerEffects:
+        """A heartbeat at once if there is something to say; while one is under way, after its answer."""
+        if not self._is_in or self._sent == (self._subscription, self._owned):
+            return []
+        if self._sent is not None:
+            self._heartbeat_at_ms = now_ms
+        return self._tick_heartbeat(now_ms)
+
+    def _tick_heartbeat(self, now_ms: int) -> ConsumerEffects:
+        if self._is_under_way or now_ms < self._heartbeat_at_ms:
+            return []
+        self._is_under_way = True
+        self._token += 1
+        self._sending = (self._subscription, self._owned)
+        sent_subscription, sent_owned = self._sent or (None, None)
+        return [
+            SendConsumerHeartbeat(
+                token=self._token,
+                member_epoch=self._epoch,
+                is_full=self._sent is None,
+                subscription=None if self._subscription == sent_subscription else self._subscription,
+                owned=None if self._owned == sent_owned else self._owned,
+            )
+        ]
+
+    def _leave_effects(self, *, static: bool) -> ConsumerEffects:
+        """`static`: a static member gives up its place too."""
+        if not self._is_in:
+            return []
+        is_back_soon = self._config.group_instance_id is not None and not static
+        return [SendConsumerLeave(member_epoch=STATIC_LEAVE_EPOCH if is_back_soon else LEAVE_EPOCH)]
+
+    def _lose(self) -> ConsumerEffects:
+        self._end(ConsumerMemberState.LOST)
+        return [WakePoll()]
+
+    def _refuse(self, code: ErrorCode, message: str) -> ConsumerEffects:
+        """The group does not want us as we are; the user hears of it and the next poll tries again."""
+        is_for_ever = code is ErrorCode.FENCED_INSTANCE_ID
+        self._end(ConsumerMemberState.FENCED if is_for_ever else ConsumerMemberState.LOST)
+        return [Fail(error=code.exception(message)), WakePoll()]
+
+    def _end(self, state: ConsumerMemberState) -> None:
+        self._token += 1
+        self._is_under_way = False
+        self._sent = None
+        self._epoch = JOIN_EPOCH
+        self._failures = 0
+        self.state = state

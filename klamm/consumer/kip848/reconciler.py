@@ -1,0 +1,112 @@
+"""A rebalance of the new protocol (KIP-848) as the consumer lives it: partitions go and come one by one.
+
+What the coordinator takes away is committed (if commits are automatic), revoked with a word to the user, and then
+reported as given up; what it gives is taken at once. When the membership was lost, partitions are neither committed nor
+revoked but reported as lost. Everything here happens within a poll, as the listener may call the consumer; only the
+automatic commit runs beside the polls, which until it is over return nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from klamm.consumer.group.last_commit import LastCommit
+from klamm.consumer.group.rebalance_reports import Invoke, RebalanceReports
+from klamm.consumer.kip848.group_link import ConsumerGroupLink
+from klamm.consumer.kip848.membership import Assigned, SubscribedTo
+from klamm.consumer.subscription import SubscriptionState
+
+logger = logging.getLogger(__name__)
+
+
+class ConsumerReconciler:
+    """Changes the group's part of the subscription, and only within `advance` and `give_up`.
+
+    `commit` commits before partitions are given up, bounded in time; None: nothing is committed. `on_progress` is
+    called when it is over."""
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        link: ConsumerGroupLink,
+        *,
+        invoke: Invoke,
+        commit: Callable[[], Coroutine[Any, Any, None]] | None,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self.reports = RebalanceReports(invoke)
+        self._subscription = subscription
+        self._link = link
+        self._last_commit = LastCommit(commit, on_progress)
+        self._target: Assigned | None = None
+        """What is to be owned; None: what is."""
+        self._owned: Assigned = {}
+
+    @property
+    def waits(self) -> bool:
+        """Whether a commit is under way before partitions are given up."""
+        return self._last_commit.under_way
+
+    async def advance(self) -> None:
+        """What a poll owes the group; while it `waits`, the next one goes on.
+
+        Raises what the listener raised, after the rebalance has gone on."""
+        if self._link.is_lost:
+            await self._lose()
+        self._link.polled(SubscribedTo(self._subscription.named_topics, self._subscription.server_pattern))
+        assignment = self._link.take_assignment()
+        if assignment is not None:
+            self._target = assignment
+            logger.info(
+                "group=%s epoch=%s assigned=%s",
+                *(self._link.group_id, self._link.identity.generation_id),
+                ",".join(map(str, sorted(assignment))) or "nothing",
+            )
+        if self._target is not None:
+            await self._reconcile(self._target)
+
+    async def close(self) -> None:
+        """Gives a commit under way up."""
+        await self._last_commit.give_up()
+
+    async def give_up(self) -> None:
+        """Called on close and unsubscribe: all partitions are revoked, or lost if the membership is."""
+        owned, lost = self._subscription.assignment, self._link.identity.generation_id < 0
+        self._owned, self._target = {}, None
+        await self.reports.gone(owned, lost=lost)
+
+    async def _lose(self) -> None:
+        await self.close()
+        owned = self._subscription.assignment
+        self._owned, self._target = {}, None
+        try:
+            await self.reports.gone(owned, lost=True)
+        finally:
+            self._subscription.assign_from_group(())
+            self._link.loss_handled()
+
+    async def _reconcile(self, target: Assigned) -> None:
+        kept = {tp: topic_id for tp, topic_id in self._owned.items() if target.get(tp) == topic_id}
+        revoked = frozenset(self._owned.keys() - kept.keys())
+        if revoked and not self._last_commit.advance():
+            return
+        if self._link.is_lost:
+            return  # while the commit was under way: the next poll says so
+        self._target = None
+        try:
+            await self.reports.gone(revoked, lost=False)
+        finally:
+            self._owned = kept
+            self._subscription.assign_from_group(kept)
+        # A listener may have taken longer than the coordinator waits; then nothing may be taken any more.
+        if not self._link.is_lost:
+            await self._apply(target)
+
+    async def _apply(self, target: Assigned) -> None:
+        added = frozenset(target.keys() - self._owned.keys())
+        self._owned = dict(target)
+        self._subscription.assign_from_group(target)
+        self._link.reconciled(self._owned)
+        await self.reports.assigned(added)

@@ -1,0 +1,1 @@
+"""Committed offsets, and where a consumer begins to read."""

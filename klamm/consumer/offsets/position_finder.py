@@ -1,0 +1,189 @@
+"""Finds out where assigned partitions begin: the committed offset, else what the reset policy or a seek asks for.
+
+And whether positions are still good: the leader must have the record before them in its log (KIP-320). What became of
+them when it has not is the reset policy's to say. Kafka's `OffsetFetcher`.
+
+Runs beside the polls, one look-up at a time; what it finds counts only if the partition still waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+
+from klamm.cluster.client import KlammClient
+from klamm.cluster.epoch_finder import EpochFinder
+from klamm.cluster.offset_finder import OffsetFinder
+from klamm.consumer.config import ConsumerConfig
+from klamm.consumer.errors import LogTruncationError
+from klamm.consumer.offset_policy import OffsetPolicy
+from klamm.consumer.offsets.offset_store import OffsetStore
+from klamm.consumer.partition_state import PositionState, Validation
+from klamm.consumer.subscription import SubscriptionState
+from klamm.errors import KlammError
+from klamm.model import LATEST_TIMESTAMP, NO_LEADER_EPOCH, TopicPartition
+from klamm.offsets import EpochEnd, OffsetAndTimestamp
+
+logger = logging.getLogger(__name__)
+
+
+_FAILURES_BEFORE_A_WARNING = 10
+
+
+class PositionFinder:
+    """Call `start` whenever partitions may have come to wait for a position. `on_progress` follows."""
+
+    def __init__(
+        self,
+        client: KlammClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        policy: OffsetPolicy,
+        store: OffsetStore | None,
+        finder: OffsetFinder,
+        epochs: EpochFinder,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._subscription = subscription
+        self._policy = policy
+        self._store = store
+        self._finder = finder
+        self._epochs_of = epochs
+        self._on_progress = on_progress
+        self._task: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+
+    def start(self) -> None:
+        """Starts looking up, unless nothing waits or a look-up is under way (which then goes on to the rest)."""
+        if self._task is None and self._waiting():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="klamm-positions")
+
+    def restart(self) -> None:
+        """The user has moved something: an error that no poll has raised yet may not be true any more."""
+        self._failure = None
+        self.start()
+
+    def take_failure(self) -> Exception | None:
+        """An error the user must hear of; the next `start` tries again."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    async def close(self) -> None:
+        """Gives the look-up under way up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _waiting(self) -> bool:
+        return bool(self._subscription.partitions_where(lambda state: state.state is not PositionState.FETCHING))
+
+    async def _run(self) -> None:
+        failures = 0
+        try:
+            while self._waiting() and self._failure is None:
+                failed = await self._look_up()
+                self._on_progress()
+                failures = failures + 1 if failed else 0
+                if failed:
+                    await self._recover(failed, failures)
+        except Exception as error:  # noqa: BLE001 - also what nobody expected is for the next poll to raise
+            self._failure = error
+        finally:
+            self._task = None
+        self._on_progress()
+
+    async def _look_up(self) -> list[KlammError]:
+        """One round of everything; what may be tried again. One that fails does not keep the others from going on."""
+        failed = []
+        for step in (self._initialize, self._reset, self._validate):
+            if self._failure is not None:
+                break
+            try:
+                await step()
+            except KlammError as error:
+                if not error.retriable:
+                    raise
+                failed.append(error)
+        return failed
+
+    async def _recover(self, failed: list[KlammError], failures: int) -> None:
+        if failures % _FAILURES_BEFORE_A_WARNING == 0:
+            logger.warning("no positions after attempts=%d: %s", failures, failed[0])
+        if any(getattr(error, "refresh_metadata", False) for error in failed):
+            topics = {tp.topic for tp in (*self._subscription.resetting(), *self._subscription.validating())}
+            with contextlib.suppress(KlammError):
+                await self._client.refresh_metadata(topics)
+        await asyncio.sleep(self._client.backoff.delay_ms(failures, self._client.rng) / 1000)
+
+    async def _initialize(self) -> None:
+        epochs = self._epochs(self._subscription.initializing())
+        if not epochs:
+            return
+        committed = {}
+        if self._store is not None:
+            committed = await self._store.fetch(epochs, timeout_ms=self._config.request_timeout_ms)
+        for tp, offset in committed.items():
+            if tp in epochs:
+                self._subscription.complete(tp, epochs[tp], offset.offset, offset.leader_epoch)
+        still = [tp for tp, epoch in epochs.items() if tp not in committed and self._waits_for(tp, epoch)]
+        self._failure = self._policy.on_nothing_committed(still, int(time.time() * 1000))
+
+    async def _reset(self) -> None:
+        wanted = self._subscription.resetting()
+        if not wanted:
+            return
+        epochs = self._epochs(list(wanted))
+        found: dict[TopicPartition, OffsetAndTimestamp] = {}
+        try:
+            await self._finder.ask_once(wanted, found)
+        finally:
+            # One partition without a leader keeps only itself waiting.
+            self._apply(found, epochs)
+
+    def _apply(self, found: dict[TopicPartition, OffsetAndTimestamp], epochs: dict[TopicPartition, int]) -> None:
+        for tp, offset in found.items():
+            if offset.offset >= 0:
+                self._subscription.complete(tp, epochs[tp], offset.offset, NO_LEADER_EPOCH)
+            elif self._waits_for(tp, epochs[tp]):
+                # No record is that late: the end is where the first such record will be.
+                self._subscription.require(tp).request_reset(LATEST_TIMESTAMP)
+
+    async def _validate(self) -> None:
+        wanted = self._subscription.validating()
+        if not wanted:
+            return
+        found: dict[TopicPartition, EpochEnd] = {}
+        try:
+            await self._epochs_of.ask_once({tp: each.leader_epoch for tp, each in wanted.items()}, found)
+        finally:
+            self._take_ends(wanted, found)
+
+    def _take_ends(self, wanted: dict[TopicPartition, Validation], found: dict[TopicPartition, EpochEnd]) -> None:
+        truncations = []
+        for tp, end in found.items():
+            truncation = self._policy.on_epoch_end(tp, wanted[tp], end, int(time.time() * 1000))
+            if truncation is not None:
+                logger.warning("%s", truncation)
+                truncations.append(truncation)
+            elif end.leader_epoch < wanted[tp].leader_epoch:
+                # As in Kafka, whose position goes on too: the leader's log reaches it, with other records before it.
+                logger.warning(
+                    "%s: what was read before offset %d, in leader epoch %d, is not in the log any more; where the logs"
+                    " part cannot be told",
+                    *(tp, wanted[tp].position, wanted[tp].leader_epoch),
+                )
+        if truncations and not self._policy.resets:
+            self._failure = LogTruncationError(truncations)
+
+    def _epochs(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: self._subscription.require(tp).position_epoch for tp in partitions}
+
+    def _waits_for(self, tp: TopicPartition, epoch: int) -> bool:
+        state = self._subscription.get(tp)
+        waits = state is not None and state.state is not PositionState.FETCHING
+        return waits and state is not None and state.position_epoch == epoch

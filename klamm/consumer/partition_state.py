@@ -1,0 +1,139 @@
+"""Where a consumer is in one assigned partition. That is one of four states:
+
+    INITIALIZING   where to begin is not known yet: the committed offset is being looked up
+    RESETTING      the position will be the offset at `reset_timestamp_ms` (earliest and latest included)
+    VALIDATING     `position` counts when the leader has the record before it, of `leader_epoch`, in its log (KIP-320)
+    FETCHING       `position` is the next offset to return
+
+    INITIALIZING -> VALIDATING (committed offset with its epoch, such a seek) | FETCHING (without) |
+                    RESETTING (nothing committed)
+    RESETTING    -> FETCHING (offset found) | VALIDATING, FETCHING (seek)
+    VALIDATING   -> FETCHING (at the position, or where the logs part) | RESETTING (nobody knows where)
+    FETCHING     -> FETCHING (records returned, seek) | VALIDATING (another leader epoch, an answer that the logs part,
+                    such a seek) | RESETTING (seek_to_beginning, out of range ...)
+
+Whatever moves a position other than returning records gives the partition a new `position_epoch`, so that
+what was fetched for the old position can be told from what was fetched for the new one. Pausing is
+orthogonal.
+
+Follows `org.apache.kafka.clients.consumer.internals.SubscriptionState.TopicPartitionState`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from klamm.model import NO_LEADER_EPOCH, TopicPartition
+
+
+class PositionState(enum.Enum):
+    """The table is in the module's docstring."""
+
+    INITIALIZING = "initializing"
+    RESETTING = "resetting"
+    VALIDATING = "validating"
+    FETCHING = "fetching"
+
+
+class Validation(NamedTuple):
+    """A position that waits to be validated."""
+
+    position_epoch: int
+    position: int
+    leader_epoch: int
+    """The epoch of the batch before the position."""
+
+
+class PartitionState:
+    """`position` is set in FETCHING and VALIDATING only, `reset_timestamp_ms` in RESETTING.
+
+    `epochs` are those of positions: none is ever used twice, by this partition or another."""
+
+    __slots__ = (
+        "_epochs",
+        "current_leader_epoch",
+        "high_watermark",
+        "last_stable_offset",
+        "leader_epoch",
+        "paused",
+        "position",
+        "position_epoch",
+        "reset_timestamp_ms",
+        "state",
+        "suspect",
+    )
+
+    def __init__(self, epochs: Iterator[int]) -> None:
+        self._epochs = epochs
+        self.state = PositionState.INITIALIZING
+        self.position_epoch = next(epochs)
+        self.position = -1
+        self.leader_epoch = NO_LEADER_EPOCH
+        """The epoch of the batch before the position, where known. Commits carry it; it shows when the log was cut."""
+        self.current_leader_epoch = NO_LEADER_EPOCH
+        """Under which the position is valid; -1: not compared with any leader's yet."""
+        self.suspect = False
+        """A leader's answer says that the position is not valid any more; to be validated with the next poll."""
+        self.reset_timestamp_ms = 0
+        self.paused = False
+        self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+
+    @property
+    def fetchable(self) -> bool:
+        return self.state is PositionState.FETCHING and not self.paused
+
+    @property
+    def validation(self) -> Validation:
+        """What is to be validated. The state must be VALIDATING."""
+        return Validation(self.position_epoch, self.position, self.leader_epoch)
+
+    def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
+        """The next record returned is the first at or after `offset`, if the one before it, of `leader_epoch`, is still
+        there; without an epoch that cannot be told."""
+        known = leader_epoch != NO_LEADER_EPOCH
+        self._place(PositionState.VALIDATING if known else PositionState.FETCHING, offset, leader_epoch)
+        self.current_leader_epoch = NO_LEADER_EPOCH
+
+    def request_reset(self, timestamp_ms: int) -> None:
+        """The position becomes unknown until the offset at `timestamp_ms` is found."""
+        self.state = PositionState.RESETTING
+        self.reset_timestamp_ms = timestamp_ms
+        self.position_epoch = next(self._epochs)
+
+    def refetch(self) -> None:
+        """What was fetched ahead of the position, or returned and not consumed, is to be fetched again."""
+        self.position_epoch = next(self._epochs)
+
+    def check_leader(self, leader_epoch: int) -> None:
+        """A position read under another leader epoch than this one (-1: no leader) is to be validated, and one that is
+        suspect; what was fetched ahead of it is not returned."""
+        if self.state is not PositionState.FETCHING or leader_epoch == NO_LEADER_EPOCH:
+            return
+        moved = leader_epoch != self.current_leader_epoch
+        self.current_leader_epoch = leader_epoch
+        if (moved or self.suspect) and self.leader_epoch != NO_LEADER_EPOCH:
+            self._place(PositionState.VALIDATING, self.position, self.leader_epoch)
+        elif self.suspect:
+            self._place(PositionState.FETCHING, self.position, NO_LEADER_EPOCH)
+
+    def complete_validation(self, offset: int, leader_epoch: int, current_leader_epoch: int) -> None:
+        """The position is valid at `offset`, after a batch of `leader_epoch`, under that leader."""
+        self._place(PositionState.FETCHING, offset, leader_epoch)
+        self.current_leader_epoch = current_leader_epoch
+
+    def check_invariants(self, tp: TopicPartition) -> None:
+        """Raises AssertionError with what is wrong."""
+        placed = self.state in (PositionState.FETCHING, PositionState.VALIDATING)
+        assert not placed or self.position >= 0, f"{tp} is fetching from {self.position}"
+        validating = self.state is PositionState.VALIDATING
+        assert not validating or self.leader_epoch >= 0, f"{tp} is validating without an epoch"
+
+    def _place(self, state: PositionState, offset: int, leader_epoch: int) -> None:
+        self.state = state
+        self.position = offset
+        self.leader_epoch = leader_epoch
+        self.suspect = False
+        self.position_epoch = next(self._epochs)

@@ -1,0 +1,196 @@
+"""Reading Kafka's primitive types from bytes that nobody vouches for: every length is checked against the bytes there
+are."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import ClassVar, Generic, TypeVar
+
+from klamm.errors import KlammError
+
+T = TypeVar("T")
+BufferT = TypeVar("BufferT", bytes, memoryview)
+
+_INT8 = struct.Struct(">b")
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_VARINT_BYTES_MAX = 5
+
+
+class MalformedTypesError(KlammError):
+    """Bytes that are not what they must be."""
+
+
+class KafkaReader(Generic[BufferT]):
+    """Reads forward through a buffer; what it takes out of it is a part of the buffer, so of a view a view.
+
+    Every method raises `error` where the buffer ends too early, or says what cannot be."""
+
+    __slots__ = ("_buffer", "_flexible", "position")
+
+    error: ClassVar[type[KlammError]] = MalformedTypesError
+    """A subclass says of what the bytes are."""
+
+    def __init__(self, buffer: BufferT, *, flexible: bool = False, position: int = 0) -> None:
+        self._buffer: BufferT = buffer
+        self._flexible = flexible
+        self.position = position
+
+    def use_flexible(self) -> None:
+        """Lengths are varints from here on."""
+        self._flexible = True
+
+    def fields(self, layout: struct.Struct) -> tuple[int, ...]:
+        """Several numbers at once."""
+        position = self.position
+        self.position = position + layout.size
+        try:
+            return layout.unpack_from(self._buffer, position)
+        except struct.error:
+            raise self.error(f"the bytes end at {len(self._buffer)}, inside a number at byte {position}") from None
+
+    def int8(self) -> int:
+        return self.fields(_INT8)[0]
+
+    def boolean(self) -> bool:
+        return self.fields(_INT8)[0] != 0
+
+    def int16(self) -> int:
+        return self.fields(_INT16)[0]
+
+    def int32(self) -> int:
+        return self.fields(_INT32)[0]
+
+    def int64(self) -> int:
+        return self.fields(_INT64)[0]
+
+    def uuid(self) -> bytes:
+        """16 bytes."""
+        return bytes(self._take(16))
+
+    def string(self) -> str:
+        text = self.nullable_string()
+        if text is None:
+            raise self.error(f"the string before byte {self.position} is null; expected text")
+        return text
+
+    def nullable_string(self) -> str | None:
+        size = self.unsigned_varint() - 1 if self._flexible else self.fields(_INT16)[0]
+        if size < 0:
+            self._check_null(size)
+            return None
+        return self.text(size)
+
+    def text(self, size: int) -> str:
+        """Reads a string of `size` bytes."""
+        try:
+            return str(self._take(size), "utf-8")
+        except UnicodeDecodeError as error:
+            raise self.error(f"the string before byte {self.position} is not UTF-8") from error
+
+    def bytes_(self) -> BufferT:
+        value = self.nullable_bytes()
+        if value is None:
+            raise self.error(f"the bytes before byte {self.position} are null")
+        return value
+
+    def nullable_bytes(self) -> BufferT | None:
+        size = self.unsigned_varint() - 1 if self._flexible else self.fields(_INT32)[0]
+        if size < 0:
+            self._check_null(size)
+            return None
+        return self._take(size)
+
+    def array(self, item: Callable[[], T]) -> list[T]:
+        return [item() for _ in range(self.array_size())]
+
+    def nullable_array(self, item: Callable[[], T]) -> list[T] | None:
+        count = self.nullable_array_size()
+        return None if count < 0 else [item() for _ in range(count)]
+
+    def int32_array(self) -> tuple[int, ...]:
+        """As `array` of `int32`, at once."""
+        count = self.array_size()
+        return self.fields(struct.Struct(f">{count}i"))
+
+    def array_size(self) -> int:
+        """How many items follow."""
+        count = self.unsigned_varint() - 1 if self._flexible else self.fields(_INT32)[0]
+        if not 0 <= count <= len(self._buffer) - self.position:
+            raise self._no_array(count)
+        return count
+
+    def nullable_array_size(self) -> int:
+        """How many items follow; -1: the array is null."""
+        count = self.unsigned_varint() - 1 if self._flexible else self.fields(_INT32)[0]
+        if not -1 <= count <= len(self._buffer) - self.position:
+            raise self._no_array(count)
+        return count
+
+    def skip_tagged_fields(self) -> None:
+        """Skips the tagged fields at the end of a struct; only flexible versions have any."""
+        if not self._flexible:
+            return
+        position = self.position
+        if position < len(self._buffer) and not self._buffer[position]:
+            # Nearly always there are none.
+            self.position = position + 1
+            return
+        for _ in range(self.unsigned_varint()):
+            self.unsigned_varint()
+            self._take(self.unsigned_varint())
+
+    def tagged_fields(self) -> dict[int, BufferT]:
+        """The tagged fields at the end of a struct, by tag."""
+        fields: dict[int, BufferT] = {}
+        if self._flexible:
+            for _ in range(self.unsigned_varint()):
+                tag = self.unsigned_varint()
+                fields[tag] = self._take(self.unsigned_varint())
+        return fields
+
+    def unsigned_varint(self) -> int:
+        position = self.position
+        try:
+            value = self._buffer[position]
+            # Nearly all are lengths below 128.
+            if value >= 0x80:
+                value &= 0x7F
+                for shift in range(7, 7 * _VARINT_BYTES_MAX, 7):
+                    position += 1
+                    byte = self._buffer[position]
+                    value |= (byte & 0x7F) << shift
+                    if byte < 0x80:
+                        break
+                else:
+                    raise self.error(f"the varint at byte {self.position} has more than {_VARINT_BYTES_MAX} bytes")
+        except IndexError:
+            raise self.error(f"the bytes end at {len(self._buffer)}, inside a varint") from None
+        self.position = position + 1
+        return value
+
+    def expect_end(self) -> None:
+        """Nothing is left over."""
+        if self.position != len(self._buffer):
+            raise self.error(f"{len(self._buffer) - self.position} bytes after the end at byte {self.position}")
+
+    def _take(self, size: int) -> BufferT:
+        position = self.position
+        end = position + size
+        if end > len(self._buffer):
+            raise self.error(f"{size} bytes at byte {position}, but all end at {len(self._buffer)}")
+        self.position = end
+        return self._buffer[position:end]
+
+    def _no_array(self, count: int) -> KlammError:
+        """Each item takes a byte at least: a hostile count must not make a list first."""
+        if count == -1:
+            return self.error(f"the array before byte {self.position} is null")
+        return self.error(f"an array of {count} items in {len(self._buffer) - self.position} bytes")
+
+    def _check_null(self, size: int) -> None:
+        """A length below zero is -1."""
+        if size != -1:
+            raise self.error(f"a length of {size} before byte {self.position}; expected 0 or more, or -1 for null")

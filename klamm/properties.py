@@ -1,0 +1,51 @@
+"""Properties files, as Kafka's tools have them, of servers and clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from klamm.errors import ConfigError
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The names and values of a properties file: `name=value` lines, `#` or `!` comments.
+
+    Raises ConfigError when it cannot be read, has another kind of line, or sets a name twice."""
+    return parse_properties(read_lines(path), str(path))
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a properties file. Raises ConfigError when it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
+
+
+def parse_properties(lines: Iterable[str], origin: str) -> dict[str, str]:
+    """As `read_properties`, from lines; `origin` names them in errors ("broker.properties", "--set")."""
+    properties, problems = split_lines(lines, origin)
+    if problems:
+        raise ConfigError("; ".join(problems))
+    return properties
+
+
+def split_lines(lines: Iterable[str], origin: str) -> tuple[dict[str, str], list[str]]:
+    """The names and values, and what is wrong with the other lines."""
+    properties: dict[str, str] = {}
+    problems: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        name, separator, value = line.partition("=")
+        name = name.strip()
+        if not separator or not name:
+            # What it is instead may be a secret.
+            problems.append(f"{origin}, line {number} is not of the form name=value")
+        elif name in properties:
+            problems.append(f"{origin}, line {number}: {name} is set twice")
+        else:
+            properties[name] = value.strip()
+    return properties, problems

@@ -1,0 +1,127 @@
+"""Why a TLS handshake failed, in words for the person who has to mend it.
+
+gRPC says it in a text, with the names of BoringSSL's errors, of the last address that it tried. Of what a server thinks
+of a client's certificate it says nothing: `ask_server` finds out by another handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import ssl
+from typing import Final
+
+from klamm.errors import SslAuthenticationError
+from klamm.rpc.status import CallFailed
+
+FOREIGN_CA: Final = "its certificate is of a CA that is not trusted here (ssl.truststore.location)"
+OTHER_HOST: Final = "its certificate does not name the host that was dialled"
+EXPIRED: Final = "its certificate has expired"
+PLAINTEXT: Final = "it does not speak TLS (security.protocol=PLAINTEXT)"
+WANTS_CERTIFICATE: Final = "it wants a certificate of its clients (ssl.keystore.location)"
+REFUSES_CERTIFICATE: Final = "it does not accept this client's certificate (ssl.keystore.location)"
+NOT_GRPC: Final = "it speaks TLS and not gRPC: this may be the port of another listener"
+
+SPEAKS_TLS: Final = "it speaks TLS, which is security.protocol=SSL or SASL_SSL"
+
+_VERIFY_FAILED: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED: (.*?)(?:: OK)?$")
+_FOREIGN: Final = re.compile("issuer certificate|self.signed|first certificate|signature failure")
+_REFUSED: Final = "Connection refused"
+_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
+_CLOSED: Final = ("Socket closed", "Connection reset", "Broken pipe")
+_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+_ASKING_TIMEOUT_S: Final = 2.0
+
+
+class HandshakeFailed(CallFailed):
+    """The two ends did not accept each other; to try again would not help."""
+
+    def error(self, target: str) -> SslAuthenticationError:
+        """What the caller of `target` gets."""
+        return SslAuthenticationError(f"{target}: {self.details}")
+
+
+def why_failed(details: str) -> str | None:
+    """What gRPC's text says of a handshake; None: nothing, or the server ended the connection without a word."""
+    if verified := _VERIFY_FAILED.search(details):
+        return _not_verified(verified[1])
+    if "Hostname Verification Check failed" in details:
+        return OTHER_HOST
+    if "missing selected ALPN" in details:
+        return NOT_GRPC
+    if "WRONG_VERSION_NUMBER" in details:
+        return PLAINTEXT
+    if "SSL_ERROR_SSL" in details:
+        return f"the TLS handshake failed: {details.rpartition('OPENSSL_internal:')[2]}"
+    return None
+
+
+def is_worth_asking(host: str, details: str) -> bool:
+    """Whether gRPC's text may leave out why a connection was not made: the server ended it without a word, or the text
+    is about another address of the same name, the last of them, where nobody listens."""
+    if "failed to connect" not in details:
+        return False
+    return any(text in details for text in _CLOSED) or (_REFUSED in details and not _is_address(host))
+
+
+async def ask_server(host: str, port: int, context: ssl.SSLContext, *, shows_certificate: bool) -> str | None:
+    """Why there is no connection with `context`, which shows a certificate or none; None: there is one, or nobody
+    listens.
+
+    In TLS 1.3 a client has made its handshake before the server has looked at its certificate. A server of gRPC then
+    closes the connection without a word, where it would otherwise begin to speak HTTP/2."""
+    context.set_alpn_protocols(["h2"])
+    try:
+        async with asyncio.timeout(_ASKING_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host, port, ssl=context)
+            try:
+                if writer.get_extra_info("ssl_object").selected_alpn_protocol() != "h2":
+                    return NOT_GRPC
+                writer.write(_PREFACE)
+                if await reader.read(1):
+                    return None
+            finally:
+                writer.transport.abort()
+    except ssl.SSLError as error:
+        return _why(error)
+    except (OSError, TimeoutError):
+        return None
+    return REFUSES_CERTIFICATE if shows_certificate else WANTS_CERTIFICATE
+
+
+async def speaks_tls(host: str, port: int) -> bool:
+    """Whether the server there speaks TLS, with any certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(_ASKING_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
+            writer.transport.abort()
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")
+    except (OSError, TimeoutError):
+        return False
+    return True
+
+
+def _why(error: ssl.SSLError) -> str | None:
+    """As `why_failed`, in OpenSSL's words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return OTHER_HOST if "mismatch" in error.verify_message else _not_verified(error.verify_message)
+    return PLAINTEXT if error.reason in _NOT_TLS else None
+
+
+def _not_verified(reason: str) -> str:
+    if "expired" in reason:
+        return EXPIRED
+    return FOREIGN_CA if _FOREIGN.search(reason) else f"its certificate is not accepted: {reason}"
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

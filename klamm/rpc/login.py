@@ -1,0 +1,104 @@
+"""One login over the calls of `klamm.v1.Authentication`: what is sent, what may come back, and what that means."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import math
+from typing import Any, Final, NamedTuple, Protocol
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.rpc.status import CallFailed, Status
+from klamm.rpc.transport import Channel
+from klamm.security.sasl.client import SaslClient
+from klamm.wire.v1.authentication_pb2 import SaslAuthenticateRequest, SaslHandshakeRequest
+from klamm.wire.v1.authentication_rpc import AUTHENTICATION
+
+SCHEME: Final = "Klamm"
+"""What stands before a session's token in the metadata `authorization`."""
+_HANDSHAKE, _AUTHENTICATE = AUTHENTICATION.methods
+_NO_LOGIN: Final = "nobody logs in at this listener (security.protocol=PLAINTEXT or SSL)"
+
+
+class SaslSource(Protocol):
+    """Makes the logins of a client, one for each connection."""
+
+    mechanism_name: str
+
+    def client(self) -> SaslClient:
+        """Starts one login. It may read files and ask for a token, so it is called in a thread.
+
+        Raises LoginFailed, or CallFailed where it may work later."""
+
+
+class LoginFailed(CallFailed):
+    """There is no session, and to try again would not help."""
+
+    def __init__(self, code: ErrorCode, details: str) -> None:
+        super().__init__(Status.UNAUTHENTICATED, details)
+        self._code = code
+
+    @property
+    def code(self) -> ErrorCode:
+        return self._code
+
+
+class LoggedIn(NamedTuple):
+    """A session."""
+
+    authorization: str
+    """The value of the metadata `authorization` by which it is known, at its connection only."""
+    lifetime_s: float
+    """How long the session lasts at most; infinity where the server sets no end."""
+
+
+async def log_in(channel: Channel, source: SaslSource, *, timeout_ms: int) -> LoggedIn:
+    """The session of a login that went well.
+
+    Raises LoginFailed, or CallFailed; CPU and files have a thread of their own."""
+    async with asyncio.timeout(timeout_ms / 1000):
+        client = await asyncio.to_thread(source.client)
+        return await _Login(channel, client, timeout_ms).run()
+
+
+class _Login:
+    def __init__(self, channel: Channel, client: SaslClient, timeout_ms: int) -> None:
+        self._channel = channel
+        self._client = client
+        self._timeout_ms = timeout_ms
+
+    async def run(self) -> LoggedIn:
+        handshake_id = await self._handshake()
+        message: bytes | None = self._client.first()
+        token, lifetime_s = b"", math.inf
+        while message is not None and not token:
+            request = SaslAuthenticateRequest(handshake_id=handshake_id, auth_bytes=message)
+            answer = await self._ask(_AUTHENTICATE, request)
+            token = answer.session_token
+            lifetime_s = answer.session_lifetime_ms / 1000 or math.inf
+            message = await asyncio.to_thread(self._step, answer.auth_bytes)
+        if message is not None or not token:
+            raise LoginFailed(ErrorCode.ILLEGAL_SASL_STATE, "one end takes the login for complete, the other does not")
+        return LoggedIn(f"{SCHEME} {base64.b64encode(token).decode()}", lifetime_s)
+
+    async def _handshake(self) -> bytes:
+        try:
+            answer = await self._ask(_HANDSHAKE, SaslHandshakeRequest(mechanism=self._client.mechanism_name))
+        except CallFailed as failure:
+            if failure.status is Status.UNIMPLEMENTED:
+                raise LoginFailed(ErrorCode.ILLEGAL_SASL_STATE, _NO_LOGIN) from failure
+            raise
+        handshake_id: bytes = answer.handshake_id
+        return handshake_id
+
+    async def _ask(self, method: Any, request: Any) -> Any:
+        answer = await self._channel.unary(method)(request, self._timeout_ms)
+        if answer.error_code:
+            raise LoginFailed(ErrorCode.of(answer.error_code), answer.error_message)
+        return answer
+
+    def _step(self, challenge: bytes) -> bytes | None:
+        try:
+            return self._client.step(challenge)
+        except BrokerError as error:
+            raise LoginFailed(error.code, error.message) from error

@@ -1,0 +1,56 @@
+"""Trying until it works."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from klamm.errors import KlammError
+from klamm.retry import Backoff
+from klamm.rpc.cancellation import raise_if_cancelled
+
+T = TypeVar("T")
+
+
+class Retries:
+    """How often one thing failed in a row. Each pause is longer than the one before, as `backoff` says."""
+
+    def __init__(self, backoff: Backoff, rng: random.Random) -> None:
+        self.failures = 0
+        """The number of failures in a row."""
+        self._backoff = backoff
+        self._rng = rng
+
+    def reset(self) -> None:
+        """It worked."""
+        self.failures = 0
+
+    def failed(self, why: str = "") -> float:
+        """It failed once more; returns for how many seconds to wait before the next attempt."""
+        self.failures += 1
+        self.on_failure(why)
+        return self._backoff.delay_ms(self.failures, self._rng) / 1000
+
+    async def pause(self, why: str = "") -> None:
+        """Waits after a failure. Raises CancelledError when the caller is to end."""
+        raise_if_cancelled()
+        await asyncio.sleep(self.failed(why))
+
+    def on_failure(self, why: str) -> None:
+        """Called for each failure; a subclass may count or log it."""
+
+
+async def retrying(attempt: Callable[[], Awaitable[T]], retries: Retries) -> T:
+    """What `attempt` returns, as soon as it raises no retriable KlammError; any other error of it is raised."""
+    while True:
+        try:
+            result = await attempt()
+        except KlammError as error:
+            if not error.retriable:
+                raise
+            await retries.pause(str(error))
+        else:
+            retries.reset()
+            return result

@@ -1,0 +1,145 @@
+"""What each login of a client is made with: a password, or a token. Only clients that log in load this module."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import stat
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from klamm.errors import ConfigError, ErrorCode
+from klamm.rpc.login import LoginFailed
+from klamm.rpc.status import CallFailed, Status
+from klamm.secret import Secret
+from klamm.security.client_settings import PasswordLogin, TokenLogin
+from klamm.security.sasl.client import SaslClient
+from klamm.security.sasl.oauthbearer_client import OAuthBearerClient
+from klamm.security.sasl.plain_client import PlainClient
+from klamm.security.sasl.scram_client import ScramClient
+from klamm.security.sasl.scram_keys import ScramMechanism
+
+if TYPE_CHECKING:
+    from klamm.security.token_endpoint import GivenToken
+
+PASSWORD_BYTES_MAX: Final = 65_536
+_FILE: Final = "sasl.password.file"
+_NONCE_BYTES: Final = 24
+_RENEWED_AFTER: Final = 0.8
+"""The share of its life for which a token is used, as Kafka's sasl.login.refresh.window.factor has it."""
+
+
+class PasswordSource:
+    """A `klamm.rpc.login.SaslSource` of SCRAM or PLAIN. A file is read again for each login, so that a password can
+    change while a client runs. Raises ConfigError for a file that cannot be used, and what the mechanism cannot
+    carry."""
+
+    def __init__(self, mechanism_name: str, login: PasswordLogin) -> None:
+        self.mechanism_name = mechanism_name
+        self._scram = ScramMechanism.of_name(mechanism_name)
+        self._login = login
+        try:
+            self._client()
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+
+    def client(self) -> SaslClient:
+        try:
+            return self._client()
+        except ValueError as error:
+            # Another file may be there in a moment.
+            raise CallFailed(Status.UNAVAILABLE, str(error)) from None
+
+    def _client(self) -> SaslClient:
+        login = self._login
+        password = login.password if login.password_file is None else read_password(login.password_file)
+        assert password is not None, "a login has a password or a file"
+        try:
+            f"{login.name}{password.reveal()}".encode()
+        except UnicodeEncodeError:
+            raise ConfigError("sasl.username or sasl.password is no text that UTF-8 can carry") from None
+        if self._scram is None:
+            return PlainClient(login.name, password)
+        nonce = base64.b64encode(secrets.token_bytes(_NONCE_BYTES)).decode()
+        return ScramClient(self._scram, login.name, password, nonce=nonce)
+
+
+class TokenSource:
+    """A `klamm.rpc.login.SaslSource` of OAUTHBEARER. A token that was given out is used for most of its life, by all
+    connections; a callback's own is asked for each time. Raises ConfigError for a URL that is not allowed."""
+
+    mechanism_name = "OAUTHBEARER"
+
+    def __init__(self, login: TokenLogin, *, timeout_s: float, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._login = login
+        self._timeout_s = timeout_s
+        self._clock_s = clock_s
+        self._kept: Secret | None = None
+        self._kept_until_s = 0.0
+        self._lock = threading.Lock()
+        """Held by the thread that asks for a token; the others then have it."""
+        if login.url:
+            # It takes urllib, which nobody else has to wait for.
+            from klamm.security.token_endpoint import check_allowed
+
+            check_allowed(login.url)
+
+    def client(self) -> SaslClient:
+        callback = self._login.callback
+        token = self._given() if callback is None else self._called(callback)
+        try:
+            return OAuthBearerClient(token, self._login.extensions)
+        except ValueError as error:
+            raise LoginFailed(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from None
+
+    def _given(self) -> Secret:
+        with self._lock:
+            if self._kept is None or self._clock_s() >= self._kept_until_s:
+                given = self._ask()
+                self._kept, self._kept_until_s = given.token, self._clock_s() + _RENEWED_AFTER * given.lifetime_s
+            return self._kept
+
+    def _ask(self) -> GivenToken:
+        from klamm.security.token_endpoint import TokenEndpointError, fetch_token
+
+        login = self._login
+        assert login.client_secret is not None, "credentials go with a URL"
+        try:
+            return fetch_token(login.url, login.client_id, login.client_secret, login.scope, timeout_s=self._timeout_s)
+        except TokenEndpointError as error:
+            if error.is_passing:
+                raise CallFailed(Status.UNAVAILABLE, f"no token: {error}") from None
+            raise LoginFailed(ErrorCode.SASL_AUTHENTICATION_FAILED, f"no token: {error}") from None
+
+    def _called(self, callback: Callable[[], str]) -> Secret:
+        try:
+            return Secret(callback())
+        except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+            # Its text may hold the token.
+            raise CallFailed(
+                Status.UNAVAILABLE, f"no token: sasl.oauthbearer.token.callback raised {type(error).__name__}"
+            ) from None
+
+
+def read_password(name: str) -> Secret:
+    """The first line of the file. Raises ConfigError for one that cannot be read, that everybody may read, or that is
+    empty."""
+    try:
+        with Path(name).open("rb") as file:
+            if (mode := stat.S_IMODE(Path(name).stat().st_mode)) & stat.S_IRWXO:
+                raise ConfigError(
+                    f"{_FILE}={name}: everybody on this machine may read or write the password (mode {mode:04o}),"
+                    " expected 0600 or 0640"
+                )
+            line = file.readline(PASSWORD_BYTES_MAX).rstrip(b"\r\n")
+        password = line.decode()
+    except OSError as error:
+        raise ConfigError(f"{_FILE}={name}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{_FILE}={name}: the password is not UTF-8") from None
+    if not password:
+        raise ConfigError(f"{_FILE}={name}: its first line is empty, expected the password")
+    return Secret(password)

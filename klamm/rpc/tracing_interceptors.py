@@ -1,0 +1,32 @@
+"""gRPC's calls as spans of OpenTelemetry (klamm/tracing.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from grpc import aio
+
+from klamm.tracing import opentelemetry
+from klamm.wire.v1.broker_rpc import BROKER
+from klamm.wire.v1.controller_rpc import ADMIN, CONTROLLER
+from klamm.wire.v1.coordinator_rpc import COORDINATOR
+
+
+def client_interceptors() -> list[Any]:
+    """For a channel: its calls are spans, where `has_span`. Raises ConfigError without OpenTelemetry."""
+    interceptors = opentelemetry().instrumentation.grpc.aio_client_interceptors(filter_=has_span())
+    return [one for one in interceptors if isinstance(one, aio.UnaryUnaryClientInterceptor)]
+
+
+def has_span() -> Callable[[Any], bool]:
+    """Whether a call's details are those of one to be seen: no stream, which lasts as long as its connection, and no
+    heartbeat, which would be most of what is seen."""
+    paths = {
+        method.path
+        for service in (ADMIN, BROKER, CONTROLLER, COORDINATOR)
+        for method in service.methods
+        if not (method.client_streaming or method.server_streaming or method.name.endswith("heartbeat"))
+    }
+    both = paths | {path.encode() for path in paths}  # gRPC gives one to interceptors of clients, the other of servers
+    return lambda details: details.method in both

@@ -1,0 +1,52 @@
+"""Passwords, private keys and tokens in memory: text that shows itself nowhere."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any, Final
+
+HIDDEN: Final = "[hidden]"
+"""Shown instead of a secret, as Kafka does it."""
+
+
+class Secret(str):
+    """Text that only `reveal` gives. Printed, formatted, joined, encoded or written as JSON it is the text "[hidden]",
+    so code that shows values need not know which of them are secret.
+
+    It is equal only to another secret of the same text. A pickle carries it, still as a secret: Spark's tasks have the
+    settings of their clients that way."""
+
+    __slots__ = ("_text",)
+    _text: str
+
+    def __new__(cls, text: str) -> Secret:
+        """The text itself, or that of another secret."""
+        secret = super().__new__(cls, HIDDEN)
+        secret._text = text.reveal() if isinstance(text, Secret) else text
+        return secret
+
+    def reveal(self) -> str:
+        """The text."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __str__(self) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and hmac.compare_digest(_bytes(self), _bytes(other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Secret, (self._text,)
+
+
+def _bytes(secret: Secret) -> bytes:
+    return secret.reveal().encode(errors="surrogatepass")

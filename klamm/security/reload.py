@@ -1,0 +1,73 @@
+"""Keys and certificates that change while a process runs: read again when their files do, used only if they fit.
+
+What does not fit leaves what is in use as it is. Reading blocks; time is an argument.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import datetime
+
+from klamm.errors import ConfigError
+from klamm.security.material import TlsMaterial, load_material
+from klamm.security.tls_settings import TlsSettings
+
+Check = Callable[[TlsMaterial | None, TlsMaterial], None]
+"""Given what is in use (None: nothing yet) and what would take its place; raises ConfigError where it does not fit."""
+
+
+def accept_any(_: TlsMaterial | None, __: TlsMaterial) -> None:
+    """What `load_material` takes is good enough."""
+
+
+class WatchedMaterial:
+    """What settings name, as it is now.
+
+    Made with the first reading; raises ConfigError as `load_material` and `check` do."""
+
+    def __init__(self, settings: TlsSettings, *, now: datetime, check: Check = accept_any) -> None:
+        self._settings = settings
+        self._check = check
+        self._stamps = self._look()
+        self._refusal = ""
+        self.version = 0
+        """Grows with every change."""
+        self.material = load_material(settings, now=now)
+        check(None, self.material)
+
+    def refresh(self, now: datetime) -> bool:
+        """Whether other material is in use from now on.
+
+        Raises ConfigError when the files changed to what cannot be used, once for each reason."""
+        stamps = self._look()
+        if stamps == self._stamps and not self._refusal:
+            return False
+        try:
+            material = load_material(self._settings, now=now)
+            if material != self.material:
+                self._check(self.material, material)
+        except ConfigError as error:
+            is_known, self._refusal = str(error) == self._refusal, str(error)
+            if is_known:
+                return False
+            raise
+        self._stamps, self._refusal = stamps, ""
+        if material == self.material:
+            return False
+        self.material = material
+        self.version += 1
+        return True
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        """What tells one content of the files from another, without reading them."""
+        names = (self._settings.ssl_keystore_location, self._settings.ssl_truststore_location)
+        return [_stamp(name) for name in names if name is not None]
+
+
+def _stamp(name: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

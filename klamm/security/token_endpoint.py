@@ -1,0 +1,92 @@
+"""Tokens of OAUTHBEARER from the server that gives them out for a client's credentials (RFC 6749, section 4.4;
+KIP-768).
+
+A URL in a configuration has made servers read files and ask their own network (CVE-2025-27817): one that the
+environment does not name is not asked. An answer is read up to a bound, and not followed elsewhere. Errors show neither
+the secret nor the answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any, Final, NamedTuple
+
+from klamm.errors import ConfigError, KlammError
+from klamm.secret import Secret
+
+ALLOWED_URLS: Final = "KLAMM_OAUTHBEARER_ALLOWED_URLS"
+ANSWER_BYTES_MAX: Final = 65_536
+_NAME: Final = "sasl.oauthbearer.token.endpoint.url"
+
+
+class TokenEndpointError(KlammError):
+    """There was no token. `is_passing`: the next attempt may get one."""
+
+    def __init__(self, message: str, *, is_passing: bool) -> None:
+        super().__init__(message)
+        self.is_passing = is_passing
+
+
+class GivenToken(NamedTuple):
+    """A token as it was given out."""
+
+    token: Secret
+    lifetime_s: float
+    """How long the token lasts from now; 0 where the answer does not say."""
+
+
+def check_allowed(url: str) -> None:
+    """Raises ConfigError for a URL that the environment does not name, or that is none of http or https."""
+    allowed = [each.strip() for each in os.environ.get(ALLOWED_URLS, "").split(",")]
+    if url not in allowed:
+        raise ConfigError(f"{_NAME}={url} is not asked for tokens: {ALLOWED_URLS} in the environment does not name it")
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise ConfigError(f"{_NAME}={url} is not valid, expected https://")
+
+
+def fetch_token(url: str, client_id: str, client_secret: Secret, scope: str, *, timeout_s: float) -> GivenToken:
+    """Blocks. Raises TokenEndpointError."""
+    form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
+    credentials = base64.b64encode(f"{client_id}:{client_secret.reveal()}".encode()).decode()
+    request = urllib.request.Request(
+        url,
+        data=urllib.parse.urlencode(form).encode(),
+        headers={"Authorization": f"Basic {credentials}", "Accept": "application/json"},
+    )
+    try:
+        with _OPENER.open(request, timeout=timeout_s) as answer:
+            body = answer.read(ANSWER_BYTES_MAX + 1)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise TokenEndpointError(f"{url}: status {error.code}", is_passing=error.code >= 500) from None
+    except OSError as error:
+        raise TokenEndpointError(f"{url}: {getattr(error, 'reason', error)}", is_passing=True) from None
+    return _parse(url, body)
+
+
+def _parse(url: str, body: bytes) -> GivenToken:
+    try:
+        answer: Any = json.loads(body) if len(body) <= ANSWER_BYTES_MAX else None
+        token = answer["access_token"]
+        lifetime_s = float(answer.get("expires_in", 0))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        token, lifetime_s = None, 0.0
+    if not isinstance(token, str) or not token:
+        raise TokenEndpointError(f"{url}: the answer has no access_token", is_passing=False)
+    return GivenToken(Secret(token), lifetime_s)
+
+
+class _NotFollowed(urllib.request.HTTPRedirectHandler):
+    """The next URL is one that nobody has allowed."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+# No proxy from the environment: over http it would see the client's secret.
+_OPENER: Final = urllib.request.build_opener(_NotFollowed, urllib.request.ProxyHandler({}))

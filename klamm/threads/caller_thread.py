@@ -1,0 +1,74 @@
+"""Waiting for the loop thread without giving up one's own thread's say: user code runs in the user's thread.
+
+While a thread waits for a coroutine on the shared event loop, the coroutine may hand it functions to call
+(a rebalance listener, say) and awaits their outcome. Those may wait for the loop in turn: it is free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from queue import SimpleQueue
+from typing import Any, ParamSpec, TypeVar
+
+from klamm.threads.loop_call import LoopCall
+from klamm.threads.loop_thread import LoopThread
+
+P = ParamSpec("P")
+T = TypeVar("T")
+A = TypeVar("A")
+
+_Inbox = SimpleQueue[Callable[[], None] | None]
+"""Functions to call; None: the coroutine is done."""
+
+
+class CallerThread:
+    """For one user at a time; whose thread it is may change between calls."""
+
+    def __init__(self, loop_thread: LoopThread) -> None:
+        self._loop_thread = loop_thread
+        self._inbox: _Inbox | None = None
+
+    def run(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `LoopThread.run`; meanwhile calls here what the coroutine passes to `invoke`."""
+        self._loop_thread.refuse_to_wait_here()
+        outer, inbox = self._inbox, _Inbox()
+        call = LoopCall(self._loop_thread.loop, function, *args, **kwargs)
+        call.outcome.add_done_callback(lambda _: inbox.put(None))
+        try:
+            self._inbox = inbox
+            call.begin()
+            while (invoked := inbox.get()) is not None:
+                invoked()
+            return call.outcome.result()
+        finally:
+            call.end()
+            self._inbox = outer
+
+    async def invoke(self, function: Callable[[A], object], argument: A) -> None:
+        """From a coroutine that `run` waits for: calls `function` in the waiting thread; raises what it raises."""
+        inbox = self._inbox
+        assert inbox is not None, "nobody waits"
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def call() -> None:
+            outcome: Exception | None = None
+            try:
+                function(argument)
+            except Exception as error:  # noqa: BLE001 - it is raised again where it belongs, in the poll
+                # A KeyboardInterrupt is for the waiting thread alone: on the loop it would end the loop.
+                outcome = error
+            loop.call_soon_threadsafe(_settle, done, outcome)
+
+        inbox.put(call)
+        await done
+
+
+def _settle(future: asyncio.Future[None], outcome: Exception | None) -> None:
+    if future.cancelled():
+        return
+    if outcome is None:
+        future.set_result(None)
+    else:
+        future.set_exception(outcome)

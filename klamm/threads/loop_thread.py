@@ -1,0 +1,111 @@
+"""The one background event loop that the synchronous clients of a process share.
+
+It starts with the first client and ends with the process. A forked child does not inherit the thread, so it
+gets a loop of its own on first use; clients made before the fork belong to the parent (klamm/rpc/grpc_transport.py says
+why a child of a process with clients gets none at all).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, ParamSpec, TypeVar
+
+from klamm.errors import IllegalStateError
+from klamm.threads.loop_call import LoopCall
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LoopThread:
+    """A daemon thread that runs an event loop. Use `LoopThread.shared()`."""
+
+    _shared: ClassVar[LoopThread | None] = None
+    _shared_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_exception_handler(_handle_loop_exception)
+        self._thread = threading.Thread(target=self._run_loop, name="klamm-loop", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def shared(cls) -> LoopThread:
+        """The process's loop thread, started on first use."""
+        with cls._shared_lock:
+            if cls._shared is None:
+                cls._shared = cls()
+            return cls._shared
+
+    def is_current(self) -> bool:
+        """Whether the caller runs on this loop (where blocking on it would never end)."""
+        return threading.current_thread() is self._thread
+
+    def run(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls `function` on the loop and returns the result, or raises the error, of the coroutine that it makes.
+
+        When the wait is interrupted (Ctrl-C), the coroutine is cancelled and has ended before this raises.
+        Raises IllegalStateError on the loop's own thread (inside a callback)."""
+        self.refuse_to_wait_here()
+        call = LoopCall(self.loop, function, *args, **kwargs)
+        try:
+            call.begin()
+            return call.outcome.result()
+        finally:
+            call.end()
+
+    def refuse_to_wait_here(self) -> None:
+        """Raises IllegalStateError on the loop's own thread."""
+        if self.is_current():
+            raise IllegalStateError("a blocking call was made inside a callback; it would never return")
+
+    def call_soon(self, function: Callable[..., object], *args: Any) -> None:
+        """Calls `function` on the loop's thread; does not wait."""
+        self.loop.call_soon_threadsafe(function, *args)
+
+    def stop(self) -> None:
+        """Cancels what still runs on the loop, ends it and joins the thread."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+    def _run_loop(self) -> None:
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.run_until_complete(self._cancel_tasks())
+            self.loop.close()
+
+    async def _cancel_tasks(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @classmethod
+    def _forget_after_fork(cls) -> None:
+        cls._shared_lock = threading.Lock()
+        cls._shared = None
+
+    @classmethod
+    def _stop_at_exit(cls) -> None:
+        if cls._shared is not None:
+            cls._shared.stop()
+
+
+def _handle_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Drops one harmless message.
+
+    With several loops in a process, gRPC wakes them all when one of them has work; those that find the wake-up
+    already read get EAGAIN and would log an error each time."""
+    exception = context.get("exception")
+    if isinstance(exception, BlockingIOError) and "PollerCompletionQueue" in str(context.get("handle")):
+        return
+    loop.default_exception_handler(context)
+
+
+os.register_at_fork(after_in_child=LoopThread._forget_after_fork)
+atexit.register(LoopThread._stop_at_exit)

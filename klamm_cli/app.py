@@ -1,0 +1,151 @@
+"""The command `klamm`: its commands by name. A command's module is loaded when the command line names it, so that help
+and completion cost little and no command pays for another."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from klamm.version import __version__
+from klamm_cli.console.coercion import convert_only_what_must_be
+from klamm_cli.console.command_config import offer_command_config
+from klamm_cli.console.completion import install_completion, prepare_completion, show_completion, with_shell
+from klamm_cli.console.exit_status import ExitStatus
+
+_UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
+"""Typer's base of what is wrong with a command line; it has no public name."""
+
+COMMANDS: Final = {
+    "up": ("klamm_cli.commands.up_command", "Run a cluster on this machine."),
+    "topics": ("klamm_cli.commands.topics", "Create, list, describe, grow and delete topics; elect leaders."),
+    "produce": ("klamm_cli.commands.produce", "Produce records from standard input or a file."),
+    "consume": ("klamm_cli.commands.consume", "Print the records of a topic."),
+    "groups": ("klamm_cli.commands.groups", "List, describe, reset and delete consumer groups."),
+    "configs": ("klamm_cli.commands.configs", "Describe and alter configs of topics and brokers."),
+    "users": ("klamm_cli.commands.users", "List, create and delete users who log in by SCRAM; set their passwords."),
+    "acls": ("klamm_cli.commands.acls", "List, add, remove and check access control list entries."),
+    "quotas": ("klamm_cli.commands.quotas", "List, set and remove quotas of users, client ids and addresses."),
+    "format": ("klamm_cli.commands.format", "Write the users that a new cluster begins with."),
+    "cluster": ("klamm_cli.commands.cluster", "Show servers, disks and the quorum; add and remove servers."),
+    "certs": ("klamm_cli.commands.certs", "Make certificates for development; show what is in one."),
+    "doctor": ("klamm_cli.doctor.command", "Find what is wrong, or will be, and say what to do."),
+    "top": ("klamm_cli.top.command", "Show what the cluster is doing, until Ctrl-C."),
+    "transactions": ("klamm_cli.commands.transactions", "List, describe and abort transactions; find hanging ones."),
+    "ledgers": ("klamm_cli.commands.ledgers", "List, describe and delete the batch ledgers of queries."),
+    "reassign": ("klamm_cli.commands.reassign", "Move partitions to other brokers; change replication factors."),
+    "log-dirs": ("klamm_cli.commands.log_dirs", "Show brokers' log directories; move replicas between them."),
+    "log": ("klamm_cli.commands.log", "Show the files of a data directory; find and repair damage."),
+    "pipeline": ("klamm_cli.commands.pipeline", "List and run data pipelines on Spark."),
+}
+"""The module that has the command as its `app`, and what the list of commands says of it."""
+
+
+class _LazyGroup(TyperGroup):
+    """Knows the names and summaries of all commands, and loads the one that is used."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        convert_only_what_must_be(self)
+
+    def resolve_command(self, context: Any, args: list[str]) -> Any:
+        name, known, rest = super().resolve_command(context, args)
+        if name is None or known is None:
+            return name, known, rest
+        command = typer.main.get_command(importlib.import_module(COMMANDS[name][0]).app)
+        command.name = name
+        offer_command_config(command)
+        convert_only_what_must_be(command)
+        return name, command, rest
+
+
+app = typer.Typer(
+    name="klamm",
+    cls=_LazyGroup,
+    help="An event-streaming platform in Python, with Kafka's formats, names and guarantees.",
+    epilog="`klamm COMMAND --help` explains a command and its options.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _loaded_later() -> None:
+    """Stands for a command in the list of commands."""
+
+
+for _name, (_, _summary) in COMMANDS.items():
+    app.command(_name, help=_summary, short_help=_summary)(_loaded_later)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"klamm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    install: Annotated[
+        str | None,
+        typer.Option(
+            "--install-completion",
+            metavar="[SHELL]",
+            callback=install_completion,
+            is_eager=True,
+            help="Install completion for bash, zsh or fish [default: this shell].",
+        ),
+    ] = None,
+    show: Annotated[
+        str | None,
+        typer.Option(
+            "--show-completion",
+            metavar="[SHELL]",
+            callback=show_completion,
+            is_eager=True,
+            help="Print the completion script of bash, zsh or fish [default: this shell].",
+        ),
+    ] = None,
+) -> None:
+    """Options of the command itself."""
+
+
+def run() -> int:
+    """Runs the command of `sys.argv`; returns the exit status."""
+    try:
+        prepare_completion()
+        # Typer makes an exit status of KeyboardInterrupt, too.
+        status: int = app(with_shell(sys.argv[1:]), prog_name="klamm", standalone_mode=False) or 0
+        sys.stdout.flush()
+    except _UsageError as error:
+        return _print_usage(error)
+    except BrokenPipeError:
+        # The reader of the output left (`| head`): what Python has yet to write goes nowhere, without an error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitStatus.FAILED
+    except Exception as error:
+        from klamm.errors import ConfigError
+
+        if not isinstance(error, ConfigError):
+            raise
+        typer.echo(f"klamm: {error}", err=True)
+        return ExitStatus.USAGE
+    return status
+
+
+def _print_usage(error: Any) -> ExitStatus:
+    if error.ctx is not None and type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(error.format_message())
+    else:
+        command = error.ctx.command_path if error.ctx is not None else "klamm"
+        typer.echo(f"klamm: {error.format_message().rstrip('.')} (see `{command} --help`)", err=True)
+    return ExitStatus.USAGE

@@ -1,0 +1,188 @@
+"""`klamm acls`: list, add and remove access control list entries, which say who may do what; check what they say."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from klamm.acls import WILDCARD, AclBinding, AclBindingFilter, AclDecision, BuiltInRule
+from klamm_cli.commands.acl_entries import Roles, Whom, entries_of, operation_of, resource_of
+from klamm_cli.console.command import new_app
+from klamm_cli.console.connect import connected
+from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.output import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    Bootstrap,
+    Json,
+    Timeout,
+    fail,
+    print_json,
+    print_message,
+    print_rows,
+)
+
+app = new_app("List, add, remove and check access control list entries.")
+
+_RESOURCE_HELP = "As topic:orders, group:billing, transactional-id:t, cluster"
+_Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="As User:alice.", show_default=False)]
+_Operation = Annotated[
+    str | None, typer.Argument(metavar="[OP]", help="As read, write, alter-configs; all.", show_default=False)
+]
+_Resource = Annotated[
+    str | None,
+    typer.Argument(metavar="[RESOURCE]", help=f"{_RESOURCE_HELP}; topic:* is every topic.", show_default=False),
+]
+_Host = Annotated[str, typer.Option("--host", metavar="HOST", help="The address, or range, it is about; *: any.")]
+_Prefixed = Annotated[bool, typer.Option("--prefixed", help="All names that begin with that of the resource.")]
+_Deny = Annotated[bool, typer.Option("--deny", help="An entry that denies, which outweighs all that allow.")]
+_Producer = Annotated[
+    bool, typer.Option("--producer", help="Instead of OP and RESOURCE: what producers to --topic need.")
+]
+_Consumer = Annotated[
+    bool, typer.Option("--consumer", help="Instead of OP and RESOURCE: what consumers of --topic in --group need.")
+]
+_Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="NAME", help="Repeatable.", show_default=False)]
+_Groups = Annotated[
+    list[str] | None, typer.Option("--group", metavar="NAME", help="Repeatable; *: any.", show_default=False)
+]
+_TransactionalIds = Annotated[
+    list[str] | None,
+    typer.Option("--transactional-id", metavar="ID", help="That a producer has; repeatable.", show_default=False),
+]
+_Idempotent = Annotated[
+    bool, typer.Option("--idempotent", help="A producer's; needed only where it may write to no topic yet.")
+]
+
+
+@app.command("list")
+def list_(
+    principal: Annotated[
+        str | None, typer.Option("--principal", metavar="PRINCIPAL", help="Those of this principal only.")
+    ] = None,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """List entries."""
+    with connected(bootstrap, timeout) as admin:
+        acls = admin.describe_acls(AclBindingFilter(principal=principal))
+    rows = [
+        (
+            acl.principal,
+            acl.permission_type.name,
+            acl.operation.name,
+            acl.resource_type.name,
+            acl.pattern_type.name,
+            acl.resource_name,
+            acl.host,
+        )
+        for acl in sorted(acls, key=str)
+    ]
+    columns = ("principal", "permission", "operation", "resource", "pattern", "name", "host")
+    print_rows(columns, rows, as_json=as_json)
+
+
+@app.command("add")
+def add(
+    principal: _Principal,
+    operation: _Operation = None,
+    resource: _Resource = None,
+    deny: _Deny = False,
+    prefixed: _Prefixed = False,
+    host: _Host = WILDCARD,
+    producer: _Producer = False,
+    consumer: _Consumer = False,
+    topics: _Topics = None,
+    groups: _Groups = None,
+    transactional_ids: _TransactionalIds = None,
+    idempotent: _Idempotent = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Add entries; those that are there already are no error."""
+    roles = Roles(producer, consumer, topics or (), groups or (), transactional_ids or (), idempotent)
+    entries = entries_of(Whom(principal, host, prefixed, deny), operation, resource, roles)
+    with connected(bootstrap, timeout) as admin:
+        admin.create_acls(entries)
+    for entry in entries:
+        print_message(f"added {entry}")
+
+
+@app.command("remove")
+def remove(
+    principal: _Principal,
+    operation: _Operation = None,
+    resource: _Resource = None,
+    deny: _Deny = False,
+    prefixed: _Prefixed = False,
+    host: _Host = WILDCARD,
+    producer: _Producer = False,
+    consumer: _Consumer = False,
+    topics: _Topics = None,
+    groups: _Groups = None,
+    transactional_ids: _TransactionalIds = None,
+    idempotent: _Idempotent = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Remove entries, named as they were added."""
+    roles = Roles(producer, consumer, topics or (), groups or (), transactional_ids or (), idempotent)
+    entries = entries_of(Whom(principal, host, prefixed, deny), operation, resource, roles)
+    wanted = {AclBindingFilter(*entry): entry for entry in entries}
+    with connected(bootstrap, timeout) as admin:
+        removed = admin.delete_acls(wanted)
+    if not any(removed.values()):
+        fail(f"there is no entry {'; '.join(map(str, entries))}", ExitStatus.FAILED)
+    for one, entry in wanted.items():
+        print_message(f"removed {entry}" if removed[one] else f"there is no entry {entry}")
+
+
+@app.command("check")
+def check(
+    principal: _Principal,
+    operation: Annotated[str, typer.Argument(metavar="OP", help="As read, write, alter-configs.", show_default=False)],
+    resource: Annotated[str, typer.Argument(metavar="RESOURCE", help=f"{_RESOURCE_HELP}.", show_default=False)],
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host",
+            metavar="ADDRESS",
+            help="Where it comes from; without, only entries for every host count.",
+            show_default=False,
+        ),
+    ] = "",
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Print whether a user may do something, and why.
+
+    The reason is the rule that decides. The active controller decides, as for a call; the exit status is 0 for allowed
+    and 4 for denied."""
+    question = (operation_of(operation), *resource_of(resource))
+    with connected(bootstrap, timeout) as admin:
+        decision = admin.check_acl(principal, *question, host=host)
+    answer = "allowed" if decision.is_allowed else "denied"
+    if as_json:
+        print_json({"allowed": decision.is_allowed, "rule": _rule(decision)})
+    else:
+        typer.echo(f"{answer}: {_rule(decision)}")
+    if not decision.is_allowed:
+        raise typer.Exit(ExitStatus.DENIED)
+
+
+def _rule(decision: AclDecision) -> str:
+    match decision.rule:
+        case AclBinding():
+            return str(decision.rule)
+        case BuiltInRule.SUPER_USER:
+            return "a super user (super.users)"
+        case BuiltInRule.NO_ACL_FOUND:
+            default = "true" if decision.is_allowed else "false"
+            return f"by default, no entry is about it (allow.everyone.if.no.acl.found={default})"
+        case BuiltInRule.NO_ACL_ALLOWS:
+            return "by default, entries are about it and none allows this"
+        case _:
+            return "by a rule that only a newer klamm knows"

@@ -1,0 +1,99 @@
+"""`klamm certs`: certificates for a network of one's own, and what is in a file of certificates."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from klamm_cli.console.command import new_app
+from klamm_cli.console.output import Json, fail, one_line_errors, print_json
+
+app = new_app("Make certificates for development; show what is in one.")
+
+_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+@app.command(
+    "dev",
+    epilog="""Examples:
+
+\b
+klamm certs dev
+klamm certs dev --dir /etc/klamm --host a.example.com --host 10.0.0.7""",
+)
+def dev(
+    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to write them.")] = Path("certs"),
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host",
+            metavar="HOST",
+            help="A name or address that servers are dialled by; repeatable [default: those of this machine alone].",
+        ),
+    ] = None,
+    servers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--server",
+            metavar="NAME",
+            help="A server with a certificate of its own, NAME.pem, which is also dialled by that name; repeatable"
+            " [default: one for all, node.pem].",
+        ),
+    ] = None,
+) -> None:
+    """Make a CA and certificates for servers and clients.
+
+    They are valid for 90 days, the CA for ten years. A CA that is there already is used again."""
+    from klamm.security.dev_files import NODE, DevFiles
+
+    files = DevFiles(directory)
+    with one_line_errors():
+        try:
+            files.make(hosts or _HOSTS, servers=servers or (), now=datetime.now(UTC))
+        except OSError as error:
+            fail(f"{error.filename}: {error.strerror}")
+    for name in servers or [NODE]:
+        typer.echo(f"servers: ssl.keystore.location={files.server(name).absolute()}")
+    typer.echo(f"         ssl.truststore.location={files.ca.absolute()}")
+    typer.echo(f"clients: the settings in {files.client_properties.absolute()}")
+
+
+@app.command("show")
+def show(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of certificates, as PEM.")],
+    as_json: Json = False,
+) -> None:
+    """Show what is in a file of certificates.
+
+    For each: its subject, names, issuer and validity. For the file: whether the private key in it fits."""
+    from klamm.security.certificate_facts import certificate_facts, key_match
+
+    with one_line_errors():
+        try:
+            pem = file.read_bytes()
+        except OSError as error:
+            fail(f"{file}: {error.strerror}")
+        found = certificate_facts(str(file), pem, now=datetime.now(UTC))
+        matches = key_match(str(file), pem)
+    rows = [
+        {
+            "subject": each.subject,
+            "names": list(each.names),
+            "issuer": each.issuer,
+            "valid_from": each.not_before.isoformat(),
+            "valid_until": each.not_after.isoformat(),
+            "days_left": each.days_left,
+        }
+        for each in found
+    ]
+    if as_json:
+        print_json({"certificates": rows, "key_matches": matches.value})
+        return
+    for row in rows:
+        for name, value in row.items():
+            typer.echo(f"{name + ':':<13}{', '.join(value) if isinstance(value, list) else value}")
+        typer.echo()
+    typer.echo(f"key matches: {matches.value}")

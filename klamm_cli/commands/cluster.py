@@ -1,0 +1,267 @@
+"""`klamm cluster`: its id, its servers, their disks; `klamm cluster status`: how it does; `klamm cluster quorum`: the
+controllers' log, and `add-controller` and `remove-controller`: which of them vote (Kafka's `kafka-metadata-quorum`,
+KIP-853); `decommission` and `unregister`: brokers that go."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from klamm.errors import KlammError
+from klamm_cli.console.command import new_app
+from klamm_cli.console.connect import connected
+from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.output import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    Bootstrap,
+    Json,
+    Timeout,
+    print_json,
+    print_message,
+    print_rows,
+)
+
+if TYPE_CHECKING:
+    from klamm.admin import Admin, ClusterDescription, QuorumDescription, ReplicaOfQuorum, ServerDescription
+
+_MIB = 1024 * 1024
+
+
+app = new_app("Show servers, disks and the quorum; add and remove servers.", no_args_is_help=False)
+
+
+@app.callback(invoke_without_command=True)
+def cluster(
+    context: typer.Context,
+    log_dirs: Annotated[bool, typer.Option("--log-dirs", help="Show the brokers' log directories instead.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Show the cluster's servers, or their log directories."""
+    if context.invoked_subcommand is not None:
+        return
+    with connected(bootstrap, timeout) as admin:
+        if log_dirs:
+            described = admin.describe_log_dirs()
+        else:
+            description = admin.describe_cluster()
+    if log_dirs:
+        disks = [
+            (
+                broker_id,
+                each.path,
+                "online" if each.online else "offline",
+                len(each.replicas),
+                sum(replica.size_bytes for replica in each.replicas) // _MIB,
+                each.usable_bytes // _MIB,
+            )
+            for broker_id, directories in sorted(described.items())
+            for each in directories
+        ]
+        print_rows(("broker", "path", "state", "replicas", "used_mib", "free_mib"), disks, as_json=as_json)
+        return
+    kinds = {
+        "controller": description.controllers,
+        "broker": description.brokers,
+        "coordinator": description.coordinators,
+    }
+    rows = [
+        (kind, each.node_id, f"{each.host}:{each.port}", each.rack or None, _state(kind, each, description))
+        for kind, servers in kinds.items()
+        for each in servers
+    ]
+    columns = ("kind", "id", "address", "rack", "state")
+    if as_json:
+        print_json(
+            {
+                "cluster_id": description.cluster_id,
+                "metadata_end_index": description.metadata_end_index,
+                "servers": [dict(zip(columns, row, strict=True)) for row in rows],
+            }
+        )
+        return
+    print_message(f"cluster {description.cluster_id}")
+    print_rows(columns, rows, as_json=False)
+
+
+@app.command("status")
+def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
+    """Show how the cluster does, and what is wrong with it.
+
+    Exit status: 0 healthy, 1 degraded, 3 no server answered. Degraded is: no active controller; a partition without a
+    leader, below min.insync.replicas or under-replicated; a server that is fenced, shutting down or silent; a log
+    directory that is offline or on a disk that is 90 % full; a hanging transaction; a part that does not answer within
+    --timeout."""
+    from klamm_cli.status.gather import gather
+    from klamm_cli.status.problems import problems
+    from klamm_cli.status.screen import document, headline, summary, tables
+
+    with connected(bootstrap, timeout) as admin:
+        facts = gather(admin, round(timeout * 1000))
+    found = problems(facts)
+    if as_json:
+        print_json(document(facts, found))
+    else:
+        for line in (headline(facts, found), *(f"  - {each.text}" for each in found)):
+            typer.echo(line)
+        for title, columns, rows in tables(facts):
+            typer.echo(f"\n{title.replace('_', ' ')}")
+            print_rows(columns, rows, as_json=False)
+        typer.echo("\n" + "\n".join(summary(facts)))
+    if found:
+        raise typer.Exit(int(ExitStatus.FAILED))
+
+
+@app.command("quorum")
+def quorum(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
+    """Show who leads the quorum, and how far others are."""
+    with connected(bootstrap, timeout) as admin:
+        description = admin.describe_quorum()
+    rows = [
+        (
+            each.node_id,
+            each.kind.name.lower(),
+            f"{each.host}:{each.port}" if each.host else None,
+            _role(each, description),
+            each.end_index,
+            each.lag,
+            each.silent_ms,
+            each.directory_id or None,
+        )
+        for each in description.replicas
+    ]
+    columns = ("id", "kind", "address", "role", "end_index", "lag", "silent_ms", "directory_id")
+    if as_json:
+        print_json(
+            {
+                "leader_id": description.leader_id,
+                "term": description.term,
+                "high_watermark": description.high_watermark,
+                "replicas": [dict(zip(columns, row, strict=True)) for row in rows],
+            }
+        )
+        return
+    print_message(
+        f"leader {description.leader_id}, term {description.term}, committed up to {description.high_watermark}"
+    )
+    print_rows(columns, rows, as_json=False)
+
+
+BrokerId = Annotated[int, typer.Argument(help="The broker's node.id.", min=0, metavar="BROKER", show_default=False)]
+_LOOK_EVERY_S = 1.0
+
+
+@app.command("decommission")
+def decommission(
+    broker_id: BrokerId,
+    wait: Annotated[bool, typer.Option(help="Wait until the broker holds nothing any more.")] = True,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Move everything off a broker.
+
+    What moves is balanced over the other brokers and racks. The command may be interrupted and started again. When it
+    is done, stop the broker and run `klamm cluster unregister`."""
+    with connected(bootstrap, timeout) as admin:
+        before = None
+        # Again each time: a topic may have been created there meanwhile.
+        while left := admin.decommission_broker(broker_id):
+            if left != before:
+                print_message(f"broker {broker_id} still has replicas of {left} partitions")
+            if not wait:
+                print_message("klamm reassign list shows them until they are moved")
+                return
+            before = left
+            time.sleep(_LOOK_EVERY_S)
+    print_message(f"broker {broker_id} holds nothing: it can be stopped, and unregistered")
+
+
+@app.command("unregister")
+def unregister(
+    broker_id: BrokerId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
+) -> None:
+    """Forget a broker that is stopped for good.
+
+    A broker that runs registers again."""
+    with connected(bootstrap, timeout) as admin:
+        admin.unregister_broker(broker_id)
+    print_message(f"broker {broker_id} is forgotten")
+
+
+ControllerId = Annotated[
+    int, typer.Option("--controller-id", metavar="NUMBER", help="The controller's node.id.", min=0)
+]
+DirectoryId = Annotated[
+    str | None,
+    typer.Option(
+        "--controller-directory-id",
+        metavar="ID",
+        help="The directory id of its metadata log [default: the one heard of last].",
+    ),
+]
+
+
+@app.command("add-controller")
+def add_controller(
+    controller_id: ControllerId,
+    directory_id: DirectoryId = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Make a controller that follows the quorum a voter.
+
+    Start it first, with controller.quorum.bootstrap.servers; `klamm cluster quorum` then shows it as an observer. It
+    votes once it has caught up."""
+    with connected(bootstrap, timeout) as admin:
+        replica = _find_controller(admin, controller_id, directory_id, is_voter=False)
+        admin.add_raft_voter(replica.node_id, replica.directory_id)
+    print_message(f"controller {controller_id} votes, directory {replica.directory_id}")
+
+
+@app.command("remove-controller")
+def remove_controller(
+    controller_id: ControllerId,
+    directory_id: DirectoryId = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Take a controller out of the quorum.
+
+    It may be gone, and it may lead. A controller that runs goes on as an observer until it is stopped."""
+    with connected(bootstrap, timeout) as admin:
+        replica = _find_controller(admin, controller_id, directory_id, is_voter=True)
+        admin.remove_raft_voter(replica.node_id, replica.directory_id)
+    print_message(f"controller {controller_id} votes no more, directory {replica.directory_id}")
+
+
+def _find_controller(admin: Admin, controller_id: int, directory_id: str | None, *, is_voter: bool) -> ReplicaOfQuorum:
+    """The voter, or the observer, with that id. Raises KlammError when there is none.
+
+    Beside an observer there may be the directory that the same node had before: it is silent."""
+    found = [
+        each
+        for each in admin.describe_quorum().replicas
+        if each.kind == 0
+        and (each.node_id, each.is_voter) == (controller_id, is_voter)
+        and directory_id in (None, each.directory_id)
+    ]
+    if not found:
+        what = "a voter" if is_voter else "an observer"
+        raise KlammError(f"controller {controller_id} is not {what} of the quorum: klamm cluster quorum shows them all")
+    return min(found, key=lambda each: each.silent_ms)
+
+
+def _role(replica: ReplicaOfQuorum, description: QuorumDescription) -> str:
+    if replica.is_voter and replica.node_id == description.leader_id:
+        return "leader"
+    return "follower" if replica.is_voter else "observer"
+
+
+def _state(kind: str, server: ServerDescription, description: ClusterDescription) -> str:
+    if kind == "controller":
+        return "active" if server.node_id == description.controller_id else "standby"
+    return "fenced" if server.fenced else "live"

@@ -1,0 +1,92 @@
+"""`klamm format`: a controller's empty directory gets the users that its cluster begins with (KIP-900)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import typer
+
+from klamm_cli.console.command import new_app
+from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.output import fail, one_line_errors, print_message
+from klamm_cli.console.password import read_new_password
+
+if TYPE_CHECKING:
+    from klamm.security.sasl.scram_keys import ScramMechanism
+
+app = new_app()
+
+_SCRAM: Final = re.compile(r"(?P<mechanism>[^=]+)=\[(?P<settings>.*)\]", re.DOTALL)
+_EXPECTED: Final = "expected MECHANISM=[name=NAME,password-file=FILE,iterations=N]"
+_DEFAULT_ITERATIONS: Final = "8192"
+
+
+class _NewUser(NamedTuple):
+    name: str
+    mechanism: ScramMechanism
+    iterations: int
+    password_file: str | None
+
+
+@app.command(
+    epilog="""Examples:
+
+\b
+klamm format klamm-data/controller --add-scram 'SCRAM-SHA-512=[name=admin]'
+klamm format DIRECTORY --add-scram \\
+  'SCRAM-SHA-256=[name=admin,password-file=FILE]'"""
+)
+def format_(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIRECTORY", help="The controller's metadata.log.dir.", show_default=False)
+    ],
+    add_scram: Annotated[
+        list[str],
+        typer.Option(
+            "--add-scram",
+            metavar="MECHANISM=[SETTINGS]",
+            help="A user who may log in by SCRAM: name=NAME, password-file=FILE ('-': standard input) and"
+            f" iterations=N ({_DEFAULT_ITERATIONS}), with commas; repeatable.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Write the users that a new cluster begins with.
+
+    They are in the metadata before anybody can connect, so that there is somebody who can log in. DIRECTORY is that of
+    a controller which has not started yet; with several controllers, write the same into each. Later users are made by
+    `klamm users create`."""
+    from klamm_controller.log.bootstrap import NewUser, user_records, write_bootstrap_records
+
+    users = [_parse(text) for text in add_scram]
+    if len({(user.name, user.mechanism) for user in users}) < len(users):
+        fail("--add-scram: a user is named twice with one mechanism", ExitStatus.USAGE)
+    with one_line_errors():
+        given = [
+            NewUser(each.name, each.mechanism, read_new_password(each.password_file, each.name), each.iterations)
+            for each in users
+        ]
+        write_bootstrap_records(directory, user_records(given))
+    print_message(f"{directory} begins with {', '.join(sorted({repr(user.name) for user in users}))}")
+
+
+def _parse(text: str) -> _NewUser:
+    from klamm.security.sasl.scram_keys import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism
+
+    match = _SCRAM.fullmatch(text)
+    mechanism = ScramMechanism.of_name(match["mechanism"]) if match else None
+    if match is None or mechanism is None:
+        fail(f"--add-scram: {_EXPECTED}, of SCRAM-SHA-256 or SCRAM-SHA-512", ExitStatus.USAGE)
+    settings = dict(part.partition("=")[::2] for part in match["settings"].split(","))
+    if "password" in settings:
+        fail("--add-scram: an argument is no place for a password; use password-file=FILE", ExitStatus.USAGE)
+    if unknown := settings.keys() - {"name", "password-file", "iterations"}:
+        fail(f"--add-scram: unknown {', '.join(sorted(unknown))}; {_EXPECTED}", ExitStatus.USAGE)
+    if not settings.get("name"):
+        fail(f"--add-scram: there is no name; {_EXPECTED}", ExitStatus.USAGE)
+    iterations = settings.get("iterations", _DEFAULT_ITERATIONS)
+    if not (iterations.isascii() and iterations.isdigit() and MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS):
+        fail(f"--add-scram: iterations={iterations}; expected {MIN_ITERATIONS} to {MAX_ITERATIONS}", ExitStatus.USAGE)
+    return _NewUser(settings["name"], mechanism, int(iterations), settings.get("password-file"))

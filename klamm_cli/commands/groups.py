@@ -1,0 +1,275 @@
+"""`klamm groups`: list, describe with lag, reset and delete offsets, remove members, delete."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from klamm.model import LATEST_TIMESTAMP, TopicPartition
+from klamm_cli.console.command import new_app
+from klamm_cli.console.connect import connected
+from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.output import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    Bootstrap,
+    Json,
+    Timeout,
+    fail,
+    print_json,
+    print_message,
+    print_rows,
+)
+from klamm_cli.text.positions import POSITION_HELP, offsets_at, parse_position
+
+_STATES: Final = {
+    name.lower(): name
+    for name in ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead")
+}
+_TYPES: Final = ("classic", "consumer")
+
+if TYPE_CHECKING:
+    from klamm import Admin, OffsetAndMetadata, OffsetAndTimestamp
+    from klamm.admin import GroupDescription
+
+app = new_app("List, describe, reset and delete consumer groups.")
+
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", metavar="TOPIC[:NUMBER]", help="A topic, or one partition; repeatable."),
+]
+
+
+@app.command("list")
+def list_(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", metavar="STATE", help="List only groups in this state; repeatable.")
+    ] = None,
+    type_: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="List only groups of this type, classic or consumer; repeatable."),
+    ] = None,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """List groups with their types and states."""
+    if unknown := [name for name in type_ or () if name.lower() not in _TYPES]:
+        fail(f"there is no type {', '.join(unknown)}; expected {', '.join(_TYPES)}", ExitStatus.USAGE)
+    if unknown := [name for name in state or () if name.lower() not in _STATES]:
+        fail(f"there is no state {', '.join(unknown)}; expected {', '.join(_STATES.values())}", ExitStatus.USAGE)
+    with connected(bootstrap, timeout) as admin:
+        groups = admin.list_groups(states=state or (), types=type_ or ())
+    rows = [(each.group_id, each.type, each.state, each.protocol_type) for _, each in sorted(groups.items())]
+    print_rows(("group", "type", "state", "protocol_type"), rows, as_json=as_json)
+
+
+@app.command("describe")
+def describe(
+    group: Group,
+    members: Annotated[bool, typer.Option("--members", help="Show members and their partitions instead.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Show a group's offsets, lag and owners by partition."""
+    with connected(bootstrap, timeout) as admin:
+        description = admin.describe_groups([group])[group]
+        if members:
+            _print_members(description, as_json)
+            return
+        owners = {tp: member.client_id for member in description.members for tp in member.assignment}
+        committed = admin.list_group_offsets(group)
+        tps = sorted(owners.keys() | committed.keys())
+        ends = admin.list_offsets(dict.fromkeys(_led(admin, tps), LATEST_TIMESTAMP))
+    rows = [_lag_row(tp, committed.get(tp), ends.get(tp), owners.get(tp)) for tp in tps]
+    columns = ("topic", "partition", "committed", "end_offset", "lag", "owner")
+    if as_json:
+        print_json(
+            {
+                "group": group,
+                "type": description.type,
+                "state": description.state,
+                **_progress(description),
+                "assignor": description.assignor,
+                "members": len(description.members),
+                "partitions": [dict(zip(columns, row, strict=True)) for row in rows],
+            }
+        )
+        return
+    progress = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in _progress(description).items())
+    by = f", assigned by {description.assignor}" if description.assignor else ""
+    print_message(f"group {group}: {description.type}, {description.state}, {progress}{by}")
+    print_rows(columns, rows, as_json=False)
+
+
+def _progress(description: GroupDescription) -> dict[str, int]:
+    """A generation is of the whole group; epochs are of the group, of its target, and of each member."""
+    if description.type == "classic":
+        return {"generation": description.generation_id}
+    return {"group_epoch": description.group_epoch, "assignment_epoch": description.assignment_epoch}
+
+
+def _led(admin: Admin, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """The partitions that can say their offsets: a group may have offsets of topics that are gone."""
+    leaders = {
+        TopicPartition(name, each.partition): each.leader
+        for name, topic in admin.list_topics(include_internal=True).items()
+        for each in topic.partitions
+    }
+    return [tp for tp in tps if leaders.get(tp, -1) >= 0]
+
+
+def _lag_row(
+    tp: TopicPartition, committed: OffsetAndMetadata | None, end: OffsetAndTimestamp | None, owner: str | None
+) -> tuple[str | int | None, ...]:
+    offset = None if committed is None else committed.offset
+    end_offset = None if end is None else end.offset
+    lag = None if offset is None or end_offset is None else max(0, end_offset - offset)
+    return *tp, offset, end_offset, lag, owner
+
+
+def _print_members(description: GroupDescription, as_json: bool) -> None:
+    columns: tuple[str, ...] = ("member", "instance", "client", "host", "assignment")
+    if description.type == "consumer":
+        columns += ("epoch", "target")
+    rows = [
+        (
+            *(each.member_id, each.group_instance_id, each.client_id, each.client_host),
+            *(tuple(map(str, each.assignment)), each.epoch, tuple(map(str, each.target))),
+        )[: len(columns)]
+        for each in description.members
+    ]
+    print_rows(columns, rows, as_json=as_json)
+
+
+@app.command(
+    "reset",
+    epilog="""Examples:
+
+\b
+klamm groups reset billing --to beginning --dry-run
+klamm groups reset billing --topic orders:2 --to 2026-01-31T12:00
+klamm groups reset billing --to -100""",
+)
+def reset(
+    group: Group,
+    to: Annotated[str, typer.Option("--to", metavar="POSITION", help=f"Where the group goes on: {POSITION_HELP}")],
+    topic: Topics = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets, store nothing.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Set the committed offsets of a group that has no members.
+
+    Without --topic that is done for every partition for which the group has an offset. An offset is kept within what
+    its partition holds."""
+    position = parse_position(to, "--to", now_ms=time.time_ns() // 1_000_000)
+    with connected(bootstrap, timeout) as admin:
+        before = admin.list_group_offsets(group)
+        tps = _partitions(admin, topic) if topic else sorted(before)
+        if not tps:
+            fail(f"group {group!r} has no offsets; name what to set with --topic", ExitStatus.USAGE)
+        after = offsets_at(
+            position, tps, lambda asked: {tp: each.offset for tp, each in admin.list_offsets(asked).items()}
+        )
+        if not dry_run:
+            admin.alter_group_offsets(group, after)
+    rows = [(*tp, before[tp].offset if tp in before else None, after[tp]) for tp in tps]
+    if dry_run and not as_json:
+        print_message("dry run: nothing was stored")
+    print_rows(("topic", "partition", "before", "after"), rows, as_json=as_json)
+
+
+def _partitions(admin: Admin, wanted: list[str]) -> list[TopicPartition]:
+    """`topic` is all of its partitions, `topic:2` that one."""
+    names = {each.partition(":")[0] for each in wanted}
+    described = admin.describe_topics(sorted(names))
+    tps: dict[TopicPartition, None] = {}
+    for each in wanted:
+        name, colon, number = each.partition(":")
+        known = range(len(described[name].partitions))
+        if colon and not (number.isdecimal() and int(number) in known):
+            fail(f"--topic {each}: {name} has partitions 0 to {len(known) - 1}", ExitStatus.USAGE)
+        tps.update(dict.fromkeys(TopicPartition(name, partition) for partition in ([int(number)] if colon else known)))
+    return list(tps)
+
+
+@app.command("delete-offsets")
+def delete_offsets(
+    group: Group,
+    topic: Annotated[
+        list[str],
+        typer.Option("--topic", "-t", metavar="TOPIC[:NUMBER]", help="A topic, or one partition; repeatable."),
+    ],
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Delete a group's offsets of topics.
+
+    The group must not be subscribed to them."""
+    with connected(bootstrap, timeout) as admin:
+        tps = _partitions(admin, topic)
+        admin.delete_group_offsets(group, tps)
+    if as_json:
+        print_json({"group": group, "deleted": [str(tp) for tp in tps]})
+    else:
+        typer.echo(f"deleted the offsets of {', '.join(map(str, tps))}")
+
+
+@app.command("remove-members")
+def remove_members(
+    group: Group,
+    instance: Annotated[
+        list[str] | None,
+        typer.Option("--instance", metavar="ID", help="Remove the member with this group.instance.id; repeatable."),
+    ] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="Remove all members.")] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Say why, in the coordinator's log.")] = "",
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Remove members from a group.
+
+    A consumer that still runs joins again."""
+    if bool(instance) == everybody:
+        fail("name members with --instance, or all with --all", ExitStatus.USAGE)
+    with connected(bootstrap, timeout) as admin:
+        admin.remove_group_members(group, None if everybody else instance, reason=reason)
+    if as_json:
+        print_json({"group": group, "removed": "all" if everybody else instance})
+    else:
+        typer.echo(f"removed {'all members' if everybody else ', '.join(instance or ())}")
+
+
+@app.command("delete")
+def delete(
+    groups: Annotated[
+        list[str], typer.Argument(metavar="GROUP", help="One or more groups without members.", show_default=False)
+    ],
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Pass over groups that do not exist.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Delete groups with their offsets."""
+    with connected(bootstrap, timeout) as admin:
+        if if_exists:
+            there = admin.list_groups()
+            for group in groups:
+                if group not in there:
+                    print_message(f"there is no group {group}")
+            groups = [group for group in groups if group in there]
+        if groups:
+            admin.delete_groups(groups)
+    if as_json:
+        print_json({"deleted": groups})
+    elif groups:
+        typer.echo(f"deleted {', '.join(groups)}")

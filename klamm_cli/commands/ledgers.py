@@ -1,0 +1,89 @@
+"""`klamm ledgers`: list, describe, delete the batch ledgers of queries (`klamm.batches`)."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from klamm.ledger_ids import LedgerId
+from klamm_cli.console.command import new_app
+from klamm_cli.console.connect import connected
+from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.output import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    Bootstrap,
+    Json,
+    Timeout,
+    fail,
+    print_message,
+    print_rows,
+)
+
+app = new_app("List, describe and delete the batch ledgers of queries.")
+
+Sink = Annotated[str, typer.Argument(metavar="SINK", help="The sink's name.", show_default=False)]
+QueryId = Annotated[str, typer.Argument(metavar="QUERY", help="The query's id.", show_default=False)]
+
+
+@app.command("list")
+def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
+    """List ledgers with their open and prepared transactions."""
+    with connected(bootstrap, timeout) as admin:
+        listed = admin.list_ledgers()
+    rows = [
+        (
+            *one.ledger,
+            one.run_id,
+            one.committed_batch_id,
+            len(one.open_parts),
+            sum(part.prepared_ms >= 0 for part in one.open_parts),
+        )
+        for one in listed.values()
+    ]
+    print_rows(("sink", "query_id", "run_id", "committed_batch_id", "open", "prepared"), rows, as_json=as_json)
+
+
+@app.command("describe")
+def describe(
+    sink: Sink,
+    query_id: QueryId,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Show a ledger's open transactions.
+
+    `klamm transactions abort` ends one."""
+    ledger = LedgerId(sink, query_id)
+    with connected(bootstrap, timeout) as admin:
+        found = admin.list_ledgers().get(ledger)
+    if found is None:
+        fail(f"there is no ledger of sink {sink!r} and query {query_id!r}", ExitStatus.FAILED)
+    now_ms = round(time.time() * 1000)
+    rows = [
+        (part.transactional_id, None if part.prepared_ms < 0 else now_ms - part.prepared_ms)
+        for part in found.open_parts
+    ]
+    print_rows(("transactional_id", "prepared_ms_ago"), rows, as_json=as_json)
+
+
+@app.command("delete")
+def delete(
+    sink: Sink,
+    query_id: QueryId,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if there is no such ledger.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Delete the ledger of a query that will not go on.
+
+    A query that did go on would write its last batch again."""
+    ledger = LedgerId(sink, query_id)
+    with connected(bootstrap, timeout) as admin:
+        if if_exists and ledger not in admin.list_ledgers():
+            print_message(f"there is no ledger of sink {sink!r} and query {query_id!r}")
+            return
+        admin.delete_ledger(ledger)

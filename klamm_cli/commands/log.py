@@ -1,0 +1,59 @@
+"""`klamm log`: what the files of a data directory hold (Kafka's `kafka-dump-log`); finding damage is `scrub.py`'s."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from klamm_cli.commands.scrub import scrub
+from klamm_cli.console.command import new_app
+from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.output import fail
+
+app = new_app("Show the files of a data directory; find and repair damage.")
+app.command("scrub")(scrub)
+
+
+@app.command(
+    "dump",
+    epilog="""Examples:
+
+\b
+klamm log dump klamm-data/orders-0 --records
+klamm log dump klamm-data/__consumer_offsets-3 --offsets-decoder --json""",
+)
+def dump(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Files, or directories with such files.", show_default=False)
+    ],
+    records: Annotated[bool, typer.Option("--records", help="Show the records of each batch, too.")] = False,
+    offsets: Annotated[
+        bool, typer.Option("--offsets-decoder", help="Show the records as those of __consumer_offsets.")
+    ] = False,
+    transactions: Annotated[
+        bool, typer.Option("--transaction-log-decoder", help="Show the records as those of __transaction_state.")
+    ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare indexes with their logs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+) -> None:
+    """Show what the files of a data directory hold.
+
+    Reads segments, indexes, producer snapshots, checkpoints and the controllers' metadata.db. Writes nothing, and may
+    run beside the server whose files they are. A batch that was not all written at the
+    end of a log is a note. Anything else that was never written so is called damage, with where and why; the dump
+    goes on behind it. Exit status: 0, or 1 when something is damaged or cannot be read."""
+    if offsets and transactions:
+        fail("expected one of --offsets-decoder and --transaction-log-decoder", ExitStatus.USAGE)
+    for path in paths:
+        if not os.path.exists(path):
+            fail(f"{path}: no such file or directory", ExitStatus.USAGE)
+    try:
+        from klamm_cli.log_dump.dump import DumpOptions, run
+    except ModuleNotFoundError as error:
+        fail(f"{error.name} is missing: pip install 'klamm[server]'")
+    options = DumpOptions(records=records, offsets=offsets, transactions=transactions, verify=verify)
+    if not run(paths, options, as_json=as_json, write=sys.stdout.write):
+        raise typer.Exit(int(ExitStatus.FAILED))

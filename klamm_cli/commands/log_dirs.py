@@ -1,0 +1,89 @@
+"""`klamm log-dirs`: what lies in which log directory of which broker, and moving it (`kafka-log-dirs`, KIP-113)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from klamm_cli.console.command import new_app
+from klamm_cli.console.connect import connected
+from klamm_cli.console.output import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    Bootstrap,
+    Json,
+    Timeout,
+    print_message,
+    print_rows,
+)
+
+app = new_app("Show brokers' log directories; move replicas between them.")
+
+
+@app.command("describe")
+def describe(
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Topics [default: all].")] = None,
+    brokers: Annotated[
+        list[int] | None, typer.Option("--broker", metavar="BROKER", help="Only this broker (its node.id); repeatable.")
+    ] = None,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Show each replica with its log directory.
+
+    A FUTURE replica is being copied to its directory. It is LAG offsets behind, and then takes the place of the
+    current one."""
+    with connected(bootstrap, timeout) as admin:
+        described = admin.describe_log_dirs(brokers)
+    rows = [
+        (
+            broker_id,
+            log_dir.path,
+            *replica.tp,
+            replica.size_bytes,
+            replica.log_start_offset,
+            replica.log_end_offset,
+            "future" if replica.is_future else "current",
+            replica.offset_lag,
+        )
+        for broker_id, log_dirs in sorted(described.items())
+        for log_dir in log_dirs
+        for replica in log_dir.replicas
+        if not names or replica.tp.topic in names
+    ]
+    columns = ("broker", "path", "topic", "partition", "bytes", "start", "end", "state", "lag")
+    print_rows(columns, rows, as_json=as_json)
+
+
+@app.command(
+    "move",
+    epilog="""Examples:
+
+\b
+klamm log-dirs move orders 0 1 --broker 1 --to /data2""",
+)
+def move(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    partitions: Annotated[
+        list[int], typer.Argument(metavar="NUMBER", help="One or more of its partitions.", show_default=False)
+    ],
+    broker: Annotated[
+        int, typer.Option("--broker", metavar="BROKER", help="The broker that has the replicas (its node.id).")
+    ],
+    path: Annotated[
+        str, typer.Option("--to", metavar="PATH", help="One of its log.dirs, as `klamm log-dirs describe` shows them.")
+    ],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Begin to move replicas to another log directory of their broker.
+
+    They stay in use meanwhile. A move to the directory they are in ends the one under way. The broker config
+    replica.alter.log.dirs.io.max.bytes.per.second sets the pace."""
+    from klamm.admin import TopicPartitionReplica
+
+    with connected(bootstrap, timeout) as admin:
+        admin.alter_replica_log_dirs({TopicPartitionReplica(topic, number, broker): path for number in partitions})
+    print_message("klamm log-dirs describe shows how far they are")

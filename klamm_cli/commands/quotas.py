@@ -1,0 +1,136 @@
+"""`klamm quotas`: list, set and remove quotas of users, client ids and addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from klamm.quotas import CLIENT_ID, IP, IP_KEYS, USER, USER_AND_CLIENT_KEYS
+from klamm_cli.console.assignments import parse_assignments
+from klamm_cli.console.command import new_app
+from klamm_cli.console.connect import connected
+from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.output import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    Bootstrap,
+    Json,
+    Timeout,
+    fail,
+    print_message,
+    print_rows,
+)
+
+if TYPE_CHECKING:
+    from klamm.admin import ClientQuotaEntity
+
+app = new_app("List, set and remove quotas of users, client ids and addresses.")
+
+_User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="A user, without User: in front.")]
+_ClientId = Annotated[str | None, typer.Option("--client-id", metavar="ID", help="A client id; of the user, if named.")]
+_Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="An address.")]
+_DefaultUser = Annotated[bool, typer.Option("--user-default", help="All users without a quota of their own.")]
+_DefaultClientId = Annotated[
+    bool, typer.Option("--client-id-default", help="All client ids without a quota of their own.")
+]
+_DefaultIp = Annotated[bool, typer.Option("--ip-default", help="All addresses without a quota of their own.")]
+_KEYS = ", ".join((*USER_AND_CLIENT_KEYS, *IP_KEYS))
+
+
+@app.command("list")
+def list_(
+    user: _User = None,
+    client_id: _ClientId = None,
+    ip: _Ip = None,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """List quotas, all or those of the entity named."""
+    from klamm.admin import ClientQuotaFilterComponent
+
+    names = {USER: user, CLIENT_ID: client_id, IP: ip}
+    wanted = [ClientQuotaFilterComponent(kind, name) for kind, name in names.items() if name is not None]
+    with connected(bootstrap, timeout) as admin:
+        found = admin.describe_client_quotas(wanted)
+    rows = [
+        (str(entity), key, value)
+        for entity, values in sorted(found.items(), key=lambda one: str(one[0]))
+        for key, value in sorted(values.items())
+    ]
+    print_rows(("entity", "quota", "value"), rows, as_json=as_json)
+
+
+@app.command("set")
+def set_(
+    quotas: Annotated[
+        list[str], typer.Argument(metavar="QUOTA=VALUE...", help=f"One or more of {_KEYS}.", show_default=False)
+    ],
+    user: _User = None,
+    client_id: _ClientId = None,
+    ip: _Ip = None,
+    user_default: _DefaultUser = False,
+    client_id_default: _DefaultClientId = False,
+    ip_default: _DefaultIp = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Set quotas of an entity; the others that it has stay."""
+    from klamm.admin import ClientQuotaAlteration
+
+    values = {key: _number(key, value) for key, value in parse_assignments(quotas, "quota").items()}
+    entity = _entity({USER: user, CLIENT_ID: client_id, IP: ip}, user_default, client_id_default, ip_default)
+    with connected(bootstrap, timeout) as admin:
+        admin.alter_client_quotas([ClientQuotaAlteration(entity, values)])
+    print_message(f"set {' '.join(quotas)} for {entity}")
+
+
+@app.command("unset")
+def unset(
+    quotas: Annotated[
+        list[str], typer.Argument(metavar="QUOTA...", help=f"One or more of {_KEYS}.", show_default=False)
+    ],
+    user: _User = None,
+    client_id: _ClientId = None,
+    ip: _Ip = None,
+    user_default: _DefaultUser = False,
+    client_id_default: _DefaultClientId = False,
+    ip_default: _DefaultIp = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Remove quotas of an entity."""
+    from klamm.admin import ClientQuotaAlteration
+
+    entity = _entity({USER: user, CLIENT_ID: client_id, IP: ip}, user_default, client_id_default, ip_default)
+    with connected(bootstrap, timeout) as admin:
+        known = admin.describe_client_quotas().get(entity, {})
+        if missing := [key for key in quotas if key not in known]:
+            fail(f"{entity} has no quota {', '.join(missing)}", ExitStatus.FAILED)
+        admin.alter_client_quotas([ClientQuotaAlteration(entity, dict.fromkeys(quotas))])
+    print_message(f"removed {' '.join(quotas)} of {entity}")
+
+
+def _entity(names: dict[str, str | None], *defaults: bool) -> ClientQuotaEntity:
+    """The entity that the options name; `defaults` are in the order of `names`."""
+    from klamm.admin import ClientQuotaEntity
+
+    for (kind, name), is_default in zip(names.items(), defaults, strict=True):
+        if is_default and name is not None:
+            fail(f"--{kind} {name} and --{kind}-default exclude each other", ExitStatus.USAGE)
+    meant = {
+        kind: name
+        for (kind, name), is_default in zip(names.items(), defaults, strict=True)
+        if is_default or name is not None
+    }
+    if not meant:
+        fail("for whom? --user, --client-id, both or --ip, each also with -default", ExitStatus.USAGE)
+    return ClientQuotaEntity.of(meant)
+
+
+def _number(key: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        fail(f"{key}={value}: expected a number", ExitStatus.USAGE)

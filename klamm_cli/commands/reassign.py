@@ -1,0 +1,289 @@
+"""`klamm reassign`: where partitions are, and moving them (Kafka's `kafka-reassign-partitions`, KIP-455)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from klamm.model import TopicPartition
+from klamm_cli.console.command import new_app
+from klamm_cli.console.connect import connected
+from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.output import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    Bootstrap,
+    Json,
+    Timeout,
+    fail,
+    print_json,
+    print_message,
+    print_rows,
+)
+
+if TYPE_CHECKING:
+    from klamm.admin import Admin, LogDirDescription, PartitionDescription
+
+app = new_app("Move partitions to other brokers; change replication factors.")
+
+_VERSION = 1
+
+PlanFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="A plan as `klamm reassign generate` prints it; - is standard input.")
+]
+
+
+@app.command(
+    "generate",
+    epilog="""Examples:
+
+\b
+klamm reassign generate orders --brokers 1,2,3 -r 3 > plan.json
+klamm reassign execute plan.json --throttle 50000000
+klamm reassign verify plan.json""",
+)
+def generate(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more topics.", show_default=False)],
+    brokers: Annotated[
+        str | None, typer.Option("--brokers", metavar="IDS", help="The brokers to use, with commas [default: all].")
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor", "-r", metavar="NUMBER", min=1, help="How many replicas [default: as now]."
+        ),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Print a plan that moves partitions.
+
+    The plan is balanced over brokers and racks, and moves as little as possible."""
+    from klamm.admin.placement_plan import plan_reassignment
+
+    with connected(bootstrap, timeout) as admin:
+        cluster = admin.describe_cluster()
+        topics = admin.list_topics(include_internal=True)
+        admin.describe_topics(names)  # Refuses what does not exist.
+        racks = {each.node_id: each.rack for each in cluster.brokers}
+        allowed = set(racks) if brokers is None else _ids(brokers, racks)
+        current = {
+            TopicPartition(name, each.partition): each.target_replicas
+            for name, topic in topics.items()
+            for each in topic.partitions
+        }
+        plan = plan_reassignment(
+            current,
+            racks,
+            targets=[each.node_id for each in cluster.brokers if each.node_id in allowed and not each.fenced],
+            stay=allowed,
+            replication_factor=replication_factor,
+            moving=[tp for tp in current if tp.topic in names],
+        )
+    _print_plan(plan)
+
+
+@app.command("execute")
+def execute(
+    file: PlanFile,
+    throttle: Annotated[
+        int | None,
+        typer.Option(
+            "--throttle",
+            metavar="BYTES",
+            min=1,
+            help="Copy at most this many bytes a second from each broker and to each; run again to change it.",
+        ),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Begin to move partitions as a plan says.
+
+    Prints the plan that moves them back. A throttle stays until `klamm reassign verify` finds everything moved, or
+    `klamm reassign cancel` ends it."""
+    from klamm.admin.replication_throttle import throttle_changes
+
+    plan = _read_plan(file)
+    with connected(bootstrap, timeout) as admin:
+        before = {
+            tp: tuple(i for i in each.replicas if i not in each.adding_replicas)
+            for tp, each in _partitions(admin, plan).items()
+        }
+        _refuse_unknown(plan, before)
+        if throttle is not None:
+            brokers = [each.node_id for each in admin.describe_cluster().brokers]
+            changes = throttle_changes(before, plan, brokers=brokers, bytes_per_second=throttle)
+            admin.incremental_alter_configs(changes)
+            print_message(f"at most {throttle} bytes per second: klamm reassign verify removes that when all are moved")
+        admin.alter_partition_reassignments(plan)
+    print_message(f"{len(plan)} partitions are being moved: klamm reassign verify shows how far they are")
+    _print_plan({tp: before[tp] for tp in plan})
+
+
+PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="Keep the throttles.")]
+
+
+@app.command("verify")
+def verify(
+    file: PlanFile,
+    preserve_throttles: PreserveThrottles = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Show how far a plan is; remove its throttles when all is moved.
+
+    COPIED is in percent, of the replica that is furthest behind. Exit status: 1 when a partition is neither where the
+    plan has it, nor on its way."""
+    plan = _read_plan(file)
+    with connected(bootstrap, timeout) as admin:
+        partitions = _partitions(admin, plan)
+        _refuse_unknown(plan, partitions)
+        ongoing = admin.list_partition_reassignments()
+        log_dirs = admin.describe_log_dirs() if ongoing else {}
+        rows = [
+            (*tp, _state(partitions[tp], wanted), partitions[tp].target_replicas, _copied(tp, partitions[tp], log_dirs))
+            for tp, wanted in sorted(plan.items())
+        ]
+        if not ongoing and not preserve_throttles:
+            _unthrottle(admin, {tp.topic for tp in plan})
+    print_rows(("topic", "partition", "state", "replicas", "copied"), rows, as_json=as_json)
+    if any(row[2] == _ELSEWHERE for row in rows):
+        raise typer.Exit(int(ExitStatus.FAILED))
+
+
+@app.command("list")
+def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
+    """List the partitions that are being moved.
+
+    A move is done when the new replicas are in the ISR."""
+    with connected(bootstrap, timeout) as admin:
+        ongoing = admin.list_partition_reassignments()
+    rows = [
+        (*tp, each.replicas, each.adding_replicas, each.removing_replicas, each.isr)
+        for tp, each in sorted(ongoing.items())
+    ]
+    print_rows(("topic", "partition", "replicas", "adding", "removing", "isr"), rows, as_json=as_json)
+
+
+@app.command("cancel")
+def cancel(
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="The plan to cancel; - is standard input.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Cancel all reassignments under way.")] = False,
+    preserve_throttles: PreserveThrottles = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Leave partitions where they were.
+
+    Removes the throttles unless other partitions are being moved."""
+    if (file is None) != everything:
+        fail("expected a FILE, or --all", ExitStatus.USAGE)
+    with connected(bootstrap, timeout) as admin:
+        partitions = admin.list_partition_reassignments() if file is None else _read_plan(file)
+        admin.alter_partition_reassignments(dict.fromkeys(partitions))
+        if not preserve_throttles and not admin.list_partition_reassignments():
+            _unthrottle(admin, {tp.topic for tp in partitions})
+    print_message(f"{len(partitions)} reassignments cancelled")
+
+
+_COMPLETE, _MOVING, _ELSEWHERE = "complete", "moving", "not as planned"
+
+
+def _partitions(admin: Admin, plan: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionDescription]:
+    """All of the plan's topics."""
+    described = admin.describe_topics({tp.topic for tp in plan})
+    return {
+        TopicPartition(name, each.partition): each for name, topic in described.items() for each in topic.partitions
+    }
+
+
+def _refuse_unknown(plan: Iterable[TopicPartition], known: Iterable[TopicPartition]) -> None:
+    if unknown := sorted(set(plan).difference(known)):
+        tp = unknown[0]
+        fail(f"the plan has partition {tp.partition} of {tp.topic}, which does not exist")
+
+
+def _state(partition: PartitionDescription, wanted: tuple[int, ...]) -> str:
+    if partition.target_replicas != wanted:
+        return _ELSEWHERE
+    return _MOVING if partition.adding_replicas or partition.removing_replicas else _COMPLETE
+
+
+def _copied(
+    tp: TopicPartition, partition: PartitionDescription, log_dirs: dict[int, tuple[LogDirDescription, ...]]
+) -> int | None:
+    """How much has been copied, in percent; None when the leader cannot be asked."""
+    if not partition.adding_replicas:
+        return 100
+    replicas = {
+        broker: replica
+        for broker, described in log_dirs.items()
+        for log_dir in described
+        for replica in log_dir.replicas
+        if replica.tp == tp and not replica.is_future
+    }
+    leader = replicas.get(partition.leader)
+    if leader is None:
+        return None
+    start, total = leader.log_start_offset, leader.log_end_offset - leader.log_start_offset
+    ends = [replicas[each].log_end_offset if each in replicas else 0 for each in partition.adding_replicas]
+    return 100 * max(0, min(min(ends) - start, total)) // total if total else 100
+
+
+def _unthrottle(admin: Admin, topics: Iterable[str]) -> None:
+    from klamm.admin.replication_throttle import unthrottle_changes
+
+    brokers = [each.node_id for each in admin.describe_cluster().brokers]
+    admin.incremental_alter_configs(unthrottle_changes(brokers=brokers, topics=topics))
+
+
+def _ids(text: str, known: dict[int, str]) -> set[int]:
+    try:
+        ids = {int(each) for each in text.split(",")}
+    except ValueError:
+        fail(f"--brokers {text!r}: expected ids with commas between them", ExitStatus.USAGE)
+    if unknown := sorted(ids - known.keys()):
+        fail(f"--brokers {text!r}: broker {unknown[0]} is not registered, those are {sorted(known)}")
+    return ids
+
+
+def _print_plan(plan: dict[TopicPartition, tuple[int, ...]]) -> None:
+    """Prints a plan in the format of Kafka's tool."""
+    partitions = [
+        {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas)}
+        for tp, replicas in sorted(plan.items())
+    ]
+    print_json({"version": _VERSION, "partitions": partitions})
+
+
+def _problem(error: Exception) -> str:
+    """What is wrong with a plan, in words."""
+    if isinstance(error, KeyError):
+        return f"it has no {error.args[0]}"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)
+
+
+def _read_plan(file: str) -> dict[TopicPartition, tuple[int, ...]]:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        document: Any = json.loads(text)
+        if document["version"] != _VERSION:
+            fail(f"{file}: version {document['version']!r}, expected {_VERSION}", ExitStatus.USAGE)
+        plan = {
+            TopicPartition(str(each["topic"]), int(each["partition"])): tuple(map(int, each["replicas"]))
+            for each in document["partitions"]
+        }
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        fail(f"{file}: expected a plan as `klamm reassign generate` prints it; {_problem(error)}", ExitStatus.USAGE)
+    if len(plan) != len(document["partitions"]):
+        fail(f"{file}: a partition is named twice", ExitStatus.USAGE)
+    return plan

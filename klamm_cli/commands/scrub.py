@@ -1,0 +1,189 @@
+"""`klamm log scrub`: has brokers read their logs to find damage, and shows what they found."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from klamm.model import TopicPartition
+from klamm_cli.console.connect import connected
+from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.output import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    Bootstrap,
+    Json,
+    Timeout,
+    fail,
+    print_json,
+    print_message,
+    print_rows,
+)
+
+if TYPE_CHECKING:
+    from klamm import Admin
+    from klamm.admin import DamagedSegment, ScrubDescription
+
+Scrubs = Mapping[int, Sequence["ScrubDescription"]]
+"""The scrubs of each broker, by broker id."""
+
+_POLL_S: Final = 0.5
+
+
+def scrub(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC[:PARTITION]]...", help="Only these topics or partitions [default: all]."),
+    ] = None,
+    brokers: Annotated[
+        list[int] | None, typer.Option("--broker", metavar="BROKER", help="Only this broker (its node.id); repeatable.")
+    ] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="Begin nothing; show how far brokers are, and what they found.")
+    ] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Find damaged segments of logs and repair them.
+
+    The brokers read the closed segments now, and the command waits until all are read.
+
+    Brokers do this by themselves, once in log.scrub.interval.ms (a week). They read from the disk, at
+    log.scrub.bytes.per.second at most. A damaged segment is repaired with the records of another in-sync replica; a
+    leader hands over first. Where there is no such replica the damage stays, and is shown. The segment that is written
+    to is not read: what a crash leaves in it, a broker finds when it starts.
+
+    With Ctrl-C the brokers go on; --status shows how far they are.
+
+    Exit status: 0, or 1 when there is damage that could not be repaired."""
+    topics, partitions = _parse(names or [])
+    with connected(bootstrap, timeout) as admin:
+        found = _describe(admin, topics, partitions, brokers) if status else _run(admin, topics, partitions, brokers)
+    if as_json:
+        print_json([_row(broker_id, one) for broker_id, scrubs in sorted(found.items()) for one in scrubs])
+    else:
+        if status:
+            _print_status(found)
+        _print_damages(found)
+    if any(one.unrepaired for scrubs in found.values() for one in scrubs):
+        raise typer.Exit(int(ExitStatus.FAILED))
+
+
+def _parse(names: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
+    topics, partitions = [], []
+    for name in names:
+        topic, colon, number = name.rpartition(":")
+        if not colon:
+            topics.append(name)
+        elif topic and number.isascii() and number.isdigit():
+            partitions.append(TopicPartition(topic, int(number)))
+        else:
+            fail(f"{name!r}: expected TOPIC or TOPIC:PARTITION", ExitStatus.USAGE)
+    return topics, partitions
+
+
+def _describe(
+    admin: Admin, topics: Sequence[str], partitions: Sequence[TopicPartition], brokers: Sequence[int] | None
+) -> Scrubs:
+    return admin.describe_scrubs(partitions, brokers, topics=topics)
+
+
+def _run(
+    admin: Admin, topics: Sequence[str], partitions: Sequence[TopicPartition], brokers: Sequence[int] | None
+) -> Scrubs:
+    admin.describe_topics(sorted({*topics, *(one.topic for one in partitions)}))  # refuses what does not exist
+    before = {
+        (broker_id, one.tp): one.finished_ms
+        for broker_id, scrubs in _describe(admin, topics, partitions, brokers).items()
+        for one in scrubs
+    }
+    began_ms = round(time.time() * 1000)
+    asked = admin.scrub_logs(partitions, brokers, topics=topics)
+    total, said = sum(map(len, asked.values())), ""
+    while True:
+        found = _describe(admin, topics, partitions, list(asked))
+        waiting = sum(one.asked for scrubs in found.values() for one in scrubs)
+        damaged = sum(len(one.unrepaired) for scrubs in found.values() for one in scrubs)
+        text = f"{total - waiting} of {total} replicas read, {damaged} damaged segments"
+        if text != said:
+            print_message(text)
+            said = text
+        if not waiting:
+            break
+        time.sleep(_POLL_S)
+    # A broker that was started again has forgotten what it was asked for.
+    unread = [
+        f"{one.tp} on broker {broker_id}"
+        for broker_id, scrubs in found.items()
+        for one in scrubs
+        if one.tp in asked[broker_id] and one.finished_ms == before.get((broker_id, one.tp), -1)
+    ]
+    if unread:
+        fail(f"not read to the end, for the broker was started again: {', '.join(unread[:10])}; run it again")
+    return {broker_id: [_since(one, began_ms) for one in scrubs] for broker_id, scrubs in found.items()}
+
+
+def _since(one: ScrubDescription, began_ms: int) -> ScrubDescription:
+    """The scrub without what was repaired before it began."""
+    from dataclasses import replace
+
+    unrepaired = one.unrepaired
+    return replace(one, damages=tuple(each for each in one.damages if each in unrepaired or each.found_ms >= began_ms))
+
+
+def _print_status(found: Scrubs) -> None:
+    rows = [
+        (broker_id, *one.tp, _state(one), _time(one.finished_ms), len(one.unrepaired))
+        for broker_id, scrubs in sorted(found.items())
+        for one in scrubs
+    ]
+    print_rows(("broker", "topic", "partition", "state", "last read", "damaged"), rows, as_json=False)
+
+
+def _state(one: ScrubDescription) -> str:
+    if one.next_offset >= 0:
+        return f"{'reading' if one.running else 'waiting'} at offset {one.next_offset} of {one.end_offset}"
+    return "waiting" if one.asked else "idle"
+
+
+def _time(time_ms: int) -> str:
+    if time_ms < 0:
+        return "never"
+    return datetime.datetime.fromtimestamp(time_ms / 1000).isoformat(" ", "seconds")
+
+
+def _print_damages(found: Scrubs) -> None:
+    for broker_id, scrubs in sorted(found.items()):
+        for one in scrubs:
+            for damage in one.damages:
+                typer.echo(f"broker {broker_id}, {one.tp}, {damage.path}: {damage.state.value}: {damage.text}")
+                for line in damage.lines:
+                    typer.echo(f"    {line}")
+
+
+def _row(broker_id: int, one: ScrubDescription) -> dict[str, Any]:
+    return {
+        "broker": broker_id,
+        "topic": one.tp.topic,
+        "partition": one.tp.partition,
+        "asked": one.asked,
+        "next_offset": one.next_offset,
+        "end_offset": one.end_offset,
+        "finished_ms": one.finished_ms,
+        "damages": [_damage(each) for each in one.damages],
+    }
+
+
+def _damage(one: DamagedSegment) -> dict[str, Any]:
+    return {
+        "path": one.path,
+        "found_ms": one.found_ms,
+        "state": one.state.value,
+        "text": one.text,
+        "lines": list(one.lines),
+    }

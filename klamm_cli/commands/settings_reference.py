@@ -1,0 +1,162 @@
+"""The reference of all settings, in Markdown: `klamm configs docs`, and docs/reference/settings.md.
+
+Everything in it is read from the classes that declare the settings.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from klamm.config import ClientConfig
+from klamm.consumer.config import ConsumerConfig
+from klamm.producer.config import ProducerConfig
+from klamm.setting import INT_MAX, LONG_MAX, Setting, UpdateMode, definitions, render
+from klamm_controller.config import ControllerConfig
+from klamm_coordinator.config import CoordinatorConfig
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.member_config import MemberConfig
+from klamm_server.config.server_config import ServiceConfig, known_configs
+from klamm_server.config.topic_configs import TOPIC_CONFIGS
+from pyspark_klamm.sink_options import SinkSettings
+from pyspark_klamm.source_options import SourceSettings
+
+_HEAD: Final = """# Settings
+
+`klamm configs docs` prints this page from the definitions that the programs go by, and a test holds the page to it.
+Names, types and defaults are Kafka's where Kafka has the setting.
+
+A server takes a setting from the command line (`--set NAME=VALUE`), from the environment
+(`KLAMM_LOG_CLEANER_THREADS` is `log.cleaner.threads`) or from its file (`--config FILE`): the first of these that has
+it. `--show-config` prints all of them with their places. An unknown name, or a value that does not fit, ends the start
+with a line that says so. Clients take theirs as arguments, or as a mapping with these names.
+
+A topic's settings can be changed at any time (`klamm configs alter --topic NAME --set NAME=VALUE`). Where a topic sets
+none it follows the broker's settings beside it, the first that is set, also when that changes.
+
+"At run time" says how a broker's setting can be changed while it runs: *cluster-wide* on one broker
+(`klamm configs alter --broker ID --set NAME=VALUE`) or on all of them (`--all-brokers`), *per-broker* on one only, and
+an empty cell not at all. In force is what is set on the broker at run time, else on all brokers, else in the broker's
+own file, else the default (KIP-226). A number of threads doubles or halves at most with one change.
+
+A setting that says *per listener* may have another value at one of a server's listeners, as
+`listener.name.<name of the listener in lower case>.<setting>`: `listener.name.external.max.connections`, or
+`KLAMM_LISTENER_NAME_EXTERNAL_MAX_CONNECTIONS`. Such a value changes by a restart.
+"""
+_SOURCE: Final = """Options of `spark.read.format("klamm")` and `spark.readStream.format("klamm")`. `kafka.` before a
+name makes it a setting of every client; `kafka.isolation.level` is read_committed unless it is set, and
+`kafka.max.partition.fetch.bytes` is the size of one fetch."""
+_SINK: Final = """Options of `write.format("klamm")` and `writeStream.format("klamm")`. `kafka.` before a name makes it
+a producer's setting."""
+_NUMBERS: Final = {str(LONG_MAX): "2^63-1", str(INT_MAX): "2^31-1", render(sys.float_info.max): "no limit"}
+
+Cells = Mapping[str, str]
+"""Cells of a row by the titles of their columns."""
+
+
+def reference() -> str:
+    """The whole page, without a line break at its end."""
+    lines = [
+        _HEAD,
+        *_table("Topics", "", dict(sorted(TOPIC_CONFIGS.items())), _topic_columns),
+        *_table("Every server", "", _known(ServiceConfig), _server_columns),
+        *_table("Brokers and coordinators", "", _new(MemberConfig, ServiceConfig), _server_columns),
+        *_table("Brokers", "", _new(BrokerConfig, MemberConfig), _broker_columns),
+        *_table("Controllers", "", _new(ControllerConfig, ServiceConfig), _server_columns),
+        *_table("Coordinators", "", _new(CoordinatorConfig, MemberConfig), _server_columns),
+        *_table("Every client", _names_without_effect(ClientConfig), _known(ClientConfig), _server_columns),
+        *_table(
+            "Producers", _names_without_effect(ProducerConfig), _new(ProducerConfig, ClientConfig), _server_columns
+        ),
+        *_table(
+            "Consumers", _names_without_effect(ConsumerConfig), _new(ConsumerConfig, ClientConfig), _server_columns
+        ),
+        *_table("Spark's source", _SOURCE, _known(SourceSettings), _server_columns),
+        *_table("Spark's sink", _SINK, _known(SinkSettings), _server_columns),
+    ]
+    return "\n".join(lines).rstrip("\n")
+
+
+def _known(owner: type[Any]) -> dict[str, Setting]:
+    known = known_configs(owner) if issubclass(owner, ServiceConfig) else definitions(owner)
+    return dict(sorted(known.items()))
+
+
+def _new(owner: type[Any], base: type[Any]) -> dict[str, Setting]:
+    """What a class adds to another, or has otherwise."""
+    before = _known(base)
+    return {name: setting for name, setting in _known(owner).items() if before.get(name) != setting}
+
+
+def _names_without_effect(owner: type[ClientConfig]) -> str:
+    names = owner.WITHOUT_EFFECT - (ClientConfig.WITHOUT_EFFECT if owner is not ClientConfig else set())
+    listed = ", ".join(f"`{name}`" for name in sorted(names))
+    return f"Accepted without effect, so that a configuration of Kafka's can be brought along: {listed}."
+
+
+# Tables
+
+
+def _table(
+    title: str, text: str, settings: Mapping[str, Setting], columns_of: Callable[[Setting], Cells]
+) -> Iterator[str]:
+    yield f"## {title}"
+    yield ""
+    if text:
+        yield text
+        yield ""
+    rows: list[Cells] = [columns_of(setting) for setting in settings.values()]
+    yield f"| {' | '.join(rows[0])} |"
+    yield f"|{' --- |' * len(rows[0])}"
+    for row in rows:
+        yield f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row.values())} |"
+    yield ""
+
+
+def _server_columns(setting: Setting) -> Cells:
+    return {
+        "Setting": f"`{setting.name}`",
+        "What it is": setting.documentation + _where(setting),
+        "Type": setting.type.value,
+        "Default": _default(setting),
+        "Valid": _valid(setting),
+    }
+
+
+def _where(setting: Setting) -> str:
+    if setting.mechanisms:
+        return " *Per listener and mechanism.*"
+    return " *Per listener.*" if setting.per_listener else ""
+
+
+def _broker_columns(setting: Setting) -> Cells:
+    return {**_server_columns(setting), "Read by": setting.read_by or "broker", "At run time": _at_run_time(setting)}
+
+
+def _topic_columns(setting: Setting) -> Cells:
+    follows = ", ".join(f"`{synonym.name}`" for synonym in setting.synonyms)
+    return {**_server_columns(setting), "Follows": follows}
+
+
+def _default(setting: Setting) -> str:
+    if setting.is_required:
+        return "required"
+    text = _readable(setting.default_text())
+    return f"`{text}`" if text else ""
+
+
+def _valid(setting: Setting) -> str:
+    return "" if setting.validator is None else _readable(setting.validator.expected)
+
+
+def _readable(text: str) -> str:
+    for number, name in _NUMBERS.items():
+        text = text.replace(number, name)
+    return text
+
+
+def _at_run_time(setting: Setting) -> str:
+    if setting.update_mode is UpdateMode.READ_ONLY:
+        return ""
+    return "; ".join(filter(None, (setting.update_mode.value, setting.takes_effect)))

@@ -1,0 +1,324 @@
+"""`klamm topics`: create, list, describe, add partitions, elect leaders, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm_cli.console.assignments import parse_assignments
+from klamm_cli.console.command import new_app
+from klamm_cli.console.connect import connected
+from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.output import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    Bootstrap,
+    Json,
+    Timeout,
+    fail,
+    print_json,
+    print_message,
+    print_rows,
+)
+
+if TYPE_CHECKING:
+    from klamm import Admin, NewTopic
+    from klamm.admin import CreatedTopic, TopicDescription
+
+app = new_app("Create, list, describe, grow and delete topics; elect leaders.")
+
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more topics.", show_default=False)]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Pass over topics that do not exist.")]
+_FROM_CLUSTER = -1
+_TopicExistsError = EXCEPTIONS[ErrorCode.TOPIC_ALREADY_EXISTS]
+_UnknownTopicError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+@app.command(
+    "create",
+    epilog="""Examples:
+
+\b
+klamm topics create orders --partitions 6 --replication-factor 3
+klamm topics create latest --config cleanup.policy=compact --if-not-exists""",
+)
+def create(
+    names: Names,
+    partitions: Annotated[
+        int,
+        typer.Option(
+            "--partitions",
+            "-p",
+            metavar="NUMBER",
+            help="How many partitions [default: the cluster's num.partitions].",
+            show_default=False,
+        ),
+    ] = _FROM_CLUSTER,
+    replication_factor: Annotated[
+        int,
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            metavar="NUMBER",
+            help="How many replicas of each partition [default: the cluster's default.replication.factor].",
+            show_default=False,
+        ),
+    ] = _FROM_CLUSTER,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a topic config; repeatable."),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Pass over topics that exist, whatever they are like.")
+    ] = False,
+    validate_only: Annotated[bool, typer.Option("--dry-run", help="Check everything, create nothing.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Create topics."""
+    from klamm import NewTopic
+
+    configs = parse_assignments(config or [], "--config")
+    topics = [NewTopic(name, partitions, replication_factor, configs=configs) for name in dict.fromkeys(names)]
+    with connected(bootstrap, timeout) as admin:
+        if if_not_exists:
+            created = _create_missing(admin, topics, validate_only=validate_only)
+        else:
+            created = admin.create_topics(topics, validate_only=validate_only)
+    rows = [(each.name, each.topic_id, each.partition_count, each.replication_factor) for each in created.values()]
+    print_rows(("topic", "id", "partitions", "replication_factor"), rows, as_json=as_json, json_only={"id"})
+
+
+def _create_missing(admin: Admin, topics: list[NewTopic], *, validate_only: bool) -> dict[str, CreatedTopic]:
+    """One by one: somebody else may create one of them at the same moment."""
+    created: dict[str, CreatedTopic] = {}
+    for topic in topics:
+        try:
+            created |= admin.create_topics([topic], validate_only=validate_only)
+        except _TopicExistsError:
+            print_message(f"topic {topic.name} exists")
+    return created
+
+
+def _described(admin: Admin, names: list[str] | None, *, if_exists: bool) -> dict[str, TopicDescription]:
+    """The topics named, or all; with `if_exists` without those that do not exist, of which each has its line."""
+    if names and not if_exists:
+        return admin.describe_topics(names)
+    there = admin.list_topics(include_internal=True)
+    for name in names or ():
+        if name not in there:
+            print_message(f"there is no topic {name}")
+    return {name: there[name] for name in names if name in there} if names else there
+
+
+@app.command("list")
+def list_(
+    internal: Annotated[bool, typer.Option("--internal", help="List internal topics, too.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """List topics with their partitions and replication factors."""
+    with connected(bootstrap, timeout) as admin:
+        topics = admin.list_topics(include_internal=internal)
+    rows = [
+        (topic.name, len(topic.partitions), len(topic.partitions[0].replicas)) for _, topic in sorted(topics.items())
+    ]
+    print_rows(("topic", "partitions", "replication_factor"), rows, as_json=as_json)
+
+
+@app.command(
+    "describe",
+    epilog="""Examples:
+
+\b
+klamm topics describe orders
+klamm topics describe --under-replicated-partitions --json""",
+)
+def describe(
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Topics [default: all].")] = None,
+    under_replicated: Annotated[
+        bool,
+        typer.Option("--under-replicated-partitions", help="Show only partitions with a replica that is not in sync."),
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Show only partitions without a leader.")
+    ] = False,
+    refusing: Annotated[
+        bool, typer.Option("--refusing-partitions", help="Only those that take no records with acks=all.")
+    ] = False,
+    if_exists: IfExists = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Show each partition's leader, replicas and offsets.
+
+    ELR are replicas out of sync that have every acknowledged record, LAST KNOWN ELR is who led last where nobody is,
+    ADDING and REMOVING what a reassignment does, OFFLINE what cannot be reached, RESIGNED what is not to lead for a
+    full disk or a damaged log, REFUSES why no records are taken with acks=all; the table shows those columns when there
+    is something in them."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from klamm import TopicPartition
+    from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+
+    with connected(bootstrap, timeout) as admin:
+        topics = _described(admin, names, if_exists=if_exists)
+        shown = [
+            (TopicPartition(name, each.partition), each)
+            for name, topic in sorted(topics.items())
+            for each in topic.partitions
+            if not (under_replicated and not each.is_under_replicated)
+            and not (unavailable and each.leader >= 0)
+            and not (refusing and not each.refusal)
+        ]
+        # A partition without a leader cannot say its offsets; it is shown without them.
+        led = [tp for tp, each in shown if each.leader >= 0]
+        # Both at once: while a broker answers for the one, this process reads the answer for the other.
+        with ThreadPoolExecutor(2) as both:
+            asked = (dict.fromkeys(led, each) for each in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP))
+            starts, ends = both.map(admin.list_offsets, asked)
+    rows = []
+    for tp, each in shown:
+        start, end = starts.get(tp), ends.get(tp)
+        offsets = (start and start.offset, end and end.offset)
+        special = (each.elr, each.last_known_elr, each.adding_replicas, each.removing_replicas, each.offline_replicas)
+        refusal = (each.resigned_replicas, each.refusal)
+        rows.append((*tp, each.leader, each.leader_epoch, each.replicas, each.isr, *special, *refusal, *offsets))
+    columns = (
+        *("topic", "partition", "leader", "leader_epoch", "replicas", "isr"),
+        *("elr", "last_known_elr", "adding", "removing", "offline", "resigned", "refuses"),
+        *("start_offset", "end_offset"),
+    )
+    empty = {column for index, column in enumerate(columns) if all(row[index] in ((), "") for row in rows)}
+    print_rows(columns, rows, as_json=as_json, json_only={"leader_epoch", *empty} - {"replicas", "isr"})
+
+
+@app.command(
+    "elect-leaders",
+    epilog="""Examples:
+
+\b
+klamm topics elect-leaders orders
+klamm topics elect-leaders orders --partition 2 --unclean""",
+)
+def elect_leaders(
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Topics; with --partition one.")] = None,
+    partitions: Annotated[
+        list[int] | None,
+        typer.Option("--partition", metavar="NUMBER", help="Only this partition of the topic; repeatable."),
+    ] = None,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean",
+            help="Elect any replica for a partition without a leader, even if acknowledged records are lost.",
+        ),
+    ] = False,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="Elect the leaders of all partitions.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Give partitions back to their preferred leaders.
+
+    The preferred leader is the first of the replicas (kafka-leader-election). Partitions for which a leader was
+    elected, or could not be, are shown; those that need no election are not."""
+    from klamm.admin import ElectionType
+    from klamm.model import TopicPartition
+
+    if bool(names) == all_topics:
+        fail("expected topics, or --all-topics", ExitStatus.USAGE)
+    if partitions and len(names or ()) != 1:
+        fail("--partition: expected one topic", ExitStatus.USAGE)
+    with connected(bootstrap, timeout) as admin:
+        wanted = None
+        if names:
+            described = admin.describe_topics(names)
+            wanted = [
+                TopicPartition(name, number)
+                for name in names
+                for number in partitions or range(len(described[name].partitions))
+            ]
+        kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+        results = admin.elect_leaders(kind, wanted)
+    not_needed = EXCEPTIONS[ErrorCode.ELECTION_NOT_NEEDED]
+    rows = [
+        (*tp, "elected" if error is None else str(error))
+        for tp, error in sorted(results.items())
+        if not isinstance(error, not_needed)
+    ]
+    print_rows(("topic", "partition", "result"), rows, as_json=as_json)
+    if any(result != "elected" for _, _, result in rows):
+        raise typer.Exit(int(ExitStatus.FAILED))
+
+
+@app.command("add-partitions")
+def add_partitions(
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    total: Annotated[
+        int, typer.Argument(metavar="TOTAL", help="How many partitions it has afterwards.", show_default=False)
+    ],
+    if_exists: IfExists = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Add partitions to a topic.
+
+    Keys may go to other partitions from then on."""
+    with connected(bootstrap, timeout) as admin:
+        try:
+            admin.create_partitions({name: total})
+        except _UnknownTopicError:
+            if not if_exists:
+                raise
+            print_message(f"there is no topic {name}")
+            return
+    if as_json:
+        print_json({"topic": name, "partitions": total})
+    else:
+        typer.echo(f"{name} has {total} partitions")
+
+
+@app.command(
+    "delete",
+    epilog="""Examples:
+
+\b
+klamm topics delete orders
+klamm topics delete orders orders-clean --if-exists""",
+)
+def delete(
+    names: Names,
+    if_exists: IfExists = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Delete topics with their records."""
+    with connected(bootstrap, timeout) as admin:
+        deleted = _delete_existing(admin, names) if if_exists else names
+        if not if_exists:
+            admin.delete_topics(names)
+    if as_json:
+        print_json({"deleted": deleted})
+    elif deleted:
+        typer.echo(f"deleted {', '.join(deleted)}")
+
+
+def _delete_existing(admin: Admin, names: list[str]) -> list[str]:
+    """Deletes topics and returns those that were there. One by one: somebody else may delete one of them at the same
+    moment."""
+    deleted = []
+    for name in dict.fromkeys(names):
+        try:
+            admin.delete_topics([name])
+            deleted.append(name)
+        except _UnknownTopicError:
+            print_message(f"there is no topic {name}")
+    return deleted

@@ -1,0 +1,176 @@
+"""`klamm up`: the whole cluster in one process, for a laptop, a test or CI.
+
+Its options are argparse's, not typer's as those of the other commands are: what starts a server is what a server
+that starts has to wait for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+from klamm.config import DEFAULT_PORT
+from klamm.errors import ConfigError
+from klamm.help_formatter import HelpFormatter, add_help_option
+from klamm_cli.console.assignments import parse_assignments
+from klamm_cli.console.exit_status import ExitStatus
+
+SUMMARY: Final = "Run a cluster on this machine."
+DEFAULT_KAFKA_PORT: Final = 9092
+MAX_PROCESSES: Final = 32
+"""Brokers or coordinators, on one machine."""
+_DESCRIPTION: Final = f"""{SUMMARY}
+
+It runs until Ctrl-C or SIGTERM. Controller, broker and coordinator are in
+this process, and one line with the address is printed when they are ready.
+With several of a kind each is a process of its own, and ports are
+consecutive (brokers first; those of metrics, too, from --set
+metrics.port=PORT on). With three brokers topics get three replicas, of
+which two must be in sync."""
+
+_EXAMPLES: Final = """Examples:
+  klamm up --data-dir /tmp/klamm
+  klamm up --controllers 3 --brokers 3 --coordinators 2
+  klamm up --port 0 --set log.retention.hours=24
+  klamm up --secure"""
+
+
+def up(arguments: Sequence[str]) -> int:
+    """Runs until stopped; returns the exit status. Raises SystemExit after `--help` and for a wrong command line."""
+    options = _parser().parse_args(arguments)
+    try:
+        chosen = {"log.level": options.log_level, "log.format": options.log_format}
+        settings = {**chosen, **parse_assignments(options.set, "--set")}
+    except ConfigError as error:
+        return _fail(str(error), ExitStatus.USAGE)
+    try:
+        from klamm_embedded.up import run
+
+        return run(
+            controllers=options.controllers,
+            brokers=options.brokers,
+            coordinators=options.coordinators,
+            data_dir=options.data_dir,
+            host=options.host,
+            port=options.port,
+            kafka_port=_kafka_port(options.port) if options.kafka_port is None else options.kafka_port,
+            settings=settings,
+            is_secured=options.secure,
+            die_with_parent=options.die_with_parent,
+        )
+    except ModuleNotFoundError as error:
+        return _fail(f"{error.name} is missing: pip install 'klamm[server]'", ExitStatus.FAILED)
+
+
+def option_helps() -> list[tuple[str, str]]:
+    """The options by their long names, with what help says of each."""
+    parser = _parser()
+    formatter = parser._get_formatter()
+    shown = [action for action in parser._actions if action.help != argparse.SUPPRESS]
+    return [(action.option_strings[-1], formatter._expand_help(action)) for action in shown]
+
+
+class _Parser(argparse.ArgumentParser):
+    """Complains in one line, as the other commands do."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.exit(_fail(f"{message} (see `{self.prog} --help`)", ExitStatus.USAGE))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="klamm up",
+        usage="klamm up [OPTIONS]",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=HelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    add = parser.add_argument
+    add(
+        "--data-dir",
+        type=Path,
+        default=Path("klamm-data"),
+        metavar="DIR",
+        help="Keep records and metadata here [default: %(default)s].",
+    )
+    add("--host", default="127.0.0.1", help="Listen on this address, and tell it to clients [default: %(default)s].")
+    add(
+        "--port",
+        type=_number(0, 65_535),
+        default=DEFAULT_PORT,
+        metavar="PORT",
+        help="Listen on this port, or from it on with several processes; 0 picks free ones [default: %(default)s].",
+    )
+    add(
+        "--kafka-port",
+        type=_number(0, 65_535),
+        metavar="PORT",
+        help="Listen for Kafka clients on this port; several brokers have ports 10 apart"
+        f" [default: {DEFAULT_KAFKA_PORT}; with --port a free one].",
+    )
+    add(
+        "--controllers",
+        type=_number(1, 5),
+        default=1,
+        metavar="N",
+        help="How many controllers: 1, 3 or 5 [default: 1].",
+    )
+    add("--brokers", type=_number(1, MAX_PROCESSES), default=1, metavar="N", help="How many brokers [default: 1].")
+    add(
+        "--coordinators",
+        type=_number(1, MAX_PROCESSES),
+        default=1,
+        metavar="N",
+        help="How many coordinators [default: 1].",
+    )
+    add(
+        "--secure",
+        action="store_true",
+        help="Encrypt every connection, and ask clients to log in; the first start makes certificates and a user.",
+    )
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Set a server config of Kafka's; repeatable.",
+    )
+    add("--log-level", default="WARNING", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR [default: %(default)s].")
+    add(
+        "--log-format",
+        default="auto",
+        metavar="FORMAT",
+        help="text, json, or auto: json unless to a terminal [default: auto].",
+    )
+    # For programs that start a cluster: argparse.SUPPRESS keeps it out of the help.
+    add("--die-with-parent", action="store_true", help=argparse.SUPPRESS)
+    add_help_option(parser)
+    return parser
+
+
+def _number(least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not valid, expected a number from {least} to {most}")
+        return number
+
+    return parse
+
+
+def _kafka_port(port: int) -> int:
+    """Kafka's own beside ours; beside another one, one that is free."""
+    return DEFAULT_KAFKA_PORT if port == DEFAULT_PORT else 0
+
+
+def _fail(text: str, status: ExitStatus) -> ExitStatus:
+    print(f"klamm: {text}", file=sys.stderr)  # noqa: T201 - the one line for the person who started it
+    return status

@@ -1,0 +1,1 @@
+"""What commands share: options, connecting, output, exit status, completion."""

@@ -1,0 +1,71 @@
+"""`--command-config FILE` (or KLAMM_COMMAND_CONFIG): Kafka's option for the settings of a command's clients, such as
+those of TLS and logins. Every command that talks to a cluster has it."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from klamm.config import ClientConfig
+
+_file: ContextVar[str | None] = ContextVar("command_config", default=None)
+
+_TALKS_TO_A_CLUSTER: Final = "bootstrap"
+"""The parameter of commands that do."""
+
+
+def offer_command_config(command: Any) -> None:
+    """Gives the option to a command of typer's, and those below it, that talk to a cluster."""
+    for each in getattr(command, "commands", {}).values():
+        offer_command_config(each)
+    if any(each.name == _TALKS_TO_A_CLUSTER for each in command.params):
+        command.params.append(_make_option())
+
+
+def client_settings(bootstrap: str, config_class: type[ClientConfig] | None = None) -> dict[str, str]:
+    """The settings of a client of that class (an Admin unless given), by Kafka's names.
+
+    The file may be for clients of all kinds: what the class does not know is left to the others. Raises ConfigError for
+    a file that cannot be read, and for what no client knows."""
+    name = _file.get()
+    if name is None:
+        return {"bootstrap.servers": bootstrap}
+    from klamm.client_file import read_client_file
+    from klamm.config import ClientConfig
+    from klamm.errors import ConfigError
+
+    try:
+        given = read_client_file(name, config_class or ClientConfig)
+    except ConfigError as error:
+        raise ConfigError(f"--command-config {name}: {error}") from None
+    return {**given, "bootstrap.servers": bootstrap}
+
+
+def _chosen(file: str | None) -> str | None:
+    _file.set(file)
+    return file
+
+
+def _with_option(
+    command_config: Annotated[
+        str | None,
+        typer.Option(
+            "--command-config",
+            envvar="KLAMM_COMMAND_CONFIG",
+            metavar="FILE",
+            callback=_chosen,
+            expose_value=False,
+            help="A properties file with settings of clients, such as security.protocol, ssl.* and sasl.*.",
+        ),
+    ] = None,
+) -> None:
+    """Has the option."""
+
+
+def _make_option() -> Any:
+    holder = typer.Typer(add_completion=False)
+    holder.command()(_with_option)
+    return typer.main.get_command(holder).params[0]

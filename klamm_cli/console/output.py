@@ -1,0 +1,124 @@
+"""What commands print: a table on a terminal, JSON for scripts, errors in one line on stderr."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+
+from klamm.config import DEFAULT_PORT
+from klamm.errors import EXCEPTIONS, ConfigError, DeliveryTimeoutError, ErrorCode, KlammError, NoBrokerError
+from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.table import table_lines
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar="KLAMM_BOOTSTRAP",
+        metavar="HOST:PORT",
+        help="A broker's address; several with commas.",
+    ),
+]
+Timeout = Annotated[
+    float,
+    typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Give up when no server answers within this time."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+DEFAULT_BOOTSTRAP = f"localhost:{DEFAULT_PORT}"
+DEFAULT_TIMEOUT = 5.0
+
+
+def print_rows(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, as_json: bool, json_only: Collection[str] = ()
+) -> None:
+    """`rows` as a table, or as a JSON array with an object a line; a table does not show the `json_only` columns."""
+    if as_json:
+        objects = (json.dumps(dict(zip(columns, row, strict=True)), **_JSON) for row in rows)
+        typer.echo("[" + ",".join(f"\n  {each}" for each in objects) + "\n]")
+        return
+    is_terminal = sys.stdout.isatty()
+    # Nothing may be folded when the output goes to a file or a pipe.
+    width = shutil.get_terminal_size().columns if is_terminal else None
+    header, *lines = table_lines(columns, rows, width=width, json_only=json_only)
+    typer.echo("\n".join([f"{_BOLD}{header}{_PLAIN}" if is_terminal else header, *lines]))
+
+
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+_JSON: Any = {"ensure_ascii": False, "default": str}
+
+
+def print_json(document: Any) -> None:
+    """`document` as indented JSON."""
+    typer.echo(json.dumps(document, indent=2, **_JSON))
+
+
+def print_message(text: str) -> None:
+    """A line for people, on stderr: stdout is for results."""
+    typer.echo(text, err=True)
+
+
+def fail(text: str, status: ExitStatus = ExitStatus.FAILED) -> NoReturn:
+    """Ends the command with one line on stderr."""
+    print_message(f"klamm: {text}")
+    raise typer.Exit(int(status))
+
+
+@contextmanager
+def one_line_errors(bootstrap: str = "") -> Iterator[None]:
+    """Ends the command with one line that says what to do when the client library raises."""
+    try:
+        yield
+    except KlammError as error:
+        print_message(f"klamm: {explain(error, bootstrap)}")
+        # Of several things refused, the first is the error and the others are its notes.
+        for note in getattr(error, "__notes__", ()):
+            print_message(f"klamm: {note}")
+        raise typer.Exit(status_of(error)) from error
+
+
+def status_of(error: KlammError) -> ExitStatus:
+    """The exit status that an error of the client library means."""
+    if isinstance(error, ConfigError):
+        return ExitStatus.USAGE
+    if isinstance(error, _NOBODY_ANSWERS):
+        return ExitStatus.UNREACHABLE
+    return ExitStatus.FAILED
+
+
+OTHER_PORT: Final = "this is a "
+"""How the text begins with which a port for Kafka clients, or for Prometheus, refuses a client of the gRPC API."""
+
+
+SPEAKS_TLS: Final = "it speaks TLS"
+"""How the text begins about a server with TLS that a client without TLS has dialled."""
+
+
+def explain(error: KlammError, bootstrap: str) -> str:
+    """What happened and what to do, in one line."""
+    if not isinstance(error, NoBrokerError):
+        return str(error)
+    # Its text has every server with all that gRPC says of it; the innermost reason is the last.
+    reason = str(error).rpartition(": ")[2]
+    if reason.startswith(SPEAKS_TLS):
+        return f"{bootstrap}: {reason}; a file with that and ssl.* is named by --command-config"
+    if reason.startswith(OTHER_PORT):
+        return f"{bootstrap} is for others: {reason}"
+    return f"no server answers at {bootstrap} ({reason}); start one with `klamm up`, or name another with --bootstrap"
+
+
+_NOBODY_ANSWERS = (
+    NoBrokerError,
+    DeliveryTimeoutError,
+    EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT],
+    EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION],
+)

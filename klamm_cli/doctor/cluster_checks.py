@@ -1,0 +1,106 @@
+"""What is wrong, or will be, in a cluster that answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from klamm_cli.doctor.durability import BROKERS_FOR_COPIES, UNCLEAN, check_durability
+from klamm_cli.doctor.finding import Finding, ok, problem, warning
+from klamm_cli.status.facts import ClusterFacts
+from klamm_cli.status.problems import name_some, problems
+
+Settings = Mapping[int, Mapping[str, str]]
+"""Text by name, of each broker."""
+
+COMPARED: Final = ("message.max.bytes", "auto.create.topics.enable", "log.retention.ms", "log.segment.bytes")
+"""Besides those of durability, what must not depend on which broker leads."""
+_INTERNAL: Final = {
+    "__consumer_offsets": "committed offsets of all groups",
+    "__transaction_state": "all transactions",
+    "__klamm_audit": "who did what",
+}
+
+
+def check_cluster(facts: ClusterFacts, settings: Settings, data_dirs: Mapping[str, str]) -> list[Finding]:
+    """`data_dirs`: the cluster id in each directory that was looked at."""
+    found = [problem("cluster", each.text, each.advice) for each in problems(facts)]
+    if not found:
+        servers = len(facts.cluster.brokers) + len(facts.cluster.coordinators) + len(facts.cluster.controllers)
+        found.append(ok("cluster", f"{facts.cluster.cluster_id} is healthy: {servers} servers"))
+    return [
+        *found,
+        *_check_data_dirs(facts.cluster.cluster_id, data_dirs),
+        *_check_settings(settings, len(facts.cluster.brokers)),
+        *_check_copies(facts),
+        *_check_unclean(facts),
+    ]
+
+
+def _check_data_dirs(cluster_id: str, data_dirs: Mapping[str, str]) -> Iterator[Finding]:
+    for path, found in data_dirs.items():
+        if found != cluster_id:
+            yield problem(
+                "data directory",
+                f"{path} is of cluster {found}; the one that answers is {cluster_id}",
+                "name the other one's servers with --bootstrap-servers, or this one's directory",
+            )
+
+
+def _check_settings(settings: Settings, brokers: int) -> Iterator[Finding]:
+    differing: set[str] = set()
+    for name in sorted({name for one in settings.values() for name in one}):
+        values = {broker_id: one[name] for broker_id, one in settings.items() if name in one}
+        if len(set(values.values())) > 1:
+            differing.add(name)
+            listed = ", ".join(f"{value} on broker {broker_id}" for broker_id, value in sorted(values.items()))
+            yield warning(
+                "settings",
+                f"{name} differs: {listed}",
+                "what happens depends on which broker leads: set it once with `klamm configs`, or alike in all files",
+            )
+    # Those that are fenced will come back: what fits all brokers there are is judged.
+    for broker_id, one in sorted(settings.items())[:1]:
+        alike = {name: value for name, value in one.items() if name not in differing}
+        yield from check_durability("settings", _where(settings, broker_id), alike, brokers)
+
+
+def _where(settings: Settings, broker_id: int) -> str:
+    return f"broker {broker_id}" if len(settings) == 1 else "all brokers"
+
+
+def _check_copies(facts: ClusterFacts) -> Iterator[Finding]:
+    brokers = len(facts.cluster.brokers)
+    if brokers < BROKERS_FOR_COPIES or facts.topics is None:
+        return
+    for name, what in _INTERNAL.items():
+        topic = facts.topics.get(name)
+        copies = min((len(each.replicas) for each in topic.partitions), default=0) if topic else 0
+        if 0 < copies < BROKERS_FOR_COPIES:
+            yield warning(
+                "copies",
+                f"{name} has {copies} of {BROKERS_FOR_COPIES} copies in a cluster of {brokers} brokers: {what} go"
+                " with them",
+                f"`klamm reassign generate {name} --replication-factor {BROKERS_FOR_COPIES}`, then execute",
+            )
+    single = sorted(
+        name
+        for name, topic in facts.topics.items()
+        if not topic.internal and any(len(each.replicas) == 1 for each in topic.partitions)
+    )
+    if single:
+        yield warning(
+            "copies",
+            f"topics with one copy in a cluster of {brokers} brokers: {name_some(single)}",
+            "give those that matter more replicas with `klamm reassign`",
+        )
+
+
+def _check_unclean(facts: ClusterFacts) -> Iterator[Finding]:
+    topics: Iterable[str] = sorted(facts.unclean)
+    if topics:
+        yield warning(
+            "unclean elections",
+            f"{UNCLEAN}=true, so that acknowledged records may be lost: {name_some(list(topics))}",
+            f"delete or set {UNCLEAN} with `klamm configs` where that is not wanted",
+        )

@@ -1,0 +1,111 @@
+"""A service's properties file: names that nobody knows, values that do not fit, settings that do not fit each other.
+Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from klamm.errors import ConfigError
+from klamm_cli.doctor.durability import FACTOR, MIN_ISR, UNCLEAN, check_durability
+from klamm_cli.doctor.finding import Finding, ok, problem, warning
+from klamm_cli.doctor.server_checks import is_loopback
+from klamm_controller.config import ControllerConfig
+from klamm_coordinator.config import CoordinatorConfig
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.server_config import ServiceConfig, known_configs, load
+
+_SERVICES: tuple[tuple[str, type[ServiceConfig]], ...] = (
+    ("broker", BrokerConfig),
+    ("controller", ControllerConfig),
+    ("coordinator", CoordinatorConfig),
+)
+_CHECK = "config"
+_ADVICE = "change it, or the server does not start"
+_PLACES = frozenset({"listeners", "advertised.listeners", "log.dirs", "metadata.log.dir"})
+"""Their defaults say nothing of the ports and directories that were meant."""
+
+
+class CheckedFile(NamedTuple):
+    """What was found, and the configuration that the sound settings make; None if they make none."""
+
+    findings: list[Finding]
+    config: ServiceConfig | None
+
+
+def check_config(path: str, properties: Mapping[str, str]) -> CheckedFile:
+    """Checks the settings as those of the service that knows most of the names. One mistake hides no other: what is
+    sound is looked at further."""
+    name, service = min(_SERVICES, key=lambda each: len(properties.keys() - known_configs(each[1], properties).keys()))
+    wrong = dict(_wrong_values(service, properties))
+    missing = _missing(service, properties)
+    sound = {
+        key: text for key, text in properties.items() if key in known_configs(service, properties) and key not in wrong
+    }
+    findings = list(_check_names(path, name, service, properties))
+    findings += [problem(_CHECK, f"{path}: {text}", _ADVICE) for text in (*wrong.values(), *missing)]
+    config = None
+    try:
+        if not missing:
+            config = load(service, sound)
+    except ConfigError as error:
+        findings.append(problem(_CHECK, f"{path}: {error}", _ADVICE))
+    if not findings:
+        findings.append(ok(_CHECK, f"{path}: {len(sound)} settings of a {name}"))
+    if service is BrokerConfig:
+        findings += check_durability(_CHECK, path, _in_force(sound), None)
+    if config is None or wrong.keys() & _PLACES:
+        return CheckedFile(findings, None)
+    return CheckedFile([*findings, *_check_listeners(path, config)], config)
+
+
+def _check_names(
+    path: str, name: str, service: type[ServiceConfig], properties: Mapping[str, str]
+) -> Iterator[Finding]:
+    known = known_configs(service, properties)
+    for key in sorted(properties.keys() - known.keys()):
+        nearest = difflib.get_close_matches(key, known, n=1)
+        advice = f"write {nearest[0]}" if nearest else "remove it"
+        yield problem(_CHECK, f"{path}: a {name} has no setting {key}, and does not start with it", advice)
+
+
+def _wrong_values(service: type[ServiceConfig], properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Each with what is wrong with it."""
+    known = known_configs(service, properties)
+    for key, text in sorted(properties.items()):
+        try:
+            if key in known:
+                known[key].parse(text)
+        except ConfigError as error:
+            yield key, str(error)
+
+
+def _missing(service: type[ServiceConfig], properties: Mapping[str, str]) -> list[str]:
+    return [
+        f"{name} is not set: {definition.documentation}"
+        for name, definition in sorted(known_configs(service).items())
+        if definition.is_required and name not in properties and name not in service.ALSO_KNOWN
+    ]
+
+
+def _in_force(properties: Mapping[str, str]) -> dict[str, str]:
+    """What decides how safe records are, with the defaults."""
+    known = known_configs(BrokerConfig)
+    return {name: properties.get(name, known[name].default_text()) for name in (MIN_ISR, FACTOR, UNCLEAN)}
+
+
+def _check_listeners(path: str, config: ServiceConfig) -> Iterator[Finding]:
+    listeners = config.resolved_listeners()
+    for listener, dialled in zip(listeners.bound, listeners.advertised, strict=True):
+        # Beside another one of its protocol, it may well be meant for clients on this machine.
+        has_another = any(
+            one.protocol is listener.protocol and not is_loopback(one.host) for one in listeners.advertised
+        )
+        if is_loopback(dialled.host) and not is_loopback(listener.host) and not has_another:
+            yield warning(
+                "listeners",
+                f"{path}: it listens on {listener.host or 'every interface'}, and tells others to dial"
+                f" {dialled.host}:{dialled.port}, their own loopback",
+                f"set advertised.listeners={listener.name}://<an address others reach>:{dialled.port}",
+            )

@@ -1,0 +1,157 @@
+"""Asks each server of a cluster at the address that it tells others: whether it is there, how it does, what time it
+is, which version. All at once, each with a time-out."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from klamm import health
+from klamm.errors import AuthenticationError, BrokerError
+from klamm.wire.v1.common_pb2 import DescribeServerRequest
+
+if TYPE_CHECKING:
+    from klamm.admin import ClusterDescription
+    from klamm.config import ClientConfig
+    from klamm.rpc.client_tls import ClientTls
+    from klamm.rpc.login import SaslSource
+
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeTarget:
+    """An address to try."""
+
+    name: str
+    """`broker 1`"""
+    host: str
+    port: int
+    is_kafka: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeAnswer:
+    """What came back; empty texts are what went well, or was not asked."""
+
+    target: ProbeTarget
+    not_resolved: str = ""
+    not_connected: str = ""
+    health: str = ""
+    """SERVING, NOT_SERVING..., or why it is not known."""
+    version: str = ""
+    """Empty: it does not tell."""
+    skew_ms: int | None = None
+    """How far its clock is ahead of ours."""
+    uncertainty_ms: int = 0
+    """How far `skew_ms` may be wrong: half the time that the question took."""
+    open_files_max: int = 0
+    """0: it does not tell."""
+    has_authorizer: bool | None = None
+    """None: it does not tell."""
+    is_migrating: bool = False
+    """Whether its security.migration.enable is on."""
+
+
+def targets(cluster: ClusterDescription) -> list[ProbeTarget]:
+    """The servers that are not fenced: the others are known not to answer."""
+    found = [
+        ProbeTarget(name=f"{kind} {each.node_id}", host=each.host, port=each.port)
+        for kind, servers in (
+            ("controller", cluster.controllers),
+            ("broker", cluster.brokers),
+            ("coordinator", cluster.coordinators),
+        )
+        for each in servers
+        if not each.fenced and each.host
+    ]
+    found += [
+        ProbeTarget(
+            name=f"broker {each.node_id} for Kafka clients", host=each.kafka_host, port=each.kafka_port, is_kafka=True
+        )
+        for each in cluster.brokers
+        if each.kafka_port and not each.fenced
+    ]
+    return found
+
+
+def probe(wanted: Iterable[ProbeTarget], timeout_s: float, config: ClientConfig) -> list[ProbeAnswer]:
+    """Asks the servers as a client of that configuration. The answers are in the order of `wanted`. Raises
+    ConfigError."""
+    from klamm.rpc.client_sasl import client_sasl
+    from klamm.rpc.client_tls import client_tls
+
+    means = _Means(client_tls(config), client_sasl(config))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda target: _probe_one(target, timeout_s, means), wanted))
+
+
+class _Means(NamedTuple):
+    """What connections are made with."""
+
+    tls: ClientTls | None
+    sasl: SaslSource | None
+
+
+def _probe_one(target: ProbeTarget, timeout_s: float, means: _Means) -> ProbeAnswer:
+    try:
+        socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return ProbeAnswer(target=target, not_resolved=error.strerror or str(error))
+    try:
+        socket.create_connection((target.host, target.port), timeout=timeout_s).close()
+    except OSError as error:
+        return ProbeAnswer(target=target, not_connected=error.strerror or str(error))
+    return ProbeAnswer(target=target) if target.is_kafka else _ask(target, timeout_s, means)
+
+
+def _ask(target: ProbeTarget, timeout_s: float, means: _Means) -> ProbeAnswer:
+    from klamm.security.contexts import client_context
+    from klamm.security.tls_settings import TlsSettings
+
+    context = None if means.tls is None else client_context(TlsSettings(), means.tls.material)
+    try:
+        status = health.check(target.host, target.port, timeout_s=timeout_s, tls=context)
+    except (health.ProbeError, OSError) as error:
+        return ProbeAnswer(target=target, health=str(error))
+    return _describe(target, status, timeout_s, means)
+
+
+def _describe(target: ProbeTarget, status: str, timeout_s: float, means: _Means) -> ProbeAnswer:
+    from klamm.threads.loop_thread import LoopThread
+
+    return LoopThread.shared().run(_describe_server, target, status, round(1_000 * timeout_s), means)
+
+
+async def _describe_server(target: ProbeTarget, status: str, timeout_ms: int, means: _Means) -> ProbeAnswer:
+    from klamm.cluster.metadata import server_address
+    from klamm.rpc.connection import Connection
+    from klamm.rpc.grpc_transport import GrpcTransport
+    from klamm.rpc.options import SERVERS
+    from klamm.wire.v1.common_rpc import SERVER
+
+    address = server_address(target.host, target.port)
+    transport = GrpcTransport(tls=means.tls, sasl=means.sasl)
+    async with Connection(transport, address, SERVERS, timeout_ms=timeout_ms) as connection:
+        stub = connection.stub(SERVER)
+        try:
+            await stub.describe_server(DescribeServerRequest())  # dials
+            began = time.time()
+            found = await stub.describe_server(DescribeServerRequest())
+            ended = time.time()
+        except (BrokerError, AuthenticationError):
+            return ProbeAnswer(target=target, health=status)
+    return ProbeAnswer(
+        target=target,
+        health=status,
+        version=found.version,
+        skew_ms=found.time_ms - round(500 * (began + ended)),
+        uncertainty_ms=round(500 * (ended - began)),
+        open_files_max=found.open_files_max,
+        has_authorizer=found.has_authorizer if found.HasField("has_authorizer") else None,
+        is_migrating=found.is_migrating,
+    )

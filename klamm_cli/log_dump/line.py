@@ -1,0 +1,81 @@
+"""One line of a dump, as text in the manner of Kafka's DumpLogSegments (`name: value name: value`) or as JSON. Pure."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from klamm_cli.log_dump.plain import plain
+
+
+class LineKind(enum.Enum):
+    """What a line speaks of."""
+
+    FILE = "file"
+    BATCH = "batch"
+    RECORD = "record"
+    ENTRY = "entry"
+    NOTE = "note"
+    """Worth knowing, nothing wrong."""
+    DAMAGE = "damage"
+    """Something that was never written so."""
+
+
+_PREFIX = {LineKind.RECORD: "| ", LineKind.NOTE: "note: ", LineKind.DAMAGE: "damage: "}
+
+
+@dataclass(frozen=True, slots=True)
+class DumpLine:
+    """See the module's docstring."""
+
+    kind: LineKind
+    fields: Mapping[str, object]
+
+    def to_text(self) -> str:
+        if self.kind is LineKind.FILE:
+            return f"Dumping {_text(self.fields['path'])}"
+        if self.kind in (LineKind.NOTE, LineKind.DAMAGE):
+            where = [_text(self.fields["path"])]
+            where += [f"position {self.fields['position']}"] if "position" in self.fields else []
+            return f"{_PREFIX[self.kind]}{', '.join(where)}: {self.fields['text']}"
+        pairs = (f"{name}: {_text(value)}" for name, value in self.fields.items())
+        return _PREFIX.get(self.kind, "") + " ".join(pairs)
+
+    def to_json(self) -> str:
+        fields = {name: plain(value) for name, value in self.fields.items()}
+        return json.dumps({"line": self.kind.value, **fields}, ensure_ascii=False)
+
+
+def file(path: str) -> DumpLine:
+    return DumpLine(LineKind.FILE, {"path": path})
+
+
+def entry(**fields: object) -> DumpLine:
+    return DumpLine(LineKind.ENTRY, fields)
+
+
+def note(path: str, text: str, position: int | None = None) -> DumpLine:
+    return DumpLine(LineKind.NOTE, _place(path, position) | {"text": text})
+
+
+def damage(path: str, text: str, position: int | None = None) -> DumpLine:
+    return DumpLine(LineKind.DAMAGE, _place(path, position) | {"text": text})
+
+
+def _place(path: str, position: int | None) -> dict[str, object]:
+    return {"path": path} if position is None else {"path": path, "position": position}
+
+
+def _text(value: object) -> str:
+    """The value's text on one line, whatever is in it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "null"
+    simple = plain(value)
+    text = simple if isinstance(simple, str) else json.dumps(simple, ensure_ascii=False, separators=(",", ":"))
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -1,0 +1,182 @@
+"""Asks a cluster how it does. What does not answer is left out and named: half a cluster is when people ask."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from klamm.admin.types import (
+    ConfigResource,
+    ConfigResourceType,
+    LogDirDescription,
+    ScrubDescription,
+    TopicDescription,
+)
+from klamm.errors import GroupIdNotFoundError, KlammError
+from klamm.model import LATEST_TIMESTAMP, TopicPartition
+from klamm_cli.status.facts import ClusterFacts, GroupLag, OpenTransaction
+
+if TYPE_CHECKING:
+    from klamm import Admin
+    from klamm.admin import ClusterDescription, GroupListing, TransactionDescription
+
+T = TypeVar("T")
+
+GROUPS_MAX: Final = 500
+"""Groups whose lag is asked for: each is a request of its own."""
+OPEN_MAX: Final = 500
+"""Open transactions that are described: each is a request of its own."""
+HANGING_PARTITIONS_MAX: Final = 5_000
+"""The number of partitions up to which hanging transactions are looked for; beyond, `klamm transactions find-hanging`
+does that."""
+_TOPICS_A_REQUEST: Final = 500
+_MIN_ISR: Final = "min.insync.replicas"
+_UNCLEAN: Final = "unclean.leader.election.enable"
+_OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
+
+
+def gather(admin: Admin, timeout_ms: int) -> ClusterFacts:
+    """Each part has `timeout_ms`. Raises KlammError when nobody can even say what servers there are."""
+    asking = _Asking(admin, timeout_ms, {})
+    facts = ClusterFacts(cluster=admin.describe_cluster(timeout_ms=timeout_ms))
+    facts = replace(facts, quorum=asking.part("quorum", lambda: admin.describe_quorum(timeout_ms=timeout_ms)))
+    topics = None
+    if facts.quorum is None:
+        asking.unknown["topics"] = "no controller decides which brokers lead"
+    else:
+        topics = asking.part("topics", lambda: admin.list_topics(include_internal=True, timeout_ms=timeout_ms))
+    facts = replace(
+        facts, topics=topics, log_dirs=asking.log_dirs(facts.cluster), damaged=asking.damaged(facts.cluster)
+    )
+    if topics is not None:
+        configs = asking.part("configs of topics", lambda: asking.configs(topics)) or {}
+        facts = replace(
+            facts,
+            min_isr={name: int(values[_MIN_ISR]) for name, values in configs.items()},
+            unclean=tuple(name for name, values in configs.items() if values[_UNCLEAN] == "true"),
+        )
+    listed = asking.part("groups", lambda: admin.list_groups(timeout_ms=timeout_ms))
+    if listed is not None and topics is not None:
+        groups = asking.part("lag", lambda: asking.lags(list(listed.values())[:GROUPS_MAX], topics))
+        facts = replace(facts, groups=groups, groups_left_out=max(0, len(listed) - GROUPS_MAX))
+    facts = replace(facts, open_transactions=asking.part("transactions", asking.open_transactions))
+    led = _led(topics or {})
+    if 0 < len(led) <= HANGING_PARTITIONS_MAX:
+        hanging = asking.part(
+            "hanging transactions", lambda: admin.find_hanging_transactions(led, timeout_ms=timeout_ms)
+        )
+        facts = replace(facts, hanging=hanging)
+    return replace(facts, unknown=asking.unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    admin: Admin
+    timeout_ms: int
+    unknown: dict[str, str]
+
+    def part(self, name: str, ask: Callable[[], T]) -> T | None:
+        try:
+            return ask()
+        except KlammError as error:
+            self.unknown[name] = str(error)
+            return None
+
+    def log_dirs(self, cluster: ClusterDescription) -> Mapping[int, tuple[LogDirDescription, ...]]:
+        """Asks each broker by itself for its log directories: one that does not answer must not hide the others'."""
+        found = {}
+        for broker in cluster.brokers:
+            if not broker.fenced:
+                wanted = [broker.node_id]
+                answer = self.part(
+                    f"log directories of broker {broker.node_id}",
+                    lambda wanted=wanted: self.admin.describe_log_dirs(wanted, timeout_ms=self.timeout_ms),  # type: ignore[misc]
+                )
+                found.update(answer or {})
+        return found
+
+    def damaged(self, cluster: ClusterDescription) -> Mapping[int, tuple[ScrubDescription, ...]]:
+        """Each broker answers for itself, as with `log_dirs`."""
+        found = {}
+        for broker in cluster.brokers:
+            if not broker.fenced:
+                wanted = [broker.node_id]
+                answer = self.part(
+                    f"damaged segments of broker {broker.node_id}",
+                    lambda wanted=wanted: self.admin.describe_scrubs(  # type: ignore[misc]
+                        broker_ids=wanted, unrepaired_only=True, timeout_ms=self.timeout_ms
+                    ),
+                )
+                found.update(answer or {})
+        return found
+
+    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The settings that decide who may write to a topic and lead its partitions, by topic."""
+        found = {}
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
+        for start in range(0, len(resources), _TOPICS_A_REQUEST):
+            some = resources[start : start + _TOPICS_A_REQUEST]
+            described = self.admin.describe_configs(some, names=[_MIN_ISR, _UNCLEAN], timeout_ms=self.timeout_ms)
+            for resource, entries in described.items():
+                found[resource.name] = {name: entry.value for name, entry in entries.items()}
+        return found
+
+    def lags(self, groups: Iterable[GroupListing], topics: Mapping[str, TopicDescription]) -> list[GroupLag]:
+        """Most lag first."""
+        committed = {}
+        for group in groups:
+            try:
+                offsets = self.admin.list_group_offsets(group.group_id, timeout_ms=self.timeout_ms)
+            except GroupIdNotFoundError:
+                continue  # it was deleted meanwhile
+            committed[group] = {tp: one.offset for tp, one in offsets.items()}
+        wanted = {tp for offsets in committed.values() for tp in offsets} & set(_led(topics))
+        ends = self.admin.list_offsets(dict.fromkeys(wanted, LATEST_TIMESTAMP), timeout_ms=self.timeout_ms)
+        lags = [
+            group_lag(group, offsets, {tp: end.offset for tp, end in ends.items()})
+            for group, offsets in committed.items()
+        ]
+        return sorted(lags, key=lambda each: (-each.lag, each.group_id))
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """The oldest first."""
+        listed = self.admin.list_transactions(states=_OPEN_STATES, timeout_ms=self.timeout_ms)
+        described = self.admin.describe_transactions(list(listed)[:OPEN_MAX], timeout_ms=self.timeout_ms)
+        now_ms = round(time.time() * 1000)
+        found = [_open(one, now_ms) for one in described.values() if one.start_time_ms >= 0]
+        return sorted(found, key=lambda each: -each.open_ms)
+
+
+def group_lag(
+    group: GroupListing, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> GroupLag:
+    """Partitions whose end nobody can tell do not count."""
+    known = [tp for tp in committed if tp in ends]
+    return GroupLag(
+        group_id=group.group_id,
+        type=group.type,
+        state=group.state,
+        lag=sum(max(0, ends[tp] - committed[tp]) for tp in known),
+        partitions=len(known),
+    )
+
+
+def _open(one: TransactionDescription, now_ms: int) -> OpenTransaction:
+    return OpenTransaction(
+        transactional_id=one.transactional_id,
+        state=one.state,
+        open_ms=max(0, now_ms - one.start_time_ms),
+        timeout_ms=one.transaction_timeout_ms,
+        is_prepared=one.prepared_ms > 0,
+    )
+
+
+def _led(topics: Mapping[str, TopicDescription]) -> list[TopicPartition]:
+    return [
+        TopicPartition(name, each.partition)
+        for name, topic in topics.items()
+        for each in topic.partitions
+        if each.leader >= 0
+    ]

@@ -1,0 +1,180 @@
+"""What is wrong with a cluster, in sentences, the worst first. Pure.
+
+A cluster without any is healthy: every server is there, every partition has its replicas in sync, and there is room on
+the disks. Lag and transactions that are open are its clients' business; a transaction that hangs is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from klamm.admin.types import ClusterDescription, QuorumDescription, QuorumReplicaKind
+from klamm.model import TopicPartition
+from klamm_cli.status.facts import ClusterFacts
+
+LISTED_MAX: Final = 10
+"""Partitions named in a sentence."""
+DISK_FULL_PERCENT: Final = 90
+SILENT_MS_MAX: Final = 5_000
+"""Controllers fetch from their leader several times a second, others heartbeat every two seconds."""
+QUORUM_LAG_MAX: Final = 1_000
+"""Entries."""
+
+
+class Problem(NamedTuple):
+    """What is wrong, and what to do about it."""
+
+    text: str
+    advice: str
+
+
+def problems(facts: ClusterFacts) -> list[Problem]:
+    """Empty: healthy."""
+    return [
+        *_of_controllers(facts),
+        *_of_partitions(facts),
+        *_of_servers(facts.cluster),
+        *_of_disks(facts),
+        *_of_damage(facts),
+        *_of_transactions(facts),
+        *(
+            Problem(f"{part}: not known ({reason})", "see whether the servers that should tell it are alive")
+            for part, reason in facts.unknown.items()
+        ),
+    ]
+
+
+def name_some(tps: Sequence[object]) -> str:
+    """`a-0, a-1 and 5 more`."""
+    shown = ", ".join(map(str, tps[:LISTED_MAX]))
+    return f"{shown} and {len(tps) - LISTED_MAX} more" if len(tps) > LISTED_MAX else shown
+
+
+def _of_controllers(facts: ClusterFacts) -> Iterator[Problem]:
+    if facts.cluster.controller_id < 0:
+        yield Problem(
+            "no controller is active: metadata cannot change, leaders cannot be elected",
+            "start controllers until a majority of the voters runs, and see that they reach each other",
+        )
+    if facts.quorum is not None:
+        yield from _of_quorum(facts.quorum)
+
+
+def _of_quorum(quorum: QuorumDescription) -> Iterator[Problem]:
+    for each in quorum.replicas:
+        name = f"{each.kind.name.lower()} {each.node_id}"
+        if each.kind is not QuorumReplicaKind.CONTROLLER or each.node_id == quorum.leader_id:
+            continue
+        if each.is_voter and each.silent_ms > SILENT_MS_MAX:
+            yield Problem(
+                f"{name} was last heard {each.silent_ms / 1000:.0f} s ago",
+                "start it, or replace it: `klamm cluster remove-controller` and `add-controller`",
+            )
+        elif each.is_voter and each.lag > QUORUM_LAG_MAX:
+            yield Problem(
+                f"{name} is {each.lag} entries behind the leader of its quorum",
+                "see whether its disk or its network is slow: it may not be elected meanwhile",
+            )
+
+
+_OFFLINE_ADVICE: Final = (
+    "start the brokers that have them; if their disks are lost, `klamm topics elect-leaders --unclean` makes do with"
+    " what is left, and loses records"
+)
+_MIN_ISR_ADVICE: Final = (
+    "start the brokers that are missing; where the replication factor is smaller than min.insync.replicas, change one"
+    " of them (`klamm configs`, `klamm reassign`)"
+)
+
+
+_RESIGNED_ADVICE: Final = (
+    "make room on the disk of the leader: shorten retention (retention.ms, retention.bytes), move replicas"
+    " (`klamm reassign`), or add room; or bring back another replica"
+)
+
+
+def _of_partitions(facts: ClusterFacts) -> Iterator[Problem]:
+    total = len(facts.partitions())
+    for found, what, advice in (
+        (facts.offline(), "without a leader: neither read nor written", _OFFLINE_ADVICE),
+        (facts.led_by_resigned(), "led by a broker that has resigned: refuse records", _RESIGNED_ADVICE),
+        (facts.under_min_isr(), "below min.insync.replicas: refuse records with acks=all", _MIN_ISR_ADVICE),
+        (facts.under_replicated(), "under-replicated", "start the brokers that are missing, or see why they lag"),
+    ):
+        if found:
+            yield Problem(f"{len(found)} of {_count(total, 'partition')} {what}: {name_some(found)}", advice)
+    for broker_id, count in facts.resigned().items():
+        yield Problem(
+            f"broker {broker_id}: {_count(count, 'replica')} resigned, and will not lead while others can",
+            "its disk is full, or a log is damaged: the broker's log says which; it takes part again by itself",
+        )
+
+
+def _of_servers(cluster: ClusterDescription) -> Iterator[Problem]:
+    for broker in cluster.brokers:
+        if broker.fenced:
+            yield Problem(
+                f"broker {broker.node_id} is fenced: its heartbeats do not come",
+                "start it, or let it go: `klamm cluster decommission` and `unregister`",
+            )
+        elif broker.in_controlled_shutdown:
+            yield Problem(f"broker {broker.node_id} is shutting down", "start it again when its upgrade is done")
+    for coordinator in cluster.coordinators:
+        if coordinator.fenced:
+            yield Problem(
+                f"coordinator {coordinator.node_id} is fenced: its heartbeats do not come",
+                "start it; others have taken over its groups and transactions",
+            )
+    for kind, servers in (("broker", cluster.brokers), ("coordinator", cluster.coordinators)):
+        if all(each.fenced for each in servers):
+            yield Problem(f"no {kind} is live", f"start a {kind}")
+
+
+def _of_disks(facts: ClusterFacts) -> Iterator[Problem]:
+    for broker_id, directories in sorted(facts.log_dirs.items()):
+        for each in directories:
+            used = used_percent(each.total_bytes, each.usable_bytes)
+            if not each.online:
+                yield Problem(
+                    f"broker {broker_id}: log directory {each.path} is offline",
+                    "the broker's log has the error; mend or replace the disk and restart the broker",
+                )
+            elif used is not None and used >= DISK_FULL_PERCENT:
+                yield Problem(
+                    f"broker {broker_id}: the disk of {each.path} is {used} % full",
+                    "shorten retention (retention.ms, retention.bytes), move replicas (`klamm reassign`), or add room",
+                )
+
+
+def _of_damage(facts: ClusterFacts) -> Iterator[Problem]:
+    for broker_id, replicas in sorted(facts.damaged.items()):
+        damages = [damage for one in replicas for damage in one.unrepaired]
+        if damages:
+            reasons = "; ".join(sorted({damage.text for damage in damages})[:_REASONS_MAX])
+            yield Problem(
+                f"broker {broker_id}: {_count(len(damages), 'damaged segment')} not repaired, of"
+                f" {name_some([one.tp for one in replicas])} ({reasons})",
+                "`klamm log scrub --status` shows which bytes; bring another replica in sync, and look after the disk",
+            )
+
+
+_REASONS_MAX: Final = 3
+
+
+def used_percent(total_bytes: int, usable_bytes: int) -> int | None:
+    """How full a file system is; None when its size is not known."""
+    return round(100 * (total_bytes - usable_bytes) / total_bytes) if total_bytes > 0 else None
+
+
+def _of_transactions(facts: ClusterFacts) -> Iterator[Problem]:
+    if facts.hanging:
+        tps: list[TopicPartition] = sorted({one.tp for one in facts.hanging})
+        yield Problem(
+            f"{_count(len(facts.hanging), 'transaction')} hanging, nothing after it is read with read_committed:"
+            f" {name_some(tps)}",
+            "`klamm transactions find-hanging` has where it begins, `klamm transactions abort --hanging-in` ends it",
+        )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,176 @@
+"""The status of a cluster as tables for one screen, and as one document. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from klamm.admin.types import QuorumReplicaKind
+from klamm_cli.status.facts import ClusterFacts
+from klamm_cli.status.problems import Problem, used_percent
+
+_MIB = 1024 * 1024
+GROUPS_SHOWN = 10
+_DISK_COLUMNS = ("broker", "path", "state", "replicas", "used_mib", "free_mib", "disk_used_percent")
+
+Table = tuple[str, tuple[str, ...], list[tuple[Any, ...]]]
+"""Title, columns, rows."""
+
+
+def tables(facts: ClusterFacts) -> list[Table]:
+    """The tables that have rows."""
+    found: list[Table] = [
+        ("controllers", ("id", "address", "role", "end_index", "lag", "silent_ms"), _controllers(facts)),
+        ("brokers", ("id", "address", "rack", "state", "leaders", "replicas", "out_of_sync"), _brokers(facts)),
+        ("coordinators", ("id", "address", "state"), _coordinators(facts)),
+        (
+            "log_dirs",
+            ("broker", "path", "state", "replicas", "used_mib", "free_mib", "disk_used_percent"),
+            _disks(facts),
+        ),
+        ("groups", ("group", "type", "state", "partitions", "lag"), _groups(facts)),
+    ]
+    return [table for table in found if table[2]]
+
+
+def headline(facts: ClusterFacts, found: Sequence[Problem]) -> str:
+    """`cluster kAFi…: healthy`."""
+    state = "healthy" if not found else f"degraded, {len(found)} problem{'s' if len(found) > 1 else ''}"
+    return f"cluster {facts.cluster.cluster_id}: {state}"
+
+
+def summary(facts: ClusterFacts) -> list[str]:
+    """What needs no table."""
+    lines = []
+    if facts.topics is not None:
+        partitions = len(facts.partitions())
+        lines.append(
+            f"topics {len(facts.topics)}, partitions {partitions}: {len(facts.under_replicated())} under-replicated,"
+            f" {len(facts.under_min_isr())} below min.insync.replicas, {len(facts.led_by_resigned())} led by a broker"
+            f" that has resigned, {len(facts.offline())} without a leader"
+        )
+    if facts.open_transactions is not None:
+        oldest = f" (oldest {facts.open_transactions[0].open_ms / 1000:.1f} s)" if facts.open_transactions else ""
+        hanging = "not looked for" if facts.hanging is None else str(len(facts.hanging))
+        lines.append(f"transactions open {len(facts.open_transactions)}{oldest}, hanging {hanging}")
+    if facts.groups is not None:
+        behind = sum(1 for each in facts.groups if each.lag)
+        left_out = f", {facts.groups_left_out} not looked at" if facts.groups_left_out else ""
+        lines.append(f"groups {len(facts.groups) + facts.groups_left_out}, behind {behind}{left_out}")
+    return lines
+
+
+def document(facts: ClusterFacts, found: Sequence[Problem]) -> dict[str, Any]:
+    """What `--json` prints: everything, partitions by name."""
+    transactions = [
+        {
+            "transactional_id": one.transactional_id,
+            "state": one.state,
+            "open_ms": one.open_ms,
+            "timeout_ms": one.timeout_ms,
+            "prepared": one.is_prepared,
+        }
+        for one in facts.open_transactions or ()
+    ]
+    return {
+        "cluster_id": facts.cluster.cluster_id,
+        "healthy": not found,
+        "problems": [each.text for each in found],
+        "controller_id": facts.cluster.controller_id,
+        "metadata_end_index": facts.cluster.metadata_end_index,
+        **{title: [dict(zip(columns, row, strict=True)) for row in rows] for title, columns, rows in _all(facts)},
+        "topics": None if facts.topics is None else len(facts.topics),
+        "partitions": {
+            "total": len(facts.partitions()),
+            "under_replicated": list(map(str, facts.under_replicated())),
+            "under_min_isr": list(map(str, facts.under_min_isr())),
+            "led_by_resigned": list(map(str, facts.led_by_resigned())),
+            "offline": list(map(str, facts.offline())),
+        },
+        "open_transactions": transactions,
+        "hanging_transactions": None if facts.hanging is None else [str(one.tp) for one in facts.hanging],
+        "groups_left_out": facts.groups_left_out,
+    }
+
+
+def _all(facts: ClusterFacts) -> list[Table]:
+    """All tables, also those without rows: a script looks for each."""
+    by_title = {table[0]: table for table in tables(facts)}
+    titles = ("controllers", "brokers", "coordinators", "log_dirs", "groups")
+    return [by_title.get(title, (title, (), [])) for title in titles]
+
+
+def _controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
+    if facts.quorum is None:
+        active = facts.cluster.controller_id
+        return [
+            (each.node_id, f"{each.host}:{each.port}", "leader" if each.node_id == active else None, None, None, None)
+            for each in facts.cluster.controllers
+        ]
+    quorum = facts.quorum
+
+    def role(is_voter: bool, node_id: int) -> str:
+        if is_voter and node_id == quorum.leader_id:
+            return "leader"
+        return "follower" if is_voter else "observer"
+
+    return [
+        (
+            each.node_id,
+            f"{each.host}:{each.port}" if each.host else None,
+            role(each.is_voter, each.node_id),
+            each.end_index,
+            each.lag,
+            each.silent_ms,
+        )
+        for each in quorum.replicas
+        if each.kind is QuorumReplicaKind.CONTROLLER
+    ]
+
+
+def _brokers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
+    partitions = [each for _, each in facts.partitions()]
+    leaders = Counter(each.leader for each in partitions)
+    replicas = Counter(node_id for each in partitions for node_id in each.replicas)
+    out_of_sync = Counter(node_id for each in partitions for node_id in set(each.replicas) - set(each.isr))
+    return [
+        (
+            each.node_id,
+            f"{each.host}:{each.port}",
+            each.rack or None,
+            "fenced" if each.fenced else "shutting down" if each.in_controlled_shutdown else "live",
+            *(None if facts.topics is None else count[each.node_id] for count in (leaders, replicas, out_of_sync)),
+        )
+        for each in facts.cluster.brokers
+    ]
+
+
+def _coordinators(facts: ClusterFacts) -> list[tuple[Any, ...]]:
+    return [
+        (each.node_id, f"{each.host}:{each.port}", "fenced" if each.fenced else "live")
+        for each in facts.cluster.coordinators
+    ]
+
+
+def _disks(facts: ClusterFacts) -> list[tuple[Any, ...]]:
+    return [
+        (
+            broker_id,
+            each.path,
+            "online" if each.online else "offline",
+            len(each.replicas),
+            sum(replica.size_bytes for replica in each.replicas) // _MIB,
+            each.usable_bytes // _MIB,
+            used_percent(each.total_bytes, each.usable_bytes),
+        )
+        for broker_id, directories in sorted(facts.log_dirs.items())
+        for each in directories
+    ]
+
+
+def _groups(facts: ClusterFacts) -> list[tuple[Any, ...]]:
+    return [
+        (each.group_id, each.type, each.state, each.partitions, each.lag)
+        for each in (facts.groups or ())[:GROUPS_SHOWN]
+    ]

@@ -1,0 +1,1 @@
+"""Records, positions and times as people and scripts write them."""

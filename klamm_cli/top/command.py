@@ -1,0 +1,165 @@
+"""The command `klamm top`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from klamm.errors import ConfigError, KlammError
+from klamm_cli.console.command import new_app
+from klamm_cli.console.connect import connected
+from klamm_cli.console.exit_status import ExitStatus
+from klamm_cli.console.output import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    Bootstrap,
+    Json,
+    Timeout,
+    explain,
+    fail,
+    print_json,
+    print_rows,
+)
+from klamm_cli.console.table import table_lines
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from klamm_cli.top.rates import Frame
+    from klamm_cli.top.watcher import Watcher
+
+app = new_app()
+
+
+@app.command()
+def top(
+    topics: Annotated[
+        str | None,
+        typer.Option("--topics", metavar="PATTERN", help="Show only these topics, such as orders-*."),
+    ] = None,
+    groups: Annotated[
+        str | None, typer.Option("--groups", metavar="PATTERN", help="Show only these groups, such as billing-*.")
+    ] = None,
+    limit: Annotated[
+        int,
+        typer.Option(
+            "--limit", "-n", metavar="NUMBER", min=1, max=1_000, help="Show at most this many rows in a table."
+        ),
+    ] = 15,
+    interval: Annotated[
+        float,
+        typer.Option("--interval", "-i", min=0.1, max=3_600, metavar="SECONDS", help="The time between two looks."),
+    ] = 2.0,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metrics",
+            metavar="HOST:PORT",
+            help="Where a broker shows its metrics (metrics.port), for bytes out; repeatable.",
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Look twice, print the rates in between, and end.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Show what the cluster is doing, until Ctrl-C.
+
+    It shows the rates of topics and brokers, and the lag and pace of groups.
+
+    Records are counted by offsets. Bytes in are the growth of the leaders' logs (compressed, as they are on the disk),
+    or what the brokers count with --metrics; bytes out are known with --metrics only. COMMITTED/S is how many records
+    all groups have committed in a second, LAG/S how fast a group's lag grows. At most 2,000 partitions and 50 groups
+    are watched; what is left out is said."""
+    from klamm_cli.top.metrics_text import parse_endpoint
+    from klamm_cli.top.watcher import Scope, Watcher
+
+    if as_json and not once:
+        fail("--json needs --once", ExitStatus.USAGE)
+    endpoints = [parse_endpoint(each) for each in metrics or ()]
+    scope = Scope(topics=topics, groups=groups, endpoints=endpoints, timeout_s=timeout)
+    with connected(bootstrap, timeout) as admin:
+        watcher = Watcher(admin, scope)
+        if once:
+            _print_once(watcher, interval, limit, as_json=as_json)
+        else:
+            _watch(watcher, interval, limit, bootstrap)
+
+
+def _print_once(watcher: Watcher, interval_s: float, limit: int, *, as_json: bool) -> None:
+    from klamm_cli.top.rates import frame
+
+    before = watcher.sample()
+    time.sleep(interval_s)
+    found = frame(before, watcher.sample(), limit=limit)
+    if as_json:
+        print_json(found.document())
+        return
+    typer.echo(_headline(found))
+    for columns, rows in _tables(found):
+        typer.echo("")
+        print_rows(columns, rows, as_json=False)
+
+
+def _watch(watcher: Watcher, interval_s: float, limit: int, bootstrap: str) -> None:
+    """Goes on through fail-overs: what went wrong is on the screen, beside what was seen last."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from klamm_cli.top.rates import frame
+
+    console = Console()
+    before, shown, trouble = None, None, ""
+    with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
+        while True:
+            try:
+                after = watcher.sample()
+                shown = shown if before is None else frame(before, after, limit=limit)
+                before, trouble = after, ""
+            except ConfigError:
+                raise
+            except KlammError as error:
+                trouble = explain(error, bootstrap)
+            live.update(_screen(shown, trouble, console.width), refresh=True)
+            time.sleep(interval_s)
+
+
+def _screen(shown: Frame | None, trouble: str, width: int) -> Group:
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[Any] = [Text(_headline(shown) if shown else "looking, for the first rates")]
+    parts += [Text(trouble, style="bold red")] if trouble else []
+    for columns, rows in _tables(shown) if shown else ():
+        header, *lines = table_lines(columns, rows, width=width)
+        parts += [Text(""), Text(header, style="bold"), Text("\n".join(lines))]
+    return Group(*parts)
+
+
+def _headline(found: Frame) -> str:
+    left_out = f"\n{found.left_out}" if found.left_out else ""
+    return f"{found.records_s:,.1f} records/s, over {found.interval_s:.1f} s{left_out}"
+
+
+def _tables(found: Frame) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
+    """The tables that have rows."""
+    from klamm_cli.top.rates import BROKER_COLUMNS, ENDPOINT_COLUMNS, GROUP_COLUMNS, TOPIC_COLUMNS
+
+    tables = (
+        (TOPIC_COLUMNS, found.topics),
+        (BROKER_COLUMNS, found.brokers),
+        (GROUP_COLUMNS, found.groups),
+        (ENDPOINT_COLUMNS, found.endpoints),
+    )
+    return [
+        (tuple(map(_per_second, columns)), [tuple(row[name] for name in columns) for row in rows])
+        for columns, rows in tables
+        if rows
+    ]
+
+
+def _per_second(column: str) -> str:
+    """`records/s` of `records_s`."""
+    return f"{column[:-2]}/s" if column.endswith("_s") else column

@@ -1,0 +1,153 @@
+"""Looks at a cluster. What a look costs is bounded, whatever the cluster holds: partitions and groups beyond the bounds
+are left out, and that is said."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
+
+from klamm.admin.types import TopicDescription
+from klamm.errors import KlammError
+from klamm.model import LATEST_TIMESTAMP, TopicPartition
+from klamm_cli.top.metrics_text import read_metrics
+from klamm_cli.top.sample import Counters, GroupPositions, Sample
+
+if TYPE_CHECKING:
+    from klamm import Admin
+
+PARTITIONS_MAX: Final = 2_000
+"""One request to each of their leaders, at each look."""
+GROUPS_MAX: Final = 50
+"""A request each, at each look."""
+_CATALOG_S: Final = 15.0
+"""How long topics, leaders and groups are taken to be as they were."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What to look at."""
+
+    topics: str | None
+    """As a shell's file names: `orders-*`; None: all but internal ones."""
+    groups: str | None
+    endpoints: Sequence[tuple[str, int]]
+    timeout_s: float
+
+
+def choose_topics(topics: Mapping[str, TopicDescription], pattern: str | None) -> tuple[dict[TopicPartition, int], str]:
+    """The leader of each partition to watch, and what is left out. Whole topics, in the order of their names. Pure."""
+    matching = {
+        name: topic
+        for name, topic in sorted(topics.items())
+        if (fnmatchcase(name, pattern) if pattern else not topic.internal)
+    }
+    chosen: dict[TopicPartition, int] = {}
+    left_out = 0
+    for name, topic in matching.items():
+        led = {TopicPartition(name, each.partition): each.leader for each in topic.partitions if each.leader >= 0}
+        if len(chosen) + len(led) > PARTITIONS_MAX:
+            left_out += 1
+            continue
+        chosen.update(led)
+    said = f"{left_out} of {len(matching)} topics are not watched: name some with --topics" if left_out else ""
+    return chosen, said
+
+
+def choose_groups(groups: Mapping[str, str], pattern: str | None) -> tuple[dict[str, str], str]:
+    """From the states by group: the groups to watch, and what is left out; those that are Empty come last. Pure."""
+    matching = {name: state for name, state in groups.items() if pattern is None or fnmatchcase(name, pattern)}
+    names = sorted(matching, key=lambda name: (matching[name] == "Empty", name))
+    left_out = len(names) - GROUPS_MAX
+    said = f"{left_out} of {len(names)} groups are not watched: name some with --groups" if left_out > 0 else ""
+    return {name: matching[name] for name in names[:GROUPS_MAX]}, said
+
+
+class Watcher:
+    """Takes samples."""
+
+    def __init__(self, admin: Admin, scope: Scope) -> None:
+        self._admin = admin
+        self._scope = scope
+        self._timeout_ms = round(scope.timeout_s * 1000)
+        self._catalog_s: float | None = None
+        self._leaders: dict[TopicPartition, int] = {}
+        self._groups: dict[str, str] = {}
+        self._left_out: tuple[str, ...] = ()
+
+    def sample(self) -> Sample:
+        """Raises KlammError when the offsets are not to be had."""
+        try:
+            self._refresh_catalog()
+            ends = self._admin.list_offsets(dict.fromkeys(self._leaders, LATEST_TIMESTAMP), timeout_ms=self._timeout_ms)
+        except KlammError:
+            self._catalog_s = None  # a topic may be gone: look again at what there is
+            raise
+        silent: list[str] = []
+        return Sample(
+            at_s=time.monotonic(),
+            ends={tp: one.offset for tp, one in ends.items()},
+            leaders=dict(self._leaders),
+            log_bytes=self._log_bytes(silent),
+            groups=self._positions(silent),
+            metrics=self._metrics(silent),
+            left_out="; ".join(each for each in (*self._left_out, *silent) if each),
+        )
+
+    def _refresh_catalog(self) -> None:
+        now_s = time.monotonic()
+        if self._catalog_s is not None and now_s - self._catalog_s < _CATALOG_S:
+            return
+        topics = self._admin.list_topics(include_internal=True, timeout_ms=self._timeout_ms)
+        self._leaders, topics_left_out = choose_topics(topics, self._scope.topics)
+        try:
+            listed = self._admin.list_groups(timeout_ms=self._timeout_ms)
+            states = {each.group_id: each.state for each in listed.values()}
+            self._groups, groups_left_out = choose_groups(states, self._scope.groups)
+        except KlammError as error:
+            self._groups, groups_left_out = {}, f"groups: {error}"
+        self._left_out = (topics_left_out, groups_left_out)
+        self._catalog_s = now_s
+
+    def _log_bytes(self, silent: list[str]) -> dict[TopicPartition, int]:
+        names = sorted({tp.topic for tp in self._leaders})
+        if not names:
+            return {}
+        try:
+            described = self._admin.describe_log_dirs(topics=names, timeout_ms=self._timeout_ms)
+        except KlammError as error:
+            silent.append(f"bytes: {error}")
+            return {}
+        return {
+            replica.tp: replica.size_bytes
+            for broker_id, directories in described.items()
+            for directory in directories
+            for replica in directory.replicas
+            if not replica.is_future and self._leaders.get(replica.tp) == broker_id
+        }
+
+    def _positions(self, silent: list[str]) -> dict[str, GroupPositions]:
+        found: dict[str, GroupPositions] = {}
+        for name, state in self._groups.items():
+            try:
+                offsets = self._admin.list_group_offsets(name, timeout_ms=self._timeout_ms)
+            except KlammError as error:
+                # Of the coordinator of one group it may be said; the next look tells of the others.
+                silent.append(f"group {name}: {error}")
+                break
+            watched = {tp: one.offset for tp, one in offsets.items() if tp in self._leaders}
+            if watched:
+                found[name] = GroupPositions(state=state, committed=watched)
+        return found
+
+    def _metrics(self, silent: list[str]) -> dict[str, Counters]:
+        found = {}
+        for host, port in self._scope.endpoints:
+            try:
+                found[f"{host}:{port}"] = read_metrics(host, port, self._scope.timeout_s)
+            except (OSError, http.client.HTTPException) as error:
+                silent.append(f"metrics of {host}:{port}: {error}")
+        return found

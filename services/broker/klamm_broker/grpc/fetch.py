@@ -1,0 +1,156 @@
+"""Fetch and FetchStream over gRPC.
+
+On a stream the next read begins when gRPC has taken the answer before it: a slow reader holds one message of
+at most `STREAM_MESSAGE_BYTES_MAX`, not a queue. Nothing is sent while nothing happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Sequence
+
+from klamm.model import NO_LEADER_EPOCH, TopicPartition
+from klamm.quotas import CONSUMER_BYTE_RATE
+from klamm.records.header import LENGTH_OVERHEAD_BYTES, Buffer, read_header
+from klamm.wire.calls import CallContext
+from klamm.wire.framed import encode_framed
+from klamm.wire.v1.broker_pb2 import AbortedTransaction, DivergingEpoch, FetchedPartition, FetchHeader, FetchRequest
+from klamm_broker.grpc.nodes import leader_nodes
+from klamm_broker.grpc.throttle import GrpcThrottle
+from klamm_broker.handlers.fetch import FetchHandler, FetchQuery, reader_terms
+from klamm_broker.io.request_memory import RequestMemory
+from klamm_broker.replica.broker_directory import BrokerDirectory
+from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
+
+STREAM_MESSAGE_BYTES_MAX = 1024**2
+"""Where gRPC's cost per message no longer matters; larger ones only hold memory."""
+
+_LENGTH = struct.Struct(">i")
+_LENGTH_POSITION = 8
+
+
+class FetchRpc:
+    """Handles Fetch and FetchStream."""
+
+    def __init__(
+        self, handler: FetchHandler, brokers: BrokerDirectory, memory: RequestMemory, throttle: GrpcThrottle
+    ) -> None:
+        self._handler = handler
+        self._throttle = throttle
+        self._brokers = brokers
+        self._memory = memory
+
+    async def fetch(self, request: FetchRequest, context: CallContext) -> bytes:
+        user = self._user(request)
+        if user is not None:
+            await self._throttle.wait_turn(CONSUMER_BYTE_RATE, user, request.client_id)
+        found, records = await self._handler.fetch(_query(request, request.max_bytes, rack=request.rack_id))
+        self._memory.take_anyway(found.size_bytes)
+        context.add_done_callback(lambda _: self._memory.give_back(found.size_bytes))
+        header = self._header(found, found.answers)
+        if user is not None:
+            header.throttle_time_ms = self._throttle.charge(
+                CONSUMER_BYTE_RATE, user, request.client_id, found.size_bytes
+            )
+        return encode_framed(header, records)
+
+    async def fetch_stream(self, request: FetchRequest, context: CallContext) -> AsyncIterator[bytes]:
+        query = _query(request, min(request.max_bytes, STREAM_MESSAGE_BYTES_MAX))
+        while query.cursors:
+            found, records = await self._handler.next(query)
+            answers = [one for one in found.answers if one.records_bytes or _ends_reading(one)]
+            header = self._header(found, answers)
+            if (user := self._user(request)) is not None:
+                header.throttle_time_ms = self._throttle.charge(
+                    CONSUMER_BYTE_RATE, user, request.client_id, found.size_bytes
+                )
+            message = encode_framed(header, records)
+            query.cursors = _advanced(query.cursors, found, records)
+            self._memory.take_anyway(found.size_bytes)
+            try:
+                yield message
+            finally:
+                self._memory.give_back(found.size_bytes)
+            if header.throttle_time_ms:
+                await asyncio.sleep(header.throttle_time_ms / 1000)
+
+    def _user(self, request: FetchRequest) -> str | None:
+        return self._throttle.user(one.topic for one in request.partitions)
+
+    def _header(self, found: LocatedFetch, answers: Sequence[PartitionAnswer]) -> FetchHeader:
+        nodes = leader_nodes(self._brokers, answers) if found.errors else ()
+        return FetchHeader(partitions=map(_on_the_wire, answers), node_endpoints=nodes)
+
+
+def _query(request: FetchRequest, max_bytes: int, *, rack: str = "") -> FetchQuery:
+    """Raises InvalidRequestError."""
+    cursors = [
+        FetchCursor(
+            TopicPartition(one.topic, one.partition),
+            one.fetch_offset,
+            max(0, one.max_bytes),
+            one.current_leader_epoch,
+            one.last_fetched_epoch,
+        )
+        for one in request.partitions
+    ]
+    terms = reader_terms(request.replica_id, request.isolation_level, rack)
+    return FetchQuery(cursors, request.max_wait_ms, request.min_bytes, max_bytes, terms)
+
+
+def _on_the_wire(answer: PartitionAnswer) -> FetchedPartition:
+    fetched = FetchedPartition(
+        topic=answer.topic_partition.topic,
+        partition=answer.topic_partition.partition,
+        error_code=answer.error_code,
+        error_message=answer.error_message,
+        high_watermark=answer.high_watermark,
+        last_stable_offset=answer.last_stable_offset,
+        log_start_offset=answer.log_start_offset,
+        records_bytes=answer.records_bytes,
+        current_leader=answer.current_leader,
+        current_leader_epoch=answer.current_leader_epoch,
+    )
+    for one in answer.aborted_transactions:
+        fetched.aborted_transactions.append(
+            AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        )
+    if answer.diverging is not None:
+        fetched.diverging.CopyFrom(DivergingEpoch(epoch=answer.diverging.epoch, end_offset=answer.diverging.end_offset))
+    if answer.preferred_read_replica >= 0:
+        fetched.preferred_read_replica = answer.preferred_read_replica
+    return fetched
+
+
+def _advanced(cursors: Sequence[FetchCursor], found: LocatedFetch, records: Sequence[Buffer]) -> list[FetchCursor]:
+    """The cursors to read on from: those that failed are gone, those that were served come last.
+
+    Else the first partitions, always full, would keep the others from ever being read."""
+    parts = iter(records)
+    waiting, served = [], []
+    for cursor, answer in zip(cursors, found.answers, strict=True):
+        if _ends_reading(answer):
+            continue
+        if answer.records_bytes:
+            cursor.offset = next_offset(next(parts))
+            # From here on it reads on in this log, or is refused by its leader epoch.
+            cursor.last_fetched_epoch = NO_LEADER_EPOCH
+            served.append(cursor)
+        else:
+            waiting.append(cursor)
+    return waiting + served
+
+
+def _ends_reading(answer: PartitionAnswer) -> bool:
+    """Whether a stream does not read on there."""
+    return bool(answer.error_code) or answer.diverging is not None
+
+
+def next_offset(records: Buffer) -> int:
+    """One past the last offset of some whole batches; looks at their lengths only."""
+    position = last = 0
+    while position < len(records):
+        last = position
+        position += LENGTH_OVERHEAD_BYTES + _LENGTH.unpack_from(records, position + _LENGTH_POSITION)[0]
+    return read_header(records, last).next_offset

@@ -1,0 +1,99 @@
+"""Metadata: the servers of the cluster, its topics, and the leader of each partition.
+
+Each server has the address of its listener with the same name as the one that took the call. A server without such
+a listener is left out, and its partitions have LISTENER_NOT_FOUND, as in Kafka.
+
+Answered from the published image, so a partition that is named here is one this broker already hosts, if it is to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.model import INTERNAL_TOPICS
+from klamm.wire.v1.broker_pb2 import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
+from klamm.wire.v1.common_pb2 import Node
+from klamm_broker.grpc.nodes import broker_node, coordinator_node, reachable
+from klamm_broker.handlers.metadata import MissingTopics, leader_error
+from klamm_broker.handlers.topic_rights import is_listed, may_see
+from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.net.listeners import Listener, endpoint, seen_by_caller
+
+_InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
+
+
+class MetadataRpc:
+    """Handles Metadata. `controllers` says what clients of the Admin API dial, the active controller first."""
+
+    def __init__(
+        self,
+        missing: MissingTopics,
+        image: Callable[[], MetadataImage],
+        controllers: Callable[[], Sequence[Sequence[Listener]]],
+    ) -> None:
+        self._missing = missing
+        self._image = image
+        self._controllers = controllers
+
+    async def metadata(self, request: MetadataRequest, context: object) -> MetadataResponse:
+        if request.all_topics and request.topics:
+            raise _InvalidRequestError(f"all_topics and {len(request.topics)} topics by name; expected one of them")
+        image = self._image()
+        names: Iterable[str] = dict.fromkeys(request.topics)
+        if request.all_topics:
+            names = filter(is_listed, sorted(image.topics_by_name))
+        return MetadataResponse(
+            cluster_id=image.cluster_id,
+            brokers=reachable(map(broker_node, image.live_brokers())),
+            controllers=self._controller_nodes(),
+            coordinators=reachable(map(coordinator_node, image.live_coordinators())),
+            topics=self._topics(image, names, request.allow_auto_topic_creation),
+        )
+
+    def _controller_nodes(self) -> list[Node]:
+        return reachable(
+            Node(node_id=number, endpoint=endpoint(seen_by_caller(listeners)))
+            for number, listeners in enumerate(self._controllers())
+        )
+
+    def _topics(self, image: MetadataImage, names: Iterable[str], may_create: bool) -> list[TopicMetadata]:
+        brokers = image.live_brokers()
+        live = frozenset(broker.broker_id for broker in brokers)
+        unreachable = frozenset(broker.broker_id for broker in brokers if seen_by_caller(broker.listeners) is None)
+
+        def described(name: str) -> TopicMetadata:
+            if not may_see(name):
+                return TopicMetadata(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            topic = image.topic(name)
+            if topic is None:
+                return TopicMetadata(name=name, error_code=self._missing.missing(name, may_create))
+            return topic_metadata(topic, live, unreachable)
+
+        return list(map(described, names))
+
+
+def topic_metadata(topic: TopicImage, live: frozenset[int], unreachable: frozenset[int]) -> TopicMetadata:
+    """One topic; `live` are the ids of the unfenced brokers, `unreachable` those that the caller cannot dial."""
+    return TopicMetadata(
+        name=topic.name,
+        topic_id=topic.topic_id.bytes,
+        internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_partition_metadata(partition, live, unreachable) for partition in topic.partitions],
+    )
+
+
+def _partition_metadata(
+    partition: PartitionImage, live: frozenset[int], unreachable: frozenset[int]
+) -> PartitionMetadata:
+    error = leader_error(partition.leader, unreachable)
+    return PartitionMetadata(
+        error_code=error,
+        partition=partition.partition,
+        leader=NO_LEADER if error else partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        offline_replicas=[replica for replica in partition.replicas if replica not in live],
+    )

@@ -1,0 +1,99 @@
+"""Questions and orders about the partitions that this broker leads, over gRPC: ListOffsets, OffsetForLeaderEpoch,
+DeleteRecords, DescribeProducers."""
+
+from __future__ import annotations
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+from klamm.wire.v1 import broker_pb2 as pb
+from klamm_broker.handlers.delete_records import DeleteRecordsHandler, RecordDeletion
+from klamm_broker.handlers.describe_producers import DescribeProducersHandler, PartitionProducers
+from klamm_broker.handlers.list_offsets import ListOffsetsHandler, OffsetQuery
+from klamm_broker.handlers.offset_for_leader_epoch import EpochQuery, OffsetForLeaderEpochHandler
+
+
+class PartitionsRpc:
+    """Handles all four."""
+
+    def __init__(
+        self,
+        offsets: ListOffsetsHandler,
+        epochs: OffsetForLeaderEpochHandler,
+        deletions: DeleteRecordsHandler,
+        producers: DescribeProducersHandler,
+    ) -> None:
+        self._offsets = offsets
+        self._epochs = epochs
+        self._deletions = deletions
+        self._producers = producers
+
+    async def list_offsets(self, request: pb.ListOffsetsRequest, context: object) -> pb.ListOffsetsResponse:
+        queries = (
+            OffsetQuery(one.topic, one.partition, one.timestamp_ms, one.current_leader_epoch)
+            for one in request.partitions
+        )
+        listed = self._offsets.list_offsets(queries, isolation_level=request.isolation_level)
+        return pb.ListOffsetsResponse(partitions=[_listed(*one) for one in listed])
+
+    async def offset_for_leader_epoch(
+        self, request: pb.OffsetForLeaderEpochRequest, context: object
+    ) -> pb.OffsetForLeaderEpochResponse:
+        ends = self._epochs.offsets_for_leader_epochs(
+            EpochQuery(one.topic, one.partition, one.current_leader_epoch, one.leader_epoch)
+            for one in request.partitions
+        )
+        return pb.OffsetForLeaderEpochResponse(partitions=[pb.EpochEnd(**one._asdict()) for one in ends])
+
+    async def delete_records(self, request: pb.DeleteRecordsRequest, context: object) -> pb.DeleteRecordsResponse:
+        deletions = [RecordDeletion(one.topic, one.partition, one.before_offset) for one in request.partitions]
+        deleted = await self._deletions.delete_records(deletions, timeout_ms=request.timeout_ms)
+        return pb.DeleteRecordsResponse(partitions=[pb.DeletedRecords(**one._asdict()) for one in deleted])
+
+    async def describe_producers(
+        self, request: pb.DescribeProducersRequest, context: object
+    ) -> pb.DescribeProducersResponse:
+        described = self._producers.describe_producers(
+            TopicPartition(one.topic, number) for one in request.topics for number in one.partitions
+        )
+        return pb.DescribeProducersResponse(partitions=map(_producers, described))
+
+
+def _listed(
+    topic: str,
+    partition: int,
+    error_code: ErrorCode,
+    error_message: str,
+    offset: int,
+    timestamp_ms: int,
+    leader_epoch: int,
+) -> pb.ListedOffset:
+    """The fields of a ListedOffset in their order: thousands are made for one request."""
+    return pb.ListedOffset(
+        topic=topic,
+        partition=partition,
+        error_code=error_code,
+        error_message=error_message,
+        offset=offset,
+        timestamp_ms=timestamp_ms,
+        leader_epoch=leader_epoch,
+    )
+
+
+def _producers(described: PartitionProducers) -> pb.PartitionProducers:
+    return pb.PartitionProducers(
+        topic=described.topic,
+        partition=described.partition,
+        error_code=described.error_code,
+        error_message=described.error_message,
+        producers=[
+            pb.ProducerDescription(
+                producer_id=one.producer_id,
+                producer_epoch=one.epoch,
+                last_sequence=one.last_sequence,
+                last_timestamp_ms=one.last_ms,
+                coordinator_epoch=one.coordinator_epoch,
+                current_txn_start_offset=one.txn_first_offset,
+            )
+            for one in described.producers
+        ],
+    )

@@ -1,0 +1,119 @@
+"""Produce and ProduceStream over gRPC: the messages, and the memory that they hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
+from klamm.model import TopicPartition
+from klamm.quotas import PRODUCER_BYTE_RATE
+from klamm.wire.framed import decode_framed, split_records
+from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, ProduceResponse
+from klamm_broker.grpc.nodes import leader_nodes
+from klamm_broker.grpc.throttle import GrpcThrottle
+from klamm_broker.handlers.produce import PartitionRecords, Produce, Produced, ProduceHandler
+from klamm_broker.io.request_memory import RequestMemory
+from klamm_broker.log.partition.partition_log import ShardWriter
+from klamm_broker.replica.broker_directory import BrokerDirectory
+
+_InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
+
+
+class ProduceRpc:
+    """Handles Produce and ProduceStream.
+
+    A message that is not a produce request at all (framing, sizes that do not add up, a partition named twice) is
+    refused as a whole."""
+
+    def __init__(
+        self, handler: ProduceHandler, brokers: BrokerDirectory, memory: RequestMemory, throttle: GrpcThrottle
+    ) -> None:
+        self._handler = handler
+        self._throttle = throttle
+        self._brokers = brokers
+        self._memory = memory
+
+    async def produce(self, request: bytes, context: object) -> ProduceResponse:
+        produce, client_id = _decode(request)
+        user = self._user(produce)
+        try:
+            if user is not None:
+                await self._throttle.wait_turn(PRODUCER_BYTE_RATE, user, client_id, len(request))
+            self._memory.take(len(request))
+        except BrokerError as error:
+            return self._response(self._handler.refuse(produce, error))
+        try:
+            response = await self._respond(produce)
+        finally:
+            self._memory.give_back(len(request))
+        if user is not None:
+            response.throttle_time_ms = self._throttle.charge(PRODUCER_BYTE_RATE, user, client_id, len(request))
+        return response
+
+    async def produce_stream(self, requests: AsyncIterator[bytes], context: object) -> AsyncIterator[ProduceResponse]:
+        """The next request is taken when the one before is answered: that is the stream's back-pressure."""
+        async for request in requests:
+            produce, client_id = _decode(request)
+            await self._memory.wait_take(len(request))
+            try:
+                response = await self._respond(produce)
+            finally:
+                self._memory.give_back(len(request))
+            if (user := self._user(produce)) is not None:
+                rest_ms = self._throttle.charge(PRODUCER_BYTE_RATE, user, client_id, len(request))
+                response.throttle_time_ms = rest_ms
+                yield response
+                await asyncio.sleep(rest_ms / 1000)
+            else:
+                yield response
+
+    def _user(self, produce: Produce) -> str | None:
+        return self._throttle.user(one.topic_partition.topic for one in produce.partitions)
+
+    async def _respond(self, produce: Produce) -> ProduceResponse:
+        answers = self._handler.serve(produce)
+        return self._response(answers if isinstance(answers, list) else await answers)
+
+    def _response(self, answers: Sequence[Produced]) -> ProduceResponse:
+        return ProduceResponse(
+            partitions=[_encode(answer) for answer in answers],
+            node_endpoints=leader_nodes(self._brokers, answers),
+        )
+
+
+def _decode(request: bytes) -> tuple[Produce, str]:
+    """The request, and its client's id. Raises InvalidRequestError for what is not a produce request."""
+    header, records = decode_framed(request, ProduceHeader)
+    named = {(partition.topic, partition.partition) for partition in header.partitions}
+    if len(named) != len(header.partitions):
+        raise _InvalidRequestError("a partition is named twice; each may have one part of the records")
+    parts = split_records(records, [partition.records_bytes for partition in header.partitions])
+    partitions = [_partition_records(one, part) for one, part in zip(header.partitions, parts, strict=True)]
+    return Produce(header.acks, header.timeout_ms, header.transactional_id, partitions), header.client_id
+
+
+def _partition_records(partition: ProducePartition, records: memoryview) -> PartitionRecords:
+    writer = None
+    if partition.HasField("writer"):
+        fence = partition.writer
+        base_offset = fence.base_offset if fence.HasField("base_offset") else None
+        writer = ShardWriter(fence.producer_id, fence.producer_epoch, fence.transaction_version, base_offset)
+    topic_partition = TopicPartition(partition.topic, partition.partition)
+    return PartitionRecords(topic_partition, records, partition.current_leader_epoch, writer)
+
+
+def _encode(answer: Produced) -> ProducedPartition:
+    encoded = ProducedPartition(
+        topic=answer.topic_partition.topic,
+        partition=answer.topic_partition.partition,
+        base_offset=answer.base_offset,
+        log_append_time_ms=answer.log_append_time_ms,
+        log_start_offset=answer.log_start_offset,
+    )
+    if answer.error_code:
+        encoded.error_code, encoded.error_message = answer.error_code, answer.error_message
+        encoded.current_leader, encoded.current_leader_epoch = answer.current_leader, answer.current_leader_epoch
+        for index, message in answer.record_errors:
+            encoded.record_errors.add(index=index, message=message)
+    return encoded

@@ -1,0 +1,103 @@
+"""The Broker service: every family of calls as one servicer, closed until the broker is ready."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from klamm.rpc.status import CallFailed, Status
+from klamm.wire.calls import CallContext
+from klamm_broker.grpc.fetch import FetchRpc
+from klamm_broker.grpc.find_coordinator import FindCoordinatorRpc
+from klamm_broker.grpc.log_dirs import LogDirsRpc
+from klamm_broker.grpc.metadata import MetadataRpc
+from klamm_broker.grpc.partitions import PartitionsRpc
+from klamm_broker.grpc.produce import ProduceRpc
+from klamm_broker.grpc.producers import ProducersRpc
+from klamm_broker.grpc.scrubs import ScrubsRpc
+from klamm_broker.grpc.throttle import GrpcThrottle
+from klamm_broker.handlers.handlers import Handlers
+from klamm_broker.io.metrics import REQUESTS
+from klamm_broker.io.request_memory import RequestMemory
+from klamm_broker.io.request_times import RequestTimes, timed
+from klamm_broker.maintenance.log_scrubber import LogScrubber
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.metrics.instruments import Counter
+from klamm_server.net.listeners import Listener
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+
+class BrokerServicer:
+    """What `RpcServer.add_service(BROKER, ...)` takes. While `is_open` is false every call is UNAVAILABLE."""
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        replicas: ReplicaManager,
+        memory: RequestMemory,
+        throttle: GrpcThrottle,
+        *,
+        scrubber: LogScrubber,
+        controllers: Callable[[], Sequence[Sequence[Listener]]],
+    ) -> None:
+        self.is_open = False
+        produce = ProduceRpc(handlers.produce, replicas.brokers, memory, throttle)
+        fetch = FetchRpc(handlers.fetch, replicas.brokers, memory, throttle)
+        partitions = PartitionsRpc(
+            handlers.list_offsets,
+            handlers.offset_for_leader_epoch,
+            handlers.delete_records,
+            handlers.describe_producers,
+        )
+        producers = ProducersRpc(handlers.init_producer_id, handlers.write_txn_markers)
+        log_dirs = LogDirsRpc(handlers.log_dirs)
+        scrubs = ScrubsRpc(scrubber)
+        metadata = MetadataRpc(handlers.missing_topics, lambda: replicas.image, controllers)
+        find_coordinator = FindCoordinatorRpc(handlers.coordinator_finder)
+        self.produce = self._unary("Produce", produce.produce)
+        self.produce_stream = self._stream("ProduceStream", produce.produce_stream)
+        self.fetch = self._unary("Fetch", fetch.fetch)
+        self.fetch_stream = self._stream("FetchStream", fetch.fetch_stream)
+        self.list_offsets = self._unary("ListOffsets", partitions.list_offsets)
+        self.delete_records = self._unary("DeleteRecords", partitions.delete_records)
+        self.offset_for_leader_epoch = self._unary("OffsetForLeaderEpoch", partitions.offset_for_leader_epoch)
+        self.describe_producers = self._unary("DescribeProducers", partitions.describe_producers)
+        self.describe_log_dirs = self._unary("DescribeLogDirs", log_dirs.describe_log_dirs)
+        self.alter_replica_log_dirs = self._unary("AlterReplicaLogDirs", log_dirs.alter_replica_log_dirs)
+        self.scrub_logs = self._unary("ScrubLogs", scrubs.scrub_logs)
+        self.describe_scrubs = self._unary("DescribeScrubs", scrubs.describe_scrubs)
+        self.metadata = self._unary("Metadata", metadata.metadata)
+        self.find_coordinator = self._unary("FindCoordinator", find_coordinator.find_coordinator)
+        self.init_producer_id = self._unary("InitProducerId", producers.init_producer_id)
+        self.write_txn_markers = self._unary("WriteTxnMarkers", producers.write_txn_markers)
+
+    def _unary(
+        self, name: str, function: Callable[[RequestT, CallContext], Coroutine[Any, Any, ResponseT]]
+    ) -> Callable[[RequestT, CallContext], Coroutine[Any, Any, ResponseT]]:
+        requests = REQUESTS.labels(name)
+        times = RequestTimes("GRPC", name)
+
+        async def call(request: RequestT, context: CallContext) -> ResponseT:
+            self._admit(requests)
+            return await timed(function(request, context), times)
+
+        return call
+
+    def _stream(
+        self, name: str, function: Callable[[RequestT, CallContext], AsyncIterator[ResponseT]]
+    ) -> Callable[[RequestT, CallContext], AsyncIterator[ResponseT]]:
+        requests = REQUESTS.labels(name)
+
+        async def call(request: RequestT, context: CallContext) -> AsyncIterator[ResponseT]:
+            self._admit(requests)
+            async for response in function(request, context):
+                yield response
+
+        return call
+
+    def _admit(self, requests: Counter) -> None:
+        if not self.is_open:
+            raise CallFailed(Status.UNAVAILABLE, "the broker is starting or stopping")
+        requests.inc()

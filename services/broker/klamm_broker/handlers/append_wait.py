@@ -1,0 +1,20 @@
+"""Waiting until appends with acks=all are where they should be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.replica.delayed_produce import DelayedProduce, PendingAppend
+
+
+async def wait_for_appends(produces: PurgatoryDriver, appends: Sequence[PendingAppend], timeout_ms: int) -> None:
+    """Waits until every append is decided; the rest end as REQUEST_TIMED_OUT, immediately if the purgatory is full."""
+    waiting = [append for append in appends if not append.settle()]
+    if not waiting:
+        return
+    if produces.is_full or timeout_ms <= 0:
+        DelayedProduce(waiting, lambda: None).on_expiration()
+        return
+    keys = [append.partition.topic_partition for append in waiting]
+    await produces.wait(lambda on_done: DelayedProduce(waiting, on_done), keys, timeout_ms)

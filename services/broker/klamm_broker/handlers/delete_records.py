@@ -1,0 +1,105 @@
+"""DeleteRecords: moves a partition's first offset forward; the files below go with the next retention pass.
+
+Answered when every replica on a live broker starts there: until then a new leader could bring the records back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from klamm.acls import AclOperation
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import INTERNAL_TOPICS, TopicPartition
+from klamm_broker.handlers.told_changes import tell_changes
+from klamm_broker.handlers.topic_rights import require_topic
+from klamm_broker.io import metrics
+from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.replica.delayed_delete_records import DelayedDeleteRecords, PendingRecordDeletion
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.security.audit.events import Activity
+
+HIGH_WATERMARK = -1
+"""As `before_offset`: delete everything."""
+
+
+class RecordDeletion(NamedTuple):
+    """What is to be deleted of one partition."""
+
+    topic: str
+    partition: int
+    before_offset: int
+
+
+class DeletedRecords(NamedTuple):
+    """One partition's answer."""
+
+    topic: str
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    low_watermark: int = -1
+
+
+class DeleteRecordsHandler:
+    """See the module's docstring."""
+
+    def __init__(self, replicas: ReplicaManager, deletions: PurgatoryDriver) -> None:
+        self._replicas = replicas
+        self._deletions = deletions
+
+    async def delete_records(self, deletions: Sequence[RecordDeletion], *, timeout_ms: int) -> list[DeletedRecords]:
+        """One answer per deletion."""
+        outcomes = [self._begin(one) for one in deletions]
+        waiting = [one for one in outcomes if isinstance(one, PendingRecordDeletion) and not one.settle()]
+        if waiting:
+            await self._wait(waiting, timeout_ms)
+        answers = [
+            _answer(wanted, outcome) if isinstance(outcome, PendingRecordDeletion) else _failed(wanted, outcome)
+            for wanted, outcome in zip(deletions, outcomes, strict=True)
+        ]
+        tell_changes("DeleteRecords", Activity.DELETE, answers)
+        return answers
+
+    async def _wait(self, waiting: list[PendingRecordDeletion], timeout_ms: int) -> None:
+        """Waits until all of them are settled, or the time is over."""
+        if self._deletions.is_full or timeout_ms <= 0:
+            DelayedDeleteRecords(waiting, lambda: None).on_expiration()
+            return
+        keys = [one.partition.topic_partition for one in waiting]
+        await self._deletions.wait(lambda on_done: DelayedDeleteRecords(waiting, on_done), keys, timeout_ms)
+
+    def _begin(self, wanted: RecordDeletion) -> PendingRecordDeletion | BrokerError:
+        """Moves the leader's own start."""
+        try:
+            require_topic(AclOperation.DELETE, wanted.topic)
+            if wanted.topic in INTERNAL_TOPICS:
+                raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(f"records of {wanted.topic} are not for deleting")
+            partition = self._replicas.leader(TopicPartition(wanted.topic, wanted.partition))
+            if "delete" not in partition.log.config.cleanup_policy:
+                raise ErrorCode.POLICY_VIOLATION.exception(
+                    f"cleanup.policy of {wanted.topic} does not contain delete: what it keeps is for compaction to say"
+                )
+            before_offset = wanted.before_offset
+            if before_offset == HIGH_WATERMARK:
+                before_offset = partition.high_watermark
+            if before_offset < 0:
+                raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(
+                    f"before offset {before_offset}; expected 0 or more, or -1 for the high watermark"
+                )
+            self._replicas.delete_records(partition, before_offset)
+        except BrokerError as error:
+            return error
+        return PendingRecordDeletion(partition, before_offset, self._replicas.brokers.live)
+
+
+def _answer(wanted: RecordDeletion, deletion: PendingRecordDeletion) -> DeletedRecords:
+    assert deletion.code is not None, wanted
+    if deletion.code:
+        return _failed(wanted, deletion.code.exception())
+    return DeletedRecords(wanted.topic, wanted.partition, low_watermark=deletion.low_watermark)
+
+
+def _failed(wanted: RecordDeletion, error: BrokerError) -> DeletedRecords:
+    metrics.on_error("delete_records", error.code)
+    return DeletedRecords(wanted.topic, wanted.partition, error.code, error.message)

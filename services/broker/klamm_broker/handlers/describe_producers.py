@@ -1,0 +1,46 @@
+"""DescribeProducers: what a partition's leader remembers of its producers, open transactions included (KIP-664)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from klamm.acls import AclOperation
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicPartition, topic_name_problem
+from klamm_broker.handlers.topic_rights import require_topic
+from klamm_broker.io import metrics
+from klamm_broker.log.producers.producer_state import ProducerDescription
+from klamm_broker.replica.replica_manager import ReplicaManager
+
+
+class PartitionProducers(NamedTuple):
+    """One partition's answer, in the order of the producers' ids."""
+
+    topic: str
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    producers: Sequence[ProducerDescription] = ()
+
+
+class DescribeProducersHandler:
+    """See the module's docstring."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def describe_producers(self, partitions: Iterable[TopicPartition]) -> list[PartitionProducers]:
+        """One answer per partition."""
+        return [self._describe(one) for one in partitions]
+
+    def _describe(self, name: TopicPartition) -> PartitionProducers:
+        try:
+            if problem := topic_name_problem(name.topic):
+                raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(problem)
+            require_topic(AclOperation.READ, name.topic)
+            producers = self._replicas.leader(name).log.producers.descriptions()
+        except BrokerError as error:
+            metrics.on_error("describe_producers", error.code)
+            return PartitionProducers(*name, error.code, error.message)
+        return PartitionProducers(*name, producers=sorted(producers))

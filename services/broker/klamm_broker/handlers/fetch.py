@@ -1,0 +1,185 @@
+"""Fetch, a long poll, and what a stream of them sends next.
+
+Kafka's `KafkaApis.handleFetchRequest` and `ReplicaManager.fetchMessages`. A fetch is answered as soon as there
+are `min_bytes`, or a partition has an error, or `max_wait_ms` is over; till then it is parked in the purgatory.
+When that is full it is answered at once with what there is. Every partition asked for is in the answer.
+
+`begin` says without a wait what can be said so, and else `finish` is awaited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from klamm.acls import AclOperation
+from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm_broker.handlers.isolation import reads_committed
+from klamm_broker.handlers.topic_rights import require_topic
+from klamm_broker.io import metrics
+from klamm_broker.io.record_file import RecordFile
+from klamm_broker.io.record_reader import Buffer, Copy, RecordReader
+from klamm_broker.io.request_memory import RequestMemory
+from klamm_broker.log.files.storage_failure import LogDirFailure
+from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.replica.delayed_fetch import DelayedFetch
+from klamm_broker.replica.fetch_reader import (
+    FetchCursor,
+    FetchReader,
+    LocatedFetch,
+    LocatedSlice,
+    ReaderTerms,
+)
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.replica.replica_selector import ReplicaSelector
+from klamm_server.runtime.event_queue import QueueFullError
+from klamm_server.security.session import CALLER
+
+STREAM_WAIT_MS = 30_000
+"""How long a stream is parked before it looks again on its own."""
+
+T = TypeVar("T")
+
+_CONSUMER = -1
+_InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
+
+
+@dataclass(slots=True)
+class FetchQuery:
+    """What one caller reads; a stream's cursors move on."""
+
+    cursors: Sequence[FetchCursor]
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    terms: ReaderTerms
+
+
+class FetchHandler:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        fetches: PurgatoryDriver,
+        records: RecordReader,
+        memory: RequestMemory,
+        *,
+        fetch_max_bytes: int,
+        selector: ReplicaSelector | None = None,
+    ) -> None:
+        self._replicas = replicas
+        self._fetches = fetches
+        self._records = records
+        self._reader = FetchReader(replicas, selector)
+        self._memory = memory
+        self._fetch_max_bytes = fetch_max_bytes
+
+    async def fetch(self, query: FetchQuery) -> tuple[LocatedFetch, Sequence[Buffer]]:
+        """What there is once it is enough or the time is over."""
+        return await self._read(query, await self._awaited(query, self._locate(query)), self._records.read)
+
+    async def next(self, query: FetchQuery) -> tuple[LocatedFetch, Sequence[Buffer]]:
+        """What a stream sends next. Raises QueueFullError."""
+        return await self._read(query, await self._next(query), self._records.read)
+
+    def begin(self, query: FetchQuery) -> tuple[LocatedFetch, Sequence[Copy] | None]:
+        """What there is now, with its records if that is the answer; None: `finish` has it."""
+        found = self._locate(query)
+        if self._must_wait(query, found):
+            return found, None
+        try:
+            records = self._records.copy_resident(found.slices)
+        except LogDirFailure:
+            return found, None
+        if records is not None:
+            _count(found)
+        return found, records
+
+    async def finish(self, query: FetchQuery, begun: LocatedFetch) -> tuple[LocatedFetch, Sequence[Copy | RecordFile]]:
+        """What there is once it is enough or the time is over; the files among the records are the caller's to
+        close."""
+        found = await self._awaited(query, begun)
+        # What was begun in another turn may be stale.
+        return await self._read(query, self._locate(query) if found is begun else found, self._records.lend)
+
+    def _must_wait(self, query: FetchQuery, found: LocatedFetch) -> bool:
+        return (
+            found.size_bytes < min(query.min_bytes, query.max_bytes)
+            and query.max_wait_ms > 0
+            and bool(found.answers)
+            and not found.is_urgent
+            and not self._fetches.is_full
+        )
+
+    async def _awaited(self, query: FetchQuery, found: LocatedFetch) -> LocatedFetch:
+        """What a long poll finds at its end, if this is not it yet."""
+        if not self._must_wait(query, found):
+            return found
+        await self._wait(found, min(query.min_bytes, query.max_bytes) - found.size_bytes, query.max_wait_ms)
+        return self._locate(query)
+
+    async def _next(self, query: FetchQuery) -> LocatedFetch:
+        """Waits for the first byte as long as it takes, then like a fetch for more."""
+        may_wait_for_more = query.max_wait_ms > 0
+        while True:
+            found = self._locate(query)
+            missing_bytes = min(query.min_bytes, query.max_bytes) - found.size_bytes
+            if found.is_urgent or (found.size_bytes and (missing_bytes <= 0 or not may_wait_for_more)):
+                return found
+            if self._fetches.is_full:
+                raise QueueFullError("max.parked.requests fetches wait already")
+            if found.size_bytes:
+                may_wait_for_more = False
+                await self._wait(found, missing_bytes, query.max_wait_ms)
+            else:
+                await self._wait(found, 1, STREAM_WAIT_MS)
+
+    def _locate(self, query: FetchQuery) -> LocatedFetch:
+        max_bytes = min(query.max_bytes, self._fetch_max_bytes, self._memory.free_bytes)
+        # Checked each time: a client that may read no longer is told so at the end of a long poll.
+        check = None if CALLER.get() is None else _require_read
+        return self._reader.locate(query.cursors, max_bytes, query.terms, check)
+
+    async def _wait(self, found: LocatedFetch, missing_bytes: int, wait_ms: int) -> None:
+        awaited = found.awaited
+        keys = [one.partition.topic_partition for one in awaited]
+        await self._fetches.wait(lambda on_done: DelayedFetch(awaited, missing_bytes, on_done), keys, wait_ms)
+
+    async def _read(
+        self,
+        query: FetchQuery,
+        found: LocatedFetch,
+        read: Callable[[Sequence[LocatedSlice]], Awaitable[Sequence[T]]],
+    ) -> tuple[LocatedFetch, Sequence[T]]:
+        """The records of what was found just now, or of what is found when a log dir turns out to have failed."""
+        while True:
+            try:
+                records = await read(found.slices)
+                break
+            except LogDirFailure:
+                # Its partitions are offline from now on, so this ends; those of other dirs are served.
+                found = self._locate(query)
+        _count(found)
+        return found, records
+
+
+def _require_read(topic: str) -> None:
+    require_topic(AclOperation.READ, topic)
+
+
+def _count(found: LocatedFetch) -> None:
+    if found.size_bytes:
+        for answer in found.answers:
+            if answer.records_bytes:
+                metrics.on_fetched(answer.topic_partition.topic, answer.records_bytes)
+    for error in found.errors:
+        metrics.on_error("fetch", error.code)
+
+
+def reader_terms(replica_id: int, isolation_level: int, rack: str) -> ReaderTerms:
+    """Raises InvalidRequestError."""
+    if replica_id != _CONSUMER:
+        raise _InvalidRequestError(f"replica id {replica_id}; only consumers (-1) are served here")
+    return ReaderTerms(reads_committed(isolation_level), rack)

@@ -1,0 +1,82 @@
+"""FindCoordinator: which coordinator owns a group or a transactional id.
+
+Its shard is a partition of `__consumer_offsets` or of `__transaction_state`; the controller's metadata says which
+coordinator owns it. The topic is created on first use. Until there is an owner, the answer is
+COORDINATOR_NOT_AVAILABLE.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.acls import AclOperation, ResourceType
+from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, coordinator_shard
+from klamm_broker.metadata.topic_creator import TopicCreator
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.metadata.entities import CoordinatorImage
+from klamm_server.security.session import require
+
+COORDINATOR_KEY_TYPE_GROUP: Final = 0
+COORDINATOR_KEY_TYPE_TRANSACTION: Final = 1
+"""Both doors' numbers are Kafka's."""
+
+_NotAvailableError = EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+_INTERNAL_TOPIC_CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(100 * 1024**2),
+    "compression.type": "producer",
+}
+
+
+_TOPICS: dict[int, str] = {
+    COORDINATOR_KEY_TYPE_GROUP: GROUP_METADATA_TOPIC,
+    COORDINATOR_KEY_TYPE_TRANSACTION: TRANSACTION_STATE_TOPIC,
+}
+_RESOURCE_TYPES: dict[int, ResourceType] = {
+    COORDINATOR_KEY_TYPE_GROUP: ResourceType.GROUP,
+    COORDINATOR_KEY_TYPE_TRANSACTION: ResourceType.TRANSACTIONAL_ID,
+}
+_EMPTY_KEY: dict[int, tuple[ErrorCode, str]] = {
+    COORDINATOR_KEY_TYPE_GROUP: (ErrorCode.INVALID_GROUP_ID, "the group id is empty"),
+    COORDINATOR_KEY_TYPE_TRANSACTION: (ErrorCode.INVALID_REQUEST, "the transactional id is empty"),
+}
+
+
+class CoordinatorFinder:
+    """See the module's docstring."""
+
+    def __init__(self, replicas: ReplicaManager, topic_creator: TopicCreator, *, offsets_topic_partitions: int) -> None:
+        self._replicas = replicas
+        self._topic_creator = topic_creator
+        self._partition_counts = {
+            GROUP_METADATA_TOPIC: offsets_topic_partitions,
+            # The controller's transaction.state.log.num.partitions decides.
+            TRANSACTION_STATE_TOPIC: -1,
+        }
+
+    def owner(self, key_type: int, key: str) -> CoordinatorImage:
+        """Raises BrokerError: a bad key, one that the caller may not describe, or COORDINATOR_NOT_AVAILABLE."""
+        if key_type not in _TOPICS:
+            raise ErrorCode.INVALID_REQUEST.exception(
+                f"key type {key_type} is not served; expected one of {sorted(_TOPICS)}"
+            )
+        if not key:
+            code, message = _EMPTY_KEY[key_type]
+            raise code.exception(message)
+        require(AclOperation.DESCRIBE, _RESOURCE_TYPES[key_type], key)
+        name = _TOPICS[key_type]
+        image = self._replicas.image
+        topic = image.topic(name)
+        if topic is None:
+            self._create_topic(name)
+            raise _NotAvailableError(f"{name} is being created")
+        shard = coordinator_shard(key, len(topic.partitions))
+        owner = image.shard_owner(name, shard)
+        if owner is None:
+            raise _NotAvailableError(f"{name}-{shard} has no live coordinator")
+        return owner
+
+    def _create_topic(self, name: str) -> None:
+        self._topic_creator.create(name, partition_count=self._partition_counts[name], configs=_INTERNAL_TOPIC_CONFIGS)

@@ -1,0 +1,41 @@
+"""InitProducerId: an id for an idempotent producer (KIP-98). Ids of transactional producers are their coordinator's.
+
+A client that may write to any topic may have one (KIP-679)."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from klamm.acls import AclOperation, ResourceType
+from klamm.errors import BrokerError, ErrorCode
+from klamm_server.links.producer_ids import ProducerIds
+from klamm_server.security.session import may_with_any, require_cluster
+
+log = logging.getLogger(__name__)
+
+
+class InitializedProducer(NamedTuple):
+    """A producer's new id and epoch, or the error that refused them."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    producer_id: int = -1
+    producer_epoch: int = 0
+
+
+class InitProducerIdHandler:
+    """See the module's docstring."""
+
+    def __init__(self, producer_ids: ProducerIds) -> None:
+        self._producer_ids = producer_ids
+
+    async def init_producer_id(self, client_id: str) -> InitializedProducer:
+        try:
+            if not may_with_any(AclOperation.WRITE, ResourceType.TOPIC):
+                require_cluster(AclOperation.IDEMPOTENT_WRITE)
+            producer_id = await self._producer_ids.next()
+        except BrokerError as error:
+            log.warning("client=%s gets no producer id: %s", client_id, error)
+            return InitializedProducer(error.code, error.message)
+        return InitializedProducer(producer_id=producer_id)

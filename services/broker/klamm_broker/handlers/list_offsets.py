@@ -1,0 +1,99 @@
+"""ListOffsets: the earliest and latest offset, the one of a timestamp, the one of the largest timestamp (KIP-734).
+
+All of a log is local: the earliest local offset is the earliest one, and nothing is tiered or waits to be uploaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from klamm.acls import AclOperation
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    TopicPartition,
+)
+from klamm_broker.handlers.isolation import reads_committed
+from klamm_broker.handlers.topic_rights import require_topic
+from klamm_broker.io import metrics
+from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.replica_manager import ReplicaManager
+
+_NOT_FOUND = (-1, -1, -1)
+
+
+class OffsetQuery(NamedTuple):
+    """Which offset of a partition is asked for."""
+
+    topic: str
+    partition: int
+    timestamp_ms: int
+    current_leader_epoch: int = -1
+
+
+class ListedOffset(NamedTuple):
+    """One partition's answer; -1 where there is none."""
+
+    topic: str
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    offset: int = -1
+    timestamp_ms: int = -1
+    leader_epoch: int = -1
+
+
+class ListOffsetsHandler:
+    """See the module's docstring."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def list_offsets(self, queries: Iterable[OffsetQuery], *, isolation_level: int) -> list[ListedOffset]:
+        """One answer per query. Raises InvalidRequestError for an isolation level that does not exist."""
+        read_committed = reads_committed(isolation_level)
+        return [self._list(one, read_committed) for one in queries]
+
+    def _list(self, wanted: OffsetQuery, read_committed: bool) -> ListedOffset:
+        try:
+            require_topic(AclOperation.DESCRIBE, wanted.topic)
+            partition = self._replicas.leader(
+                TopicPartition(wanted.topic, wanted.partition), wanted.current_leader_epoch
+            )
+            timestamp_ms, offset, leader_epoch = _find(partition, wanted.timestamp_ms, read_committed)
+        except BrokerError as error:
+            metrics.on_error("list_offsets", error.code)
+            return ListedOffset(wanted.topic, wanted.partition, error.code, error.message)
+        return ListedOffset(
+            wanted.topic, wanted.partition, offset=offset, timestamp_ms=timestamp_ms, leader_epoch=leader_epoch
+        )
+
+
+def _find(partition: Partition, timestamp_ms: int, read_committed: bool) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch), each -1 where there is none."""
+    end_offset = partition.readable_end_offset(read_committed=read_committed)
+    if timestamp_ms == LATEST_TIMESTAMP:
+        partition.check_high_watermark()
+        return -1, end_offset, partition.leader_epoch
+    if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        return partition.log.reader.earliest()
+    if timestamp_ms in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+        return _NOT_FOUND
+    if timestamp_ms == MAX_TIMESTAMP:
+        hit = partition.log.reader.find_max_timestamp()
+    elif timestamp_ms >= 0:
+        hit = partition.log.reader.find_timestamp(timestamp_ms)
+    else:
+        raise ErrorCode.INVALID_REQUEST.exception(
+            f"timestamp {timestamp_ms}; expected 0 or more, or one of Kafka's from -1 (latest) to -6"
+        )
+    if hit is not None and hit.offset < end_offset:
+        return hit
+    # What is not readable yet must not be named: the reader could not fetch it.
+    partition.check_high_watermark()
+    return _NOT_FOUND

@@ -1,0 +1,107 @@
+"""DescribeLogDirs and AlterReplicaLogDirs: what lies in which log directory, how full they are, what moves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicPartition
+from klamm_broker.handlers.told_changes import tell_changes
+from klamm_broker.handlers.topic_filter import topic_filter
+from klamm_broker.io import metrics
+from klamm_broker.log.dirs.log_dir_description import ReplicaOnDisk
+from klamm_broker.log.dirs.log_manager import LogManager
+from klamm_broker.maintenance.log_dir_moves import LogDirMoves
+from klamm_server.security.audit.events import Activity
+
+
+class DescribedReplica(NamedTuple):
+    """A replica in a log dir."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    log_start_offset: int
+    log_end_offset: int
+    is_future: bool
+    offset_lag: int
+
+
+class DescribedLogDir(NamedTuple):
+    """A log dir and what was asked for of what lies in it."""
+
+    error_code: ErrorCode
+    path: str
+    total_bytes: int
+    usable_bytes: int
+    replicas: list[DescribedReplica]
+
+
+class ReplicaMove(NamedTuple):
+    """A replica and the log dir where it is to be."""
+
+    topic: str
+    partition: int
+    path: str
+
+
+class StartedMove(NamedTuple):
+    """One replica's answer."""
+
+    topic: str
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+
+class LogDirsHandler:
+    """See the module's docstring."""
+
+    def __init__(self, logs: LogManager, moves: LogDirMoves) -> None:
+        self._logs = logs
+        self._moves = moves
+
+    def describe_log_dirs(self, topics: Mapping[str, Collection[int]]) -> list[DescribedLogDir]:
+        """`topics` as `topic_filter` takes them."""
+        wanted = topic_filter(topics)
+        return [
+            DescribedLogDir(
+                log_dir.error_code,
+                log_dir.path,
+                log_dir.total_bytes,
+                log_dir.usable_bytes,
+                [
+                    _described(replica)
+                    for replica in sorted(log_dir.replicas, key=lambda one: one.log.topic_partition)
+                    if wanted(replica.log.topic_partition)
+                ],
+            )
+            for log_dir in self._logs.describe_log_dirs()
+        ]
+
+    async def alter_replica_log_dirs(self, moves: Iterable[ReplicaMove]) -> list[StartedMove]:
+        """One after another; each is answered when its copy has begun."""
+        started = [await self._alter(one) for one in moves]
+        tell_changes("AlterReplicaLogDirs", Activity.UPDATE, started)
+        return started
+
+    async def _alter(self, wanted: ReplicaMove) -> StartedMove:
+        try:
+            await self._moves.alter(TopicPartition(wanted.topic, wanted.partition), wanted.path)
+        except BrokerError as error:
+            metrics.on_error("alter_replica_log_dirs", error.code)
+            return StartedMove(wanted.topic, wanted.partition, error.code, error.message)
+        return StartedMove(wanted.topic, wanted.partition)
+
+
+def _described(replica: ReplicaOnDisk) -> DescribedReplica:
+    log = replica.log
+    return DescribedReplica(
+        *log.topic_partition,
+        log.segments.size_bytes,
+        log.log_start_offset,
+        log.log_end_offset,
+        replica.is_future,
+        replica.offset_lag,
+    )

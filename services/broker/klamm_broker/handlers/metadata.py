@@ -1,0 +1,44 @@
+"""What both doors tell of topics: their leaders, and what becomes of a topic that does not exist.
+
+It is created on the way when both the request and `auto.create.topics.enable` allow it; until it is there the answer is
+LEADER_NOT_AVAILABLE, as Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from klamm.acls import AclOperation, ResourceType
+from klamm.errors import ErrorCode
+from klamm.model import topic_name_problem
+from klamm_broker.metadata.topic_creator import TopicCreator
+from klamm_server.security.session import may, may_be_shown_with_cluster
+
+
+class MissingTopics:
+    """What to answer for topics that do not exist."""
+
+    def __init__(self, topic_creator: TopicCreator, *, auto_create_topics: bool) -> None:
+        self._topic_creator = topic_creator
+        self._auto_create_topics = auto_create_topics
+
+    def missing(self, name: str, may_create: bool) -> ErrorCode:
+        """What to answer for a topic that does not exist; has it created if everybody allows it."""
+        if topic_name_problem(name) is not None:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if not (self._auto_create_topics and may_create):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not (may_be_shown_with_cluster(AclOperation.CREATE) or may(AclOperation.CREATE, ResourceType.TOPIC, name)):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return self._topic_creator.create(name)
+
+    async def created(self, names: Iterable[str], *, timeout_ms: int) -> None:
+        """As `TopicCreator.created`, for those of which `missing` has said LEADER_NOT_AVAILABLE."""
+        await self._topic_creator.created(names, timeout_ms=timeout_ms)
+
+
+def leader_error(leader: int, unreachable: frozenset[int]) -> ErrorCode:
+    """What is wrong with a partition's leader for a client that cannot dial `unreachable`."""
+    if leader < 0:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return ErrorCode.LISTENER_NOT_FOUND if leader in unreachable else ErrorCode.NONE

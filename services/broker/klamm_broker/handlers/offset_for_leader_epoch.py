@@ -1,0 +1,56 @@
+"""OffsetForLeaderEpoch: where an epoch ends in the leader's log, for readers that look for truncation (KIP-320)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from klamm.acls import AclOperation
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicPartition
+from klamm_broker.handlers.topic_rights import require_topic
+from klamm_broker.io import metrics
+from klamm_broker.replica.replica_manager import ReplicaManager
+
+
+class EpochQuery(NamedTuple):
+    """Which epoch of a partition's log is asked for."""
+
+    topic: str
+    partition: int
+    current_leader_epoch: int
+    leader_epoch: int
+
+
+class EpochEndOffset(NamedTuple):
+    """One partition's answer; -1 where there is none."""
+
+    topic: str
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    leader_epoch: int = -1
+    end_offset: int = -1
+
+
+class OffsetForLeaderEpochHandler:
+    """See the module's docstring."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def offsets_for_leader_epochs(self, queries: Iterable[EpochQuery]) -> list[EpochEndOffset]:
+        """One answer per query."""
+        return [self._look_up(one) for one in queries]
+
+    def _look_up(self, wanted: EpochQuery) -> EpochEndOffset:
+        try:
+            require_topic(AclOperation.DESCRIBE, wanted.topic)
+            partition = self._replicas.leader(
+                TopicPartition(wanted.topic, wanted.partition), wanted.current_leader_epoch
+            )
+        except BrokerError as error:
+            metrics.on_error("offset_for_leader_epoch", error.code)
+            return EpochEndOffset(wanted.topic, wanted.partition, error.code, error.message)
+        epoch, end_offset = partition.epoch_end(wanted.leader_epoch)
+        return EpochEndOffset(wanted.topic, wanted.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -1,0 +1,271 @@
+"""Produce: record batches into partitions this broker leads.
+
+Kafka's `KafkaApis.handleProduceRequest`. Everything is decided per partition and does not touch the other partitions;
+a message that is no produce request at all is the doors' to refuse. Appending happens here and now, on the event loop.
+Before it, only a transaction's first write to a partition waits, for the coordinator, and what was sent here by news of
+an election that this broker has not heard of, for its metadata. After it acks=all waits in the purgatory when other
+replicas are in sync; when that is full, such a produce is answered REQUEST_TIMED_OUT at once: like after a time-out,
+its records are here and may or may not be everywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple
+
+from klamm import tracing
+from klamm.acls import AclOperation, ResourceType
+from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, RecordError
+from klamm.model import INTERNAL_TOPICS, TopicPartition
+from klamm.records.header import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
+from klamm_broker.handlers.append_wait import wait_for_appends
+from klamm_broker.handlers.leader_hints import HINTED
+from klamm_broker.handlers.topic_rights import may_with_topic
+from klamm_broker.handlers.transaction_guards import Guards, TransactionGuards
+from klamm_broker.io import metrics
+from klamm_broker.log.partition.partition_log import AppendResult, ShardWriter
+from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.replica.delayed_news import DelayedNews
+from klamm_broker.replica.delayed_produce import PendingAppend
+from klamm_broker.replica.leader_hint import leader_hint
+from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.security.session import CALLER, may, may_with_cluster, refusal
+
+log = logging.getLogger(__name__)
+
+NEWS_WAIT_MAX_MS = 1_000
+"""How long to wait for metadata that the client is ahead of; then its records are refused."""
+ACKS_ALL = -1
+ACKS_NONE = 0
+_ACKS = (ACKS_ALL, ACKS_NONE, 1)
+_FLAGS_POSITION = ATTRIBUTES_POSITION + 1
+"""The lower byte of a batch's attributes."""
+_NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
+
+_UnknownLeaderEpochError = EXCEPTIONS[ErrorCode.UNKNOWN_LEADER_EPOCH]
+
+
+class PartitionRecords(NamedTuple):
+    """What is to be appended to one partition."""
+
+    topic_partition: TopicPartition
+    records: memoryview
+    """Nobody looks at them after the answer."""
+    current_leader_epoch: int = -1
+    """The newest one that the client has heard of."""
+    writer: ShardWriter | None = None
+    """Set by the owner of the shard that the partition is."""
+
+
+class Produce(NamedTuple):
+    """A produce request, of either protocol."""
+
+    acks: int
+    timeout_ms: int
+    transactional_id: str
+    """Empty without a transaction."""
+    partitions: Sequence[PartitionRecords]
+    """Each once."""
+    verify_only: bool = False
+    """The client has added the partitions to the transaction itself."""
+
+
+class Produced(NamedTuple):
+    """One partition's answer."""
+
+    topic_partition: TopicPartition
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    current_leader: int = -1
+    current_leader_epoch: int = -1
+    record_errors: Sequence[RecordError] = ()
+
+
+AnswersInTime = Coroutine[Any, Any, list[Produced]]
+"""Something has to be waited for first."""
+
+
+_Pending = dict[TopicPartition, PendingAppend]
+"""What has been appended, and has to wait."""
+
+
+class ProduceHandler:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        produces: PurgatoryDriver,
+        transactions: TransactionGuards,
+    ) -> None:
+        self._replicas = replicas
+        self._transactions = transactions
+        self._produces = produces
+
+    def serve(self, produce: Produce) -> list[Produced] | AnswersInTime:
+        """The answers in the order of the partitions, none with acks=0; at once if nothing has to be waited for."""
+        return self._serve(produce) if CALLER.get() is None else self._serve_caller(produce)
+
+    def _serve_caller(self, produce: Produce) -> list[Produced] | AnswersInTime:
+        """What the caller may write is written; all else is refused, before anything is said about it."""
+        transactional_id = produce.transactional_id
+        if transactional_id and not may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            return self.refuse(produce, refusal(ResourceType.TRANSACTIONAL_ID))
+        if not transactional_id and any(map(_is_of_transaction, produce.partitions)):
+            # Whose transaction it is nobody has been asked (CVE-2018-17196).
+            return self.refuse(produce, refusal(ResourceType.TRANSACTIONAL_ID))
+        topics = {one.topic_partition.topic for one in produce.partitions}
+        refused = {topic for topic in topics if not _may_write(topic)}
+        if not refused:
+            return self._serve(produce)
+        denied = [one for one in produce.partitions if one.topic_partition.topic in refused]
+        failed = self.refuse(produce._replace(partitions=denied), refusal(ResourceType.TOPIC))
+        allowed = [one for one in produce.partitions if one.topic_partition.topic not in refused]
+        if not allowed:
+            return failed
+        answers = self._serve(produce._replace(partitions=allowed))
+        order = [one.topic_partition for one in produce.partitions]
+        return _merged(order, failed, answers) if isinstance(answers, list) else _merge(order, failed, answers)
+
+    def _serve(self, produce: Produce) -> list[Produced] | AnswersInTime:
+        if produce.acks not in _ACKS:
+            return self.refuse(
+                produce, ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={produce.acks}; expected -1, 0 or 1")
+            )
+        if produce.transactional_id or self._awaited(produce):
+            return self._serve_in_time(produce)
+        return self._append_all(produce, {}, _NO_PARTITIONS)
+
+    async def _serve_in_time(self, produce: Produce) -> list[Produced]:
+        unknown_epochs = await self._await_elections(produce)
+        guards = await self._guards_of(produce) if produce.transactional_id else {}
+        answers = self._append_all(produce, guards, unknown_epochs)
+        return answers if isinstance(answers, list) else await answers
+
+    async def _await_elections(self, produce: Produce) -> frozenset[TopicPartition]:
+        """Waits a while for news of elections. Returns the partitions of which this broker still has not heard as much
+        as the client."""
+        awaited = self._awaited(produce)
+        if not awaited or self._produces.is_full:
+            return awaited
+        wait_ms = min(max(0, produce.timeout_ms), NEWS_WAIT_MAX_MS)
+        await self._produces.wait(
+            lambda on_done: DelayedNews(lambda: bool(self._awaited(produce)), on_done), awaited, wait_ms
+        )
+        return self._awaited(produce)
+
+    def _awaited(self, produce: Produce) -> frozenset[TopicPartition]:
+        awaits = self._replicas.awaits_epoch
+        awaited = [name for name, _, epoch, _ in produce.partitions if epoch > 0 and awaits(name, epoch)]
+        return frozenset(awaited) if awaited else _NO_PARTITIONS
+
+    async def _guards_of(self, produce: Produce) -> Guards:
+        parts = [(one.topic_partition, one.records) for one in produce.partitions]
+        return await self._transactions.of(produce.transactional_id, parts, verify_only=produce.verify_only)
+
+    def _append_all(
+        self, produce: Produce, guards: Guards, unknown_epochs: frozenset[TopicPartition]
+    ) -> list[Produced] | AnswersInTime:
+        pending: _Pending = {}
+        with tracing.span("append"):
+            answers = [self._append(one, produce.acks, guards, unknown_epochs, pending) for one in produce.partitions]
+        if produce.acks == ACKS_NONE:
+            return []
+        return self._await_replicas(answers, pending, produce.timeout_ms) if pending else answers
+
+    async def _await_replicas(self, answers: Sequence[Produced], pending: _Pending, timeout_ms: int) -> list[Produced]:
+        with tracing.span("replicate"):
+            await wait_for_appends(self._produces, list(pending.values()), timeout_ms)
+        return [self._settled(answer, pending.get(answer.topic_partition)) for answer in answers]
+
+    def _append(
+        self,
+        wanted: PartitionRecords,
+        acks: int,
+        guards: Guards,
+        unknown_epochs: frozenset[TopicPartition],
+        pending: _Pending,
+    ) -> Produced:
+        topic_partition, records, leader_epoch, writer = wanted
+        try:
+            if topic_partition in unknown_epochs:
+                # Or of a topic that is gone, and this is another one of its name.
+                raise _UnknownLeaderEpochError(
+                    f"{topic_partition} has no leader epoch {leader_epoch} that this broker knows"
+                )
+            guard = guards.get(topic_partition)
+            if isinstance(guard, BrokerError):
+                raise guard
+            if writer is not None:
+                replica, appended = self._append_for_shard(topic_partition, writer, records, acks)
+            else:
+                replica, appended = self._replicas.append(topic_partition, records, acks=acks, guard=guard)
+        except BrokerError as error:
+            return self._failed(topic_partition, error)
+        base_offset, last_offset, log_append_time_ms, log_start_offset, is_duplicate = appended
+        if not is_duplicate:
+            metrics.on_append(topic_partition.topic, len(records), last_offset + 1 - base_offset)
+        if acks == ACKS_ALL and last_offset >= replica.high_watermark:
+            pending[topic_partition] = PendingAppend(replica, last_offset + 1)
+        return Produced(topic_partition, ErrorCode.NONE, "", base_offset, log_append_time_ms, log_start_offset)
+
+    def _append_for_shard(
+        self, topic_partition: TopicPartition, writer: ShardWriter, records: memoryview, acks: int
+    ) -> tuple[Partition, AppendResult]:
+        if acks != ACKS_ALL:
+            raise ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={acks} of a shard's writer; expected -1")
+        return self._replicas.append_as_coordinator(topic_partition, records, writer)
+
+    def refuse(self, produce: Produce, error: BrokerError) -> list[Produced]:
+        """The answers if nothing is appended."""
+        failed = [self._failed(one.topic_partition, error) for one in produce.partitions]
+        return failed if produce.acks != ACKS_NONE else []
+
+    def _failed(self, topic_partition: TopicPartition, error: BrokerError) -> Produced:
+        metrics.on_error("produce", error.code)
+        log.debug("produce partition=%s refused: %s", topic_partition, error)
+        refused = Produced(topic_partition, error.code, error.message)
+        if error.record_errors:
+            replica = self._replicas.get(topic_partition)
+            log_start_offset = -1 if replica is None else replica.log.log_start_offset
+            return refused._replace(log_start_offset=log_start_offset, record_errors=error.record_errors)
+        return self._hinted(refused)
+
+    def _settled(self, answer: Produced, pending: PendingAppend | None) -> Produced:
+        """The answer after the wait."""
+        if pending is None or not pending.code:
+            return answer
+        return self._hinted(answer._replace(error_code=pending.code, error_message=pending.code.text, base_offset=-1))
+
+    def _hinted(self, answer: Produced) -> Produced:
+        if answer.error_code not in HINTED:
+            return answer
+        leader, leader_epoch = leader_hint(self._replicas, answer.topic_partition)
+        return answer._replace(current_leader=leader, current_leader_epoch=leader_epoch)
+
+
+def _is_of_transaction(part: PartitionRecords) -> bool:
+    """Whether the first batch is of a transaction: the others are as it is, or refused."""
+    return len(part.records) > _FLAGS_POSITION and bool(part.records[_FLAGS_POSITION] & TRANSACTIONAL_MASK)
+
+
+def _may_write(topic: str) -> bool:
+    """Internal topics are for servers to write; they are asked for CLUSTER_ACTION, whatever client they are."""
+    if topic in INTERNAL_TOPICS:
+        return may_with_cluster(AclOperation.CLUSTER_ACTION)
+    return may_with_topic(AclOperation.WRITE, topic)
+
+
+async def _merge(order: list[TopicPartition], failed: list[Produced], answers: AnswersInTime) -> list[Produced]:
+    return _merged(order, failed, await answers)
+
+
+def _merged(order: list[TopicPartition], failed: list[Produced], answers: list[Produced]) -> list[Produced]:
+    """The answers in the order of the request; with acks=0 there are none."""
+    by_name = {answer.topic_partition: answer for answer in (*failed, *answers)}
+    return [by_name[name] for name in order if name in by_name]

@@ -1,0 +1,31 @@
+"""What the caller may do with topics."""
+
+from __future__ import annotations
+
+from klamm.acls import AclOperation, ResourceType
+from klamm_server.security.session import may, may_be_shown, refusal
+
+_NO_TOPIC = "?"
+"""How the names begin that stand for unknown topic ids. No topic has such a name: it is answered as one that is not
+there, which tells nobody anything, and as in Kafka before anybody's rights are looked at."""
+
+
+def may_with_topic(operation: AclOperation, topic: str) -> bool:
+    """Whether the caller may do that with the topic, be it there or not."""
+    return topic.startswith(_NO_TOPIC) or may(operation, ResourceType.TOPIC, topic)
+
+
+def require_topic(operation: AclOperation, topic: str) -> None:
+    """Raises TopicAuthorizationFailedError unless the caller may do that."""
+    if not may_with_topic(operation, topic):
+        raise refusal(ResourceType.TOPIC)
+
+
+def may_see(topic: str) -> bool:
+    """Whether the caller may know of a topic that it has named."""
+    return may_with_topic(AclOperation.DESCRIBE, topic)
+
+
+def is_listed(topic: str) -> bool:
+    """As `may_see`, where the audit is not to hear of it: all topics were asked for."""
+    return topic.startswith(_NO_TOPIC) or may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)

@@ -1,0 +1,95 @@
+"""What a produce of a transaction needs before it is appended: its coordinator's word, and guards until it is there."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicPartition
+from klamm.records.header import BatchHeader, read_header
+from klamm_broker.log.producers.verification import VerificationGuard
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.security.session import CALLER
+
+AddPartitions = Callable[[str, int, int, Sequence[TopicPartition], bool], Awaitable[dict[TopicPartition, BrokerError]]]
+"""`TransactionRegistry.add`."""
+Guards = dict[TopicPartition, VerificationGuard | BrokerError]
+"""What to show with the append to each partition, or why the append is refused; no entry where the transaction goes
+on."""
+PRODUCERS_MAX: Final = 10_000
+"""Producers whose transactional ids are remembered; of another one the coordinator is asked again."""
+
+
+class TransactionGuards:
+    """`of` a request, before its batches are appended.
+
+    Where callers have rights to transactional ids, one that names its own id does not get into the transaction of
+    another id's producer, though that is open here: the coordinator is asked whose the producer is. Kafka takes the
+    batch."""
+
+    def __init__(self, replicas: ReplicaManager, add_partitions: AddPartitions) -> None:
+        self._replicas = replicas
+        self._add_partitions = add_partitions
+        self._ids: OrderedDict[int, str] = OrderedDict()
+        """The transactional ids of producers, which stay theirs, as their coordinators said."""
+
+    async def of(
+        self, transactional_id: str, parts: Iterable[tuple[TopicPartition, memoryview]], *, verify_only: bool
+    ) -> Guards:
+        """Asks the coordinator about every partition that the transaction has not written to yet, all at once: adds
+        them, or finds out whether the client did.
+
+        What it says may be overtaken when this returns: the guards tell."""
+        guards: Guards = {}
+        producers: set[tuple[int, int]] = set()
+        unproven: list[TopicPartition] = []
+        for partition, records in parts:
+            try:
+                header = read_header(records)
+                guard = self._replicas.begin_verification(partition, header) if header.is_transactional else None
+            except BrokerError as error:
+                guards[partition] = error
+                continue
+            if guard is not None:
+                guards[partition] = guard
+                producers.add(_producer(header))
+            elif header.is_transactional and not self._is_proven(transactional_id, header):
+                unproven.append(partition)
+                producers.add(_producer(header))
+        asked = [partition for partition, guard in guards.items() if isinstance(guard, VerificationGuard)]
+        if len(producers) > 1:
+            mixed = ErrorCode.INVALID_PRODUCER_ID_MAPPING.exception(
+                f"producers {sorted(producers)} in one request of transactional id {transactional_id!r}"
+            )
+            return guards | dict.fromkeys([*asked, *unproven], mixed)
+        for producer in producers:
+            guards |= await self._ask(transactional_id, producer, asked, verify_only=verify_only)
+            guards |= await self._ask(transactional_id, producer, unproven, verify_only=True)
+        return guards
+
+    def _is_proven(self, transactional_id: str, header: BatchHeader) -> bool:
+        return CALLER.get() is None or self._ids.get(header.producer_id) == transactional_id
+
+    async def _ask(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Sequence[TopicPartition],
+        *,
+        verify_only: bool,
+    ) -> Guards:
+        if not partitions:
+            return {}
+        refused = await self._add_partitions(transactional_id, *producer, partitions, verify_only)
+        if len(refused) < len(partitions):
+            self._ids[producer[0]] = transactional_id
+            self._ids.move_to_end(producer[0])
+            if len(self._ids) > PRODUCERS_MAX:
+                self._ids.popitem(last=False)
+        return {**refused}
+
+
+def _producer(header: BatchHeader) -> tuple[int, int]:
+    return header.producer_id, header.producer_epoch

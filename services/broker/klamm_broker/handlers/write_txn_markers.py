@@ -1,0 +1,80 @@
+"""WriteTxnMarkers: a transaction coordinator ends transactions in the partitions that this broker leads.
+
+Kafka's `KafkaApis.handleWriteTxnMarkersRequest` (KIP-98, KIP-1228). Each marker is a control batch of its own, appended
+here and now; the answer waits until every in-sync replica has all of them, or says of which that is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicPartition
+from klamm_broker.handlers.append_wait import wait_for_appends
+from klamm_broker.io import metrics
+from klamm_broker.log.partition.partition_log import TransactionEnd
+from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.replica.delayed_produce import PendingAppend
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.rpc.txn_markers import check_marker
+
+_Outcomes = dict[TopicPartition, PendingAppend | BrokerError]
+"""What became of one marker, by partition: what it waits for, or why it was not written."""
+
+
+class MarkerToWrite(NamedTuple):
+    """A transaction's end, and where it is to be written."""
+
+    end: TransactionEnd
+    partitions: Sequence[TopicPartition]
+
+
+class MarkedPartition(NamedTuple):
+    """One partition's answer to one marker."""
+
+    topic: str
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+
+class WriteTxnMarkersHandler:
+    """See the module's docstring."""
+
+    def __init__(self, replicas: ReplicaManager, produces: PurgatoryDriver, *, timeout_ms: int) -> None:
+        self._replicas = replicas
+        self._produces = produces
+        self._timeout_ms = timeout_ms
+
+    async def write_txn_markers(self, markers: Sequence[MarkerToWrite]) -> list[list[MarkedPartition]]:
+        """Writes the markers. Returns for each marker the answers of its partitions."""
+        outcomes = [self._append(marker) for marker in markers]
+        pending = [one for each in outcomes for one in each.values() if isinstance(one, PendingAppend)]
+        await wait_for_appends(self._produces, pending, self._timeout_ms)
+        return [[_result(partition, outcome) for partition, outcome in each.items()] for each in outcomes]
+
+    def _append(self, marker: MarkerToWrite) -> _Outcomes:
+        try:
+            check_marker(marker.end)
+        except BrokerError as error:
+            return dict.fromkeys(marker.partitions, error)
+        return {partition: self._append_one(partition, marker.end) for partition in marker.partitions}
+
+    def _append_one(self, partition: TopicPartition, end: TransactionEnd) -> PendingAppend | BrokerError:
+        try:
+            replica, appended = self._replicas.append_marker(partition, end)
+        except BrokerError as error:
+            return error
+        return PendingAppend(replica, appended.last_offset + 1)
+
+
+def _result(partition: TopicPartition, outcome: PendingAppend | BrokerError) -> MarkedPartition:
+    if isinstance(outcome, BrokerError):
+        code, message = outcome.code, outcome.message
+    else:
+        code = outcome.code or ErrorCode.NONE
+        message = code.text if code else ""
+    if code:
+        metrics.on_error("write_txn_markers", code)
+    return MarkedPartition(*partition, code, message)

@@ -1,0 +1,197 @@
+"""Brings the bytes of a fetch: on the event loop what is in the page cache, on a thread what is not.
+
+Nearly all fetches read what was just written, and for those a thread costs more than the read. So the loop asks
+the kernel for the bytes only if it has them (preadv with RWF_NOWAIT). When it has not, the whole fetch goes to a
+thread, with descriptors of its own, and nobody else waits for the disk.
+
+A Kafka client's long reads are not brought at all, but lent as files for sendfile (`RecordFile`). That would wait for
+the disk where a page is missing, so the kernel is asked for a byte of every `PROBE_STRIDE_BYTES`: readahead brings
+and memory pressure takes neighbours together, and what slips through between two probes is one short read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from klamm_broker.io.record_file import RecordFile, close_files
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.replica.fetch_reader import LocatedSlice
+
+Buffer = bytes | memoryview
+Copy = bytes | bytearray
+"""Records that may be kept."""
+
+SCRATCH_BYTES = 2 * 1024**2
+"""Fetches up to this size are read into memory that is there already: fresh pages cost more than the copy."""
+COPIED_BYTES_MAX = 128 * 1024
+"""A whole fetch of a Kafka client up to this size is copied: copies are cheaper than files."""
+FILE_BYTES_MIN = 32 * 1024
+"""In a longer fetch, a slice below this size is copied too."""
+LENT_FILES_MAX = 4096
+"""Descriptors that slow clients may hold; beyond it records are copied, within `queued.max.request.bytes`."""
+PROBE_STRIDE_BYTES = 128 * 1024
+
+log = logging.getLogger(__name__)
+
+
+class RecordReader:
+    """Reads slices that were just located. `close` after the last read."""
+
+    def __init__(self, disk: Disk, *, thread_count: int) -> None:
+        self._disk = disk
+        self._threads = ThreadPoolExecutor(thread_count, thread_name_prefix="cold-reads")
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._can_probe = hasattr(os, "RWF_NOWAIT")
+        self._can_lend = self._can_probe and hasattr(os, "sendfile")
+        self._lent_files = 0
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True)
+
+    async def read(self, slices: Sequence[LocatedSlice]) -> Sequence[Buffer]:
+        """The bytes of each slice; valid until the caller lets others run. Raises LogDirFailure."""
+        if not slices:
+            return ()
+        resident = self._read_resident(slices)
+        return await self._read_cold(slices) if resident is None else resident
+
+    def copy_resident(self, slices: Sequence[LocatedSlice]) -> Sequence[Copy] | None:
+        """Copies of the slices, if all are in memory and none is one to `lend`. Raises LogDirFailure."""
+        if self._can_lend and _has_files(slices):
+            return None
+        if not self._can_probe:
+            return [self._read_here(one) for one in slices]
+        copies = []
+        for one in slices:
+            copy = self._copy(one)
+            if copy is None:
+                return None
+            copies.append(copy)
+        return copies
+
+    async def lend(self, slices: Sequence[LocatedSlice]) -> list[Copy | RecordFile]:
+        """The slices, to be kept as long as it takes to send them; the files among them are the caller's to close.
+
+        Raises LogDirFailure."""
+        may_lend = self._can_lend and self._lent_files + len(slices) <= LENT_FILES_MAX
+        if may_lend and _has_files(slices):
+            lent = self._lend_resident(slices)
+            if lent is not None:
+                return lent
+        # What is in the scratch memory is overwritten by the next fetch.
+        return [bytes(part) for part in await self.read(slices)]
+
+    def _lend_resident(self, slices: Sequence[LocatedSlice]) -> list[Copy | RecordFile] | None:
+        """None as soon as one of them is not all in memory."""
+        lent: list[Copy | RecordFile] = []
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(close_files, lent)
+            for one in slices:
+                part = self._file(one) if one.size_bytes >= FILE_BYTES_MIN else self._copy(one)
+                if part is None:
+                    return None
+                lent.append(part)
+            on_failure.pop_all()
+        return lent
+
+    def _file(self, one: LocatedSlice) -> RecordFile | None:
+        part = one.where.part
+        end = part.position + part.size_bytes
+        fd = one.where.segment.files.duplicate_fd()
+        self._lent_files += 1
+        file = RecordFile(self._disk, one.log_dir, fd, part.position, part.size_bytes, on_close=self._on_closed)
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(file.close)
+            for position in (*range(part.position, end, PROBE_STRIDE_BYTES), end - 1):
+                if not self._read_if_resident(one, fd, self._scratch[:1], position):
+                    return None
+            on_failure.pop_all()
+        return file
+
+    def _on_closed(self) -> None:
+        self._lent_files -= 1
+
+    def _copy(self, one: LocatedSlice) -> bytearray | None:
+        copy = bytearray(one.size_bytes)
+        return copy if self._probe(one, memoryview(copy)) else None
+
+    def _read_resident(self, slices: Sequence[LocatedSlice]) -> list[Buffer] | None:
+        """None as soon as one of them is not all in memory."""
+        if not self._can_probe:
+            return [self._read_here(one) for one in slices]
+        size_bytes = sum(one.size_bytes for one in slices)
+        free = self._scratch if size_bytes <= SCRATCH_BYTES else memoryview(bytearray(size_bytes))
+        parts: list[Buffer] = []
+        for one in slices:
+            part, free = free[: one.size_bytes], free[one.size_bytes :]
+            if not self._probe(one, part):
+                return None
+            parts.append(part)
+        return parts
+
+    def _probe(self, one: LocatedSlice, into: memoryview) -> bool:
+        segment = one.where.segment
+        if segment.files.is_open:
+            return self._read_if_resident(one, segment.files.fd, into, one.where.part.position)
+        # A fetch of more segments than stay open.
+        fd = segment.files.duplicate_fd()
+        try:
+            return self._read_if_resident(one, fd, into, one.where.part.position)
+        finally:
+            self._disk.close(fd)
+
+    def _read_if_resident(self, one: LocatedSlice, fd: int, into: memoryview, position: int) -> bool:
+        """Whether all that is asked for was in memory; then it is in `into`."""
+        try:
+            return self._disk.preadv(fd, [into], position, os.RWF_NOWAIT) == len(into)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:
+                log.warning("log_dir=%s: the file system cannot tell what is in memory", one.log_dir.path)
+                self._can_probe = self._can_lend = False
+                return False
+            raise one.log_dir.failed(error, "read") from error
+
+    def _read_here(self, one: LocatedSlice) -> bytes:
+        try:
+            return one.where.segment.files.read(one.where.part)
+        except OSError as error:
+            raise one.log_dir.failed(error, "read") from error
+
+    async def _read_cold(self, slices: Sequence[LocatedSlice]) -> list[bytes]:
+        # A segment may be released or deleted while the thread reads; a descriptor of its own keeps the file.
+        with contextlib.ExitStack() as opened:
+            fds = []
+            for one in slices:
+                fds.append(one.where.segment.files.duplicate_fd())
+                opened.callback(self._disk.close, fds[-1])
+            opened.pop_all()
+        jobs = list(zip(fds, slices, strict=True))
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._read_all, jobs)
+
+    def _read_all(self, jobs: Sequence[tuple[int, LocatedSlice]]) -> list[bytes]:
+        try:
+            return [self._read_at(fd, one) for fd, one in jobs]
+        finally:
+            for fd, _ in jobs:
+                self._disk.close(fd)
+
+    def _read_at(self, fd: int, one: LocatedSlice) -> bytes:
+        try:
+            return self._disk.read_all(fd, one.size_bytes, one.where.part.position)
+        except OSError as error:
+            raise one.log_dir.failed(error, "read") from error
+
+
+def _has_files(slices: Sequence[LocatedSlice]) -> bool:
+    """Whether some of them are better sent as files."""
+    return sum(one.size_bytes for one in slices) > COPIED_BYTES_MAX and any(
+        one.size_bytes >= FILE_BYTES_MIN for one in slices
+    )

@@ -1,0 +1,96 @@
+"""How long requests take, by API and phase. Kafka's RequestMetrics, of one event loop instead of two thread pools.
+
+| phase    | Kafka's name       | here                                                                             |
+|----------|--------------------|----------------------------------------------------------------------------------|
+| `queue`  | RequestQueueTimeMs | waited for memory (`queued.max.request.bytes`); only of requests that did         |
+| `local`  | LocalTimeMs        | until it was answered, or had to wait for somebody                               |
+| `remote` | RemoteTimeMs       | in the purgatory, for other servers or the disk; only of requests that were       |
+| `send`   | ResponseSendTimeMs | until the client had taken the answer; only of requests that had to wait before  |
+| `total`  | TotalTimeMs        | all of it                                                                        |
+
+Before `queue` a request waits for the event loop's turn (`klamm_event_loop_lag_seconds`). There is no response queue.
+The requests that were answered are the count of `total`.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Coroutine, Generator
+from functools import cached_property
+from time import perf_counter
+from typing import Any, Final, TypeVar
+
+from klamm_server.metrics.instruments import Histogram, histograms
+
+T = TypeVar("T")
+
+_BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+_SECONDS = histograms(
+    "klamm_broker_request_seconds", "How long requests took, by phase.", ["listener", "api", "phase"], _BUCKETS_S
+)
+
+
+class RequestTimes:
+    """How long the requests of one API took at one listener. `api` is Kafka's name, such as "ListOffsets"; `listener`
+    is "GRPC" or "KAFKA". Each phase is made by the first request that has it: most APIs are never asked for, and most
+    of the others never have all phases."""
+
+    def __init__(self, listener: str, api: str) -> None:
+        self._labels = (listener, api)
+
+    @cached_property
+    def queue(self) -> Histogram:
+        return _SECONDS.labels(*self._labels, "queue")
+
+    @cached_property
+    def local(self) -> Histogram:
+        return _SECONDS.labels(*self._labels, "local")
+
+    @cached_property
+    def remote(self) -> Histogram:
+        return _SECONDS.labels(*self._labels, "remote")
+
+    @cached_property
+    def send(self) -> Histogram:
+        return _SECONDS.labels(*self._labels, "send")
+
+    @cached_property
+    def total(self) -> Histogram:
+        return _SECONDS.labels(*self._labels, "total")
+
+
+async def waiting(work: Coroutine[Any, Any, T], times: RequestTimes) -> T:
+    """Awaits what a request has to wait for, as its phase `remote`."""
+    began_s = perf_counter()
+    try:
+        return await work
+    finally:
+        times.remote.observe(perf_counter() - began_s)
+
+
+@types.coroutine
+def timed(work: Coroutine[Any, Any, T], times: RequestTimes) -> Generator[Any, Any, T]:
+    """Awaits a request that is served by a coroutine: up to its first wait it is `local`, from there on `remote`."""
+    began_s = perf_counter()
+    waits_s = 0.0
+    try:
+        waited = work.send(None)
+        waits_s = perf_counter()
+        times.local.observe(waits_s - began_s)
+        while True:
+            try:
+                sent = yield waited
+            except GeneratorExit:
+                work.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it is the work's
+                waited = work.throw(error)
+            else:
+                waited = work.send(sent)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    finally:
+        ended_s = perf_counter()
+        (times.remote if waits_s else times.local).observe(ended_s - (waits_s or began_s))
+        times.total.observe(ended_s - began_s)

@@ -1,0 +1,130 @@
+"""Access control entries, passed on to the active controller: DescribeAcls, CreateAcls, DeleteAcls (KIP-140)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klamm.acls import AclBinding
+from klamm.errors import BrokerError, ErrorCode
+from klamm.wire.acls import binding_of
+from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.controller_rpc import AdminStub
+from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
+from klamm_broker.kafka.messages import Fields
+from klamm_broker.kafka.requests import Request
+
+
+class AclApis:
+    """Each method takes a decoded request and gives the answer's fields."""
+
+    def __init__(self, controller: ActiveController) -> None:
+        self._controller = controller
+
+    async def describe(self, request: Request, wanted: Any) -> Fields:
+        """The entries that match, grouped by resource pattern as Kafka does."""
+        ask = pb.DescribeAclsRequest(filter=_filter(wanted))
+        try:
+            answer = await self._controller.ask(AdminStub.describe_acls, ask, timeout_ms=TIMEOUT_MS)
+        except BrokerError as error:
+            return {"error_code": error.code, "error_message": error.message or None, "resources": []}
+        return {
+            "error_code": ErrorCode.NONE,
+            "error_message": None,
+            "resources": _by_pattern([binding_of(each) for each in answer.acls]),
+        }
+
+    async def create(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.CreateAclsRequest(
+            creations=[
+                pb.AclBinding(
+                    resource_type=each.resource_type,
+                    resource_name=each.resource_name,
+                    pattern_type=each.resource_pattern_type,
+                    principal=each.principal,
+                    host=each.host,
+                    operation=each.operation,
+                    permission_type=each.permission_type,
+                )
+                for each in wanted.creations
+            ],
+            timeout_ms=TIMEOUT_MS,
+        )
+        try:
+            answer = await self._controller.change(AdminStub.create_acls, ask, timeout_ms=TIMEOUT_MS)
+        except BrokerError as error:
+            return {"results": [_refused(error)] * len(wanted.creations)}
+        return {"results": [_outcome(each.error_code, each.error_message) for each in answer.results]}
+
+    async def delete(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.DeleteAclsRequest(
+            filters=[_filter(each) for each in wanted.filters],
+            timeout_ms=TIMEOUT_MS,
+        )
+        try:
+            answer = await self._controller.change(AdminStub.delete_acls, ask, timeout_ms=TIMEOUT_MS)
+        except BrokerError as error:
+            return {"filter_results": [{**_refused(error), "matching_acls": []}] * len(wanted.filters)}
+        return {
+            "filter_results": [
+                {
+                    **_outcome(each.error_code, each.error_message),
+                    "matching_acls": [_removed(binding_of(one)) for one in each.removed],
+                }
+                for each in answer.results
+            ]
+        }
+
+
+def _filter(wanted: Any) -> pb.AclBindingFilter:
+    return pb.AclBindingFilter(
+        resource_type=wanted.resource_type_filter,
+        resource_name=wanted.resource_name_filter,
+        pattern_type=wanted.pattern_type_filter,
+        principal=wanted.principal_filter,
+        host=wanted.host_filter,
+        operation=wanted.operation,
+        permission_type=wanted.permission_type,
+    )
+
+
+def _outcome(code: int, message: str) -> Fields:
+    return {"error_code": code, "error_message": message or None}
+
+
+def _refused(error: BrokerError) -> Fields:
+    return _outcome(error.code, error.message)
+
+
+def _entry(binding: AclBinding) -> Fields:
+    return {
+        "principal": binding.principal,
+        "host": binding.host,
+        "operation": binding.operation,
+        "permission_type": binding.permission_type,
+    }
+
+
+def _by_pattern(bindings: list[AclBinding]) -> list[Fields]:
+    patterns: dict[tuple[int, str, int], list[AclBinding]] = {}
+    for binding in bindings:
+        patterns.setdefault(binding[:3], []).append(binding)
+    return [
+        {
+            "resource_type": resource_type,
+            "resource_name": name,
+            "pattern_type": pattern_type,
+            "acls": [_entry(binding) for binding in of_pattern],
+        }
+        for (resource_type, name, pattern_type), of_pattern in patterns.items()
+    ]
+
+
+def _removed(binding: AclBinding) -> Fields:
+    return {
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "resource_type": binding.resource_type,
+        "resource_name": binding.resource_name,
+        "pattern_type": binding.pattern_type,
+        **_entry(binding),
+    }

@@ -1,0 +1,107 @@
+"""The bytes that a connection has read, and the frames in them.
+
+A frame that cannot be read ends the connection, as in Kafka: nobody could tell where the next one begins. If it is the
+first one, it may be of a client that wants another port.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from klamm_broker.kafka.wire import MalformedRequestError
+from klamm_server.net.wrong_door import FIRST_BYTES, Visitor, recognised
+
+FIRST_BUFFER_BYTES = 2 * 1024
+"""What a connection holds that has not sent more at once: a consumer's requests are small."""
+BUSY_BUFFER_BYTES = 64 * 1024
+"""What one holds from then on, until it falls silent."""
+GROWTH = 16
+"""A larger frame gets room for this many times what has arrived of it: to announce bytes costs a client nothing. One
+step takes a frame of a MiB."""
+_SIZE = struct.Struct(">i")
+
+
+class NotKafkaError(Exception):
+    """Somebody else came here."""
+
+    def __init__(self, visitor: Visitor) -> None:
+        super().__init__(visitor)
+        self.visitor = visitor
+
+
+class FrameBuffer:
+    """Invariant: `room[_start:filled]` begins with a frame's length."""
+
+    __slots__ = ("_buffer", "_is_first", "_start", "_view", "capacity", "filled", "room")
+
+    def __init__(self) -> None:
+        self._start = self.filled = 0
+        self._is_first = True
+        self._buffer = bytearray()
+        self._resize(FIRST_BUFFER_BYTES)
+
+    @property
+    def has_served(self) -> bool:
+        """Whether frames were dropped since it was packed."""
+        return self._start > 0
+
+    def next_frame(self, max_bytes: int) -> memoryview | None:
+        """The next one, once all of it is here; valid until it is dropped.
+
+        Raises MalformedRequestError, and NotKafkaError if the first one is none."""
+        begin = self._start + _SIZE.size
+        if begin > self.filled:
+            return None
+        (size,) = _SIZE.unpack_from(self._buffer, self._start)
+        if not 0 < size <= max_bytes:
+            visitor = recognised(self._buffer[:FIRST_BYTES]) if self._is_first else None
+            if visitor is not None and visitor is not Visitor.KAFKA:
+                raise NotKafkaError(visitor)
+            raise MalformedRequestError(f"a frame of {size} bytes; expected at most {max_bytes}")
+        end = begin + size
+        return self._view[begin:end] if end <= self.filled else None
+
+    def drop_frame(self, size: int) -> None:
+        """The next frame was answered; it had this many bytes."""
+        self._start += _SIZE.size + size
+        self._is_first = False
+
+    def take_all(self) -> bytes:
+        """What is here, which is gone then."""
+        data = bytes(self.room[: self.filled])
+        self._start = self.filled = 0
+        return data
+
+    def pack(self, was_full: bool) -> int:
+        """Moves what is left to the start, and has room for a whole frame, or for more than one if `was_full`.
+
+        Returns the size of a large frame that has filled a busy connection's buffer, for `grow`; else 0."""
+        rest = self.filled - self._start
+        if self._start and rest:
+            self.room[:rest] = self.room[self._start : self.filled]
+        self._start, self.filled = 0, rest
+        size: int = _SIZE.unpack_from(self._buffer)[0] if rest >= _SIZE.size else 0
+        needed_bytes = _SIZE.size + size
+        if needed_bytes > BUSY_BUFFER_BYTES <= rest:
+            return size
+        if self.capacity != BUSY_BUFFER_BYTES and (was_full or needed_bytes > self.capacity):
+            # Also gives back what a large frame took, which it filled.
+            self._resize(BUSY_BUFFER_BYTES)
+        return 0
+
+    def grow(self, size: int) -> None:
+        """Has room for more of a large frame."""
+        if self.filled == self.capacity:
+            self._resize(min(_SIZE.size + size, GROWTH * self.filled))
+
+    def trim(self) -> None:
+        """Gives back what it holds for requests, if none is here."""
+        if not self.filled and self.capacity > FIRST_BUFFER_BYTES:
+            self._resize(FIRST_BUFFER_BYTES)
+
+    def _resize(self, size: int) -> None:
+        resized = bytearray(size)
+        if self.filled:
+            resized[: self.filled] = memoryview(self._buffer)[: self.filled]
+        self._buffer, self.room, self.capacity = resized, memoryview(resized), size
+        self._view = self.room.toreadonly()

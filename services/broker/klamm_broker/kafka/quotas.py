@@ -1,0 +1,79 @@
+"""Quotas of clients: AlterClientQuotas, passed on to the active controller, and DescribeClientQuotas, from this
+broker's own metadata (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from klamm.acls import AclOperation
+from klamm.errors import BrokerError, ErrorCode
+from klamm.quotas import QuotaEntity, quota_entity
+from klamm.wire.quotas import entity_of, entity_parts
+from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.controller_rpc import AdminStub
+from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
+from klamm_broker.kafka.messages import Fields
+from klamm_broker.kafka.requests import Request
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.quotas import FilterComponent, described_quotas
+from klamm_server.security.session import require_cluster
+
+
+class QuotaApis:
+    """Each method takes a decoded request and gives the answer's fields."""
+
+    def __init__(self, controller: ActiveController, image: Callable[[], MetadataImage]) -> None:
+        self._controller = controller
+        self._image = image
+
+    async def alter(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.AlterClientQuotasRequest(
+            alterations=[
+                pb.ClientQuotaAlteration(
+                    entity=entity_parts(quota_entity((part.entity_type, part.entity_name) for part in entry.entity)),
+                    operations=[
+                        pb.ClientQuotaOperation(key=one.key, value=None if one.remove else one.value)
+                        for one in entry.ops
+                    ],
+                )
+                for entry in wanted.entries
+            ],
+            validate_only=wanted.validate_only,
+        )
+        try:
+            answer = await self._controller.change(AdminStub.alter_client_quotas, ask, timeout_ms=TIMEOUT_MS)
+            results = list(answer.results)
+        except BrokerError as error:
+            results = [
+                pb.AlteredClientQuotas(entity=entity_parts(entity), error_code=error.code, error_message=error.message)
+                for entity in dict.fromkeys(entity_of(one.entity) for one in ask.alterations)
+            ]
+        return {
+            "entries": [
+                {
+                    "error_code": one.error_code,
+                    "error_message": one.error_message or None,
+                    "entity": _entity(entity_of(one.entity)),
+                }
+                for one in results
+            ]
+        }
+
+    async def describe(self, request: Request, wanted: Any) -> Fields:
+        """The entities that the filter means."""
+        components = [FilterComponent(one.entity_type, one.match_type, one.match) for one in wanted.components]
+        try:
+            require_cluster(AclOperation.DESCRIBE_CONFIGS)
+            found = described_quotas(self._image(), components, strict=wanted.strict)
+        except BrokerError as error:
+            return {"error_code": error.code, "error_message": error.message, "entries": None}
+        entries = [
+            {"entity": _entity(entity), "values": [{"key": key, "value": value} for key, value in values.items()]}
+            for entity, values in found
+        ]
+        return {"error_code": ErrorCode.NONE, "error_message": None, "entries": entries}
+
+
+def _entity(entity: QuotaEntity) -> list[Fields]:
+    return [{"entity_type": kind, "entity_name": name} for kind, name in entity]

@@ -1,0 +1,34 @@
+"""A client of gRPC that dialled the Kafka port: its calls are refused in words for a while, then it is cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from klamm_server.net.grpc_refusal import GrpcRefusal
+
+REFUSAL_S = 5.0
+"""How long the client's calls are answered with a refusal."""
+
+
+class RefusedClient:
+    """Cut off by `close` when the time is up, or if it does not read what it is told."""
+
+    def __init__(self, advice: str, transport: Any, close: Callable[[], None]) -> None:
+        self._refusal = GrpcRefusal(advice)
+        self._transport = transport
+        self._close = close
+        self._end = asyncio.get_running_loop().call_later(REFUSAL_S, close)
+
+    def answer(self, data: bytes, *, is_writable: bool) -> None:
+        """Refuses what it has sent."""
+        answer = self._refusal.answer(data)
+        if is_writable:
+            self._transport.write(answer)
+        else:
+            self._close()
+
+    def forget(self) -> None:
+        """It has gone."""
+        self._end.cancel()

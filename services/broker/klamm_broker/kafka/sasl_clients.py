@@ -1,0 +1,175 @@
+"""The clients of a listener where clients log in: their connections before the login, and what becomes of them after.
+
+Until a client has logged in, its connection has one of the places that are bounded (`HandshakeRoom`), a time that runs
+from when it was accepted, and small frames; of its requests only those of a login are looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from klamm.errors import ErrorCode
+from klamm_broker.io.metrics import EXPIRED_CONNECTIONS
+from klamm_broker.kafka.connection import Answer, AnswerInTime, KafkaConnection
+from klamm_broker.kafka.handshake_room import HandshakeRoom
+from klamm_broker.kafka.login_interrupted import interrupted_answer
+from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.sasl_messages import auth_bytes, authenticate_answer, handshake_answer, wanted_mechanism
+from klamm_server.net.wrong_door import Porter
+from klamm_server.runtime.clock import Clock
+from klamm_server.security.logins.login import Login
+from klamm_server.security.logins.logins import ListenerLogins
+from klamm_server.security.sasl.sasl_door import LoginInterruptedError, SaslStateError, SessionExpiredError
+
+log = logging.getLogger(__name__)
+
+Handle = Callable[[Request], Answer | AnswerInTime]
+
+_LOGIN_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+
+
+class SaslClients:
+    """The clients of one listener. `room` is for those that have not logged in, at all listeners together."""
+
+    def __init__(self, logins: ListenerLogins, room: HandshakeRoom, clock: Clock) -> None:
+        self.logins = logins
+        self.room = room
+        self.clock = clock
+        self.timeout_ms = logins.settings.authentication_timeout_ms
+        self._porter = Porter(log, f"the Kafka listener {logins.listener}", clock.monotonic_ms)
+
+    def expect(self, connection: KafkaConnection) -> None:
+        """A connection that was accepted just now."""
+        connection.login = ClientLogin(self, connection)
+        connection.request_max_bytes = self.logins.settings.sasl_server_max_receive_size
+
+    def give_up(self, connection: KafkaConnection) -> None:
+        """Cuts off one that takes too long."""
+        self._porter.report_refused(
+            "a login", connection.peer, f"not done in authentication.timeout.ms={self.timeout_ms}"
+        )
+        connection.close()
+
+
+class ClientLogin:
+    """The login of one connection: `begin` when that has come about, `close` when it has gone."""
+
+    def __init__(self, clients: SaslClients, connection: KafkaConnection) -> None:
+        self._clients = clients
+        self._connection = connection
+        self._request_max_bytes = connection.request_max_bytes
+        self._login: Login | None = None
+        self._has_place = False
+        self._ends: asyncio.TimerHandle | None = None
+        self._end_s = asyncio.get_running_loop().time() + clients.timeout_ms / 1000
+
+    def hold_back(self, rest_ms: int) -> None:
+        """The time for the login begins `rest_ms` later. Called before `begin`."""
+        self._end_s += rest_ms / 1000
+
+    def begin(self, *, has_place: bool) -> str:
+        """Takes a place unless the connection `has_place`; if there is none, says which bound has been reached."""
+        connection, clients = self._connection, self._clients
+        if not has_place and (reached := clients.room.take(connection.peer)):
+            return reached
+        self._has_place = True
+        self._login = Login(clients.logins, connection.peer, connection.cut_off)
+        self._count_time()
+        return ""
+
+    def close(self) -> None:
+        """The connection has gone."""
+        self._leave()
+        if self._login is not None:
+            self._login.close()
+
+    def handler_of(self, request: Request) -> Handle | None:
+        """What answers the request, if it is part of a login; None if the handler of all other requests does.
+
+        Raises SaslStateError, which ends the connection."""
+        try:
+            return self._handler_of(request)
+        except LoginInterruptedError as error:
+            return functools.partial(self._interrupted, error)
+
+    def _handler_of(self, request: Request) -> Handle | None:
+        assert self._login is not None, "a connection begins before its requests"
+        door = self._login.door
+        match request.api_key:
+            case ApiKey.SASL_HANDSHAKE:
+                return self._handshake
+            case ApiKey.SASL_AUTHENTICATE:
+                # Kafka answers one that is too late.
+                return None if door.is_complete else self._authenticate
+            case ApiKey.API_VERSIONS:
+                door.api_versions()
+            case api_key:
+                self._check_session(api_key)
+        return None
+
+    def _check_session(self, api_key: ApiKey) -> None:
+        assert self._login is not None
+        try:
+            self._login.door.other(api_key.name, self._clients.clock.wall_ms())
+        except SessionExpiredError:
+            EXPIRED_CONNECTIONS.inc()
+            raise
+
+    async def _handshake(self, request: Request) -> Answer:
+        assert self._login is not None
+        try:
+            reply = self._login.handshake(wanted_mechanism(request))
+        except LoginInterruptedError as error:
+            return await self._interrupted(error, request)
+        if reply.code is not ErrorCode.NONE:
+            self._connection.end_after_answer()
+        return handshake_answer(reply.code, reply.mechanisms)
+
+    async def _authenticate(self, request: Request) -> Answer:
+        assert self._login is not None
+        data = auth_bytes(request)
+        if len(data) > self._clients.logins.settings.sasl_server_max_receive_size:
+            raise SaslStateError(f"a message of {len(data)} bytes in a login; expected sasl.server.max.receive.size")
+        # What a check takes, or a failure waits, is bounded, and not the client's time.
+        self._stop_time()
+        reply = await self._login.authenticate(data)
+        if reply.code is not ErrorCode.NONE:
+            self._connection.end_after_answer()
+        elif self._login.door.is_complete:
+            self._complete()
+        elif self._has_place:
+            self._count_time()
+        return authenticate_answer(request.version, reply)
+
+    async def _interrupted(self, error: LoginInterruptedError, request: Request) -> Answer:
+        """Raises the error where no answer can tell of it."""
+        answer = interrupted_answer(request)
+        if answer is None:
+            raise error
+        log.warning("client=%s login ended: %s", self._connection.peer, error)
+        self._connection.end_after_answer()
+        return answer
+
+    def _complete(self) -> None:
+        assert self._login is not None
+        self._leave()
+        self._connection.principal = f"User:{self._login.door.user}"
+        self._connection.request_max_bytes = self._request_max_bytes
+
+    def _count_time(self) -> None:
+        self._ends = asyncio.get_running_loop().call_at(self._end_s, self._clients.give_up, self._connection)
+
+    def _stop_time(self) -> None:
+        if self._ends is not None:
+            self._ends.cancel()
+
+    def _leave(self) -> None:
+        """Gives the connection's place back and stops its timer."""
+        self._stop_time()
+        if self._has_place:
+            self._has_place = False
+            self._clients.room.give_back(self._connection.peer)

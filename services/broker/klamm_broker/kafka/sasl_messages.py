@@ -1,0 +1,61 @@
+"""SaslHandshake and SaslAuthenticate (KIP-43, KIP-152, KIP-368), read and written by hand: nothing else looks at bytes
+of clients that have not logged in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from klamm.errors import ErrorCode
+from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.wire import AnswerWriter, Part
+from klamm_server.security.sasl.sasl_door import AuthenticateReply
+
+_LIFETIME_SINCE: Final = 1
+_OUT_OF_PLACE: Final = "SaslAuthenticate request received after successful authentication"
+"""Kafka's words, also where nobody logs in."""
+
+
+def wanted_mechanism(request: Request) -> str:
+    """What a SaslHandshake names. Raises MalformedRequestError."""
+    reader = request.body()
+    mechanism = reader.string()
+    reader.expect_end()
+    return mechanism
+
+
+def auth_bytes(request: Request) -> bytes:
+    """What a SaslAuthenticate brings. Raises MalformedRequestError."""
+    reader = request.body()
+    data = bytes(reader.bytes_())
+    reader.skip_tagged_fields()
+    reader.expect_end()
+    return data
+
+
+def handshake_answer(code: ErrorCode, mechanisms: Sequence[str]) -> list[Part]:
+    """The body of the answer to a SaslHandshake."""
+    writer = AnswerWriter(flexible=False)
+    writer.int16(code)
+    writer.array(mechanisms, writer.string)
+    return writer.parts()
+
+
+def authenticate_answer(version: int, reply: AuthenticateReply) -> list[Part]:
+    """The body of the answer to a SaslAuthenticate of that version."""
+    writer = AnswerWriter(flexible=version >= 2)
+    writer.int16(reply.code)
+    writer.nullable_string(reply.message or None)
+    writer.bytes_(reply.auth_bytes)
+    if version >= _LIFETIME_SINCE:
+        writer.int64(reply.session_lifetime_ms)
+    writer.tagged_fields()
+    return writer.parts()
+
+
+def out_of_place(request: Request) -> list[Part]:
+    """The answer where nobody is logging in, as Kafka gives it."""
+    code = ErrorCode.ILLEGAL_SASL_STATE
+    if request.api_key is ApiKey.SASL_HANDSHAKE:
+        return handshake_answer(code, ())
+    return authenticate_answer(request.version, AuthenticateReply(code=code, message=_OUT_OF_PLACE))

@@ -1,0 +1,95 @@
+"""What a request of a Kafka client costs it, where quotas are set (KIP-13, KIP-124, KIP-219).
+
+The answer goes at once and says for how long the client is to rest; its connection is not read for that long. A produce
+is charged when it arrives, a fetch when its records are there: if they are too many it gets none, and they do not
+count. Time is charged when it was spent, so it throttles the request that follows; as in Kafka for a window at most.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Coroutine, Generator
+from time import perf_counter
+from typing import Any, TypeVar
+
+from klamm.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from klamm_broker.io import metrics
+from klamm_server.runtime.clock import Clock
+from klamm_server.security.quotas.client_quotas import ClientQuotas
+
+T = TypeVar("T")
+
+
+class Throttle:
+    """The costs of one request."""
+
+    __slots__ = ("_client_id", "_clock", "_quotas", "_user", "ms")
+
+    def __init__(self, quotas: ClientQuotas, clock: Clock, principal: str, client_id: str) -> None:
+        self._quotas = quotas
+        self._clock = clock
+        self._user = principal.partition(":")[2]
+        self._client_id = client_id
+        self.ms = 0
+        """How long the client is to rest: the most that any quota asks for."""
+        rest_ms = quotas.throttle_ms(REQUEST_PERCENTAGE, self._user, client_id, clock.monotonic_ms())
+        self.rest(REQUEST_PERCENTAGE, min(rest_ms, quotas.span.window_ms))
+
+    def charge_produce(self, size_bytes: int) -> None:
+        """The client has sent so much."""
+        self.rest(PRODUCER_BYTE_RATE, self._charge(PRODUCER_BYTE_RATE, size_bytes))
+
+    def fetch_max_bytes(self, max_bytes: int) -> int:
+        """`max_bytes`, or what the client may have at once: more would be refused whenever it came."""
+        burst = self._quotas.burst(CONSUMER_BYTE_RATE, self._user, self._client_id)
+        return max_bytes if burst is None else min(max_bytes, int(burst))
+
+    def charge_fetch(self, size_bytes: int) -> bool:
+        """Whether the client gets so much now."""
+        rest_ms = self._charge(CONSUMER_BYTE_RATE, size_bytes)
+        self.rest(CONSUMER_BYTE_RATE, rest_ms)
+        if self.ms:
+            self._charge(CONSUMER_BYTE_RATE, -size_bytes)
+        return not self.ms
+
+    def charge_time(self, seconds: float) -> None:
+        """Counts `seconds` of the broker's time that were spent on the request."""
+        self._charge(REQUEST_PERCENTAGE, seconds * 100)
+
+    def _charge(self, key: str, amount: float) -> int:
+        return self._quotas.charge(key, self._user, self._client_id, amount, self._clock.monotonic_ms())
+
+    def rest(self, key: str, rest_ms: int) -> None:
+        """That quota asks the client to rest for so long."""
+        if rest_ms:
+            metrics.on_throttled(key, rest_ms)
+            self.ms = max(self.ms, rest_ms)
+
+
+async def charged(work: Coroutine[Any, Any, T], throttle: Throttle) -> T:
+    """Awaits `work` and charges the time of its steps, not of its waits."""
+    return await _in_charged_steps(work, throttle)
+
+
+@types.coroutine
+def _in_charged_steps(work: Coroutine[Any, Any, T], throttle: Throttle) -> Generator[Any, Any, T]:
+    began_s = perf_counter()
+    try:
+        waited = work.send(None)
+        while True:
+            throttle.charge_time(perf_counter() - began_s)
+            try:
+                sent = yield waited
+            except GeneratorExit:
+                work.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it is the work's
+                began_s = perf_counter()
+                waited = work.throw(error)
+            else:
+                began_s = perf_counter()
+                waited = work.send(sent)
+    except StopIteration as end:
+        throttle.charge_time(perf_counter() - began_s)
+        answer: T = end.value
+        return answer

@@ -1,0 +1,173 @@
+"""Accepts the connections of a listener with TLS at one socket, and sees them through their handshakes.
+
+It asks whether there is room, for a connection and for one more handshake, before it spends anything on the handshake.
+Each connection takes the context that is current when it is accepted, so a changed certificate holds from the next
+connection on. A handshake that takes too long is cut off. One that fails ends with TLS' alert, by which the client
+knows why; it is logged with its cause, once a minute: a client that repeats it must not fill the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from klamm.security.alerts import HandshakeFailed
+from klamm_broker.kafka.connection import KafkaConnection
+from klamm_broker.kafka.handshake_room import HandshakeRoom
+from klamm_server.net.wrong_door import Porter, Visitor
+
+log = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+"""How long to wait before the next connection is accepted, when the process has no descriptor left."""
+SHUTDOWN_S: Final = 5.0
+"""How long a client may take to end its TLS session."""
+
+_WITHOUT_TLS: Final = {
+    "HTTP_REQUEST": Visitor.HTTP,
+    "HTTPS_PROXY_REQUEST": Visitor.HTTP,
+    "WRONG_VERSION_NUMBER": Visitor.WITHOUT_TLS,
+}
+"""The kind of client that spoke first, by OpenSSL's reason for refusing it."""
+
+
+class Handshakes(Protocol):
+    """How those of a listener are made."""
+
+    room: HandshakeRoom
+
+    @property
+    def timeout_ms(self) -> int: ...
+
+    def context(self) -> ssl.SSLContext:
+        """The current one."""
+
+    def refuse(self, peer: str, reason: str) -> None:
+        """One has failed, by OpenSSL's `reason`."""
+
+
+class TlsAcceptor:
+    """`listen`, `run` until it is cancelled, then `close`."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        handshakes: Handshakes,
+        porter: Porter,
+        *,
+        admit: Callable[[str], int | None],
+        leave: Callable[[], None],
+        make: Callable[[], KafkaConnection],
+        protocol: str = "SSL",
+    ) -> None:
+        """`admit` takes the room of a connection from an address, and says for how many milliseconds it is held back
+        before its handshake, or None: there is none. `leave` gives it back for one that has not come about. A
+        connection with a login keeps the place that it has on its way in. `protocol` is what clients call it."""
+        self._listening = listening
+        self._handshakes = handshakes
+        self._porter = porter
+        self._admit = admit
+        self._leave = leave
+        self._make = make
+        self._protocol = protocol
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def listen(self, backlog: int) -> None:
+        """Lets `backlog` connections wait to be accepted."""
+        self._listening.listen(backlog)
+        self._listening.setblocking(False)
+
+    async def run(self) -> None:
+        """Accepts one after the other, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(self._listening)
+            except OSError as error:
+                log.error("cannot accept a connection: %s", error.strerror)
+                await asyncio.sleep(RETRY_S)
+                continue
+            peer = str(address[0])
+            if reached := self._handshakes.room.take(peer):
+                self._porter.report_refused("a connection", peer, reached)
+                accepted.close()
+                continue
+            rest_ms = self._admit(peer)
+            if rest_ms is None:
+                self._handshakes.room.give_back(peer)
+                accepted.close()
+                continue
+            connection = self._make()
+            task = asyncio.create_task(self._shake_hands(connection, accepted, peer, rest_ms), name="kafka-handshake")
+            self._under_way.add(task)
+            task.add_done_callback(functools.partial(self._on_done, connection, peer))
+
+    async def close(self) -> None:
+        """Stops accepting, and ends the handshakes under way."""
+        tasks = list(self._under_way)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._listening.close()
+
+    def _on_done(self, connection: KafkaConnection, peer: str, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        if connection.login is None or not connection.has_begun:
+            self._handshakes.room.give_back(peer)
+
+    async def _shake_hands(self, connection: KafkaConnection, accepted: socket.socket, peer: str, rest_ms: int) -> None:
+        try:
+            if rest_ms:
+                if connection.login is not None:
+                    connection.login.hold_back(rest_ms)
+                await asyncio.sleep(rest_ms / 1000)
+            # The event loop closes its descriptor when the handshake fails, and the alert has to leave by one.
+            with accepted.dup() as for_alert:
+                await self._connect(connection, accepted, for_alert)
+        except OSError as error:
+            self._tell(error, peer)
+        finally:
+            if not connection.has_begun:
+                accepted.close()
+                self._leave()
+
+    async def _connect(self, connection: KafkaConnection, accepted: socket.socket, for_alert: socket.socket) -> None:
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=self._handshakes.context(),
+                ssl_handshake_timeout=self._handshakes.timeout_ms / 1000,
+                ssl_shutdown_timeout=SHUTDOWN_S,
+            )
+        except HandshakeFailed as error:
+            # A client that has gone, or does not read, does without it.
+            with contextlib.suppress(OSError):
+                for_alert.send(error.alert)
+            raise
+
+    def _tell(self, error: OSError, peer: str) -> None:
+        reason = _reason(error)
+        visitor = _WITHOUT_TLS.get(reason)
+        if visitor is not None:
+            self._porter.report(visitor, peer, f"it speaks TLS only (security.protocol={self._protocol})")
+        elif isinstance(error, ssl.SSLError):
+            self._porter.report_refused("a TLS handshake", peer, reason)
+            self._handshakes.refuse(peer, reason)
+        elif isinstance(error, ConnectionAbortedError):
+            self._porter.report_refused("a TLS handshake", peer, f"not done in {self._handshakes.timeout_ms} ms")
+        else:
+            log.debug("client=%s has gone before its handshake was done: %s", peer, error)
+
+
+def _reason(error: OSError) -> str:
+    """OpenSSL's name for it, and what is wrong with a certificate."""
+    said = [getattr(error, name, None) for name in ("reason", "verify_message")]
+    return ": ".join(part for part in said if part) or str(error)

@@ -1,0 +1,79 @@
+"""The clients of a listener with TLS: how handshakes with them are made, and their principals by their certificates."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from klamm.security.distinguished_name import java_text, subject_of
+from klamm.security.principal_rules import PrincipalRules
+from klamm_broker.kafka.connection import KafkaConnection
+from klamm_broker.kafka.handshake_room import HandshakeRoom
+from klamm_server.security.auditor import CERTIFICATE, Auditor
+
+log = logging.getLogger(__name__)
+
+_ABOUT_CERTIFICATES: Final = ("CERTIFICATE_VERIFY_FAILED", "PEER_DID_NOT_RETURN_A_CERTIFICATE")
+
+
+class TlsClients:
+    """The clients of one listener."""
+
+    def __init__(
+        self,
+        context: Callable[[], ssl.SSLContext],
+        rules: PrincipalRules,
+        *,
+        timeout_ms: int,
+        room: HandshakeRoom,
+        names_clients: bool = True,
+        listener: str = "",
+        auditor: Auditor | None = None,
+    ) -> None:
+        """`context` gives the current one; `room` is for those on their way in. Unless it `names_clients`, a
+        certificate only lets them in, and their logins name them. `auditor` hears of clients that certificates name."""
+        self.room = room
+        self.context = context
+        self.timeout_ms = timeout_ms
+        self._rules = rules
+        self._names_clients = names_clients
+        self._listener = listener
+        self._auditor = auditor
+
+    def recognise(self, connection: KafkaConnection) -> bool:
+        """Says on the connection who the client is and how long its certificate is valid; false, and logged, where no
+        rule makes a name of the certificate's."""
+        tls = connection.tls
+        certificate = tls.getpeercert(binary_form=True)
+        if certificate is None:
+            return True
+        ends = (tls.getpeercert() or {})["notAfter"]
+        assert isinstance(ends, str), ends
+        connection.expires_ms = 1000 * ssl.cert_time_to_seconds(ends)
+        return not self._names_clients or self._name(connection, certificate)
+
+    def _name(self, connection: KafkaConnection, certificate: bytes) -> bool:
+        subject = java_text(subject_of(certificate))
+        name = self._rules.name(subject)
+        if name is None:
+            log.warning(
+                "client=%s connection closed: no rule of ssl.principal.mapping.rules takes its certificate's name %r",
+                connection.peer,
+                subject,
+            )
+            self._tell("User:", connection.peer, f"no rule takes the certificate's name {subject!r}")
+            return False
+        connection.principal = f"User:{name}"
+        self._tell(connection.principal, connection.peer)
+        return True
+
+    def refuse(self, peer: str, reason: str) -> None:
+        """A handshake has failed by OpenSSL's `reason`; the audit hears of it where it is about the certificate."""
+        if any(one in reason for one in _ABOUT_CERTIFICATES):
+            self._tell("User:", peer, reason)
+
+    def _tell(self, principal: str, peer: str, failure: str = "") -> None:
+        if self._auditor is not None:
+            self._auditor.logged_in(principal, peer, CERTIFICATE, self._listener, failure)

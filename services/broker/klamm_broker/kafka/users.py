@@ -1,0 +1,71 @@
+"""Users who log in by SCRAM: AlterUserScramCredentials, passed on to the active controller, and
+DescribeUserScramCredentials, from this broker's own metadata (KIP-554)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from klamm.acls import AclOperation
+from klamm.errors import BrokerError, ErrorCode
+from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.controller_rpc import AdminStub
+from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
+from klamm_broker.kafka.messages import Fields
+from klamm_broker.kafka.requests import Request
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.users import DescribedUser, described_users
+from klamm_server.security.session import may_with_cluster
+
+
+class UserApis:
+    """Each method takes a decoded request and gives the answer's fields."""
+
+    def __init__(self, controller: ActiveController, image: Callable[[], MetadataImage]) -> None:
+        self._controller = controller
+        self._image = image
+
+    async def alter_scram_credentials(self, request: Request, wanted: Any) -> Fields:
+        ask = pb.AlterUserScramCredentialsRequest(
+            deletions=[pb.ScramCredentialDeletion(name=one.name, mechanism=one.mechanism) for one in wanted.deletions],
+            upsertions=[
+                pb.ScramCredentialUpsertion(
+                    name=one.name,
+                    mechanism=one.mechanism,
+                    iterations=one.iterations,
+                    salt=one.salt,
+                    salted_password=one.salted_password,
+                )
+                for one in wanted.upsertions
+            ],
+        )
+        try:
+            answer = await self._controller.change(AdminStub.alter_user_scram_credentials, ask, timeout_ms=TIMEOUT_MS)
+            results = list(answer.results)
+        except BrokerError as error:
+            names = dict.fromkeys([one.name for one in ask.deletions] + [one.name for one in ask.upsertions])
+            results = [pb.NamedResult(name=name, error_code=error.code, error_message=error.message) for name in names]
+        return {
+            "results": [
+                {"user": one.name, "error_code": one.error_code, "error_message": one.error_message or None}
+                for one in results
+            ]
+        }
+
+    async def describe_scram_credentials(self, request: Request, wanted: Any) -> Fields:
+        """Describes the users that are named, or all."""
+        if not may_with_cluster(AclOperation.DESCRIBE):
+            return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": None, "results": []}
+        users = described_users(self._image(), [one.name for one in wanted.users or ()])
+        return {"error_code": ErrorCode.NONE, "error_message": None, "results": [_described(user) for user in users]}
+
+
+def _described(user: DescribedUser) -> Fields:
+    return {
+        "user": user.name,
+        "error_code": user.error_code,
+        "error_message": user.error_message or None,
+        "credential_infos": [
+            {"mechanism": mechanism.number, "iterations": iterations} for mechanism, iterations in user.credentials
+        ],
+    }

@@ -1,0 +1,1 @@
+"""Retention and compaction: which segments go, and which records of them."""

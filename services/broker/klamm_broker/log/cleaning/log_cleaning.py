@@ -1,0 +1,372 @@
+"""Compacting one log: of each key the last record stays, where and as it is. Kafka's `Cleaner`.
+
+Two passes, on a thread of the cleaner. The first reads the dirty part and keeps the last offset of each key
+(`offset_map.py`), until that is full; the second writes every segment up to there again, without the records that have
+a later one, and without tombstones whose time is over (KIP-534). What it does to a batch:
+
+| batch | becomes |
+|---|---|
+| all of it stays | the same bytes, not encoded again |
+| some records stay | the batch with those: same offsets, same producer fields (`klamm.records.rewrite`) |
+| a tombstone is met for the first time | as above, with the time when it may go: `delete.retention.ms` from now |
+| all of it is of an aborted transaction | as if nothing stayed |
+| nothing stays | gone, unread if it is of the dirty part; two kinds leave their header: |
+| … the last one of a producer that may still write | the header: its sequence numbers stay known |
+| … the last one of the new segment | the header: the segment still ends where the next one begins |
+| a control batch, something of its transaction is there | the same bytes, and its entry of the transaction index |
+| a control batch, nothing is there any more | gone, `delete.retention.ms` after that was found to be so |
+| … the last of a producer that may still write | the same bytes: its epoch fences smaller ones |
+
+Segments are replaced from the oldest on, so that a tombstone never goes before what it deletes. The thread touches no
+object of the log: it has paths and sizes, and finds out at the end, on the event loop, if the log went on without it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from klamm.model import TopicPartition
+from klamm.records.header import BatchHeader, Buffer, read_header, validate_batch
+from klamm.records.keys import RecordKeys, read_keys
+from klamm.records.rewrite import retain_header, retain_records
+from klamm_broker.log.cleaning.cleanable import group_by_size
+from klamm_broker.log.cleaning.cleaned_transactions import AbortedRanges, MarkerNeeds
+from klamm_broker.log.cleaning.offset_map import OffsetMap
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.log_config import NO_LIMIT_MS, LogConfig
+from klamm_broker.log.segment.batch_scan import scan_batches, scan_headers
+from klamm_broker.log.segment.record_set import AppendedBatch
+from klamm_broker.log.segment.segment import Segment
+from klamm_broker.log.segment.segment_files import CLEANED_SUFFIX
+from klamm_broker.log.segment.segment_swap import make_durable
+from klamm_broker.log.segment.time_index import latest_timestamp_ms
+from klamm_broker.log.segment.transaction_index import AbortedTransaction
+
+
+class CleaningSource(NamedTuple):
+    """A sealed segment as it was when the cleaning was planned."""
+
+    segment: Segment
+    """Only to be handed back to the log."""
+    path: str
+    base_offset: int
+    end_offset: int
+    """Where the next segment begins."""
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningPlan:
+    """What `LogCompaction.plan` found to be cleaned."""
+
+    topic_partition: TopicPartition
+    directory: str
+    config: LogConfig
+    sources: tuple[CleaningSource, ...]
+    """From the start of the log to the first uncleanable offset."""
+    first_dirty_offset: int
+    aborted: tuple[AbortedTransaction, ...]
+    """The transactions that wrote to the sources, or whose markers are there."""
+    generation: int
+    """The log's count of truncations."""
+
+
+class Pacer(Protocol):
+    """Called with the bytes read or written, after each batch; may wait. Raises what is to end the cleaning."""
+
+    def __call__(self, size_bytes: int) -> None: ...
+
+
+@dataclass(slots=True)
+class CleaningStats:
+    """What one cleaning did."""
+
+    mapped_bytes: int = 0
+    """How many bytes the first pass has read."""
+    read_bytes: int = 0
+    """How many bytes the second pass has read."""
+    written_bytes: int = 0
+    read_records: int = 0
+    written_records: int = 0
+    key_count: int = 0
+    buffer_utilization: float = 0.0
+    """Part of the dedupe buffer that was used."""
+
+
+class LogCleaning:
+    """`build_offset_map`, then `clean` for each of `groups`, then `close`; all may raise OSError, a CorruptBatchError,
+    and what the pacer raises."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        plan: CleaningPlan,
+        *,
+        dedupe_buffer_bytes: int,
+        io_buffer_bytes: int,
+        producer_id_expiration_ms: int,
+        pace: Pacer,
+        now_ms: int,
+    ) -> None:
+        self._disk = disk
+        self._plan = plan
+        self._map = OffsetMap(dedupe_buffer_bytes)
+        self._dedupe_buffer_bytes = dedupe_buffer_bytes
+        self._io_buffer_bytes = io_buffer_bytes
+        self._oldest_write_ms = now_ms - producer_id_expiration_ms
+        self._pace = pace
+        self._now_ms = now_ms
+        self._last_of_producer: dict[int, int] = {}
+        """The last offset of each producer's last batch, by producer id, or that of the marker after it if it has a
+        greater epoch; expired producers are left out."""
+        self._epochs: dict[int, int] = {}
+        self._aborted = AbortedRanges(plan.aborted)
+        self._marker_needs = MarkerNeeds()
+        self.end_offset = plan.first_dirty_offset
+        """Everything before is clean in the end: where the offset map ends."""
+        self.stats = CleaningStats()
+
+    # The first pass
+
+    def build_offset_map(self) -> None:
+        """Reads the dirty part, up to where the map is full; of the clean part the headers."""
+        for source in self._plan.sources:
+            if self._map.is_full:
+                break
+            if source.end_offset <= self._plan.first_dirty_offset:
+                self._note_producers(source)
+            else:
+                self._map_segment(source)
+        self._map.seal()
+        self.stats.key_count = len(self._map)
+        self.stats.buffer_utilization = self._map.used_bytes / self._dedupe_buffer_bytes
+
+    def _note_producers(self, source: CleaningSource) -> None:
+        with _Opened(self._disk, source) as opened:
+            for _, header in scan_headers(self._disk, opened.fd, 0, source.size_bytes):
+                self._note_producer(header, opened.modified_ms)
+                self._pace(0)
+
+    def _map_segment(self, source: CleaningSource) -> None:
+        with _Opened(self._disk, source) as opened:
+            for header, batch in self._batches(opened.fd, source):
+                if self._map.is_full:
+                    return
+                self._note_producer(header, opened.modified_ms)
+                if self._is_dirty(header) and not header.is_control and not self._aborted.holds(header):
+                    self._map_batch(header, batch)
+                self.end_offset = max(self.end_offset, header.next_offset)
+                self.stats.mapped_bytes += len(batch)
+        self.end_offset = max(self.end_offset, source.end_offset)
+
+    def _map_batch(self, header: BatchHeader, batch: memoryview) -> None:
+        validate_batch(batch, allow_gaps=True)
+        records = read_keys(batch, header)
+        base_offset = header.base_offset
+        self._map.put(records.keys, [base_offset + delta for delta in records.offset_deltas])
+
+    def _is_dirty(self, header: BatchHeader) -> bool:
+        return header.last_offset >= self._plan.first_dirty_offset
+
+    def _note_producer(self, header: BatchHeader, modified_ms: int) -> None:
+        producer_id = header.producer_id
+        if producer_id < 0 or max(header.max_timestamp_ms, modified_ms) < self._oldest_write_ms:
+            return
+        if not header.is_control or (header.record_count and header.producer_epoch > self._epochs.get(producer_id, -1)):
+            self._last_of_producer[producer_id] = header.last_offset
+            self._epochs[producer_id] = header.producer_epoch
+
+    # The second pass
+
+    def groups(self) -> list[list[CleaningSource]]:
+        """Segments that become one, oldest first."""
+        sources = [source for source in self._plan.sources if source.base_offset < self.end_offset]
+        return list(group_by_size(sources, self._plan.config))
+
+    def clean(self, group: Sequence[CleaningSource]) -> Segment | None:
+        """What the group becomes: on disk, synced, with the suffix `.cleaned`; None if it is to stay as it is."""
+        cleaned = Segment(
+            self._disk,
+            self._plan.directory,
+            group[0].base_offset,
+            config=self._plan.config,
+            created_ms=self._now_ms,
+            roll_jitter_ms=0,
+            file_suffix=CLEANED_SUFFIX,
+        )
+        cleaned.create()
+        try:
+            writer = _Writer(cleaned, self._io_buffer_bytes, self._pace)
+            changed = len(group) > 1
+            for source in group:
+                changed |= self._clean_into(writer, source)
+            writer.finish()
+            self.stats.written_bytes += cleaned.files.size_bytes
+            self.stats.written_records += writer.record_count
+            if not changed:
+                cleaned.delete()
+                return None
+            make_durable(self._disk, cleaned, modified_ms=self._disk.modified_ms(group[-1].path))
+        except BaseException:
+            cleaned.delete()
+            raise
+        cleaned.release()
+        return cleaned
+
+    def _clean_into(self, writer: _Writer, source: CleaningSource) -> bool:
+        """Whether a record is not where and as it was."""
+        changed = False
+        with _Opened(self._disk, source) as opened:
+            for header, batch in self._batches(opened.fd, source):
+                kept = self._retained(header, batch)
+                self.stats.read_bytes += len(batch)
+                self.stats.read_records += header.record_count
+                changed |= kept is not batch and header.record_count > 0
+                if kept is None:
+                    writer.owed = header
+                    continue
+                aborted = self._aborted.ended_by(header) if header.is_control else None
+                if aborted is not None and kept is batch:
+                    writer.note_aborted(aborted)
+                    writer.write(header, batch)
+                else:
+                    writer.write(header if kept is batch else read_header(kept), kept)
+        return changed
+
+    def _retained(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        """`batch` itself if all of it stays, None if nothing of it does."""
+        if header.is_control:
+            return self._retained_marker(header, batch)
+        self._marker_needs.note(header)
+        if header.base_offset >= self.end_offset:
+            return batch
+        is_aborted = self._aborted.holds(header)
+        kept = self._retained_records(header, batch) if header.record_count and not is_aborted else None
+        if kept is not None:
+            return kept
+        if self._last_of_producer.get(header.producer_id) != header.last_offset or header.producer_id < 0:
+            return None
+        return retain_header(header) if header.record_count else batch
+
+    def _retained_marker(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        if self._marker_needs.take(header) or header.base_offset >= self.end_offset:
+            return batch
+        if not header.record_count:
+            return None
+        if header.delete_horizon_ms is None:
+            horizon_ms = min(self._now_ms + self._plan.config.delete_retention_ms, NO_LIMIT_MS)
+            validate_batch(batch, allow_gaps=True)
+            return retain_records(header, read_keys(batch, header), [0], delete_horizon_ms=horizon_ms)
+        is_last = self._last_of_producer.get(header.producer_id) == header.last_offset
+        return batch if is_last or header.delete_horizon_ms > self._now_ms else None
+
+    def _retained_records(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        base_offset, is_dirty = header.base_offset, self._is_dirty(header)
+        survivors = self._map.survivors(base_offset, header.last_offset) if is_dirty else ()
+        if is_dirty and not survivors:
+            return None
+        if not is_dirty:
+            validate_batch(batch, allow_gaps=True)
+        records = read_keys(batch, header)
+        offsets = [base_offset + delta for delta in records.offset_deltas]
+        if is_dirty:
+            alive = set(survivors)
+            indexes = [index for index, offset in enumerate(offsets) if offset in alive]
+        else:
+            indexes = [index for index, lives in enumerate(self._map.are_latest(records.keys, offsets)) if lives]
+        return self._with_tombstones(header, batch, records, indexes)
+
+    def _with_tombstones(
+        self, header: BatchHeader, batch: memoryview, records: RecordKeys, indexes: list[int]
+    ) -> Buffer | None:
+        """The batch with the records at `indexes`, but for tombstones that have been there long enough."""
+        tombstones = [index for index in indexes if records.is_tombstone(index)]
+        horizon_ms = None
+        if not tombstones:
+            pass
+        elif header.delete_horizon_ms is None:
+            horizon_ms = min(self._now_ms + self._plan.config.delete_retention_ms, NO_LIMIT_MS)
+        elif header.delete_horizon_ms <= self._now_ms:
+            gone = set(tombstones)
+            indexes = [index for index in indexes if index not in gone]
+        if not indexes:
+            return None
+        if len(indexes) == header.record_count and horizon_ms is None:
+            return batch
+        return retain_records(header, records, indexes, delete_horizon_ms=horizon_ms)
+
+    def _batches(self, fd: int, source: CleaningSource) -> Iterator[tuple[BatchHeader, memoryview]]:
+        for _, header, batch in scan_batches(self._disk, fd, 0, source.size_bytes, self._io_buffer_bytes):
+            yield header, batch
+            self._pace(len(batch))
+
+    def sync_directory(self) -> None:
+        """After this the new segments are in their places even if the machine fails."""
+        self._disk.fsync_directory(self._plan.directory)
+
+    def close(self) -> None:
+        """Gives the map's memory back."""
+        self._map.clear()
+
+
+class _Opened:
+    """A segment's log file, open for a while."""
+
+    def __init__(self, disk: Disk, source: CleaningSource) -> None:
+        self._disk = disk
+        self._path = source.path
+        self.fd = -1
+        self.modified_ms = 0
+
+    def __enter__(self) -> _Opened:
+        self.fd = self._disk.open(self._path, os.O_RDONLY)
+        self.modified_ms = self._disk.modified_ms(self._path)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._disk.close(self.fd)
+
+
+class _Writer:
+    """Appends batches to the new segment, several with one system call."""
+
+    def __init__(self, segment: Segment, buffer_bytes: int, pace: Pacer) -> None:
+        self._segment = segment
+        self._buffer_bytes = buffer_bytes
+        self._pace = pace
+        self._buffers: list[Buffer] = []
+        self._batches: list[AppendedBatch] = []
+        self._size_bytes = 0
+        self.record_count = 0
+        self.owed: BatchHeader | None = None
+        """The last batch that was read, if nothing is left of it."""
+
+    def write(self, header: BatchHeader, batch: Buffer) -> None:
+        """Some whole batch, whose header this is."""
+        self.owed = None
+        self.record_count += header.record_count
+        self._buffers.append(batch)
+        self._batches.append(AppendedBatch(header.last_offset, latest_timestamp_ms(header), len(batch)))
+        self._size_bytes += len(batch)
+        if self._size_bytes >= self._buffer_bytes:
+            self._flush()
+
+    def note_aborted(self, entry: AbortedTransaction) -> None:
+        """The marker that is written next ends an aborted transaction, something of which is still there."""
+        self._segment.aborted.append(entry)
+
+    def finish(self) -> None:
+        """The segment is to end where the last one it was made from does."""
+        if self.owed is not None:
+            self.write(self.owed._replace(record_count=0), retain_header(self.owed))
+        self._flush()
+
+    def _flush(self) -> None:
+        if not self._batches:
+            return
+        self._segment.append(self._buffers, self._batches, self._size_bytes)
+        self._pace(self._size_bytes)
+        self._buffers, self._batches, self._size_bytes = [], [], 0

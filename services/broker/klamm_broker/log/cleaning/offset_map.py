@@ -1,0 +1,78 @@
+"""The last offset of each key in the part of a log that is being compacted, in bounded memory.
+
+Kafka's `SkimpyOffsetMap` keeps MD5 digests in an open-addressed buffer; computing a digest per record costs more here
+than all the rest, so this is a dict of the keys themselves, which also cannot confuse two keys. The price is memory: an
+entry counts `ENTRY_BYTES` and its key, where Kafka's takes 24 bytes.
+
+Nothing here may hold the interpreter's lock for long: this runs beside the event loop. What one call of C would do with
+the whole map is done a slice at a time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import islice
+
+ENTRY_BYTES = 176
+"""What one entry takes besides the key's own bytes: the bytes and int objects, the dict at its worst, which is while it
+grows, and the offset among the survivors. Measured: tests/unit/klamm_broker/log/cleaning/test_offset_map.py."""
+_SLICE = 4096
+
+
+class OffsetMap:
+    """Grows until `is_full`, which the caller looks at between batches; then `seal`, then lookups."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._latest: dict[bytes | None, int] = {}
+        self._survivors: array[int] = array("q")
+        self.used_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._latest)
+
+    @property
+    def is_full(self) -> bool:
+        return self.used_bytes >= self._max_bytes
+
+    def put(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> None:
+        """Records of one batch, which come after all that were put before; those without a key are left out."""
+        latest = self._latest
+        before = len(latest)
+        for start in range(0, len(keys), _SLICE):
+            latest.update(zip(keys[start : start + _SLICE], offsets[start : start + _SLICE], strict=True))
+        latest.pop(None, None)
+        added = len(latest) - before
+        # Keys that are new come last.
+        self.used_bytes += added * ENTRY_BYTES + sum([len(key) for key in islice(reversed(latest), added) if key])
+
+    def seal(self) -> None:
+        """No more keys come."""
+        values = iter(self._latest.values())
+        chunks = []
+        while chunk := sorted(islice(values, _SLICE)):
+            chunks.append(array("q", chunk))
+        for offset in heapq.merge(*chunks):
+            self._survivors.append(offset)
+
+    def survivors(self, base_offset: int, last_offset: int) -> Sequence[int]:
+        """Offsets, ascending, of the records in this range that are the last of their key."""
+        low = bisect_left(self._survivors, base_offset)
+        return self._survivors[low : bisect_right(self._survivors, last_offset, low)]
+
+    def are_latest(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> list[bool]:
+        """For each record whether none that was put has its key and a later offset; False without a key."""
+        latest = self._latest.get
+        return [key is not None and latest(key, -1) <= offset for key, offset in zip(keys, offsets, strict=True)]
+
+    def clear(self) -> None:
+        """Gives the memory back."""
+        latest = self._latest
+        while latest:
+            for _ in range(min(_SLICE, len(latest))):
+                latest.popitem()
+        self._survivors = array("q")
+        self.used_bytes = 0

@@ -1,0 +1,210 @@
+"""What a start finds in the log dirs: logs, those that were being copied to another dir, and what was being removed.
+
+A crash may have come anywhere in a move or a deletion (`log_move.py`, `log_deletion.py`): what is out of date goes. A
+dir that fails meanwhile is taken offline with what is in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from klamm.model import TopicPartition
+from klamm_broker.log.dirs.directory_names import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    current_name,
+    parse_directory_name,
+    unique_name,
+)
+from klamm_broker.log.dirs.log_directories import LogDirectories, LogDirectory
+from klamm_broker.log.dirs.log_move import REPLACES_FILE, read_replaced
+from klamm_broker.log.dirs.log_opener import LogOpener
+from klamm_broker.log.files.checkpoints import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    CheckpointError,
+    read_offsets,
+)
+from klamm_broker.log.files.clean_shutdown import take_clean_shutdown
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.partition_metadata import read_topic_id
+from klamm_broker.log.files.storage_failure import LogDirError
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_broker.log.partition.pending_deletion import PendingDeletion
+
+logger = logging.getLogger(__name__)
+
+
+class _Found(NamedTuple):
+    """A partition directory, as it was loaded."""
+
+    log: PartitionLog
+    is_future: bool
+    replaces: uuid.UUID | None
+    """The log dir that it was or is to be moved from."""
+
+
+class FoundLogs:
+    """`logs`, `futures` and `deletions` once `load` has returned."""
+
+    def __init__(
+        self, directories: LogDirectories, opener: LogOpener, *, disk: Disk, rng: random.Random, now_ms: int
+    ) -> None:
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        self.deletions: list[PendingDeletion] = []
+        self._directories = directories
+        self._opener = opener
+        self._disk = disk
+        self._rng = rng
+        self._now_ms = now_ms
+
+    def load(self, topic_config: Callable[[str], LogConfig], *, threads: int) -> None:
+        """Blocks. Raises LogDirError if a partition is found in two dirs."""
+        with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as executor:
+            loading = []
+            for directory in self._directories.online():
+                for topic_partition, path in self._find_partitions(directory):
+                    config = topic_config(topic_partition.topic)
+                    loading.append(executor.submit(self._load_log, directory, topic_partition, path, config))
+            found = [one for future in loading if (one := future.result()) is not None]
+        for one in found:
+            if not one.is_future:
+                self._add_loaded(one, found)
+        for one in found:
+            if one.is_future:
+                self._add_future(one.log)
+
+    def _find_partitions(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, str]]:
+        log_dir = directory.log_dir
+        try:
+            self._read_checkpoints(directory)
+            names = self._disk.list_directories(log_dir.path)
+        except OSError as error:
+            logger.error("%s", log_dir.take_offline(error, "load"))
+            return
+        for name in names:
+            path = f"{log_dir.path}/{name}"
+            if name.endswith(DELETE_SUFFIX):
+                self.deletions.append(PendingDeletion(log_dir=log_dir, paths=(path,), due_ms=self._now_ms))
+            elif (topic_partition := parse_directory_name(current_name(name))) is not None:
+                yield topic_partition, path
+            else:
+                logger.warning("dir=%s ignored: not the name of a topic-partition", path)
+
+    def _read_checkpoints(self, directory: LogDirectory) -> None:
+        path = directory.log_dir.path
+        directory.clean_shutdown_epoch = take_clean_shutdown(self._disk, path)
+        # A checkpoint that cannot be read costs a longer scan (recovery points), another compaction (cleaner offsets)
+        # or serves deleted records again (start offsets), as if the crash had come before it was written; it does
+        # not cost the directory.
+        directory.recovery_points = self._read_offsets(f"{path}/{RECOVERY_POINT_FILE}")
+        directory.log_start_offsets = self._read_offsets(f"{path}/{LOG_START_OFFSET_FILE}")
+        directory.high_watermarks = self._read_offsets(f"{path}/{HIGH_WATERMARK_FILE}")
+        directory.cleaner_offsets = self._read_offsets(f"{path}/{CLEANER_OFFSET_FILE}")
+        directory.checkpoint_order.cleaner_offsets = dict(directory.cleaner_offsets)
+
+    def _read_offsets(self, path: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(self._disk, path)
+        except CheckpointError as error:
+            logger.warning("%s: ignored", error)
+            return {}
+
+    def _load_log(
+        self, directory: LogDirectory, topic_partition: TopicPartition, path: str, config: LogConfig
+    ) -> _Found | None:
+        """None if the dir failed meanwhile. Runs on a recovery thread."""
+        if directory.log_dir.failure is not None:
+            return None
+        try:
+            topic_id = read_topic_id(self._disk, path)
+            replaces = read_replaced(self._disk, path)
+            log = self._opener.open(
+                directory.log_dir,
+                path,
+                topic_partition,
+                topic_id,
+                config,
+                now_ms=self._now_ms,
+                log_start_offset=directory.log_start_offsets.get(topic_partition, 0),
+                recovery_point=directory.recovery_points.get(topic_partition, 0),
+                clean_shutdown=directory.clean_shutdown_epoch is not None,
+            )
+        except OSError as error:
+            logger.error("%s", directory.log_dir.take_offline(error, f"load of {topic_partition}"))
+            return None
+        log.compaction.cleaned_to_offset = min(
+            directory.cleaner_offsets.get(topic_partition, 0), log.flusher.recovery_point
+        )
+        return _Found(log, path.endswith(FUTURE_SUFFIX), replaces)
+
+    def _add_loaded(self, one: _Found, found: Sequence[_Found]) -> None:
+        """Two logs of one partition: the one that was moved from goes. A crash came before its directory did."""
+        log, name = one.log, one.log.topic_partition
+        if self._is_replaced(one, found):
+            logger.info("log=%s was moved to another log dir", log.directory)
+            self.deletions += self._retired(log)
+            return
+        other = self.logs.setdefault(name, log)
+        if other is not log:
+            raise LogDirError(
+                f"{name} is in two log dirs: {other.directory} and {log.directory}; remove the one that is out of date"
+            )
+        if one.replaces is not None and one.replaces in self._directories.ids().values():
+            self._end_move(log)
+
+    def _is_replaced(self, one: _Found, found: Sequence[_Found]) -> bool:
+        return any(
+            other.replaces == self._directory_id(one.log)
+            and one.replaces != self._directory_id(other.log)
+            and other.log.topic_partition == one.log.topic_partition
+            for other in found
+            if not other.is_future and other is not one
+        )
+
+    def _directory_id(self, log: PartitionLog) -> uuid.UUID:
+        return self._directories.of(log.log_dir).directory_id
+
+    def _end_move(self, log: PartitionLog) -> None:
+        """The log that it replaced is gone."""
+        try:
+            self._disk.remove([f"{log.directory}/{REPLACES_FILE}"])
+        except OSError as error:
+            logger.error("%s", log.log_dir.failed(error, f"move of {log.topic_partition}"))
+
+    def _add_future(self, log: PartitionLog) -> None:
+        """Goes on with a move, unless what was to be moved is gone, or is another topic's."""
+        current = self.logs.get(log.topic_partition)
+        if current is None and self._directories.unreadable():
+            logger.warning("log=%s is not copied on: the current log is in no log dir that can be read", log.directory)
+            log.abandon()
+        elif (
+            current is None
+            or current.topic_id != log.topic_id
+            or current.log_dir is log.log_dir
+            or log.topic_partition in self.futures
+        ):
+            logger.info("log=%s stray=removed", log.directory)
+            self.deletions += self._retired(log)
+        else:
+            self.futures[log.topic_partition] = log
+
+    def _retired(self, log: PartitionLog) -> list[PendingDeletion]:
+        """Renames the directory of a log that is not wanted."""
+        log.abandon()
+        renamed = f"{log.log_dir.path}/{unique_name(log.topic_partition, DELETE_SUFFIX, self._rng)}"
+        try:
+            self._disk.replace(log.directory, renamed)
+        except OSError as error:
+            logger.error("%s", log.log_dir.failed(error, f"removal of {log.directory}"))
+            return []
+        return [PendingDeletion(log_dir=log.log_dir, paths=(renamed,), due_ms=self._now_ms)]

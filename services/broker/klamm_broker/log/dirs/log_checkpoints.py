@@ -1,0 +1,94 @@
+"""What the checkpoints of the log dirs are to say (`log_checkpoint.py` writes them). Event loop only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from klamm.model import TopicPartition
+from klamm_broker.log.dirs.hosted_logs import HostedLogs
+from klamm_broker.log.dirs.log_directories import LogDirectories, LogDirectory
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.log_checkpoint import CheckpointJob, HighWatermarkJob
+from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.log.partition.partition_log import PartitionLog
+
+
+class LogCheckpoints:
+    """Plans jobs for disk threads; a later job of a dir counts more than one before, in whatever order they run."""
+
+    def __init__(self, logs: HostedLogs, directories: LogDirectories, disk: Disk) -> None:
+        self._logs = logs
+        self._directories = directories
+        self._disk = disk
+
+    def plan(self, high_watermarks: Mapping[TopicPartition, int]) -> list[CheckpointJob]:
+        """One job per online dir, every `log.flush.offset.checkpoint.interval.ms`.
+
+        A log that `high_watermarks` lacks keeps the one checkpointed before."""
+        self.note_high_watermarks(high_watermarks)
+        return [self._plan(directory) for directory in self._directories.online()]
+
+    def plan_of(self, log_dir: LogDir) -> CheckpointJob:
+        """The job of one dir."""
+        return self._plan(self._directories.of(log_dir))
+
+    def _plan(self, directory: LogDirectory) -> CheckpointJob:
+        logs = self._logs.in_dir(directory.log_dir)
+        return CheckpointJob(
+            disk=self._disk,
+            log_dir=directory.log_dir,
+            recovery_points={log.topic_partition: log.flusher.recovery_point for log in logs},
+            # A start at a segment's beginning needs no row: the file name says it.
+            log_start_offsets={
+                log.topic_partition: log.log_start_offset
+                for log in logs
+                if log.log_start_offset > log.segments.base_offsets[0]
+            },
+            high_watermarks=dict(directory.high_watermarks),
+            cleaner_offsets={
+                log.topic_partition: log.compaction.cleaned_to_offset
+                for log in logs
+                if log.compaction.cleaned_to_offset
+            },
+            order=directory.checkpoint_order,
+            number=directory.checkpoint_order.next(),
+        )
+
+    def store_recovery_points(self, truncated: Iterable[TopicPartition]) -> None:
+        """After truncations, before the next append to those logs: stores where they are to be recovered from. Blocks.
+
+        Else a crash would trust, unread, records written later in the place of those cut."""
+        logs = [log for name in truncated for log in self._logs.of(name)]
+        for log_dir in dict.fromkeys(log.log_dir for log in logs):
+            self.plan_of(log_dir).run()
+
+    # High watermarks
+
+    def plan_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> list[HighWatermarkJob]:
+        """One job per online dir in which one moved, every `replica.high.watermark.checkpoint.interval.ms`."""
+        before = {directory: directory.high_watermarks for directory in self._directories.online()}
+        self.note_high_watermarks(high_watermarks)
+        return [
+            HighWatermarkJob(
+                disk=self._disk,
+                log_dir=directory.log_dir,
+                high_watermarks=dict(directory.high_watermarks),
+                order=directory.checkpoint_order,
+                number=directory.checkpoint_order.next(),
+            )
+            for directory in self._directories.online()
+            if directory.high_watermarks != before.get(directory)
+        ]
+
+    def note_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Takes the high watermarks that the next checkpoints are to have; a log that `high_watermarks` lacks keeps its
+        own."""
+        for directory in self._directories.online():
+            logs = (log.topic_partition for log in self._logs.in_dir(directory.log_dir))
+            known = {**directory.high_watermarks, **high_watermarks}
+            directory.high_watermarks = {name: known[name] for name in logs if name in known}
+
+    def high_watermark(self, log: PartitionLog) -> int:
+        """The last one that was checkpointed, within what the log holds: where a replica starts from."""
+        mark = self._directories.of(log.log_dir).high_watermarks.get(log.topic_partition, 0)
+        return min(max(mark, log.log_start_offset), log.log_end_offset)

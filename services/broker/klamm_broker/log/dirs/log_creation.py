@@ -1,0 +1,131 @@
+"""Making the logs of new partitions, many at once, in three steps so that the slow one runs beside the event loop.
+
+1. `LogCreation.plan`, on the event loop: chooses a log dir for each.
+2. `CreationJob.run`, on a disk thread: directories and files, durable.
+3. `LogCreation.complete`, on the event loop: from then on the logs are found.
+
+A new log waits for the disk twice (its `partition.metadata`, its directory); several threads wait at once, because a
+file system commits what is waiting together. Kafka spares the wait: it writes `partition.metadata` behind, and before
+the first append at the latest (`PartitionMetadataFile.maybeFlush`). Here an append must not wait for the disk.
+
+A crash at any moment leaves of each partition nothing, a directory without records and `partition.metadata`, or one
+that says which topic it is of: no record is written before that is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicId, TopicPartition
+from klamm_broker.log.dirs.hosted_logs import HostedLogs
+from klamm_broker.log.dirs.log_directories import LogDirectories
+from klamm_broker.log.dirs.log_opener import LogOpener
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.partition_metadata import write_topic_id
+from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.partition.partition_log import PartitionLog
+
+THREADS_MAX = 8
+"""How many wait for the disk at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLog:
+    """A log to be made."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    config: LogConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreationJob:
+    """New logs of one log dir."""
+
+    disk: Disk
+    log_dir: LogDir
+    logs: tuple[NewLog, ...]
+    opener: LogOpener
+    now_ms: int
+
+    def run(self) -> list[PartitionLog | BrokerError]:
+        """For each of `logs` the log or why there is none: a LogDirFailure, which also takes the dir offline, or a
+        DiskFull."""
+        with ThreadPoolExecutor(min(THREADS_MAX, len(self.logs)), thread_name_prefix="log-creation") as executor:
+            outcomes = list(executor.map(self._create, self.logs))
+        try:
+            self.disk.fsync_directory(self.log_dir.path)
+        except OSError as error:
+            return [self._undone(outcome, error) for outcome in outcomes]
+        return outcomes
+
+    def _create(self, new: NewLog) -> PartitionLog | BrokerError:
+        directory = f"{self.log_dir.path}/{new.topic_partition}"
+        try:
+            self.log_dir.check_online()
+            self.disk.make_directory(directory)
+            write_topic_id(self.disk, directory, new.topic_id)
+            return self.opener.open(
+                self.log_dir, directory, new.topic_partition, new.topic_id, new.config, now_ms=self.now_ms
+            )
+        except BrokerError as error:
+            return error
+        except OSError as error:
+            return self.log_dir.failed(error, f"creation of {new.topic_partition}")
+
+    def _undone(self, outcome: PartitionLog | BrokerError, error: OSError) -> BrokerError:
+        if isinstance(outcome, PartitionLog):
+            outcome.abandon()
+        return self.log_dir.failed(error, "creation of logs")
+
+
+class LogCreation:
+    """The steps on the event loop."""
+
+    def __init__(self, logs: HostedLogs, directories: LogDirectories, opener: LogOpener, disk: Disk) -> None:
+        self._logs = logs
+        self._directories = directories
+        self._opener = opener
+        self._disk = disk
+
+    def plan(
+        self, wanted: Sequence[NewLog], *, now_ms: int
+    ) -> tuple[list[CreationJob], dict[TopicPartition, BrokerError]]:
+        """Step 1: each new log goes into the online dir with the fewest.
+
+        None of `wanted` may have a log. Also returns why those that no job has cannot be made."""
+        log_dirs = [directory.log_dir for directory in self._directories.online()]
+        counts = {log_dir: len(self._logs.in_dir(log_dir)) for log_dir in log_dirs}
+        placed: dict[LogDir, list[NewLog]] = {}
+        refused: dict[TopicPartition, BrokerError] = {}
+        for new in wanted:
+            assert new.topic_partition not in self._logs.current, new
+            former = self._logs.leaving.get(new.topic_partition)
+            if former is not None or not counts:
+                reason = "no log dir is online" if former is None else f"{former.directory} could not be moved away"
+                refused[new.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR.exception(reason)
+                continue
+            free = [one for one in counts if (one, new.topic_partition) not in self._logs.replaced]
+            log_dir = min(free or counts, key=counts.__getitem__)
+            counts[log_dir] += 1
+            placed.setdefault(log_dir, []).append(new)
+        return [self._job(log_dir, logs, now_ms) for log_dir, logs in placed.items()], refused
+
+    def _job(self, log_dir: LogDir, logs: Sequence[NewLog], now_ms: int) -> CreationJob:
+        return CreationJob(disk=self._disk, log_dir=log_dir, logs=tuple(logs), opener=self._opener, now_ms=now_ms)
+
+    def complete(
+        self, job: CreationJob, outcomes: Sequence[PartitionLog | BrokerError]
+    ) -> dict[TopicPartition, BrokerError]:
+        """Step 3, with what `job.run()` returned. Returns why the logs that are missing are."""
+        failures = {}
+        for new, outcome in zip(job.logs, outcomes, strict=True):
+            if isinstance(outcome, PartitionLog):
+                self._logs.current[new.topic_partition] = outcome
+            else:
+                failures[new.topic_partition] = outcome
+        return failures

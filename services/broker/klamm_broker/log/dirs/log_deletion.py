@@ -1,0 +1,145 @@
+"""Taking the directories of deleted logs out of the way, many at once, beside the event loop.
+
+1. `LogDeletion.plan`, on the event loop: the logs are out of service from then on.
+2. `DeletionJob.run`, on a disk thread: renames every directory to `<topic>-<partition>.<hex>-delete`, durably, then
+   stores checkpoints without those logs: a new log of the same name must not be taken, after a crash, to be as durable
+   as the old one was.
+3. `LogDeletion.complete`, on the event loop: the names are free again.
+
+The renamed directories are removed when `file.delete.delay.ms` is over (`LogDeletion.remove_files`).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from klamm.model import TopicPartition
+from klamm_broker.log.dirs.directory_names import DELETE_SUFFIX, unique_name
+from klamm_broker.log.dirs.hosted_logs import HostedLogs
+from klamm_broker.log.dirs.log_checkpoints import LogCheckpoints
+from klamm_broker.log.dirs.log_directories import LogDirectories
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.log_checkpoint import CheckpointJob
+from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_broker.log.partition.pending_deletion import PendingDeletion
+
+logger = logging.getLogger(__name__)
+
+
+class DoomedLog(NamedTuple):
+    """A log on its way out."""
+
+    topic_partition: TopicPartition
+    directory: str
+    renamed: str
+    """What the directory is renamed to."""
+    due_ms: int
+    """When it may be removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionJob:
+    """Deleted logs of one log dir."""
+
+    disk: Disk
+    log_dir: LogDir
+    logs: tuple[DoomedLog, ...]
+    checkpoint: CheckpointJob
+
+    def run(self) -> None:
+        """Raises LogDirFailure or DiskFull; the next start finds directories that were not renamed to be strays."""
+        try:
+            for doomed in self.logs:
+                self.disk.replace(doomed.directory, doomed.renamed)
+            self.disk.fsync_directory(self.log_dir.path)
+        except OSError as error:
+            raise self.log_dir.failed(error, f"deletion of {len(self.logs)} logs") from error
+        self.checkpoint.run()
+
+
+class LogDeletion:
+    """The steps on the event loop, and removing what they left."""
+
+    def __init__(
+        self,
+        logs: HostedLogs,
+        directories: LogDirectories,
+        checkpoints: LogCheckpoints,
+        disk: Disk,
+        rng: random.Random,
+    ) -> None:
+        self._logs = logs
+        self._directories = directories
+        self._checkpoints = checkpoints
+        self._disk = disk
+        self._rng = rng
+
+    def plan(self, doomed: Iterable[TopicPartition], *, now_ms: int) -> list[DeletionJob]:
+        """Step 1: takes the logs out of service at once.
+
+        Each of `doomed` must have a log. Those in a dir that is offline stay: the next start finds them to be
+        strays."""
+        logs = self._logs
+        leaving: dict[LogDir, list[DoomedLog]] = {}
+        for topic_partition in doomed:
+            log = logs.current[topic_partition]
+            if log.log_dir.failure is not None:
+                logger.error("partition=%s not deleted: %s", topic_partition, log.log_dir.failure)
+                continue
+            logs.leaving[topic_partition] = logs.current.pop(topic_partition)
+            leaving.setdefault(log.log_dir, []).append(self.doom(log, now_ms))
+            future = logs.futures.pop(topic_partition, None)
+            if future is not None and future.log_dir.failure is None:
+                leaving.setdefault(future.log_dir, []).append(self.doom(future, now_ms))
+        return [self._job(log_dir, doomed_logs) for log_dir, doomed_logs in leaving.items()]
+
+    def plan_of_future(self, topic_partition: TopicPartition, *, now_ms: int) -> DeletionJob | None:
+        """Takes the future log out of service: a move is given up. None when there is none, or its dir is offline."""
+        future = self._logs.futures.pop(topic_partition, None)
+        if future is None:
+            return None
+        if future.log_dir.failure is not None:
+            future.abandon()
+            return None
+        return self._job(future.log_dir, [self.doom(future, now_ms)])
+
+    def doom(self, log: PartitionLog, now_ms: int) -> DoomedLog:
+        """Ends the use of a log; its directory is to be renamed."""
+        log.abandon()
+        renamed = f"{log.log_dir.path}/{unique_name(log.topic_partition, DELETE_SUFFIX, self._rng)}"
+        return DoomedLog(log.topic_partition, log.directory, renamed, now_ms + log.config.file_delete_delay_ms)
+
+    def _job(self, log_dir: LogDir, logs: Sequence[DoomedLog]) -> DeletionJob:
+        directory = self._directories.of(log_dir)
+        for doomed in logs:
+            directory.high_watermarks.pop(doomed.topic_partition, None)
+        checkpoint = self._checkpoints.plan_of(log_dir)
+        return DeletionJob(disk=self._disk, log_dir=log_dir, logs=tuple(logs), checkpoint=checkpoint)
+
+    def complete(self, job: DeletionJob) -> list[PendingDeletion]:
+        """Step 3, after `job.run()` returned. What is still to be removed."""
+        leaving = self._logs.leaving
+        for doomed in job.logs:
+            former = leaving.get(doomed.topic_partition)
+            if former is not None and former.directory == doomed.directory:
+                del leaving[doomed.topic_partition]
+        return [
+            PendingDeletion(log_dir=job.log_dir, paths=(doomed.renamed,), due_ms=doomed.due_ms) for doomed in job.logs
+        ]
+
+    def remove_files(self, deletion: PendingDeletion) -> None:
+        """Removes what a deletion left behind. Disk thread. Raises LogDirFailure."""
+        deletion.log_dir.check_online()
+        try:
+            for path in deletion.paths:
+                if path.endswith(DELETE_SUFFIX):
+                    self._disk.remove_tree(path)
+                else:
+                    self._disk.remove([path])
+        except OSError as error:
+            raise deletion.log_dir.failed(error, "deletion") from error

@@ -1,0 +1,59 @@
+"""Opens a partition's log with what all logs of a broker share. Any thread."""
+
+from __future__ import annotations
+
+import random
+
+from klamm.model import TopicId, TopicPartition
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.partition.log_loader import LoadContext, load_partition
+from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_broker.log.segment.segment_pool import SegmentPool
+
+
+class LogOpener:
+    """`producer_ids_max` is `producer.ids.per.partition.max`."""
+
+    def __init__(self, *, disk: Disk, pool: SegmentPool, rng: random.Random, producer_ids_max: int) -> None:
+        self._disk = disk
+        self._pool = pool
+        self._rng = rng
+        self._producer_ids_max = producer_ids_max
+
+    def open(
+        self,
+        log_dir: LogDir,
+        path: str,
+        topic_partition: TopicPartition,
+        topic_id: TopicId | None,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        clean_shutdown: bool = False,
+    ) -> PartitionLog:
+        """The log in the directory `path`, a new one if there is none; offsets are those that were checkpointed.
+
+        Raises OSError."""
+        context = LoadContext(
+            config=config,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            clean_shutdown=clean_shutdown,
+            now_ms=now_ms,
+            producer_ids_max=self._producer_ids_max,
+        )
+        return PartitionLog(
+            disk=self._disk,
+            log_dir=log_dir,
+            directory=path,
+            topic_partition=topic_partition,
+            topic_id=topic_id,
+            config=config,
+            loaded=load_partition(self._disk, path, context, self._rng),
+            pool=self._pool,
+            rng=self._rng,
+        )

@@ -1,0 +1,38 @@
+"""The `.lock` file of a log dir: no two brokers use one directory at a time.
+
+An advisory lock that the kernel drops when the process ends, however it ends; the file itself stays.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.storage_failure import LogDirError
+
+LOCK_FILE = ".lock"
+
+
+class DirectoryLock:
+    """Held from construction to `release`. Raises LogDirError if another process holds it, OSError otherwise."""
+
+    def __init__(self, disk: Disk, log_dir: str) -> None:
+        self._disk = disk
+        self._fd = disk.open(f"{log_dir}/{LOCK_FILE}", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            disk.close(self._fd)
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            raise LogDirError(
+                f"log dir {log_dir} is in use: another process holds {log_dir}/{LOCK_FILE}; "
+                f"stop it or use another directory"
+            ) from None
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            self._disk.close(self._fd)
+            self._fd = -1

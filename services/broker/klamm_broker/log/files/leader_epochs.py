@@ -1,0 +1,154 @@
+"""At which offset each leader epoch of a partition began (KIP-101, KIP-279): what truncation relies on.
+
+`LeaderEpochCache` is pure. Its entries grow strictly in epoch and in start offset; an epoch without records has no
+entry once a later epoch began at the same offset. Follows Kafka's `LeaderEpochFileCache`.
+
+`LeaderEpochFile` keeps the cache in `leader-epoch-checkpoint`. Kafka writes the file, synced, at every new epoch; here
+it is written when the log is flushed, truncated or closed, because whatever the file lacks is in the headers of batches
+at or above the recovery point, and those are read anyway after a crash. Before the recovery point moves past a batch,
+the file with its epoch is on disk (`log_flush.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from typing import NamedTuple
+
+from klamm.model import NO_LEADER_EPOCH
+from klamm_broker.log.files.checkpoints import CheckpointError, decode_checkpoint, encode_checkpoint
+from klamm_broker.log.files.disk import Disk
+
+LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+UNDEFINED_OFFSET = -1
+
+
+class EpochEntry(NamedTuple):
+    """The first record of `epoch` has `start_offset`."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochCache:
+    """The epochs of one log. `version` grows with every change, so that a writer knows what is new."""
+
+    __slots__ = ("_entries", "latest_epoch", "version")
+
+    def __init__(self, entries: tuple[EpochEntry, ...] = ()) -> None:
+        self._entries: list[EpochEntry] = []
+        self.latest_epoch = NO_LEADER_EPOCH
+        """Largest epoch with an entry, or -1. A plain attribute: every append compares against it."""
+        self.version = 0
+        for entry in entries:
+            self.assign(*entry)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        return tuple(self._entries)
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Records that `epoch` begins at `start_offset`; entries that contradict it are dropped.
+
+        False if the latest entry says so already (or says the epoch began earlier)."""
+        assert epoch >= 0, epoch
+        assert start_offset >= 0, start_offset
+        entries = self._entries
+        if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
+            return False
+        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochEntry(epoch, start_offset))
+        self._changed()
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest known epoch <= `epoch` and where it ends (exclusive), as OffsetsForLeaderEpoch answers.
+
+        The current epoch ends at `log_end_offset`. An epoch before all known ones ends where the first known
+        one begins. (-1, -1) for an epoch that is unknown because it is newer, or undefined."""
+        if epoch <= NO_LEADER_EPOCH or epoch > self.latest_epoch:
+            return NO_LEADER_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.latest_epoch:
+            return epoch, log_end_offset
+        higher = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        end_offset = self._entries[higher].start_offset
+        return (self._entries[higher - 1].epoch if higher else epoch), end_offset
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The epoch in which the record at `offset` was written, or -1 if it is before all entries."""
+        after = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        return self._entries[after - 1].epoch if after else NO_LEADER_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log now ends at `end_offset`: epochs that began there or later are gone."""
+        count = len(self._entries)
+        while self._entries and self._entries[-1].start_offset >= end_offset:
+            self._entries.pop()
+        if len(self._entries) != count:
+            self._changed()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log now starts at `start_offset`: the epoch in force there begins there."""
+        below = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        if below and (below > 1 or self._entries[0].start_offset != start_offset):
+            self._entries[:below] = [EpochEntry(self._entries[below - 1].epoch, start_offset)]
+            self._changed()
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self._changed()
+
+    def _changed(self) -> None:
+        self.latest_epoch = self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
+        self.version += 1
+
+    def check_invariants(self) -> None:
+        """Asserts that entries grow strictly in both fields."""
+        for before, after in zip(self._entries, self._entries[1:], strict=False):
+            assert before.epoch < after.epoch, (before, after)
+            assert before.start_offset < after.start_offset, (before, after)
+        assert self.latest_epoch == (self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH)
+
+
+class LeaderEpochFile:
+    """`leader-epoch-checkpoint` of one log: lines of `epoch startOffset`."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self.path = f"{directory}/{LEADER_EPOCH_FILE}"
+        self._written_version = -1
+        # A truncation writes on the event loop while a flush planned earlier may be writing the entries of before the
+        # truncation on a disk thread; without the lock and the version the older content could come last.
+        self._lock = threading.Lock()
+
+    def read(self) -> LeaderEpochCache:
+        """The stored cache, empty if there is no file. Raises CheckpointError if the file is damaged."""
+        if not self._disk.exists(self.path):
+            cache = LeaderEpochCache()
+            self._written_version = cache.version  # no file says the same as one without entries
+            return cache
+        rows = decode_checkpoint(self.path, self._disk.read_file(self.path), (int, int))
+        entries = tuple(EpochEntry(int(epoch), int(offset)) for epoch, offset in rows)
+        if any(epoch < 0 or offset < 0 for epoch, offset in entries):
+            raise CheckpointError(f"checkpoint {self.path}: a negative epoch or offset")
+        cache = LeaderEpochCache(entries)
+        self._written_version = cache.version
+        return cache
+
+    def relocate(self, directory: str) -> None:
+        """The log's directory was renamed."""
+        with self._lock:
+            self.path = f"{directory}/{LEADER_EPOCH_FILE}"
+
+    def is_behind(self, cache: LeaderEpochCache) -> bool:
+        return cache.version > self._written_version
+
+    def write(self, version: int, entries: tuple[EpochEntry, ...]) -> None:
+        """Stores the entries the cache had at `version`, durably, unless newer ones are stored already.
+
+        Any thread. Raises OSError."""
+        with self._lock:
+            if version > self._written_version:
+                self._disk.write_atomically(self.path, encode_checkpoint(entries))
+                self._written_version = version

@@ -1,0 +1,1 @@
+"""The log of one replica: its segments as one sequence of offsets."""

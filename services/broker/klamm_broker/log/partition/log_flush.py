@@ -1,0 +1,176 @@
+"""Making a log durable up to an offset, in three steps so that the slow one runs beside the event loop.
+
+1. `LogFlusher.plan`, on the event loop: writes index entries to the page cache and takes a `FlushJob`.
+2. `FlushJob.run`, on a disk thread: the fdatasyncs. The job holds descriptors of its own (dup) and copies of the
+   rest, so that rolls, truncations and deletions meanwhile cannot make it sync the wrong file or none.
+3. `LogFlusher.complete`, on the event loop: moves the recovery point, unless the log was truncated meanwhile.
+
+A job that is not run must be discarded, or its descriptors leak; one that ran has closed them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from klamm.model import TopicPartition
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.leader_epochs import EpochEntry, LeaderEpochCache, LeaderEpochFile
+from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.log.partition.log_segments import LogSegments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushJob:
+    """All that must be on disk before the recovery point may become `end_offset`."""
+
+    disk: Disk
+    log_dir: LogDir
+    topic_partition: TopicPartition
+    end_offset: int
+    generation: int
+    """The log's count of truncations when the job was planned."""
+    log_fds: tuple[int, ...]
+    index_paths: tuple[str, ...]
+    directory: str | None
+    """The partition directory if files in it were created since the last flush."""
+    files_created: int
+    """The log's count of segments begun when the job was planned."""
+    epoch_file: LeaderEpochFile
+    epoch_version: int
+    epochs: tuple[EpochEntry, ...]
+
+    def run(self) -> None:
+        """Blocks until all of it is on disk. Raises LogDirFailure, which also takes the dir offline, or DiskFull."""
+        try:
+            for fd in self.log_fds:
+                self.disk.fdatasync(fd)
+            for path in self.index_paths:
+                self._sync_index(path)
+            self._sync_directory()
+        except OSError as error:
+            raise self.log_dir.failed(error, f"flush of {self.topic_partition}") from error
+        finally:
+            self.discard()
+
+    def _sync_index(self, path: str) -> None:
+        try:
+            self.disk.sync_path(path)
+        except FileNotFoundError:
+            return  # the segment was deleted meanwhile: nothing of it needs to be durable
+
+    def _sync_directory(self) -> None:
+        try:
+            self.epoch_file.write(self.epoch_version, self.epochs)
+            if self.directory is not None:
+                self.disk.fsync_directory(self.directory)
+        except FileNotFoundError:
+            return  # the partition was deleted meanwhile
+
+    def discard(self) -> None:
+        """Gives the descriptors back without syncing."""
+        for fd in self.log_fds:
+            self.disk.close(fd)
+
+
+class LogFlusher:
+    """How much of one log is on disk. The recovery point is never beyond the log end."""
+
+    def __init__(
+        self,
+        segments: LogSegments,
+        epochs: LeaderEpochCache,
+        epoch_file: LeaderEpochFile,
+        *,
+        recovery_point: int,
+        is_durable: bool,
+    ) -> None:
+        self._segments = segments
+        self._epochs = epochs
+        self._epoch_file = epoch_file
+        self.recovery_point = recovery_point
+        """All records below are on disk, with the index entries and epochs that belong to them."""
+        self._generation_synced = 0
+        self._files_synced = int(is_durable)
+        self._unflushed_since_ms: int | None = None
+
+    def note_append(self, now_ms: int) -> None:
+        """The log has grown. Flushes when `flush.messages` says so, and blocks then. Raises DiskFull."""
+        if self._unflushed_since_ms is None:
+            self._unflushed_since_ms = now_ms
+        segments = self._segments
+        if segments.active.next_offset - self.recovery_point >= segments.config.flush_messages:
+            self.flush()
+
+    def advance(self, offset: int) -> None:
+        """Nothing below `offset` needs to be recovered any more."""
+        self.recovery_point = max(self.recovery_point, offset)
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether a sealed segment or `flush.ms` waits for a flush."""
+        if self.recovery_point < self._segments.active.base_offset:
+            return True
+        since_ms = self._unflushed_since_ms
+        return since_ms is not None and now_ms - since_ms >= self._segments.config.flush_ms
+
+    def plan(self) -> FlushJob:
+        """Step 1 of a flush, up to the current log end. Raises DiskFull."""
+        segments = self._segments
+        segments.check_usable()
+        unflushed = segments.items[segments.slot_of(self.recovery_point) :]
+        fds: list[int] = []
+        try:
+            segments.active.write_indexes()
+            for segment in unflushed:
+                fds.append(segment.files.duplicate_fd())
+        except OSError as error:
+            for fd in fds:
+                segments.disk.close(fd)
+            raise segments.failed(error, "flush of") from error
+        self._unflushed_since_ms = None
+        return FlushJob(
+            disk=segments.disk,
+            log_dir=segments.log_dir,
+            topic_partition=segments.topic_partition,
+            end_offset=segments.end_offset,
+            generation=segments.generation,
+            log_fds=tuple(fds),
+            index_paths=tuple(path for segment in unflushed for path in segment.files.index_paths),
+            directory=segments.directory if segments.created_count > self._files_synced else None,
+            files_created=segments.created_count,
+            epoch_file=self._epoch_file,
+            epoch_version=self._epochs.version,
+            epochs=self._epochs.entries,
+        )
+
+    def complete(self, job: FlushJob) -> None:
+        """Step 3 of a flush, after `job.run()` returned."""
+        if job.generation != self._segments.generation:
+            return  # some of what was synced is gone, and other records may have its offsets
+        self.recovery_point = max(self.recovery_point, job.end_offset)
+        self._files_synced = job.files_created
+        self._generation_synced = job.generation
+
+    def flush(self) -> None:
+        """All three steps here and now: blocks for the disk. Raises DiskFull."""
+        job = self.plan()
+        job.run()
+        self.complete(job)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether a flush would find nothing to do; also a new log that nothing was written to."""
+        segments = self._segments
+        if self._epoch_file.is_behind(self._epochs) or segments.generation != self._generation_synced:
+            return False
+        is_synced = self.recovery_point == segments.end_offset and segments.created_count == self._files_synced
+        return is_synced or (segments.end_offset == 0 and segments.created_count == 1)
+
+    def truncated(self) -> None:
+        """The log was cut, and its epochs. Writes the epochs: they must not say more than the log has. Raises
+        OSError."""
+        self.recovery_point = min(self.recovery_point, self._segments.end_offset)
+        self._epoch_file.write(self._epochs.version, self._epochs.entries)
+
+    def relocate(self, directory: str) -> None:
+        """The log's directory was renamed."""
+        self._epoch_file.relocate(directory)

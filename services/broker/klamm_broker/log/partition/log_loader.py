@@ -1,0 +1,196 @@
+"""Opening a partition directory, after an orderly stop or after a crash.
+
+After an orderly stop the files are as the log was: cheap checks only. After a crash everything below the
+recovery point is on disk and trusted; from the segment that holds it on, every batch is read and checked,
+the log is cut at the first byte that is not a batch that follows, and segments after such a cut are
+removed. Everything before the cut stays as it was.
+
+Indexes that are missing, damaged or of another log are rebuilt from their segment, and only those. The
+leader epochs are taken from their file up to the scanned part and from the batches in it; without a usable
+file, from all batches. What is known of idempotent producers comes from the latest snapshot and the batches after it
+(`producer_recovery.py`).
+
+Runs before the log is served, on any thread; different directories may be loaded at the same time. Follows Kafka's
+`LogLoader`.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+
+from klamm.records.header import BatchHeader
+from klamm_broker.log.files.checkpoints import CheckpointError
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.leader_epochs import LeaderEpochCache, LeaderEpochFile
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.partition.leftovers import sweep_leftovers
+from klamm_broker.log.partition.partition_log import LoadedLog
+from klamm_broker.log.producers.log_producers import LogProducers
+from klamm_broker.log.producers.producer_state import DEFAULT_IDS_MAX
+from klamm_broker.log.segment.segment import Segment, roll_jitter_ms
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadContext:
+    """What is known of a log before its directory is read."""
+
+    config: LogConfig
+    log_start_offset: int
+    """From the log-start-offset checkpoint; 0 if it has no row for this log."""
+    recovery_point: int
+    """From the recovery-point checkpoint; 0 if it has no row for this log."""
+    clean_shutdown: bool
+    now_ms: int
+    producer_ids_max: int = DEFAULT_IDS_MAX
+    """`producer.ids.per.partition.max` (ours)."""
+
+
+def load_partition(disk: Disk, directory: str, context: LoadContext, rng: random.Random) -> LoadedLog:
+    """Makes the directory a log that can be served, creating it if need be. Raises OSError."""
+    disk.make_directory(directory)
+    return _Loader(disk, directory, context, rng).load()
+
+
+class _Loader:
+    def __init__(self, disk: Disk, directory: str, context: LoadContext, rng: random.Random) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._context = context
+        self._rng = rng
+        self._segments: list[Segment] = []
+        self._epochs = LeaderEpochCache()
+        self._cut = False
+        """Whether something was not as an orderly stop leaves it."""
+
+    def load(self) -> LoadedLog:
+        self._segments = [self._segment(offset) for offset in sweep_leftovers(self._disk, self._directory)]
+        epoch_file = LeaderEpochFile(self._disk, self._directory)
+        scanned_from = self._first_to_scan()
+        for segment, following in pairwise(self._segments[: scanned_from + 1]):
+            self._attach(segment, following.base_offset)
+        self._read_epochs(epoch_file, scanned_from)
+        self._scan_from(scanned_from)
+        self._open_last()
+        log_start_offset = max(self._context.log_start_offset, self._segments[0].base_offset)
+        end_offset = self._segments[-1].next_offset
+        self._epochs.truncate_from_end(end_offset)
+        self._epochs.truncate_from_start(log_start_offset)
+        trusted = self._context.clean_shutdown and not self._cut
+        producers = LogProducers(self._disk, self._directory, ids_max=self._context.producer_ids_max)
+        producers.reload(self._segments)
+        return LoadedLog(
+            segments=self._segments,
+            epochs=self._epochs,
+            epoch_file=epoch_file,
+            producers=producers,
+            log_start_offset=log_start_offset,
+            recovery_point=end_offset if trusted else min(self._context.recovery_point, end_offset),
+            is_durable=trusted,
+        )
+
+    def _segment(self, base_offset: int) -> Segment:
+        config = self._context.config
+        return Segment(
+            self._disk,
+            self._directory,
+            base_offset,
+            config=config,
+            created_ms=self._context.now_ms,
+            roll_jitter_ms=roll_jitter_ms(config, self._rng),
+        )
+
+    def _first_to_scan(self) -> int:
+        """Position in the list of the segment that holds the recovery point; its length if nothing needs a scan."""
+        if self._context.clean_shutdown:
+            return len(self._segments)
+        bases = [segment.base_offset for segment in self._segments]
+        return max(0, bisect_right(bases, self._context.recovery_point) - 1)
+
+    def _attach(self, segment: Segment, end_offset: int) -> None:
+        if not segment.attach(end_offset):
+            segment.open()
+            segment.rebuild_indexes()
+            segment.release()
+
+    def _read_epochs(self, file: LeaderEpochFile, scanned_from: int) -> None:
+        trusted = self._segments[:scanned_from]
+        try:
+            self._epochs = file.read()
+        except CheckpointError as error:
+            logger.warning("log=%s epochs=rebuilt reason=%s", self._directory, error)
+        if scanned_from < len(self._segments):
+            # What the file says of the part to be scanned may be of records that a truncation removed.
+            self._epochs.truncate_from_end(self._segments[scanned_from].base_offset)
+        if not self._epochs.entries:
+            for segment in trusted:
+                self._collect_epochs(segment)
+
+    def _collect_epochs(self, segment: Segment) -> None:
+        segment.open()
+        for header in segment.readable_headers():
+            self._observe(header)
+        segment.release()
+
+    def _observe(self, header: BatchHeader) -> None:
+        if header.partition_leader_epoch > self._epochs.latest_epoch:
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+    def _scan_from(self, first: int) -> None:
+        for position in range(first, len(self._segments)):
+            segment = self._segments[position]
+            cut_bytes = segment.recover(self._observe)
+            segment.release()
+            if cut_bytes or self._lost_its_end(position):
+                logger.warning(
+                    "log=%s cut_bytes=%d end_offset=%d removed_segments=%d",
+                    self._directory,
+                    cut_bytes,
+                    segment.next_offset,
+                    len(self._segments) - position - 1,
+                )
+                self._remove_segments(position + 1)
+                return
+
+    def _lost_its_end(self, position: int) -> bool:
+        """Whether a segment stops short of the next one: whole batches were lost, where a torn one would show.
+
+        Compaction leaves such gaps on purpose; in its topics they cannot be told apart."""
+        if position + 1 == len(self._segments) or "compact" in self._context.config.cleanup_policy:
+            return False
+        return self._segments[position].next_offset != self._segments[position + 1].base_offset
+
+    def _remove_segments(self, start: int) -> None:
+        """Newest first, so that a crash in between leaves a log without a gap."""
+        self._cut = True
+        while len(self._segments) > start:
+            self._segments.pop().delete()
+
+    def _open_last(self) -> None:
+        """Makes the last segment the active one, checking it as after a crash if it turns out damaged."""
+        if self._segments:
+            last = self._segments[-1]
+            last.open()
+            if last.damaged_at is not None:
+                self._cut = True
+                self._epochs.truncate_from_end(last.base_offset)
+                last.recover(self._observe)
+            if last.next_offset < self._context.log_start_offset:
+                logger.warning(
+                    "log=%s end_offset=%d is below log_start_offset=%d: segments were lost, the log starts empty",
+                    self._directory,
+                    last.next_offset,
+                    self._context.log_start_offset,
+                )
+                self._remove_segments(0)
+                self._epochs.clear()
+        if not self._segments:
+            first = self._segment(self._context.log_start_offset)
+            first.create()
+            self._segments.append(first)
+        self._segments[-1].activate()

@@ -1,0 +1,147 @@
+"""Reading one log: by offset, by time, and which of its transactions were aborted.
+
+It decides where records lie and takes nothing from their files that it need not: `locate` names a part of a file, and
+the caller reads or sends that part. Every call may raise LogDirFailure.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from klamm.errors import ErrorCode
+from klamm_broker.log.files.leader_epochs import LeaderEpochCache
+from klamm_broker.log.partition.log_segments import LogSegments
+from klamm_broker.log.segment.segment import Segment
+from klamm_broker.log.segment.segment_files import FileSlice
+from klamm_broker.log.segment.segment_reader import TimestampHit
+from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS
+from klamm_broker.log.segment.transaction_index import AbortedTransaction
+
+
+class FetchData(NamedTuple):
+    """What a read found."""
+
+    records: bytes
+    """Whole batches, as on disk; the first holds the offset asked for. Empty at the end."""
+    log_start_offset: int
+    log_end_offset: int
+
+
+class LocatedRecords(NamedTuple):
+    """Where the records of a read lie; valid until the next call that changes the log."""
+
+    segment: Segment
+    part: FileSlice
+
+
+class LogReader:
+    """See the module's docstring."""
+
+    def __init__(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
+        self._segments = segments
+        self._epochs = epochs
+
+    def read(self, offset: int, max_bytes: int, *, max_offset: int | None = None, min_one: bool = True) -> FetchData:
+        """Batches from the one that holds `offset` on, up to `max_bytes` and below `max_offset` (default: all).
+
+        With `min_one` a first batch larger than `max_bytes` is given whole (KIP-74). Raises the exception of
+        OFFSET_OUT_OF_RANGE, or a CorruptBatchError where the log is damaged."""
+        segments = self._segments
+        located = self.locate(offset, max_bytes, max_offset=max_offset, min_one=min_one)
+        if located is None or not located.part.size_bytes:
+            return FetchData(b"", segments.start_offset, segments.end_offset)
+        records = segments.reading(lambda: located.segment.files.read(located.part))
+        return FetchData(records, segments.start_offset, segments.end_offset)
+
+    def locate(
+        self, offset: int, max_bytes: int, *, max_offset: int | None = None, min_one: bool = True
+    ) -> LocatedRecords | None:
+        """As `read`, but where the records are instead of the records; None if there are none to read yet."""
+        segments = self._segments
+        segments.check_usable()
+        self._check_in_range(offset)
+        end_offset = segments.end_offset if max_offset is None else min(max_offset, segments.end_offset)
+        if offset >= end_offset:
+            return None
+        items = segments.items
+        for slot in range(segments.slot_of(offset), len(items)):
+            segment = items[slot]
+            part = segments.look_in(segment, lambda s: self._locate_in(s, offset, max_bytes, end_offset, min_one))
+            if part is not None:
+                return LocatedRecords(segment, part)
+        return None
+
+    def _check_in_range(self, offset: int) -> None:
+        start_offset, end_offset = self._segments.start_offset, self._segments.end_offset
+        if not start_offset <= offset <= end_offset:
+            raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(
+                f"{self._segments.topic_partition}: offset {offset}; the log has {start_offset} to {end_offset}"
+            )
+
+    def _locate_in(
+        self, segment: Segment, offset: int, max_bytes: int, end_offset: int, min_one: bool
+    ) -> FileSlice | None:
+        end_position = segment.files.size_bytes
+        if end_offset < self._segments.end_offset_of(segment):
+            limit = segment.reader.find_batch(end_offset)
+            end_position = end_position if limit is None else limit[0]
+        return segment.reader.locate(offset, max_bytes, end_position, min_one=min_one)
+
+    # Aborted transactions
+
+    def aborted_in(self, located: LocatedRecords, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have records in a read from `start_offset` on, bounded by `end_offset`; maybe
+        some that begin after it."""
+        segments = self._segments
+        if not any(segment.aborted.count for segment in segments.items[segments.slot_of(start_offset) :]):
+            return []
+        segment, part = located
+        bound = segment.reader.offset_from(part.position + part.size_bytes)
+        end_offset = min(end_offset, segments.end_offset_of(segment) if bound is None else bound)
+        return self.aborted_between(start_offset, end_offset)
+
+    def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that wrote, or whose marker is, in `[start_offset, end_offset)`.
+
+        That is said where their markers are: there, or in any later segment."""
+        segments = self._segments
+        found: list[AbortedTransaction] = []
+        for segment in segments.items[segments.slot_of(start_offset) :]:
+            if not segment.aborted.count:
+                continue
+            entries, is_all = segments.look_in(segment, lambda s: s.aborted.between(start_offset, end_offset))
+            found += entries
+            if is_all:
+                break
+        return found
+
+    # Offsets by time
+
+    def find_timestamp(self, timestamp_ms: int) -> TimestampHit | None:
+        """The first record from the log start on with this timestamp or a later one."""
+        segments = self._segments
+        segments.check_usable()
+        start_offset = segments.start_offset
+        for segment in segments.items[segments.slot_of(start_offset) :]:
+            if segment.indexes.largest.timestamp_ms < timestamp_ms:
+                continue
+            hit = segments.look_in(segment, lambda s: s.reader.find_timestamp(timestamp_ms, start_offset))
+            if hit is not None:
+                return hit
+        return None
+
+    def find_max_timestamp(self) -> TimestampHit | None:
+        """The first record that has the largest timestamp of the log (KIP-734); None for a log without any."""
+        segments = self._segments
+        segments.check_usable()
+        start_offset = segments.start_offset
+        first, *later = segments.items[segments.slot_of(start_offset) :]
+        # In the first segment the record with the largest timestamp may be one that was deleted.
+        in_first = segments.look_in(first, lambda s: s.reader.largest_timestamp_from(start_offset))
+        timestamp_ms = max([in_first, *(segment.indexes.largest.timestamp_ms for segment in later)])
+        return None if timestamp_ms == NO_TIMESTAMP_MS else self.find_timestamp(timestamp_ms)
+
+    def earliest(self) -> TimestampHit:
+        """The log start offset with its epoch (-1 if unknown); it has no timestamp."""
+        start_offset = self._segments.start_offset
+        return TimestampHit(NO_TIMESTAMP_MS, start_offset, self._epochs.epoch_for_offset(start_offset))

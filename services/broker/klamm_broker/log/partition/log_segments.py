@@ -1,0 +1,265 @@
+"""The segments of one log as one sequence of offsets, with the producer snapshots that lie beside them.
+
+Kafka's `LogSegments` and `LocalLog`. It owns the files: which segments there are, which one is appended to, which ones
+are open, and where the records begin that are still served.
+
+Invariants (`check_invariants`):
+- segments are in order of base offset and do not overlap; the last one is *active*, open, and alone appended to;
+- first base offset <= start offset <= end offset.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+from klamm_broker.log.cleaning.log_cleaning import CleaningSource
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.producers.log_producers import LogProducers
+from klamm_broker.log.segment.offset_index import CorruptIndexError
+from klamm_broker.log.segment.segment import Segment, roll_jitter_ms
+from klamm_broker.log.segment.segment_pool import SegmentPool
+from klamm_broker.log.segment.segment_state import SegmentState
+from klamm_broker.log.segment.segment_swap import take_place
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class LogSegments:
+    """See the module's docstring. What changes files raises OSError; `failed` turns it into what the log raises."""
+
+    def __init__(
+        self,
+        segments: list[Segment],
+        producers: LogProducers,
+        *,
+        disk: Disk,
+        log_dir: LogDir,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        start_offset: int,
+        pool: SegmentPool,
+        rng: random.Random,
+    ) -> None:
+        self.disk = disk
+        self.log_dir = log_dir
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.config = config
+        self.items = segments
+        """Oldest first, at least one. Only for reading."""
+        self.active = segments[-1]
+        self.start_offset = start_offset
+        """The log start offset: records below are not served, though their segment may still be there."""
+        self.generation = 0
+        """How often the log was truncated or moved to another directory: what was planned before does not count."""
+        self.created_count = 1
+        """How many segments were begun, the first included."""
+        self.active_since_ms: int | None = None
+        """When the active segment was begun; None: it was there when the log was opened."""
+        self.is_closed = False
+        self._bases = [segment.base_offset for segment in segments]
+        self._producers = producers
+        self._pool = pool
+        self._rng = rng
+
+    @property
+    def end_offset(self) -> int:
+        """The offset of the next record."""
+        return self.active.next_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all `.log` files."""
+        return sum(segment.files.size_bytes for segment in self.items)
+
+    @property
+    def base_offsets(self) -> tuple[int, ...]:
+        return tuple(self._bases)
+
+    @property
+    def sealed(self) -> list[Segment]:
+        """All but the active one, oldest first."""
+        return self.items[:-1]
+
+    def check_usable(self) -> None:
+        """Raises LogDirFailure when the log dir is offline, KafkaStorageError when the log is closed."""
+        self.log_dir.check_online()
+        if self.is_closed:
+            raise ErrorCode.KAFKA_STORAGE_ERROR.exception(f"the log of {self.topic_partition} is closed")
+
+    def failed(self, error: OSError, action: str) -> Exception:
+        """As `LogDir.failed`. `action`: with its preposition, as in "roll of"."""
+        return self.log_dir.failed(error, f"{action} {self.topic_partition}")
+
+    # Finding and reading
+
+    def slot_of(self, offset: int) -> int:
+        """Where the segment is in `items` that holds an offset, or the first one for an offset before all."""
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def end_offset_of(self, segment: Segment) -> int:
+        """Where the next segment begins, or the log ends."""
+        if segment is self.active:
+            return segment.next_offset
+        return self._bases[bisect_right(self._bases, segment.base_offset)]
+
+    def source_of(self, segment: Segment) -> CleaningSource:
+        """A sealed segment as a thread may know it."""
+        return CleaningSource(
+            segment, segment.files.path(), segment.base_offset, self.end_offset_of(segment), segment.files.size_bytes
+        )
+
+    def opened(self, segment: Segment) -> Segment:
+        """The segment, open until the pool needs its place."""
+        return segment if segment is self.active else self._pool.use(segment)
+
+    def look_in(self, segment: Segment, look: Callable[[Segment], T]) -> T:
+        """Looks something up in a segment, rebuilding its indexes once if they turn out not to fit the log.
+
+        Raises LogDirFailure, and what `look` raises."""
+        try:
+            self.opened(segment)
+            try:
+                return look(segment)
+            except CorruptIndexError as error:
+                logger.warning("segment=%s index=rebuilt reason=%s", segment.files.path(), error)
+                segment.rebuild_indexes()
+                return look(segment)
+        except OSError as error:
+            raise self.failed(error, "read of") from error
+
+    def reading(self, action: Callable[[], T]) -> T:
+        """Does something that only reads. Raises LogDirFailure."""
+        try:
+            return action()
+        except OSError as error:
+            raise self.failed(error, "read of") from error
+
+    # Growing
+
+    def roll(self, base_offset: int, now_ms: int) -> None:
+        """Seals the active segment and begins one at `base_offset`; one without records is replaced."""
+        sealed = self.active
+        sealed.seal()
+        self._begin(base_offset, now_ms)
+        sealed.deactivate()
+        self._producers.rolled(base_offset)
+        self._pool.use(sealed)
+        if not sealed.files.size_bytes:
+            self._delete(len(self.items) - 2, len(self.items) - 1)
+
+    def _begin(self, base_offset: int, now_ms: int) -> None:
+        segment = Segment(
+            self.disk,
+            self.directory,
+            base_offset,
+            config=self.config,
+            created_ms=now_ms,
+            roll_jitter_ms=roll_jitter_ms(self.config, self._rng),
+        )
+        segment.create()
+        self.items.append(segment)
+        self._bases.append(base_offset)
+        self.active = segment
+        self.active_since_ms = now_ms
+        self.created_count += 1
+
+    # Shrinking
+
+    def retire_oldest(self, count: int) -> tuple[str, ...]:
+        """Takes the `count` oldest segments out; returns their files, which have the suffix `.deleted` now."""
+        paths: list[str] = []
+        for segment in self.items[:count]:  # oldest first, so that a crash in between leaves a log without a gap
+            paths += segment.files.rename_deleted()
+        self._forget(0, count)
+        self._producers.retain_snapshots(self._bases)
+        return tuple(paths)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cuts the records at and above `offset`, which the oldest segment or a later one holds."""
+        self._producers.prepare_truncation(offset)
+        self._delete(bisect_right(self._bases, offset), len(self.items))
+        self.active = self.items[-1]
+        self._pool.forget(self.active)  # it is no longer the pool's to close
+        self.active.activate()
+        self.active.truncate_to(offset)
+        self._producers.truncated(self.items)
+        self.generation += 1
+
+    def truncate_fully(self, offset: int, now_ms: int) -> None:
+        """Drops everything; the next record gets `offset`."""
+        self._producers.clear()
+        self._delete(0, len(self.items))
+        self._begin(offset, now_ms)
+        self.generation += 1
+
+    def _forget(self, start: int, end: int) -> list[Segment]:
+        gone = self.items[start:end]
+        del self.items[start:end], self._bases[start:end]
+        for segment in gone:
+            self._pool.forget(segment)
+            segment.retire()
+        return gone
+
+    def _delete(self, start: int, end: int) -> None:
+        """Newest first, so that a crash in between leaves a log without a gap."""
+        for segment in reversed(self._forget(start, end)):
+            segment.files.remove()
+
+    # Replacing
+
+    def has(self, segments: Sequence[Segment]) -> bool:
+        """Whether these segments are still side by side in the log."""
+        slot = bisect_left(self._bases, segments[0].base_offset) if segments else 0
+        return self.items[slot : slot + len(segments)] == segments
+
+    def replace(self, replaced: Sequence[Segment], announced: Segment) -> list[str]:
+        """Puts a segment that is announced (`segment_swap.py`) in the place of others; returns the files of those.
+
+        An OSError leaves the directory half-way: only the recovery of a restart gets out of it."""
+        slot = bisect_left(self._bases, replaced[0].base_offset)
+        paths = take_place(self.disk, announced, replaced)
+        self._forget(slot, slot + len(replaced))
+        self.items.insert(slot, announced)
+        self._bases.insert(slot, announced.base_offset)
+        self._producers.retain_snapshots(self._bases)
+        return paths
+
+    # Closing and moving
+
+    def release(self) -> None:
+        """Gives all files back without writing; the log is of no use afterwards."""
+        self.is_closed = True
+        for segment in self.items:
+            self._pool.forget(segment)
+            segment.release()
+
+    def relocate(self, directory: str) -> None:
+        """The directory was renamed to this. What was planned before does not count."""
+        self.directory = directory
+        for segment in self.items:
+            segment.files.directory = directory
+        self._producers.relocate(directory)
+        self.generation += 1
+
+    def check_invariants(self) -> None:
+        """Asserts what the module's docstring states; costs a scan of every segment."""
+        assert self._bases == [segment.base_offset for segment in self.items]
+        assert self.active is self.items[-1]
+        assert self.active.state is SegmentState.ACTIVE, self.active.state
+        assert self._bases[0] <= self.start_offset <= self.end_offset, (self._bases, self.end_offset)
+        for segment in self.items:
+            assert not segment.aborted.is_lacking, segment.base_offset
+            self.opened(segment).check_invariants()
+        for before, after in zip(self.items, self.items[1:], strict=False):
+            assert before.next_offset <= after.base_offset, (before.next_offset, after.base_offset)

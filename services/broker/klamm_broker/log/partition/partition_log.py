@@ -1,0 +1,477 @@
+"""The log of one partition replica: an ordered list of segments, offsets, epochs. Kafka's `UnifiedLog`.
+
+Owns everything in its directory. What it does not own: the high watermark and how far each reader may read (the
+replica tells it), and when background work runs (the shell calls, with the time as an argument).
+
+The log itself appends and truncates. The rest is with its parts, and callers ask those:
+
+| part | module | owns |
+|---|---|---|
+| `segments` | `log_segments.py` | the files: which segments there are, and where the log starts |
+| `reader` | `log_reader.py` | nothing: finds records by offset and time, and aborted transactions |
+| `flusher` | `log_flush.py` | the recovery point, and what the disk lacks |
+| `retention` | `log_retention.py` | nothing: moves the log start, drops expired segments |
+| `compaction` | `log_compaction.py` | how far the log is compacted |
+| `scrub` | `log_scrub.py` | nothing: plans the check of sealed segments |
+| `replacement` | `segment_replacement.py` | whether somebody rewrites segments |
+| `producers` | `producers/log_producers.py` | idempotent and transactional producers |
+| `epochs` | `files/leader_epochs.py` | where each leader epoch began |
+
+Invariants (`check_invariants`), beside those of the parts:
+- first base offset <= log_start_offset <= log_end_offset; recovery point <= log_end_offset;
+- a call that raises DiskFull has changed nothing.
+
+Everything here runs on the event loop; there are no locks. What a disk thread does for a log it does with values
+handed out here: `FlushJob` (plan, run, complete), `CleaningPlan`, `ScrubJob` and `PendingDeletion`.
+Appending and reading go to the page cache and stay on the loop: handing a small write to a thread costs ten times the
+write.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicId, TopicPartition
+from klamm.records.control import ControlRecordType, end_transaction_marker
+from klamm.records.header import BatchHeader, Buffer, read_header, validate_batch
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.leader_epochs import LeaderEpochCache, LeaderEpochFile
+from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.log.log_config import LOG_APPEND_TIME, LogConfig
+from klamm_broker.log.partition.log_compaction import LogCompaction
+from klamm_broker.log.partition.log_flush import LogFlusher
+from klamm_broker.log.partition.log_reader import LogReader
+from klamm_broker.log.partition.log_retention import LogRetention
+from klamm_broker.log.partition.log_scrub import LogScrub
+from klamm_broker.log.partition.log_segments import LogSegments
+from klamm_broker.log.partition.segment_replacement import SegmentReplacement
+from klamm_broker.log.producers.log_producers import LogProducers
+from klamm_broker.log.producers.producer_state import Run
+from klamm_broker.log.producers.verification import VerificationGuard
+from klamm_broker.log.segment.offset_index import RELATIVE_OFFSET_MAX
+from klamm_broker.log.segment.record_set import (
+    AppendOrigin,
+    CheckedBatch,
+    RecordSet,
+    as_replicated,
+    check_produced,
+    check_replicated,
+    groups_by_size,
+    marker_of,
+    with_offsets,
+)
+from klamm_broker.log.segment.segment import Segment
+from klamm_broker.log.segment.segment_pool import SegmentPool
+from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS
+from klamm_broker.log.segment.transaction_index import AbortedTransaction
+
+
+class AppendResult(NamedTuple):
+    """Where a record set went."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """The time all its records were given, or -1 if they keep their own."""
+    log_start_offset: int
+    is_duplicate: bool = False
+    """It was there already and nothing was written."""
+
+
+class ShardWriter(NamedTuple):
+    """The owner of the shard of an internal topic, as it presents itself (`WriterFence`)."""
+
+    producer_id: int
+    producer_epoch: int
+    transaction_version: int = 0
+    """The version of the marker that it writes."""
+    base_offset: int | None = None
+    """Where it believes that the log ends: it is the only one to append here."""
+
+
+class TransactionEnd(NamedTuple):
+    """How a producer's transaction ended, and which coordinator says so (`TxnMarker`)."""
+
+    producer_id: int
+    producer_epoch: int
+    is_committed: bool
+    coordinator_epoch: int
+    transaction_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedLog:
+    """What loading a partition directory found (`log_loader.py`)."""
+
+    segments: list[Segment]
+    """The segments in order, at least one; the last is open."""
+    epochs: LeaderEpochCache
+    epoch_file: LeaderEpochFile
+    producers: LogProducers
+    log_start_offset: int
+    recovery_point: int
+    is_durable: bool
+    """Whether an orderly stop left it, and all of it is on disk."""
+
+
+class PartitionLog:
+    """See the module's docstring. Every call may raise LogDirFailure."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        log_dir: LogDir,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: TopicId | None,
+        config: LogConfig,
+        loaded: LoadedLog,
+        pool: SegmentPool,
+        rng: random.Random,
+    ) -> None:
+        self.log_dir = log_dir
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.epochs = epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.segments = segments = LogSegments(
+            loaded.segments,
+            loaded.producers,
+            disk=disk,
+            log_dir=log_dir,
+            directory=directory,
+            topic_partition=topic_partition,
+            config=config,
+            start_offset=loaded.log_start_offset,
+            pool=pool,
+            rng=rng,
+        )
+        self.flusher = LogFlusher(
+            segments,
+            epochs,
+            loaded.epoch_file,
+            recovery_point=loaded.recovery_point,
+            is_durable=loaded.is_durable,
+        )
+        self.reader = LogReader(segments, epochs)
+        self.retention = LogRetention(segments, self.flusher, epochs)
+        self.compaction = LogCompaction(segments, self.flusher, self.reader)
+        self.scrub = LogScrub(segments, self.flusher, self.compaction, epochs)
+        self.replacement = SegmentReplacement(segments)
+
+    @property
+    def config(self) -> LogConfig:
+        """May be replaced at any time; segments that exist keep their index settings."""
+        return self.segments.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self.segments.config = config
+
+    @property
+    def directory(self) -> str:
+        """The path of the directory that holds all its files."""
+        return self.segments.directory
+
+    @property
+    def log_start_offset(self) -> int:
+        """The offset of the first record that is served."""
+        return self.segments.start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self.segments.active.next_offset
+
+    # Appending
+
+    def append_as_leader(
+        self, records: Buffer, *, leader_epoch: int, now_ms: int, guard: VerificationGuard | None = None
+    ) -> AppendResult:
+        """Checks a record set, gives it the next offsets and writes it with one system call.
+
+        What an idempotent producer sends again is not written again. `guard`: of the transaction that begins with it
+        (`begin_verification`). `records` is not kept and not changed. Raises what `check_produced` and
+        `LogProducers.check` raise, or DiskFull."""
+        self.segments.check_usable()
+        batches = check_produced(records, self.segments.config, now_ms=now_ms, origin=AppendOrigin.CLIENT)
+        duplicate = self.producers.check([header for header, _ in batches], guard=guard)
+        if duplicate is not None:
+            return self._appended_before(duplicate)
+        return self._append_checked(batches, leader_epoch, now_ms)
+
+    def append_as_coordinator(
+        self, records: Buffer, *, writer: ShardWriter, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """As `append_as_leader`, from the owner of the shard of an internal topic: also one control batch, or batches
+        of a transaction without sequence, whose coordinator the writer has asked already.
+
+        Raises the exception of INVALID_PRODUCER_EPOCH when the shard has a later writer, of
+        OUT_OF_ORDER_SEQUENCE_NUMBER when the log does not end where the writer believes, and what `check_marker`
+        raises."""
+        self.segments.check_usable()
+        batches = check_produced(records, self.segments.config, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+        self.producers.check_epoch(writer.producer_id, writer.producer_epoch)
+        if writer.base_offset is not None and writer.base_offset != self.log_end_offset:
+            return self._written_before(batches, writer.base_offset)
+        if any(header.is_control for header, _ in batches):
+            return self._append_marker(batches, writer.transaction_version, leader_epoch, now_ms)
+        duplicate = self.producers.check([header for header, _ in batches], is_verified=True)
+        if duplicate is not None:
+            return self._appended_before(duplicate)
+        return self._append_checked(batches, leader_epoch, now_ms)
+
+    def append_marker(self, end: TransactionEnd, *, leader_epoch: int, now_ms: int) -> AppendResult:
+        """Ends a producer's transaction, if it has one open here, and fences its smaller epochs (KIP-98).
+
+        Raises the exception of INVALID_PRODUCER_EPOCH when the producer has a greater one, or when the marker is of the
+        transaction before, of TRANSACTION_COORDINATOR_FENCED, or DiskFull."""
+        self.segments.check_usable()
+        batch = end_transaction_marker(
+            ControlRecordType.COMMIT if end.is_committed else ControlRecordType.ABORT,
+            producer_id=end.producer_id,
+            producer_epoch=end.producer_epoch,
+            coordinator_epoch=end.coordinator_epoch,
+            timestamp_ms=now_ms,
+        )
+        batches = check_produced(batch, self.segments.config, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+        return self._append_marker(batches, end.transaction_version, leader_epoch, now_ms)
+
+    def _append_marker(
+        self, batches: list[CheckedBatch], transaction_version: int, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        header, data = batches[0]
+        marker = marker_of(header, data) if header.is_control else None
+        if marker is None or len(batches) > 1:
+            raise ErrorCode.INVALID_RECORD.exception(
+                f"{self.topic_partition}: a control batch has one end transaction marker and stands alone"
+            )
+        is_written = self.producers.check_marker(header, marker, transaction_version=transaction_version)
+        self.producers.end_verification(header, transaction_version=transaction_version)
+        if is_written:
+            # It is in the log, and committed no later than everything that is there now.
+            end_offset = self.log_end_offset
+            return AppendResult(end_offset - 1, end_offset - 1, NO_TIMESTAMP_MS, self.log_start_offset, True)
+        return self._append_checked(batches, leader_epoch, now_ms)
+
+    def _append_checked(self, batches: list[CheckedBatch], leader_epoch: int, now_ms: int) -> AppendResult:
+        record_set = with_offsets(batches, self.log_end_offset, leader_epoch)
+        self._append(record_set, now_ms)
+        self._note_aborted(self.producers.note_appended(batches, base_offset=record_set.base_offset, now_ms=now_ms))
+        if leader_epoch != self.epochs.latest_epoch:
+            self.epochs.assign(leader_epoch, record_set.base_offset)
+        stamped = self.segments.config.message_timestamp_type == LOG_APPEND_TIME
+        return AppendResult(
+            record_set.base_offset,
+            record_set.last_offset,
+            now_ms if stamped else NO_TIMESTAMP_MS,
+            self.log_start_offset,
+        )
+
+    def _note_aborted(self, aborted: list[AbortedTransaction]) -> None:
+        for entry in aborted:
+            self.segments.active.aborted.append(entry)
+
+    def _appended_before(self, run: Run) -> AppendResult:
+        stamped = self.segments.config.message_timestamp_type == LOG_APPEND_TIME
+        return AppendResult(
+            run.base_offset,
+            run.next_offset - 1,
+            run.timestamp_ms if stamped else NO_TIMESTAMP_MS,
+            self.log_start_offset,
+            is_duplicate=True,
+        )
+
+    def _written_before(self, batches: list[CheckedBatch], base_offset: int) -> AppendResult:
+        """What a batch without sequence was answered that is in the log, at `base_offset`; it comes again, or late."""
+        ours, _ = batches[0]
+        if len(batches) == 1 and self.log_start_offset <= base_offset < self.log_end_offset:
+            there = read_header(self.reader.read(base_offset, 1).records)
+            if there.base_offset == base_offset and _is_same(there, ours):
+                stamp = there.max_timestamp_ms
+                stamped = self.segments.config.message_timestamp_type == LOG_APPEND_TIME
+                return AppendResult(
+                    base_offset,
+                    there.last_offset,
+                    stamp if stamped else NO_TIMESTAMP_MS,
+                    self.log_start_offset,
+                    is_duplicate=True,
+                )
+        raise ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.exception(
+            f"{self.topic_partition}: a batch is to begin at {base_offset}; the log ends at {self.log_end_offset}"
+        )
+
+    def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendResult:
+        """Appends what the leader sent, offsets and epochs as they are; more than one segment may be filled.
+
+        The leader has checked sequences and epochs of producers; here they are only remembered. Offsets may have gaps
+        (compaction) but go on from the log end offset, else UnexpectedOffset; only in an empty log the first batch may
+        begin before, where the leader's log starts within it. Raises a CorruptBatchError or DiskFull; batches before
+        the one that failed may have been appended."""
+        self.segments.check_usable()
+        log_start_offset = self.log_start_offset
+        if log_start_offset == self.log_end_offset:
+            self._make_room_for(records, now_ms)
+        batches = check_replicated(records, self.topic_partition, end_offset=self.log_end_offset)
+        for group in groups_by_size(batches, self.segments.config.segment_bytes):
+            self._append(as_replicated(group), now_ms)
+            self._note_aborted(self.producers.note_replicated(group, now_ms=now_ms))
+            for header, _ in group:
+                if header.partition_leader_epoch > self.epochs.latest_epoch:
+                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if self.log_start_offset < log_start_offset:
+            self.retention.start_at(log_start_offset)
+        first, last = batches[0].header, batches[-1].header
+        return AppendResult(first.base_offset, last.last_offset, NO_TIMESTAMP_MS, self.log_start_offset)
+
+    def _make_room_for(self, records: Buffer, now_ms: int) -> None:
+        """Begins the empty log where the first batch does, if records of it were deleted (DeleteRecords)."""
+        if read_header(records).base_offset >= self.log_end_offset:
+            return
+        first = validate_batch(memoryview(records), 0, allow_gaps=True)
+        if first.next_offset > self.log_end_offset:
+            self.truncate_fully_and_start_at(first.base_offset, now_ms=now_ms)
+
+    def _append(self, record_set: RecordSet, now_ms: int) -> None:
+        segments = self.segments
+        try:
+            if segments.active.should_roll(
+                append_bytes=record_set.size_bytes,
+                last_offset=record_set.last_offset,
+                max_timestamp_ms=record_set.max_timestamp_ms,
+                now_ms=now_ms,
+                config=segments.config,
+            ):
+                segments.roll(self._next_base(record_set), now_ms)
+            segments.active.append(record_set.buffers, record_set.batches, record_set.size_bytes)
+        except OSError as error:
+            raise segments.failed(error, "append to") from error
+        self.flusher.note_append(now_ms)
+
+    def _next_base(self, record_set: RecordSet) -> int:
+        """A new segment begins where the last one ends, though the records may begin later (compaction).
+
+        So recovery can tell a segment that lost its end from one that is complete. Only a gap too wide for the
+        indexes makes an exception."""
+        if record_set.last_offset - self.log_end_offset <= RELATIVE_OFFSET_MAX:
+            return self.log_end_offset
+        return record_set.base_offset
+
+    # Transactions
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins that is undecided, or decided by a marker that is not committed."""
+        return self.producers.first_unstable_offset
+
+    def commit(self, high_watermark: int) -> None:
+        """Everything below the high watermark is committed: markers there count."""
+        self.producers.commit(high_watermark)
+
+    # Removing from the start
+
+    def advance_log_start(self, offset: int, *, high_watermark: int) -> bool:
+        """DeleteRecords: records below `offset` are no longer served; their files go with the next retention pass.
+
+        False if the log starts there or later already. Raises the exception of OFFSET_OUT_OF_RANGE above the
+        high watermark: what is not replicated must not be deleted."""
+        self.segments.check_usable()
+        if offset > high_watermark:
+            raise ErrorCode.OFFSET_OUT_OF_RANGE.exception(
+                f"{self.topic_partition}: cannot delete up to {offset}; the high watermark is {high_watermark}"
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.retention.start_at(offset)
+        return True
+
+    # Truncating
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> bool:
+        """Cuts the records at and above `offset`; False if the log ends there or before.
+
+        When the recovery point moved back, the caller writes the recovery-point checkpoint before it appends again
+        (`LogCheckpoints.store_recovery_points`): else a crash could trust records that took the place of those. What is
+        committed is to be said again (`commit`)."""
+        segments = self.segments
+        segments.check_usable()
+        if offset >= segments.end_offset:
+            return False
+        if offset < segments.items[0].base_offset:
+            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
+            return True
+        try:
+            segments.truncate_to(offset)
+            self._truncated()
+        except OSError as error:
+            raise segments.failed(error, "truncation of") from error
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
+        """Drops everything; the next record gets `offset`. For a follower whose log the leader no longer covers."""
+        segments = self.segments
+        segments.check_usable()
+        try:
+            segments.truncate_fully(offset, now_ms)
+            self.epochs.clear()
+            segments.start_offset = offset
+            self._truncated()
+        except OSError as error:
+            raise segments.failed(error, "truncation of") from error
+
+    def _truncated(self) -> None:
+        end_offset = self.log_end_offset
+        self.epochs.truncate_from_end(end_offset)
+        self.segments.start_offset = min(self.segments.start_offset, end_offset)
+        self.compaction.truncated()
+        self.flusher.truncated()
+
+    # Closing and moving
+
+    def close(self) -> None:
+        """Makes everything durable and gives the files back; the log is of no use afterwards.
+
+        Different logs may be closed on different threads once none of them is served any more."""
+        segments = self.segments
+        segments.check_usable()
+        is_durable = self.flusher.is_durable
+        try:
+            self.producers.store(first_offset=segments.items[0].base_offset, end_offset=segments.end_offset)
+            if not is_durable:
+                segments.active.seal()
+        except OSError as error:
+            raise segments.failed(error, "close of") from error
+        if not is_durable:
+            self.flusher.flush()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Gives the files back without writing: the disk failed, or the log is being deleted."""
+        self.segments.release()
+
+    def relocate(self, directory: str) -> None:
+        """The directory was renamed to this. Flushes planned before do not count."""
+        self.segments.relocate(directory)
+        self.flusher.relocate(directory)
+
+    def check_invariants(self) -> None:
+        """Asserts what the module's docstring states; costs a scan of every segment."""
+        self.segments.check_invariants()
+        assert self.flusher.recovery_point <= self.log_end_offset, (self.flusher.recovery_point, self.log_end_offset)
+        self.epochs.check_invariants()
+        self.producers.check_invariants(self.log_end_offset)
+
+
+def _is_same(there: BatchHeader, ours: BatchHeader) -> bool:
+    """Whether two batches that begin in one place are the same. Only one writer appends; a rewritten batch has another
+    checksum, so that is not compared."""
+    return (there.producer_id, there.producer_epoch, there.last_offset_delta, there.is_control) == (
+        ours.producer_id,
+        ours.producer_epoch,
+        ours.last_offset_delta,
+        ours.is_control,
+    )

@@ -1,0 +1,55 @@
+"""Putting what a thread wrote, a compacted segment or a repaired one, into the log it was planned for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from klamm_broker.log.cleaning.log_cleaning import CleaningSource
+from klamm_broker.log.partition.log_segments import LogSegments
+from klamm_broker.log.partition.pending_deletion import PendingDeletion
+from klamm_broker.log.segment.segment import Segment
+from klamm_broker.log.segment.segment_swap import announce
+
+
+class Planned(Protocol):
+    """What was worked out for a log on a thread."""
+
+    @property
+    def generation(self) -> int:
+        """The log's count of truncations."""
+
+
+class SegmentReplacement:
+    """One at a time rewrites a log, a compaction or a repair, for both write `.cleaned` files in its directory."""
+
+    def __init__(self, segments: LogSegments) -> None:
+        self._segments = segments
+        self.is_under_way = False
+        """A compaction or a repair rewrites the log."""
+
+    def has_planned(self, plan: Planned, sources: Sequence[CleaningSource]) -> bool:
+        """Whether these segments are still side by side in the log, and hold what they held."""
+        segments = self._segments
+        unchanged = segments.has([source.segment for source in sources])
+        return unchanged and segments.generation == plan.generation and not segments.is_closed
+
+    def replace(
+        self, sources: Sequence[CleaningSource], cleaned: Segment, *, now_ms: int, action: str = "compaction"
+    ) -> PendingDeletion:
+        """Puts a rewritten segment in the place of those it was made from, which `has_planned`.
+
+        Raises DiskFull, and then nothing has changed, or LogDirFailure."""
+        segments = self._segments
+        segments.check_usable()
+        try:
+            announce(segments.disk, cleaned)
+        except OSError as error:
+            raise segments.failed(error, f"{action} of") from error
+        try:
+            paths = segments.replace([source.segment for source in sources], cleaned)
+        except OSError as error:
+            # Half-way between the old segments and the new one: only the recovery of a restart gets out of it.
+            raise segments.log_dir.take_offline(error, f"{action} of {segments.topic_partition}") from error
+        due_ms = now_ms + segments.config.file_delete_delay_ms
+        return PendingDeletion(log_dir=segments.log_dir, paths=tuple(paths), due_ms=due_ms)

@@ -1,0 +1,1 @@
+"""What a log knows of idempotent and transactional producers (KIP-98)."""

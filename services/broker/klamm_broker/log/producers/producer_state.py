@@ -1,0 +1,413 @@
+"""What a log remembers of its producers: which epoch may write, which records it has already, what is undecided.
+
+KIP-98, KIP-360, KIP-890; Kafka's `ProducerStateManager` and `ProducerAppendInfo`. A record set with a producer id is
+
+- refused with INVALID_PRODUCER_EPOCH when its epoch is older than one seen: a newer owner of the id writes now;
+- a duplicate when all of it is in the log: answered as it was, not appended again;
+- refused with OUT_OF_ORDER_SEQUENCE_NUMBER when its sequence does not go on from the last one (0 in a new
+  epoch). Of a producer that is not known every sequence is accepted;
+- refused with INVALID_TXN_STATE when it would begin a transaction that nobody vouches for (`verification.py`), or is
+  no part of the one that its producer has open.
+
+A marker ends the transaction, and its epoch fences smaller ones. One with an older coordinator epoch than the last is
+refused with TRANSACTION_COORDINATOR_FENCED. What coordinators write for a producer (offset commits) has no sequence.
+
+Where Kafka keeps the last five batches of a producer, this keeps its last five *runs*: batches that follow one another
+both in sequence and in offset are one, so that a run says where each of its records is. Batches among which others
+write are runs of their own, as in Kafka; a record set of several batches is one run always.
+
+The state is what the headers in the log say: replaying them gives it back (`producer_recovery.py`), and compaction
+keeps the header of the last batch of each producer for it. A producer is forgotten by time, not when its records are
+deleted (KIP-360), or when `ids_max` others have written since, but never while its transaction is open. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.records.control import ControlRecord, ControlRecordType
+from klamm.records.header import (
+    NO_SEQUENCE,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    TimestampType,
+    increment_sequence,
+)
+from klamm_broker.log.producers.open_transactions import CompletedTransaction, OpenTransactions
+
+RUNS_KEPT = 5
+"""As many as a producer may have batches under way (`max.in.flight.requests.per.connection`)."""
+RUN_LENGTH_MAX = 2**30
+"""A run must not grow so long that a sequence number stands for two of its records."""
+DEFAULT_IDS_MAX = 10_000
+NO_COORDINATOR_EPOCH = -1
+NO_OFFSET = -1
+EPOCH_PER_TRANSACTION = 2
+"""The transaction version from which on each transaction has an epoch of its own (KIP-890)."""
+
+_InvalidProducerEpochError = EXCEPTIONS[ErrorCode.INVALID_PRODUCER_EPOCH]
+_InvalidRecordError = EXCEPTIONS[ErrorCode.INVALID_RECORD]
+_InvalidTxnStateError = EXCEPTIONS[ErrorCode.INVALID_TXN_STATE]
+_TransactionCoordinatorFencedError = EXCEPTIONS[ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+_OutOfOrderSequenceNumberError = EXCEPTIONS[ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+
+
+class Run(NamedTuple):
+    """`record_count` records with consecutive sequence numbers at consecutive offsets."""
+
+    base_sequence: int
+    base_offset: int
+    record_count: int
+    timestamp_ms: int
+    """When the last of them were written here; their log append time if they have one, then the same for all."""
+
+    @property
+    def last_sequence(self) -> int:
+        return increment_sequence(self.base_sequence, self.record_count - 1)
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.record_count
+
+    def part(self, base_sequence: int, record_count: int) -> Run | None:
+        """The records with these sequence numbers, None unless all of them are in this run."""
+        start = (base_sequence - self.base_sequence) & SEQUENCE_MAX
+        if start + record_count > self.record_count:
+            return None
+        return Run(base_sequence, self.base_offset + start, record_count, self.timestamp_ms)
+
+
+class ProducerRow(NamedTuple):
+    """One run of one producer, as snapshots hold it; or a producer without any."""
+
+    producer_id: int
+    epoch: int
+    run: Run | None
+    last_ms: int
+    """When the run was written, or, without one, anything for the producer."""
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    txn_first_offset: int = NO_OFFSET
+    """The first offset of the open transaction; -1: none is open."""
+
+
+class ProducerDescription(NamedTuple):
+    """What DescribeProducers tells (KIP-664)."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    """-1: nothing was written in this epoch."""
+    last_ms: int
+    coordinator_epoch: int
+    txn_first_offset: int
+
+
+class _Producer:
+    __slots__ = ("coordinator_epoch", "epoch", "last_ms", "runs")
+
+    def __init__(self, epoch: int, coordinator_epoch: int) -> None:
+        self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        """The coordinator epoch of the last marker."""
+        self.last_ms = NO_OFFSET
+        """When something was written for it last."""
+        self.runs: deque[Run] = deque(maxlen=RUNS_KEPT)
+        """Oldest first; none in an epoch that only markers, or coordinators, have written in."""
+
+    def next_sequence(self) -> int:
+        return increment_sequence(self.runs[-1].last_sequence, 1) if self.runs else 0
+
+    def note(self, batch: Run, *, is_stamped: bool) -> None:
+        last = self.runs[-1] if self.runs else None
+        if last is not None and _follows(last, batch) and (not is_stamped or last.timestamp_ms == batch.timestamp_ms):
+            self.runs[-1] = _joined(last, batch)
+        else:
+            self.runs.append(batch)
+
+
+class ProducerStates:
+    """The producers of one log, in the order of their last write. `check` before an append, `note` after it."""
+
+    def __init__(self, ids_max: int = DEFAULT_IDS_MAX) -> None:
+        assert ids_max > 0, ids_max
+        self._ids_max = ids_max
+        self._producers: dict[int, _Producer] = {}
+        self.transactions = OpenTransactions()
+        self._has_seen_transactions = False
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    # Appending
+
+    def check(self, headers: Sequence[BatchHeader], *, is_verified: bool = False) -> Run | None:
+        """The part of the log that a record set repeats, or None when it may be appended.
+
+        `is_verified`: the coordinator knows that its transaction is about to write here. Raises the exception of
+        INVALID_RECORD when its batches are not one producer's in sequence, of INVALID_PRODUCER_EPOCH, of
+        OUT_OF_ORDER_SEQUENCE_NUMBER or of INVALID_TXN_STATE."""
+        first = headers[0]
+        record_count = _count_in_sequence(headers)
+        producer = self._producers.get(first.producer_id)
+        if producer is not None:
+            self.check_epoch(first.producer_id, first.producer_epoch)
+            if first.base_sequence != NO_SEQUENCE:
+                duplicate = self._check_sequence(first, producer, record_count)
+                if duplicate is not None:
+                    return duplicate
+        if self._has_seen_transactions or first.attributes & TRANSACTIONAL_MASK:
+            self._check_transaction(first, producer, is_verified)
+        return None
+
+    def _check_sequence(self, first: BatchHeader, producer: _Producer, record_count: int) -> Run | None:
+        expected = 0 if first.producer_epoch > producer.epoch else producer.next_sequence()
+        if first.base_sequence == expected:
+            return None
+        if first.producer_epoch == producer.epoch:
+            for run in producer.runs:
+                if (duplicate := run.part(first.base_sequence, record_count)) is not None:
+                    return duplicate
+        raise _OutOfOrderSequenceNumberError(
+            f"producer {first.producer_id} of epoch {first.producer_epoch} sends sequence {first.base_sequence};"
+            f" expected {expected}"
+        )
+
+    def _check_transaction(self, header: BatchHeader, producer: _Producer | None, is_verified: bool) -> None:
+        first_offset = self.transactions.first_offset(header.producer_id)
+        if not header.is_transactional:
+            if first_offset is not None:
+                raise _InvalidTxnStateError(
+                    f"producer {header.producer_id} writes outside its transaction, which is open since {first_offset}"
+                )
+            return
+        goes_on = first_offset is not None and producer is not None and producer.epoch == header.producer_epoch
+        if not goes_on and not is_verified:
+            raise _InvalidTxnStateError(
+                f"producer {header.producer_id} of epoch {header.producer_epoch} has no transaction open here"
+            )
+
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """Raises the exception of INVALID_PRODUCER_EPOCH when a greater one was seen."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and producer_epoch < producer.epoch:
+            raise _InvalidProducerEpochError(
+                f"producer {producer_id} writes with epoch {producer_epoch}; the latest is {producer.epoch}"
+            )
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer may write on without its coordinator being asked."""
+        producer = self._producers.get(producer_id)
+        is_open = self.transactions.first_offset(producer_id) is not None
+        return is_open and producer is not None and producer.epoch == producer_epoch
+
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, transaction_version: int
+    ) -> bool:
+        """Whether such a marker is in the log already and did what it should.
+
+        Raises the exception of INVALID_PRODUCER_EPOCH or of TRANSACTION_COORDINATOR_FENCED."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return False
+        self.check_epoch(producer_id, producer_epoch)
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise _TransactionCoordinatorFencedError(
+                f"marker of coordinator epoch {coordinator_epoch} for producer {producer_id}; the latest is"
+                f" {producer.coordinator_epoch}"
+            )
+        if transaction_version < EPOCH_PER_TRANSACTION or producer_epoch > producer.epoch:
+            return False
+        if self.transactions.first_offset(producer_id) is not None:
+            raise _InvalidProducerEpochError(
+                f"marker of epoch {producer_epoch} for producer {producer_id}, which has a transaction open in that"
+                " epoch: the marker is of the one before"
+            )
+        return True
+
+    def note(
+        self, header: BatchHeader, *, base_offset: int, now_ms: int, marker: ControlRecord | None = None
+    ) -> CompletedTransaction | None:
+        """The batch is in the log at `base_offset`; its epoch is the producer's from now on.
+
+        `header` as it is stored but for the offset; of a control batch `marker` is its record, without one nothing is
+        remembered. Returns the transaction that it ended."""
+        if header.producer_id < 0 or (header.is_control and marker is None):
+            return None
+        producer = self._producers.pop(header.producer_id, None)
+        if producer is None or header.producer_epoch != producer.epoch:
+            coordinator_epoch = NO_COORDINATOR_EPOCH if producer is None else producer.coordinator_epoch
+            producer = _Producer(header.producer_epoch, coordinator_epoch)
+        self._producers[header.producer_id] = producer
+        is_stamped = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+        producer.last_ms = header.max_timestamp_ms if is_stamped else now_ms
+        completed = None
+        if marker is not None:
+            completed = self._note_marker(header.producer_id, producer, marker, base_offset)
+        else:
+            if header.base_sequence != NO_SEQUENCE:
+                batch = Run(header.base_sequence, base_offset, header.last_offset_delta + 1, producer.last_ms)
+                producer.note(batch, is_stamped=is_stamped)
+            if header.is_transactional:
+                self._has_seen_transactions = True
+                self.transactions.write(header.producer_id, base_offset)
+        self._bound()
+        return completed
+
+    def _note_marker(
+        self, producer_id: int, producer: _Producer, marker: ControlRecord, offset: int
+    ) -> CompletedTransaction | None:
+        self._has_seen_transactions = True
+        producer.coordinator_epoch = marker.coordinator_epoch
+        return self.transactions.complete(producer_id, offset, is_aborted=marker.type is ControlRecordType.ABORT)
+
+    # Forgetting
+
+    def _bound(self) -> None:
+        if len(self._producers) > self._ids_max + len(self.transactions):
+            is_open = self.transactions.first_offset
+            del self._producers[next(number for number in self._producers if is_open(number) is None)]
+
+    def expire(self, *, older_than_ms: int) -> None:
+        """Forgets producers that have not written since (`producer.id.expiration.ms`)."""
+        is_open = self.transactions.first_offset
+        gone = [
+            number for number, one in self._producers.items() if one.last_ms < older_than_ms and is_open(number) is None
+        ]
+        for number in gone:
+            del self._producers[number]
+
+    def clear(self) -> None:
+        self._producers.clear()
+        self.transactions = OpenTransactions()
+        self._has_seen_transactions = False
+
+    def truncate_to(self, offset: int) -> bool:
+        """Forgets what was written at `offset` and after. False when the rest must be read again: `clear`, then do.
+
+        That is so for a producer of which only later runs are known, unless it began with them, for one that may have
+        had a run before those that are kept, and where there are transactions: what a marker ended is not known."""
+        if self._has_seen_transactions:
+            return False
+        for number, producer in list(self._producers.items()):
+            first = producer.runs[0]
+            if len(producer.runs) == RUNS_KEPT and producer.runs[-1].base_offset >= offset:
+                return False
+            while producer.runs and producer.runs[-1].base_offset >= offset:
+                producer.runs.pop()
+            if producer.runs:
+                last = producer.runs[-1]
+                count = min(last.record_count, offset - last.base_offset)
+                producer.runs[-1] = last._replace(record_count=count)
+            elif producer.epoch == 0 and first.base_sequence == 0:
+                del self._producers[number]
+            else:
+                return False
+        return True
+
+    # Snapshots and descriptions
+
+    def rows(self) -> Iterator[ProducerRow]:
+        """All runs of all producers, those of one oldest first."""
+        for number, producer in self._producers.items():
+            for run in producer.runs or (None,):
+                yield self._row(number, producer, run)
+
+    def _row(self, producer_id: int, producer: _Producer, run: Run | None) -> ProducerRow:
+        return ProducerRow(
+            producer_id,
+            producer.epoch,
+            run,
+            producer.last_ms if run is None else run.timestamp_ms,
+            producer.coordinator_epoch,
+            self._open_since(producer_id),
+        )
+
+    def _open_since(self, producer_id: int) -> int:
+        first_offset = self.transactions.first_offset(producer_id)
+        return NO_OFFSET if first_offset is None else first_offset
+
+    def restore(self, rows: Iterable[ProducerRow]) -> None:
+        """Takes what `rows` gave."""
+        open_since: dict[int, int] = {}
+        for row in rows:
+            producer = self._producers.get(row.producer_id)
+            if producer is None or producer.epoch != row.epoch:
+                producer = self._producers[row.producer_id] = _Producer(row.epoch, row.coordinator_epoch)
+            producer.last_ms = row.last_ms
+            if row.run is not None:
+                producer.runs.append(row.run)
+            if row.txn_first_offset != NO_OFFSET:
+                open_since[row.producer_id] = row.txn_first_offset
+            self._has_seen_transactions |= row.run is None or row.coordinator_epoch != NO_COORDINATOR_EPOCH
+        self.transactions.restore(open_since.items())
+        self._has_seen_transactions |= bool(open_since)
+
+    def descriptions(self) -> Iterator[ProducerDescription]:
+        """All producers."""
+        for number, producer in self._producers.items():
+            yield ProducerDescription(
+                number,
+                producer.epoch,
+                producer.runs[-1].last_sequence if producer.runs else NO_SEQUENCE,
+                producer.last_ms,
+                producer.coordinator_epoch,
+                self._open_since(number),
+            )
+
+    def open_transaction_last_ms(self) -> int | None:
+        """When the producer of the earliest open transaction wrote last, which is how Kafka tells that one hangs
+        (KIP-664); None if none is open. Safe to call from another thread."""
+        producer_id = self.transactions.earliest_producer_id()
+        producer = None if producer_id is None else self._producers.get(producer_id)
+        return None if producer is None else producer.last_ms
+
+    def check_invariants(self, log_end_offset: int) -> None:
+        """Asserts that runs are in order, and of records that are in the log."""
+        assert len(self._producers) <= self._ids_max + len(self.transactions), len(self._producers)
+        self.transactions.check_invariants(log_end_offset)
+        for number, producer in self._producers.items():
+            assert producer.runs or self._has_seen_transactions, number
+            end_offset = 0
+            for run in producer.runs:
+                assert run.record_count > 0, (number, run)
+                assert run.base_offset >= end_offset, (number, run, end_offset)
+                end_offset = run.next_offset
+            assert end_offset <= log_end_offset, (number, end_offset, log_end_offset)
+
+
+def _count_in_sequence(headers: Sequence[BatchHeader]) -> int:
+    """How many records the batches have, which follow one another and are of one producer and epoch."""
+    first, count = headers[0], 0
+    for header in headers:
+        if header.producer_id != first.producer_id or header.producer_epoch != first.producer_epoch:
+            raise _InvalidRecordError(
+                f"batches of producers {first.producer_id} and {header.producer_id}, epochs {first.producer_epoch} and"
+                f" {header.producer_epoch}, in one record set; with a producer id there must be one"
+            )
+        if (header.attributes ^ first.attributes) & TRANSACTIONAL_MASK:
+            raise _InvalidRecordError(f"batches of a transaction and others in one record set of {first.producer_id}")
+        expected = NO_SEQUENCE if first.base_sequence == NO_SEQUENCE else increment_sequence(first.base_sequence, count)
+        if header.base_sequence != expected:
+            raise _InvalidRecordError(
+                f"sequence {header.base_sequence} in a record set of producer {first.producer_id}; expected {expected}"
+            )
+        count += header.last_offset_delta + 1
+    return count
+
+
+def _follows(last: Run, batch: Run) -> bool:
+    return batch.base_offset == last.next_offset and batch.base_sequence == increment_sequence(last.last_sequence, 1)
+
+
+def _joined(last: Run, batch: Run) -> Run:
+    count = last.record_count + batch.record_count
+    surplus = max(0, count - RUN_LENGTH_MAX)
+    if surplus >= last.record_count:
+        return batch
+    return Run(
+        increment_sequence(last.base_sequence, surplus), last.base_offset + surplus, count - surplus, batch.timestamp_ms
+    )

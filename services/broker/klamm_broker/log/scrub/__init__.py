@@ -1,0 +1,1 @@
+"""Looking for damage at rest, and rewriting what is damaged."""

@@ -1,0 +1,63 @@
+"""What scrubbing found, and what came of it."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from klamm.model import TopicPartition
+from klamm_broker.log.scrub.log_scrubbing import ScrubJob
+from klamm_broker.log.scrub.segment_check import DamagedRange, SegmentVerdict
+
+
+class DamageState(enum.IntEnum):
+    """The numbers are the contract's (`proto/klamm/v1/broker.proto`)."""
+
+    UNREPAIRED = 0
+    REPAIRED = 1
+    DISMISSED = 2
+    """Another replica has the same bytes: it was none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """The damage of one segment."""
+
+    topic_partition: TopicPartition
+    base_offset: int
+    path: str
+    """The path of the `.log` file."""
+    ranges: tuple[DamagedRange, ...]
+    indexes: Mapping[str, str]
+    found_ms: int
+    state: DamageState = DamageState.UNREPAIRED
+    text: str = "not tried yet"
+    """Why it was not repaired, or how it was."""
+
+    @property
+    def lines(self) -> list[str]:
+        """One for each range and index: what is damaged, where, and why that is known."""
+        file = os.path.basename(self.path)
+        stem = file.removesuffix(".log")
+        return [
+            *(
+                f"{file}: offsets {one.first_offset} to {one.end_offset - 1}, bytes {one.position} to"
+                f" {one.end_position - 1}: {one.reason}"
+                for one in self.ranges
+            ),
+            *(f"{stem}{suffix}: {reason}" for suffix, reason in self.indexes.items()),
+        ]
+
+
+def damage_of(job: ScrubJob, verdict: SegmentVerdict, *, now_ms: int) -> Damage:
+    """What the verdict says, not repaired yet."""
+    return Damage(
+        topic_partition=job.topic_partition,
+        base_offset=job.source.base_offset,
+        path=job.path(),
+        ranges=verdict.ranges,
+        indexes=verdict.indexes,
+        found_ms=now_ms,
+    )

@@ -1,0 +1,103 @@
+"""Checking one sealed segment against the disk, and writing it again: what the scrubber's thread does.
+
+The thread touches no object of the log: it has a path and sizes, and the event loop finds out at the end if the log
+went on without it (`SegmentReplacement.has_planned`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from klamm.model import TopicPartition
+from klamm.records.header import BatchHeader
+from klamm_broker.log.cleaning.log_cleaning import CleaningSource, Pacer
+from klamm_broker.log.files.cold_file import ColdFile, read_cold
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.leader_epochs import EpochEntry
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.scrub.segment_check import BatchRules, IndexFiles, SegmentBounds, SegmentVerdict, check_segment
+from klamm_broker.log.scrub.segment_rewrite import SegmentRewrite
+from klamm_broker.log.segment.segment_files import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_path,
+)
+
+BATCH_COST_BYTES = 2048
+"""A smaller batch counts as so long: what it takes is not the disk's time but the interpreter's."""
+
+UNINDEXED_BYTES = 1024 * 1024
+"""A smaller segment may be without index entries; it may have been written with another `index.interval.bytes`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubJob:
+    """One segment as it was when this was planned. `check` and `begin_rewrite` are for a thread; both raise OSError and
+    what the pacer raises."""
+
+    disk: Disk
+    topic_partition: TopicPartition
+    directory: str
+    config: LogConfig
+    source: CleaningSource
+    bounds: SegmentBounds
+    epochs: tuple[EpochEntry, ...]
+    aborted_count: int
+    generation: int
+    """The log's count of truncations."""
+
+    def path(self, suffix: str = LOG_SUFFIX) -> str:
+        return segment_path(self.directory, self.source.base_offset, suffix)
+
+    def check(self, on_read: Pacer, pace: Pacer) -> SegmentVerdict:
+        """Reads all of the segment, from the disk and not from the page cache.
+
+        `on_read` is called with what was read, `pace` with what small batches cost beyond that."""
+
+        def on_batch(header: BatchHeader) -> None:
+            if header.size_bytes < BATCH_COST_BYTES:
+                pace(BATCH_COST_BYTES - header.size_bytes)
+
+        files = IndexFiles(
+            self._content(INDEX_SUFFIX),
+            self._content(TIME_INDEX_SUFFIX),
+            self._content(TRANSACTION_INDEX_SUFFIX),
+            self.aborted_count,
+            max(UNINDEXED_BYTES, 4 * self.config.index_interval_bytes),
+        )
+        file = ColdFile(self.disk, self.path(), pace=on_read)
+        try:
+            verdict = check_segment(file.read, self.bounds, self.epochs, files, on_batch=on_batch)
+        finally:
+            file.close()
+        if all(one.end_offset <= self.bounds.log_start_offset for one in verdict.ranges):
+            return SegmentVerdict(indexes=verdict.indexes)  # those records are deleted
+        return verdict
+
+    def _content(self, suffix: str) -> bytes | None:
+        try:
+            return read_cold(self.disk, self.path(suffix))
+        except FileNotFoundError:
+            return None
+
+    def begin_rewrite(self, pace: Pacer) -> SegmentRewrite:
+        """Opened. The transaction index must be sound."""
+        rewrite = SegmentRewrite(
+            self.disk,
+            self.directory,
+            ColdFile(self.disk, self.path(), pace=pace),
+            self.bounds,
+            BatchRules(self.bounds, self.epochs),
+            config=self.config,
+            modified_ms=self.disk.modified_ms(self.path()),
+            transactions=self._content(TRANSACTION_INDEX_SUFFIX) or b"",
+            pace=pace,
+        )
+        try:
+            rewrite.open()
+        except OSError:
+            rewrite.discard()
+            raise
+        return rewrite

@@ -1,0 +1,204 @@
+"""Which sealed segment is read next to see whether it is still what was written. Pure; times are the wall clock's.
+
+A *pass* reads the sealed segments that a log has when it begins, oldest first; the next one begins `interval_ms` later.
+A log at a time; of several the one that
+
+1. has a damaged segment that is to be tried again,
+2. somebody asked for, in the order of asking,
+3. has a pass under way, also one that a restart cut short,
+4. has waited longest for its next pass.
+
+Marks and damaged segments are stored by log dir (`scrub-checkpoint`), so that a restart neither begins the pass again
+nor forgets what was found. A row: topic, partition, next offset and end offset of the pass, when it began, when the
+last one ended (-1: there was none), base offsets of damaged segments (`-`: none).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from klamm.model import TopicPartition
+from klamm_broker.log.files.checkpoints import CheckpointError, decode_checkpoint, encode_checkpoint
+from klamm_broker.log.files.disk import Disk
+
+SCRUB_FILE = "scrub-checkpoint"
+RETRY_MS = 300_000
+"""Damage that could not be repaired is tried again after so long: a replica may be in sync by then."""
+FINISHED_MAX = 200
+"""Passes that end in one call for want of closed segments; more would hold the event loop up."""
+NEVER = -1
+_NO_PASS = -1
+_NONE = "-"
+
+
+class ScrubMark(NamedTuple):
+    """How far a log is."""
+
+    next_offset: int = _NO_PASS
+    """The pass under way has been through all before; -1: none is under way."""
+    end_offset: int = _NO_PASS
+    began_ms: int = NEVER
+    finished_ms: int = NEVER
+    """When the last complete pass ended."""
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.next_offset != _NO_PASS
+
+
+class LogState(NamedTuple):
+    """What is stored of a log."""
+
+    mark: ScrubMark
+    damaged: tuple[int, ...]
+    """Base offsets of segments."""
+
+
+class SealedRange(Protocol):
+    """A sealed segment."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+
+
+S = TypeVar("S", bound=SealedRange)
+
+
+class ScrubPlan:
+    """All logs of a broker. `interval_ms` -1: only what is asked for."""
+
+    def __init__(self, interval_ms: int, states: Mapping[TopicPartition, LogState]) -> None:
+        self.interval_ms = interval_ms
+        self._marks = {name: state.mark for name, state in states.items()}
+        self._retry_ms: dict[tuple[TopicPartition, int], int] = {
+            (name, base): 0 for name, state in states.items() for base in state.damaged
+        }
+        self._asked: dict[TopicPartition, bool] = {}
+        """Whether the pass has begun."""
+        self.has_more = False
+        """Set by `next`: it is to be called again in another turn."""
+
+    def ask(self, names: Collection[TopicPartition]) -> None:
+        """Each gets a pass from its start on, before all that is due by itself."""
+        for name in names:
+            self._asked.pop(name, None)
+            self._asked[name] = False
+
+    def is_asked(self, name: TopicPartition) -> bool:
+        """Whether a pass that was asked for has not ended yet."""
+        return name in self._asked
+
+    def mark(self, name: TopicPartition) -> ScrubMark:
+        return self._marks.get(name, _NEW)
+
+    def damaged(self, name: TopicPartition) -> tuple[int, ...]:
+        return tuple(base for other, base in self._retry_ms if other == name)
+
+    @property
+    def damaged_count(self) -> int:
+        """Segments of all logs that are damaged as far as is known."""
+        return len(self._retry_ms)
+
+    @property
+    def last_finished_ms(self) -> int:
+        """When a pass over any log ended last; -1: none has."""
+        return max((mark.finished_ms for mark in self._marks.values()), default=NEVER)
+
+    def state(self, name: TopicPartition) -> LogState:
+        return LogState(self.mark(name), self.damaged(name))
+
+    def retain(self, names: Collection[TopicPartition]) -> None:
+        """Forgets logs that are gone."""
+        for gone in [name for name in self._marks if name not in names]:
+            del self._marks[gone]
+        for name in [name for name in self._asked if name not in names]:
+            del self._asked[name]
+        for name, base in [key for key in self._retry_ms if key[0] not in names]:
+            del self._retry_ms[name, base]
+
+    def next(
+        self, names: Collection[TopicPartition], segments_of: Callable[[TopicPartition], Sequence[S]], now_ms: int
+    ) -> tuple[TopicPartition, S] | None:
+        """The segment to be checked now; `checked` says that it was. None: nothing is due, unless `has_more`."""
+        self.has_more = False
+        for name, base in self._due_retries(now_ms):
+            segment = next((one for one in segments_of(name) if one.base_offset == base), None)
+            if segment is not None:
+                return name, segment
+            del self._retry_ms[name, base]  # deleted meanwhile, or put together with others
+        for finished_count, name in enumerate(self._order(names, now_ms)):
+            if finished_count == FINISHED_MAX:
+                self.has_more = True
+                return None
+            if not self._asked.get(name, True) or not self.mark(name).is_under_way:
+                self._begin(name, segments_of(name), now_ms)
+            mark = self.mark(name)
+            for segment in segments_of(name):
+                if mark.next_offset < segment.end_offset <= mark.end_offset:
+                    self._marks[name] = mark._replace(next_offset=max(mark.next_offset, segment.base_offset))
+                    return name, segment
+            self._finish(name, now_ms)
+        return None
+
+    def _due_retries(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
+        # A clock that was set back must not put them off.
+        return [key for key, due_ms in self._retry_ms.items() if not now_ms < due_ms <= now_ms + RETRY_MS]
+
+    def _order(self, names: Collection[TopicPartition], now_ms: int) -> Iterator[TopicPartition]:
+        yield from [name for name in self._asked if name in names]
+        if self.interval_ms < 0:
+            return
+        yield from [name for name in names if self.mark(name).is_under_way]
+        due = [name for name in names if not now_ms - self.interval_ms < self.mark(name).began_ms <= now_ms]
+        yield from sorted(due, key=lambda name: self.mark(name).began_ms)
+
+    def _begin(self, name: TopicPartition, segments: Sequence[SealedRange], now_ms: int) -> None:
+        if name in self._asked:
+            self._asked[name] = True
+        first = segments[0].base_offset if segments else 0
+        end = segments[-1].end_offset if segments else 0
+        self._marks[name] = ScrubMark(first, end, now_ms, self.mark(name).finished_ms)
+
+    def _finish(self, name: TopicPartition, now_ms: int) -> None:
+        self._asked.pop(name, None)
+        self._marks[name] = ScrubMark(began_ms=self.mark(name).began_ms, finished_ms=now_ms)
+
+    def checked(self, name: TopicPartition, segment: SealedRange, *, is_damaged: bool, now_ms: int) -> None:
+        """What `next` said was read; `is_damaged`: and could not be repaired."""
+        key = (name, segment.base_offset)
+        if is_damaged:
+            self._retry_ms[key] = now_ms + RETRY_MS
+        else:
+            self._retry_ms.pop(key, None)
+        mark = self.mark(name)
+        if mark.is_under_way and segment.base_offset <= mark.next_offset < segment.end_offset:
+            self._marks[name] = mark._replace(next_offset=segment.end_offset)
+
+
+_NEW = ScrubMark()
+
+
+def write_states(disk: Disk, path: str, states: Mapping[TopicPartition, LogState]) -> None:
+    """Replaces a checkpoint, durably. Raises OSError."""
+    rows = [(*name, *state.mark, ",".join(map(str, state.damaged)) or _NONE) for name, state in sorted(states.items())]
+    disk.write_atomically(path, encode_checkpoint(rows))
+
+
+def read_states(disk: Disk, path: str) -> dict[TopicPartition, LogState]:
+    """None if there is no file. Raises CheckpointError and OSError."""
+    if not disk.exists(path):
+        return {}
+    rows = decode_checkpoint(path, disk.read_file(path), (str, int, int, int, int, int, str))
+    return {TopicPartition(str(row[0]), int(row[1])): _state(path, row) for row in rows}
+
+
+def _state(path: str, row: Sequence[str | int]) -> LogState:
+    listed = str(row[6])
+    try:
+        damaged = () if listed == _NONE else tuple(map(int, listed.split(",")))
+    except ValueError:
+        raise CheckpointError(f"checkpoint {path}: {listed!r} are no base offsets") from None
+    return LogState(ScrubMark(*map(int, row[2:6])), damaged)

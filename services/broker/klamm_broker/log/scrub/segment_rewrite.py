@@ -1,0 +1,251 @@
+"""Writing a damaged segment again beside the old one, with the batches of another replica where its own are damaged.
+
+The undamaged batches are copied, byte by byte as they are. For each damaged range the caller brings the records that an
+in-sync replica has for its offsets; they count only if
+
+- each of them keeps all rules that a batch of this log has to keep, its checksum first;
+- they fill the range to the byte: what is behind it stays where it is. Only at the end of a log that was never
+  compacted they may be more, where the file lost its end;
+- in a log that was never compacted, no offset is missing. There replicas have the same bytes.
+
+Compaction runs on each replica by itself, so one may have dropped a tombstone that another still needs to hide an older
+record. In a log that was ever compacted a batch is taken only if it is the very batch that lies here: if its checksum
+is the one stated here, or the one of the bytes here. Another version of the range is refused, and the damage stays.
+
+If the replica has the same bytes, they were never damaged, and there is nothing to write.
+
+A worker thread's; the segment is put into the log on the event loop (`segment_swap.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from klamm.checksum import crc32c
+from klamm.errors import KlammError
+from klamm.records.errors import CorruptBatchError
+from klamm.records.header import (
+    ATTRIBUTES_POSITION,
+    CRC,
+    CRC_POSITION,
+    HEADER_SIZE_BYTES,
+    BatchHeader,
+    read_header,
+    validate_batch,
+)
+from klamm_broker.log.files.cold_file import ColdFile
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.scrub.segment_check import BatchRules, DamagedRange, SegmentBounds
+from klamm_broker.log.segment.record_set import AppendedBatch
+from klamm_broker.log.segment.segment import Segment
+from klamm_broker.log.segment.segment_files import CLEANED_SUFFIX
+from klamm_broker.log.segment.segment_swap import make_durable
+from klamm_broker.log.segment.time_index import latest_timestamp_ms
+from klamm_broker.log.segment.transaction_index import TransactionIndex
+
+_WRITE_BYTES = 1024 * 1024
+
+
+class ReplicaRefused(KlammError):
+    """What another replica has cannot take the place of the damaged bytes; the text says why."""
+
+
+class Rewritten(NamedTuple):
+    """What came of it."""
+
+    segment: Segment
+    """The new segment, on disk with the suffix `.cleaned`, not open."""
+    changed_bytes: int
+    """Bytes that are not as they were; 0: the replica has the same ones."""
+
+
+class SegmentRewrite:
+    """`open`, then for each range `begin_range`, `take` until it wants no more, `end_range`; then `finish`. `discard`
+    instead, or after anything raised: OSError, ReplicaRefused, CorruptBatchError, what the pacer raises."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        file: ColdFile,
+        bounds: SegmentBounds,
+        rules: BatchRules,
+        *,
+        config: LogConfig,
+        modified_ms: int,
+        transactions: bytes,
+        pace: Callable[[int], None],
+    ) -> None:
+        """`file`: the damaged one, to be closed here; `modified_ms`: its time. `transactions`: content of its
+        transaction index, which is sound."""
+        self._disk = disk
+        self._file = file
+        self._read = file.read
+        self._bounds = bounds
+        self._rules = rules
+        self._modified_ms = modified_ms
+        self._transactions = transactions
+        self._pace = pace
+        self._segment = Segment(
+            disk,
+            directory,
+            bounds.base_offset,
+            config=config,
+            created_ms=modified_ms,
+            roll_jitter_ms=0,
+            file_suffix=CLEANED_SUFFIX,
+        )
+        self._range: DamagedRange | None = None
+        self._position = 0
+        """The position in the old file, in bytes."""
+        self._next_offset = bounds.base_offset
+        self._taken_bytes = 0
+        self._has_gap = False
+        self._changed_bytes = 0
+        self._buffers: list[memoryview] = []
+        self._batches: list[AppendedBatch] = []
+        self._buffered_bytes = 0
+
+    def open(self) -> None:
+        self._segment.create()
+
+    def discard(self) -> None:
+        """Removes what was written."""
+        self._file.close()
+        self._segment.delete()
+
+    # One range after the other
+
+    def begin_range(self, damaged: DamagedRange) -> int:
+        """Copies what is before; returns the first offset that is wanted of the replica."""
+        self._copy_to(damaged.position)
+        self._range = damaged
+        self._taken_bytes = 0
+        self._has_gap = False
+        self._next_offset = damaged.first_offset
+        return damaged.first_offset
+
+    def take(self, records: memoryview) -> int | None:
+        """Takes over the whole batches of a fetch; returns the offset wanted next, None: the range is full."""
+        damaged = self._in_range
+        position = 0
+        while position < len(records):
+            try:
+                header = validate_batch(records, position, allow_gaps=True)
+            except CorruptBatchError as error:
+                raise ReplicaRefused(f"its own bytes are damaged: {error.message}") from error
+            if header.base_offset >= damaged.end_offset:
+                return None
+            self._take_batch(header, records[position : position + header.size_bytes])
+            position += header.size_bytes
+        return self._next_offset if self._next_offset < damaged.end_offset else None
+
+    def _take_batch(self, header: BatchHeader, batch: memoryview) -> None:
+        damaged = self._in_range
+        room_bytes = damaged.end_position - damaged.position - self._taken_bytes
+        if header.size_bytes > room_bytes and not self._may_grow:
+            raise ReplicaRefused(
+                f"a batch of {header.size_bytes} bytes at offset {header.base_offset}, where this replica had at most"
+                f" {room_bytes}: it was compacted differently"
+            )
+        if header.base_offset < self._next_offset:
+            raise ReplicaRefused(f"offset {header.base_offset}, where {self._next_offset} should follow")
+        own = self._read(damaged.position + self._taken_bytes, min(header.size_bytes, max(0, room_bytes)))
+        if own != batch:
+            self._check_replacement(header, own)
+            self._changed_bytes += _count_differing(own, batch)
+        self._has_gap |= header.base_offset > self._next_offset
+        self._taken_bytes += header.size_bytes
+        self._next_offset = header.next_offset
+        self._write(header, batch)
+
+    def _check_replacement(self, header: BatchHeader, own: memoryview) -> None:
+        try:
+            self._rules.check_place(header, self._next_offset)
+        except CorruptBatchError as error:
+            raise ReplicaRefused(f"a batch that does not belong there: {error.message}") from error
+        if not self._bounds.is_gapless and not _is_same_batch(header, own):
+            raise ReplicaRefused(
+                f"the batch at offset {header.base_offset} may be another version of the one here: the log is compacted"
+            )
+
+    def end_range(self) -> None:
+        """The replica has nothing more to give."""
+        damaged = self._in_range
+        size_bytes = damaged.end_position - damaged.position
+        if self._taken_bytes < size_bytes or (self._taken_bytes > size_bytes and not self._may_grow):
+            raise ReplicaRefused(
+                f"{self._taken_bytes} bytes for offsets {damaged.first_offset} to {damaged.end_offset - 1}, where this"
+                f" replica had {size_bytes}"
+            )
+        is_whole = not self._has_gap and self._next_offset == damaged.end_offset
+        if self._bounds.is_gapless and self._changed_bytes and not is_whole:
+            raise ReplicaRefused(
+                f"it lacks offsets of {damaged.first_offset} to {damaged.end_offset - 1} that this replica had"
+            )
+        self._position = damaged.end_position
+        self._range = None
+
+    def finish(self) -> Rewritten:
+        """Copies the rest; the segment is on disk then. `end_range` was called for the last range."""
+        assert self._range is None, self._range
+        self._copy_to(self._bounds.size_bytes)
+        self._flush()
+        for entry in TransactionIndex.decode(self._bounds.base_offset, self._transactions).entries():
+            self._segment.aborted.append(entry)
+        make_durable(self._disk, self._segment, modified_ms=self._modified_ms)
+        self._segment.release()
+        self._file.close()
+        return Rewritten(self._segment, self._changed_bytes)
+
+    @property
+    def _in_range(self) -> DamagedRange:
+        assert self._range is not None, "no range was begun"
+        return self._range
+
+    @property
+    def _may_grow(self) -> bool:
+        return self._bounds.is_gapless and self._in_range.end_position == self._bounds.size_bytes
+
+    # Writing
+
+    def _copy_to(self, end_position: int) -> None:
+        """The batches in between were found undamaged; they are checked again, for the disk may not have been done."""
+        while self._position < end_position:
+            size_bytes = read_header(self._read(self._position, HEADER_SIZE_BYTES)).size_bytes
+            batch = self._read(self._position, min(size_bytes, end_position - self._position))
+            header = validate_batch(batch, allow_gaps=True)
+            self._rules.check_place(header, self._next_offset)
+            self._next_offset = header.next_offset
+            self._write(header, batch)
+            self._position += size_bytes
+
+    def _write(self, header: BatchHeader, batch: memoryview) -> None:
+        self._buffers.append(batch)
+        self._batches.append(AppendedBatch(header.last_offset, latest_timestamp_ms(header), header.size_bytes))
+        self._buffered_bytes += header.size_bytes
+        if self._buffered_bytes >= _WRITE_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._batches:
+            return
+        self._segment.append(self._buffers, self._batches, self._buffered_bytes)
+        self._pace(self._buffered_bytes)
+        self._buffers, self._batches, self._buffered_bytes = [], [], 0
+
+
+def _is_same_batch(header: BatchHeader, own: memoryview) -> bool:
+    """Whether `own`, damaged bytes, were the batch with this header: damage rarely hits the checksum and the rest."""
+    if len(own) != header.size_bytes:
+        return False
+    return header.crc in (CRC.unpack_from(own, CRC_POSITION)[0], crc32c(own[ATTRIBUTES_POSITION:]))
+
+
+def _count_differing(own: memoryview, other: memoryview) -> int:
+    """Bytes that `other` has and `own` has not in the same place."""
+    common = len(own)
+    difference = int.from_bytes(own, "big") ^ int.from_bytes(other[:common], "big")
+    return len(other) - difference.to_bytes(common, "big").count(0)

@@ -1,0 +1,70 @@
+"""Walking the batches of a `.log` file with positioned reads, either headers alone or whole and checked.
+
+A walk goes from a batch boundary to `end`, and raises CorruptBatchError at the first byte that is not a
+batch; what it yielded before is good. Memory is bounded by one chunk or, when checking, one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from klamm.records.errors import TruncatedBatchError
+from klamm.records.header import HEADER_SIZE_BYTES, BatchHeader, read_header, validate_batch
+from klamm_broker.log.files.disk import Disk
+
+HEADER_CHUNK_BYTES = 4096
+"""One index interval: enough for the usual scan from an index entry, cheap when batches are larger."""
+CHECKED_CHUNK_BYTES = 1024 * 1024
+
+
+def scan_headers(disk: Disk, fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch in `[position, end)`; the records are neither read nor checked."""
+    chunk, chunk_position = b"", position
+    while position < end:
+        at = position - chunk_position
+        if at + HEADER_SIZE_BYTES > len(chunk):
+            chunk = disk.pread(fd, min(HEADER_CHUNK_BYTES, end - position), position)
+            chunk_position, at = position, 0
+        header = read_header(chunk, at)
+        next_position = position + header.size_bytes
+        if next_position > end:
+            raise _torn(position, header, end)
+        yield position, header
+        position = next_position
+
+
+def scan_checked(disk: Disk, fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """As `scan_headers`, but each batch is read whole and its checksum and counts hold."""
+    for at, _, batch in scan_batches(disk, fd, position, end, CHECKED_CHUNK_BYTES):
+        yield at, validate_batch(batch, allow_gaps=True)
+
+
+def scan_batches(
+    disk: Disk, fd: int, position: int, end: int, chunk_bytes: int
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Position, header and all bytes of each batch in `[position, end)`, unchecked; reads `chunk_bytes` at once."""
+    chunk, chunk_position = memoryview(b""), position
+    while position < end:
+        at = position - chunk_position
+        if at + HEADER_SIZE_BYTES > len(chunk):
+            chunk = memoryview(disk.read_all(fd, min(chunk_bytes, end - position), position))
+            chunk_position, at = position, 0
+        header = read_header(chunk, at)
+        next_position = position + header.size_bytes
+        if next_position > end:
+            raise _torn(position, header, end)
+        if at + header.size_bytes > len(chunk):
+            wanted = max(header.size_bytes, min(chunk_bytes, end - position))
+            chunk = memoryview(disk.read_all(fd, wanted, position))
+            chunk_position, at = position, 0
+        batch = chunk[at : at + header.size_bytes]
+        if len(batch) < header.size_bytes:
+            raise _torn(position, header, position + len(batch))
+        yield position, header, batch
+        position = next_position
+
+
+def _torn(position: int, header: BatchHeader, end: int) -> TruncatedBatchError:
+    return TruncatedBatchError(
+        f"batch at position {position} takes {header.size_bytes} bytes; the log has {end - position} left"
+    )

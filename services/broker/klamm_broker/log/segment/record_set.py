@@ -1,0 +1,342 @@
+"""What a record set must be before a leader appends it, and the same set with its offsets.
+
+A record set is the batches of one produce request for one partition, or of one replica fetch. Checks look at batch
+headers and the checksum, once; records are looked at only where a config demands it: another `compression.type`, a
+bounded `message.timestamp.before.max.ms`, or a `cleanup.policy` with compact, for which every record needs a key. Pure:
+bytes in, buffers out. Follows Kafka's `LogValidator`, less its look at each record of a batch that is stored as it came
+(docs/decisions/022 says why). A batch that is refused for some of its records is looked at once more, to name them
+(KIP-467).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, NoReturn
+
+from klamm.errors import ErrorCode, RecordError
+from klamm.model import TopicPartition
+from klamm.records.compression import CompressionType
+from klamm.records.contents import MAX_DECOMPRESSED_BYTES
+from klamm.records.control import ControlRecord, ControlRecordType, decode_control_record
+from klamm.records.decoder import decode_batch
+from klamm.records.encoder import encode_batch
+from klamm.records.errors import DecompressedTooLargeError
+from klamm.records.header import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    HEADER_SIZE_BYTES,
+    PREFIX_SIZE_BYTES,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    Buffer,
+    iter_headers,
+    offset_prefix,
+    read_header,
+    set_log_append_time,
+    validate_batch,
+)
+from klamm.records.keys import RecordKeys, read_keys
+from klamm.records.record import RECORD_SIZE_BYTES_MIN
+from klamm_broker.log.files.storage_failure import UnexpectedOffset
+from klamm_broker.log.log_config import CREATE_TIME, NO_LIMIT_MS, LogConfig
+from klamm_broker.log.segment.time_index import latest_timestamp_ms
+
+_LOOK_MAX_BYTES: Final = 8 * 1024**2
+"""A batch that its header condemns is not read to name its records if these are larger."""
+_RECORD_ERRORS_MAX: Final = 1_000
+"""Records that an answer names; a batch can have a hundred thousand."""
+
+
+class AppendedBatch(NamedTuple):
+    """What a segment must know of a batch it appends."""
+
+    last_offset: int
+    max_timestamp_ms: int
+    """-1 if no record has a timestamp, or there is none (`latest_timestamp_ms`)."""
+    size_bytes: int
+
+
+class AppendOrigin(enum.Enum):
+    """The kind of writer the records came from; only coordinators may write control batches, or a producer's batches
+    without sequence numbers."""
+
+    CLIENT = enum.auto()
+    COORDINATOR = enum.auto()
+
+
+class CheckedBatch(NamedTuple):
+    """A batch that passed: its header and all of its bytes."""
+
+    header: BatchHeader
+    data: Buffer
+
+
+class RecordSet(NamedTuple):
+    """Ready for `Segment.append`."""
+
+    buffers: list[Buffer]
+    batches: list[AppendedBatch]
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    """The largest of the set; -1 if no record has a timestamp."""
+
+
+def check_produced(records: Buffer, config: LogConfig, *, now_ms: int, origin: AppendOrigin) -> list[CheckedBatch]:
+    """The batches of `records`, re-compressed or stamped where the config says so.
+
+    Raises a CorruptBatchError, or the exception of INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or
+    RECORD_LIST_TOO_LARGE; the first two with `record_errors` where single records are to blame."""
+    view = memoryview(records)
+    checked: list[CheckedBatch] = []
+    position = size = record_count = 0
+    while position < len(view):
+        header = validate_batch(view, position)
+        end = position + header.size_bytes
+        _check_header(header, config, origin)
+        _check_records(header, view[position:end], config, now_ms, origin, record_count)
+        batch = _rewritten(CheckedBatch(header, view[position:end]), config, now_ms)
+        batch_bytes = len(batch.data)
+        if batch_bytes > config.max_message_bytes:
+            raise ErrorCode.MESSAGE_TOO_LARGE.exception(
+                f"batch of {batch_bytes} bytes; max.message.bytes is {config.max_message_bytes}"
+            )
+        checked.append(batch)
+        size += batch_bytes
+        record_count += header.record_count
+        position = end
+    if not checked:
+        raise ErrorCode.INVALID_RECORD.exception("the record set is empty")
+    if size > config.segment_bytes:
+        raise ErrorCode.RECORD_LIST_TOO_LARGE.exception(
+            f"record set of {size} bytes; segment.bytes is {config.segment_bytes}"
+        )
+    return checked
+
+
+def _check_header(header: BatchHeader, config: LogConfig, origin: AppendOrigin) -> None:
+    attributes = header.attributes
+    if attributes & CONTROL_MASK and origin is AppendOrigin.CLIENT:
+        raise ErrorCode.INVALID_RECORD.exception("clients may not write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0 and origin is AppendOrigin.CLIENT:
+        raise ErrorCode.INVALID_RECORD.exception(
+            f"batch of producer {header.producer_id} has sequence {header.base_sequence}; expected 0 or more"
+        )
+    if attributes & TRANSACTIONAL_MASK and header.producer_id < 0:
+        raise ErrorCode.INVALID_RECORD.exception("batch of a transaction without a producer id")
+    if not attributes & COMPRESSION_MASK:
+        _check_room(header)
+    if config.message_timestamp_type != CREATE_TIME or origin is not AppendOrigin.CLIENT:
+        return
+    if attributes & TIMESTAMP_TYPE_MASK:
+        raise ErrorCode.INVALID_TIMESTAMP.exception("a producer may not set the type LogAppendTime")
+
+
+def _check_records(
+    header: BatchHeader, data: Buffer, config: LogConfig, now_ms: int, origin: AppendOrigin, first_index: int
+) -> None:
+    """Reads the records where a config demands it, or the header says that one of them is too new."""
+    if header.is_control:
+        return
+    created = config.message_timestamp_type == CREATE_TIME
+    too_new = created and origin is AppendOrigin.CLIENT and _too_new(header.max_timestamp_ms, config, now_ms)
+    dated = created and config.message_timestamp_before_max_ms != NO_LIMIT_MS
+    if not (config.is_compacted or dated or too_new):
+        return
+    try:
+        records = read_keys(data, header, max_decompressed_bytes=_LOOK_MAX_BYTES if too_new else MAX_DECOMPRESSED_BYTES)
+    except DecompressedTooLargeError:
+        if too_new:
+            raise ErrorCode.INVALID_TIMESTAMP.exception(too_new) from None
+        raise
+    if config.is_compacted and None in records.keys:
+        _refuse_records(header, records, config, now_ms, first_index)
+    if too_new or (dated and any(_too_old(one, config, now_ms) for one in _timestamps(header, records))):
+        _refuse_records(header, records, config, now_ms, first_index)
+    if config.is_compacted:
+        _check_last_offset(header, records)
+
+
+def _refuse_records(
+    header: BatchHeader, records: RecordKeys, config: LogConfig, now_ms: int, first_index: int
+) -> NoReturn:
+    """Names who is to blame. Of a record without a key the timestamp is not looked at."""
+    created = config.message_timestamp_type == CREATE_TIME
+    errors: list[RecordError] = []
+    code = ErrorCode.INVALID_RECORD
+    for index, (key, timestamp_ms) in enumerate(zip(records.keys, _timestamps(header, records), strict=True)):
+        message = ""
+        if config.is_compacted and key is None:
+            message = "it has no key; a topic with cleanup.policy=compact takes none"
+        elif created and (message := _out_of_range(timestamp_ms, config, now_ms)):
+            code = ErrorCode.INVALID_TIMESTAMP
+        if message:
+            errors.append(RecordError(first_index + index, message))
+    if not errors:
+        # The header says so, though no record does.
+        raise ErrorCode.INVALID_TIMESTAMP.exception(_out_of_range(header.max_timestamp_ms, config, now_ms))
+    first = errors[0]
+    refused = code.exception(
+        f"{len(errors)} of {len(records.keys)} records are refused; record {first.batch_index}: {first.message}"
+    )
+    refused.record_errors = tuple(errors[:_RECORD_ERRORS_MAX])
+    raise refused
+
+
+def _timestamps(header: BatchHeader, records: RecordKeys) -> Iterator[int]:
+    base_ms = header.base_timestamp_ms
+    return (base_ms + delta for delta in records.timestamp_deltas)
+
+
+def _out_of_range(timestamp_ms: int, config: LogConfig, now_ms: int) -> str:
+    return _too_new(timestamp_ms, config, now_ms) or _too_old(timestamp_ms, config, now_ms)
+
+
+def _too_new(timestamp_ms: int, config: LogConfig, now_ms: int) -> str:
+    if timestamp_ms - now_ms <= config.message_timestamp_after_max_ms:
+        return ""
+    limit = f"message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}"
+    return f"timestamp {timestamp_ms} is more than {limit} after the broker's {now_ms}"
+
+
+def _too_old(timestamp_ms: int, config: LogConfig, now_ms: int) -> str:
+    if timestamp_ms < 0 or now_ms - timestamp_ms <= config.message_timestamp_before_max_ms:
+        return ""
+    limit = f"message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}"
+    return f"timestamp {timestamp_ms} is more than {limit} before the broker's {now_ms}"
+
+
+def marker_of(header: BatchHeader, data: Buffer) -> ControlRecord | None:
+    """The end transaction marker in a control batch; None for another type, and for one that compaction emptied.
+
+    Raises a CorruptBatchError."""
+    if not header.record_count:
+        return None
+    record = decode_batch(data, check_crc=False)[0]
+    marker = decode_control_record(record.key, record.value)
+    return None if marker.type is ControlRecordType.UNKNOWN else marker
+
+
+def _check_last_offset(header: BatchHeader, records: RecordKeys) -> None:
+    """Compaction could do nothing with a record without a key; a batch it cannot read would stop it for good."""
+    if records.offset_deltas[-1] != header.last_offset_delta:
+        raise ErrorCode.INVALID_RECORD.exception(
+            f"{header.record_count} records, the last with offset delta {records.offset_deltas[-1]}; expected"
+            f" {header.last_offset_delta}"
+        )
+
+
+def _check_room(header: BatchHeader) -> None:
+    """Each record takes an offset: a few bytes must not take two thousand million of them."""
+    size_bytes = header.size_bytes - HEADER_SIZE_BYTES
+    if header.record_count * RECORD_SIZE_BYTES_MIN > size_bytes:
+        raise ErrorCode.INVALID_RECORD.exception(
+            f"batch of {header.record_count} records in {size_bytes} bytes; each takes {RECORD_SIZE_BYTES_MIN} at least"
+        )
+
+
+def _rewritten(batch: CheckedBatch, config: LogConfig, now_ms: int) -> CheckedBatch:
+    """The batch as it is to be stored; the same object in the usual case."""
+    header = batch.header
+    create_time = config.message_timestamp_type == CREATE_TIME
+    if config.compression_type != "producer" and not header.is_control:
+        wanted = compression_of(config.compression_type)
+        if header.compression is not wanted:
+            batch = recompress(batch, wanted)
+    if create_time:
+        return batch
+    stamped = bytearray(batch.data)
+    set_log_append_time(stamped, now_ms)
+    return CheckedBatch(read_header(stamped), stamped)
+
+
+def compression_of(compression_type: str) -> CompressionType:
+    """The codec a topic's `compression.type` other than `producer` asks for."""
+    if compression_type == "uncompressed":
+        return CompressionType.NONE
+    return CompressionType.from_name(compression_type)
+
+
+def recompress(batch: CheckedBatch, compression: CompressionType) -> CheckedBatch:
+    """The same records and producer fields under another codec. Raises a CorruptBatchError."""
+    header = batch.header
+    records = decode_batch(batch.data, check_crc=False)
+    data = encode_batch(
+        [(record.timestamp_ms, record.key, record.value, record.headers) for record in records],
+        base_offset=header.base_offset,
+        partition_leader_epoch=header.partition_leader_epoch,
+        compression=compression,
+        timestamp_type=header.timestamp_type,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+    )
+    return CheckedBatch(read_header(data), data)
+
+
+def with_offsets(batches: Sequence[CheckedBatch], base_offset: int, leader_epoch: int) -> RecordSet:
+    """The set as a leader stores it: offsets from `base_offset` on, its epoch in every batch. Copies no records."""
+    buffers: list[Buffer] = []
+    appended: list[AppendedBatch] = []
+    offset, size_bytes, max_timestamp_ms = base_offset, 0, -1
+    for header, data in batches:
+        batch_bytes, timestamp_ms = len(data), header.max_timestamp_ms
+        buffers.append(offset_prefix(offset, header.batch_length, leader_epoch))
+        buffers.append(memoryview(data)[PREFIX_SIZE_BYTES:])
+        offset += header.last_offset_delta + 1
+        appended.append(AppendedBatch(offset - 1, timestamp_ms, batch_bytes))
+        size_bytes += batch_bytes
+        if timestamp_ms > max_timestamp_ms:
+            max_timestamp_ms = timestamp_ms
+    return RecordSet(buffers, appended, size_bytes, base_offset, offset - 1, max_timestamp_ms)
+
+
+def check_replicated(records: Buffer, topic_partition: TopicPartition, *, end_offset: int) -> list[CheckedBatch]:
+    """The batches of what a leader sent to a log that ends at `end_offset`; offsets may have gaps (compaction).
+
+    Raises UnexpectedOffset where a batch begins before the one ahead of it ends, and a CorruptBatchError."""
+    view = memoryview(records)
+    batches: list[CheckedBatch] = []
+    for position, _ in iter_headers(view):
+        header = validate_batch(view, position, allow_gaps=True)
+        if header.base_offset < end_offset:
+            raise UnexpectedOffset(
+                f"{topic_partition}: batch of offset {header.base_offset}; expected {end_offset} or later"
+            )
+        end_offset = header.next_offset
+        batch = CheckedBatch(header, view[position : position + header.size_bytes])
+        if header.is_control:
+            marker_of(*batch)
+        batches.append(batch)
+    if not batches:
+        raise UnexpectedOffset(f"{topic_partition}: an empty record set")
+    return batches
+
+
+def groups_by_size(batches: Sequence[CheckedBatch], segment_bytes: int) -> Iterator[list[CheckedBatch]]:
+    """Runs of batches that fit one segment; a batch larger than `segment.bytes` has one to itself."""
+    group: list[CheckedBatch] = []
+    size_bytes = 0
+    for batch in batches:
+        if group and size_bytes + batch.header.size_bytes > segment_bytes:
+            yield group
+            group, size_bytes = [], 0
+        group.append(batch)
+        size_bytes += batch.header.size_bytes
+    yield group
+
+
+def as_replicated(batches: Sequence[CheckedBatch]) -> RecordSet:
+    """The set as a follower stores it: exactly as the leader sent it."""
+    return RecordSet(
+        buffers=[batch.data for batch in batches],
+        batches=[AppendedBatch(header.last_offset, latest_timestamp_ms(header), len(data)) for header, data in batches],
+        size_bytes=sum(len(batch.data) for batch in batches),
+        base_offset=batches[0].header.base_offset,
+        last_offset=batches[-1].header.last_offset,
+        max_timestamp_ms=max(batch.header.max_timestamp_ms for batch in batches),
+    )

@@ -1,0 +1,401 @@
+"""One segment of a partition's log: its files, what is known of them, and which of its states it is in.
+
+Only the newest segment of a log is appended to. A *released* segment holds no file descriptor and no index, only a few
+numbers: its size and offsets, its largest timestamp. `open()` brings the rest back (`segment_pool.py` bounds how many
+are open). Kafka's `LogSegment`; callers ask its parts:
+
+| part | module | owns |
+|---|---|---|
+| `files` | `segment_files.py` | the files' names, the descriptor, the size |
+| `indexes` | `segment_indexes.py` | offset index, time index, the largest timestamp |
+| `aborted` | `aborted_transactions.py` | the transaction index |
+| `reader` | `segment_reader.py` | nothing: finds batches and records |
+| `state` | `segment_state.py` | which calls are legal |
+
+Invariants (`check_invariants`):
+- the `.log` file is whole batches from 0 to `files.size_bytes`; bytes beyond it exist only while an append is
+  being undone;
+- index entries in memory describe batches below `size_bytes`; the files may lag behind until `write_indexes`;
+- offsets in a segment fit `base_offset + 2^31 - 1`, so that indexes can hold them.
+
+Used on the event loop only, but for recovery, which runs before anything is served, and for a segment that compaction
+writes, until it is put into the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+from klamm.records.errors import CorruptBatchError
+from klamm.records.header import BatchHeader
+from klamm_broker.log.files.disk import Buffer, Disk
+from klamm_broker.log.files.storage_failure import is_disk_full
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.segment.aborted_transactions import AbortedTransactions
+from klamm_broker.log.segment.batch_scan import scan_checked, scan_headers
+from klamm_broker.log.segment.batch_starts import BatchStarts
+from klamm_broker.log.segment.offset_index import RELATIVE_OFFSET_MAX, CorruptIndexError
+from klamm_broker.log.segment.record_set import AppendedBatch
+from klamm_broker.log.segment.segment_files import SWAP_SUFFIX, SegmentFiles
+from klamm_broker.log.segment.segment_indexes import SegmentIndexes
+from klamm_broker.log.segment.segment_reader import SegmentReader
+from klamm_broker.log.segment.segment_state import LEGAL_TRANSITIONS, SegmentState
+from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS, latest_timestamp_ms
+
+logger = logging.getLogger(__name__)
+
+
+class Segment:
+    """See the module's docstring."""
+
+    __slots__ = (
+        "_disk",
+        "_first_timestamp_ms",
+        "_starts",
+        "aborted",
+        "base_offset",
+        "created_ms",
+        "damaged_at",
+        "files",
+        "indexes",
+        "next_offset",
+        "reader",
+        "roll_jitter_ms",
+        "state",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        *,
+        config: LogConfig,
+        created_ms: int,
+        roll_jitter_ms: int,
+        file_suffix: str = "",
+    ) -> None:
+        """`file_suffix`: of an output (`segment_swap.py`)."""
+        self._disk = disk
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        self.state = SegmentState.UNKNOWN
+        self.files = SegmentFiles(disk, directory, base_offset, file_suffix)
+        self.indexes = SegmentIndexes(self.files, config)
+        self.aborted = AbortedTransactions(self.files)
+        self._starts = BatchStarts()
+        self.reader = SegmentReader(self.files, self.indexes, self._starts)
+        self._first_timestamp_ms: int | None = None
+        self.next_offset = base_offset
+        """One past the last record; exact once the segment has been open."""
+        self.damaged_at: int | None = None
+        """Position of the first byte that `open` found not to be a batch, or None."""
+
+    # Its states
+
+    def _become(self, state: SegmentState) -> None:
+        assert state in LEGAL_TRANSITIONS[self.state], (self.files.path(), self.state, state)
+        self.state = state
+
+    def create(self) -> None:
+        """Makes the log and two indexes, empty, and opens the segment. Leaves none behind when it raises OSError."""
+        assert self.state is SegmentState.UNKNOWN, (self.files.path(), self.state)
+        self.files.create()
+        self._become(SegmentState.WRITING if self.files.suffix else SegmentState.ACTIVE)
+
+    def attach(self, end_offset: int) -> bool:
+        """Learns size and largest timestamp of an existing segment without opening it for use.
+
+        `end_offset`: where the next segment begins.
+        True if the last entries of both indexes agree with the log. Otherwise the indexes are missing,
+        damaged or of another log, and `open` will rebuild them. Of the transaction index `aborted.is_lacking` tells."""
+        assert self.state is SegmentState.UNKNOWN, (self.files.path(), self.state)
+        self.files.measure()
+        self._become(SegmentState.RELEASED)
+        self.aborted.load()
+        self.aborted.drop()
+        return self.indexes.attach(end_offset)
+
+    def open(self) -> None:
+        """Opens the log for reading and loads its indexes, rebuilding them where they do not fit."""
+        if self.files.is_open:
+            return
+        self._open_log()
+        self.aborted.load()
+        self.aborted.trim()
+        try:
+            self.indexes.load()
+            self._complete(self.files.headers(self.indexes.offsets.last.position))
+            self.indexes.check_end(self.next_offset)
+            self.write_indexes_if_room()
+        except (CorruptIndexError, FileNotFoundError) as error:
+            logger.warning("segment=%s index=rebuilt reason=%s", self.files.path(), error)
+            self.rebuild_indexes()
+
+    def _open_log(self) -> None:
+        self.files.open()
+        self._become(SegmentState.OPEN)
+        self.indexes.clear()
+        self.next_offset = self.base_offset
+        self.damaged_at = None
+
+    def activate(self) -> None:
+        """It is the newest of its log from now on. Opens it."""
+        self.open()
+        if self.state is not SegmentState.ACTIVE:
+            self._become(SegmentState.ACTIVE)
+
+    def deactivate(self) -> None:
+        """The next one is appended to from now on."""
+        assert self.state is SegmentState.ACTIVE, (self.files.path(), self.state)
+        self._become(SegmentState.OPEN)
+
+    def release(self) -> None:
+        """Gives file descriptor and indexes back; unwritten index entries must have been written."""
+        if self.files.is_open:
+            self.files.close()
+            is_output = self.state is SegmentState.WRITING
+            self._become(SegmentState.WRITTEN if is_output else SegmentState.RELEASED)
+        self._starts.forget()
+        self.indexes.drop()
+        self.aborted.drop()
+
+    def announce(self) -> None:
+        """The names of its files say from now on that the output will take the place of others (`segment_swap.py`)."""
+        self._become(SegmentState.ANNOUNCED)
+        self.files.suffix = SWAP_SUFFIX
+
+    def take_place(self) -> None:
+        """The announced output is part of the log, and its files are to get their names."""
+        assert self.state is SegmentState.ANNOUNCED, (self.files.path(), self.state)
+        self._become(SegmentState.RELEASED)
+        self.files.suffix = ""
+
+    def retire(self) -> None:
+        """Releases it for good: it is part of no log any more. Its files are the caller's to remove."""
+        self.release()
+        if self.state is not SegmentState.DELETED:
+            self._become(SegmentState.DELETED)
+
+    def delete(self) -> None:
+        """Retires it and removes its files."""
+        self.retire()
+        self.files.remove()
+
+    # Making sense of the log
+
+    def rebuild_indexes(self) -> None:
+        """Makes both indexes again from the batch headers, and writes them to their files. The log is not changed.
+
+        Where the log itself is damaged they end, but what was known of the records beyond stays: offsets that were
+        given are never given again."""
+        indexes = self.indexes
+        next_offset, largest = self.next_offset, indexes.largest
+        self._clear()
+        self._complete(self.files.headers())
+        self.next_offset = max(self.next_offset, next_offset)
+        indexes.largest = max(indexes.largest, largest, key=lambda entry: entry.timestamp_ms)
+        indexes.seal()
+        self.write_indexes_if_room()
+
+    def recover(self, observe: Callable[[BatchHeader], None]) -> int:
+        """Checks every batch, cuts the log at the first bad byte and rebuilds both indexes.
+
+        `observe` gets the header of each good batch. Returns how many bytes were cut. The segment is open
+        afterwards."""
+        if not self.files.is_open:
+            self._open_log()
+        self.aborted.is_lacking = True
+        self._clear()
+        self._complete(scan_checked(self._disk, self.files.fd, 0, self.files.size_bytes), observe)
+        cut_bytes = 0
+        if self.damaged_at is not None:
+            cut_bytes = self.files.truncate_to(self.damaged_at)
+            self.damaged_at = None
+        self.indexes.seal()
+        self.write_indexes_if_room()
+        return cut_bytes
+
+    def _clear(self) -> None:
+        self._starts.forget()
+        self.indexes.clear()
+        self.next_offset = self.base_offset
+        self.indexes.trim()
+        self.aborted.trim()
+
+    def _complete(
+        self,
+        batches: Iterator[tuple[int, BatchHeader]],
+        observe: Callable[[BatchHeader], None] | None = None,
+    ) -> None:
+        """Takes note of the batches from the last index entry on, adding entries that are missing.
+
+        Stops at the first byte that is not a batch in order, and leaves its position in `damaged_at`."""
+        indexes = self.indexes
+        indexed_position = indexes.offsets.last.position if len(indexes.offsets) else -1
+        end = max(indexed_position, 0)
+        self.damaged_at = None
+        try:
+            for position, header in batches:
+                self._check_in_order(header)
+                if position == indexed_position:
+                    indexes.note_indexed(header)
+                else:
+                    indexes.note(header.last_offset, latest_timestamp_ms(header), position, header.size_bytes)
+                if observe is not None:
+                    observe(header)
+                self.next_offset = header.next_offset
+                end = position + header.size_bytes
+        except CorruptBatchError as error:
+            logger.warning("segment=%s damaged_at=%d reason=%s", self.files.path(), end, error)
+            self.damaged_at = end
+
+    def _check_in_order(self, header: BatchHeader) -> None:
+        if header.base_offset < self.next_offset or not self._fits_offset(header.last_offset):
+            raise CorruptBatchError(
+                f"offsets {header.base_offset} to {header.last_offset} where {self.next_offset} should follow"
+            )
+
+    def readable_headers(self) -> Iterator[BatchHeader]:
+        """Headers of all batches up to the end, or up to the first damage that `open` found."""
+        files = self.files
+        end = files.size_bytes if self.damaged_at is None else self.damaged_at
+        return (header for _, header in scan_headers(self._disk, files.fd, 0, end))
+
+    # Appending
+
+    def _fits_offset(self, last_offset: int) -> bool:
+        """Whether the indexes can hold an offset (relative to the base it must fit 31 bits)."""
+        return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+
+    def should_roll(
+        self, *, append_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int, config: LogConfig
+    ) -> bool:
+        """Whether an append must go to a new segment (Kafka's `LogSegment.shouldRoll`)."""
+        size_bytes, indexes = self.files.size_bytes, self.indexes
+        if not size_bytes:
+            return not self._fits_offset(last_offset)
+        return (
+            size_bytes + append_bytes > config.segment_bytes
+            or self._waited_ms(max_timestamp_ms, now_ms) > config.roll_ms - self.roll_jitter_ms
+            or indexes.offsets.is_full
+            or indexes.times.is_full
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+        )
+
+    def age_ms(self, now_ms: int) -> int:
+        """The age of the first record in the segment, as far as timestamps tell."""
+        return self._waited_ms(now_ms, now_ms)
+
+    def _waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
+        """How old the segment is by the records' clock, or by ours if the first batch has no timestamp."""
+        first_timestamp_ms = self._first_timestamp_ms
+        if first_timestamp_ms is None:
+            first_timestamp_ms = self.first_timestamp_ms()
+        if first_timestamp_ms >= 0:
+            return max_timestamp_ms - first_timestamp_ms
+        return now_ms - self.created_ms
+
+    def first_timestamp_ms(self) -> int:
+        """The largest timestamp of the first batch, -1 if it has none; the segment need not be open."""
+        if self._first_timestamp_ms is None:
+            fd = self.files.duplicate_fd()
+            try:
+                for _, header in scan_headers(self._disk, fd, 0, self.files.size_bytes):
+                    self._first_timestamp_ms = header.max_timestamp_ms
+                    break
+            finally:
+                self._disk.close(fd)
+        return NO_TIMESTAMP_MS if self._first_timestamp_ms is None else self._first_timestamp_ms
+
+    def append(self, buffers: Sequence[Buffer], batches: Sequence[AppendedBatch], size_bytes: int) -> None:
+        """Writes one record set at the end and indexes it.
+
+        `buffers` together are the `batches`, whose offsets go on from `next_offset`. If the write fails the
+        log is cut back to what it was and the OSError passes on; if even that fails, the second OSError
+        says so."""
+        assert self.state is _ACTIVE or self.state is _WRITING, (self.files.path(), self.state)
+        files = self.files
+        position = files.size_bytes
+        try:
+            self._disk.writev_all(files.fd, buffers, size_bytes)
+        except OSError:
+            self._disk.ftruncate(files.fd, position)
+            raise
+        if not position:
+            self._first_timestamp_ms = batches[0].max_timestamp_ms
+        self._starts.note(self.next_offset, position)
+        note = self.indexes.note
+        for last_offset, max_timestamp_ms, batch_bytes in batches:
+            note(last_offset, max_timestamp_ms, position, batch_bytes)
+            position += batch_bytes
+        files.size_bytes = position
+        self.next_offset = last_offset + 1
+
+    # Truncating, sealing, flushing
+
+    def truncate_to(self, offset: int) -> int:
+        """Cuts the first batch that ends at or after `offset` and all after it; returns the bytes cut."""
+        assert self.state is _ACTIVE, (self.files.path(), self.state)
+        found = self.reader.find_batch(offset)
+        if found is None:
+            return 0
+        position, header = found
+        cut_bytes = self.files.truncate_to(position)
+        self._starts.forget()
+        self.next_offset = min(offset, header.base_offset)
+        self.indexes.truncate_to(self.next_offset)
+        self.aborted.truncate_to(self.next_offset)
+        if not position:
+            self._first_timestamp_ms = None
+        return cut_bytes
+
+    def seal(self) -> None:
+        """Nothing will be appended any more: the largest timestamp goes into the time index, both to their
+        files."""
+        self.indexes.seal()
+        self.write_indexes()
+
+    def write_indexes(self) -> None:
+        """Brings the index files up to the indexes in memory; not synced. Safe to repeat after it raised
+        OSError."""
+        self.indexes.write()
+        self.aborted.write()
+
+    def write_indexes_if_room(self) -> None:
+        """A full disk must not keep a log from being opened: its indexes are made again from it when needed."""
+        try:
+            self.write_indexes()
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            logger.warning("segment=%s index=not written reason=%s", self.files.path(), error)
+
+    def check_invariants(self) -> None:
+        """Asserts what the module's docstring states; costs a scan of the segment."""
+        files = self.files
+        assert files.is_open, self.base_offset
+        assert self.state in (_ACTIVE, _WRITING, SegmentState.OPEN), (self.base_offset, self.state)
+        assert self._disk.size(files.path()) == files.size_bytes, (self.base_offset, files.size_bytes)
+        next_offset, starts = self.base_offset, {}
+        for position, header in files.headers():
+            assert header.base_offset >= next_offset, (self.base_offset, header, next_offset)
+            starts[position] = header.last_offset
+            next_offset = header.next_offset
+        assert next_offset <= self.next_offset, (self.base_offset, next_offset, self.next_offset)
+        self.aborted.check_invariants(self.next_offset)
+        for offset, position in self.indexes.offsets.entries():
+            assert starts.get(position) == offset, (self.base_offset, offset, position)
+
+
+def roll_jitter_ms(config: LogConfig, rng: random.Random) -> int:
+    """What a new segment takes off `segment.ms`."""
+    bound = min(config.segment_jitter_ms, config.roll_ms)
+    return rng.randrange(bound) if bound > 0 else 0
+
+
+_ACTIVE, _WRITING = SegmentState.ACTIVE, SegmentState.WRITING
+"""Looked at with every append: as attributes of the class they cost three times as much."""

@@ -1,0 +1,42 @@
+"""Bounds how many sealed segments are open at once.
+
+Every log keeps its active segment open. Older ones are opened when they are read and stay open while they
+are among the most recently used of the whole broker; beyond that they are released. So a broker holds one
+descriptor per partition plus at most `open_count_max`, and the index memory of as many segments.
+
+Event loop only: what a disk thread needs of a segment it holds through a descriptor of its own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from klamm_broker.log.segment.segment import Segment
+
+
+class SegmentPool:
+    """Least-recently-used set of open sealed segments."""
+
+    def __init__(self, open_count_max: int) -> None:
+        assert open_count_max > 0, open_count_max
+        self._open_count_max = open_count_max
+        self._segments: OrderedDict[int, Segment] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def use(self, segment: Segment) -> Segment:
+        """The segment, open. Raises OSError if its files cannot be opened."""
+        key = id(segment)
+        if key in self._segments:
+            self._segments.move_to_end(key)
+            return segment
+        segment.open()
+        self._segments[key] = segment
+        if len(self._segments) > self._open_count_max:
+            self._segments.popitem(last=False)[1].release()
+        return segment
+
+    def forget(self, segment: Segment) -> None:
+        """The segment became the active one or is being removed: it is no longer the pool's to release."""
+        self._segments.pop(id(segment), None)

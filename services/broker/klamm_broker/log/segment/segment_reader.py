@@ -1,0 +1,131 @@
+"""Finding batches and records in one segment, which is open: by offset, by time.
+
+Raises CorruptIndexError if an index points somewhere else than to a batch it names, CorruptBatchError if the log itself
+is damaged there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from klamm.records.decoder import decode_batch
+from klamm.records.errors import CorruptBatchError
+from klamm.records.header import BatchHeader
+from klamm_broker.log.segment.batch_scan import scan_headers
+from klamm_broker.log.segment.batch_starts import BatchStarts
+from klamm_broker.log.segment.offset_index import CorruptIndexError, IndexEntry
+from klamm_broker.log.segment.segment_files import FileSlice, SegmentFiles
+from klamm_broker.log.segment.segment_indexes import SegmentIndexes
+from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS, latest_timestamp_ms
+
+
+class TimestampHit(NamedTuple):
+    """A record found by its timestamp."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+class SegmentReader:
+    """See the module's docstring."""
+
+    __slots__ = ("_files", "_indexes", "_starts")
+
+    def __init__(self, files: SegmentFiles, indexes: SegmentIndexes, starts: BatchStarts) -> None:
+        self._files = files
+        self._indexes = indexes
+        self._starts = starts
+
+    # By offset
+
+    def find_batch(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """Position and header of the first batch that ends at or after `offset`; None if there is none."""
+        files, entry = self._files, self._indexes.offsets.lookup(offset)
+        headers = scan_headers(files.disk, files.fd, entry.position, files.size_bytes)
+        if entry.position:
+            indexed = self._indexed_batch(entry, headers)
+            if entry.offset == offset:
+                return entry.position, indexed
+        for position, header in headers:
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    def _indexed_batch(self, entry: IndexEntry, headers: Iterator[tuple[int, BatchHeader]]) -> BatchHeader:
+        try:
+            _, header = next(headers)
+        except (CorruptBatchError, StopIteration) as error:
+            raise CorruptIndexError(f"entry {entry} points at no batch: {error}") from None
+        if header.last_offset != entry.offset:
+            raise CorruptIndexError(f"entry {entry} points at a batch that ends with {header.last_offset}")
+        return header
+
+    def locate(self, offset: int, max_bytes: int, end_position: int, *, min_one: bool) -> FileSlice | None:
+        """Whole batches from the one that holds `offset` on, at most `max_bytes` and none beyond
+        `end_position`.
+
+        With `min_one` the first batch is given even if it alone is larger (KIP-74). None if the segment
+        ends before `offset`; an empty slice if nothing fits."""
+        known = self._starts.find(offset)
+        if known is not None and known < end_position:
+            limit = min(known + max_bytes, end_position)
+            if limit == end_position:
+                return FileSlice(known, end_position - known)
+            if (indexed := self._indexes.offsets.floor_position(limit)) > known:
+                return FileSlice(known, self._last_boundary(indexed, limit) - known)
+        found = self.find_batch(offset)
+        if found is None:
+            return None
+        start, first = found
+        limit = min(start + max_bytes, end_position)
+        first_end = start + first.size_bytes
+        if first_end > limit:
+            return FileSlice(start, first.size_bytes if min_one and first_end <= end_position else 0)
+        if limit == end_position:
+            return FileSlice(start, end_position - start)
+        return FileSlice(start, self._last_boundary(first_end, limit) - start)
+
+    def _last_boundary(self, position: int, limit: int) -> int:
+        """The last batch end <= `limit`, given that `position` is one."""
+        files = self._files
+        position = max(position, self._indexes.offsets.floor_position(limit))
+        for start, header in scan_headers(files.disk, files.fd, position, files.size_bytes):
+            if start + header.size_bytes > limit:
+                self._starts.note(header.base_offset, start)
+                break
+            position = start + header.size_bytes
+        return position
+
+    def offset_from(self, position: int) -> int | None:
+        """Some offset that all batches before `position`, a batch boundary, are below; None: none is known."""
+        return self._indexes.offsets.offset_from(position)
+
+    # By time
+
+    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampHit | None:
+        """The first record at or after `start_offset` whose timestamp is `timestamp_ms` or later."""
+        entry = self._indexes.times.lookup(timestamp_ms)
+        start = self._indexes.offsets.lookup(max(entry.offset, start_offset)).position
+        for position, header in self._files.headers(start):
+            if header.max_timestamp_ms < timestamp_ms or header.last_offset < start_offset:
+                continue
+            batch = self._files.read(FileSlice(position, header.size_bytes))
+            for record in decode_batch(batch):
+                if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+                    return TimestampHit(record.timestamp_ms, record.offset, header.partition_leader_epoch)
+        return None
+
+    def largest_timestamp_from(self, start_offset: int) -> int:
+        """The largest timestamp of the records at or after `start_offset`, -1 if there is none."""
+        if start_offset <= self._files.base_offset:
+            return self._indexes.largest.timestamp_ms
+        found = self.find_batch(start_offset)
+        if found is None:
+            return NO_TIMESTAMP_MS
+        position, header = found
+        first = decode_batch(self._files.read(FileSlice(position, header.size_bytes)))
+        in_first = [record.timestamp_ms for record in first if record.offset >= start_offset]
+        after = [latest_timestamp_ms(header) for _, header in self._files.headers(position + header.size_bytes)]
+        return max([NO_TIMESTAMP_MS, *in_first, *after])

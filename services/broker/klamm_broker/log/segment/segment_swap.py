@@ -1,0 +1,54 @@
+"""Putting a rewritten segment in the place of those it was made from, so that a crash leaves one or the other: the
+output of compaction, or of a repair (`segment_rewrite.py`).
+
+| step | on disk | a crash after it leaves |
+|---|---|---|
+| the output is written and synced | `N.log.cleaned`, and its indexes | the old segments (`leftovers.py`) |
+| 1 the output is renamed, the log last | `N.log.swap` | the new segment: from here on recovery goes forward |
+| 2 the old segments are renamed | `*.deleted` | the new segment |
+| 3 the output gets its name, the log first | `N.log` | the new segment |
+
+Renames in one directory reach the disk in the order they were made, on every journaling file system. The old files are
+removed later, when nobody reads them any more (`file.delete.delay.ms`). Follows Kafka's `LocalLog.replaceSegments`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.segment.segment import Segment
+
+
+def make_durable(disk: Disk, cleaned: Segment, *, modified_ms: int) -> None:
+    """Seals the output and has the disk keep it. `modified_ms`: of the newest file that it replaces."""
+    cleaned.seal()
+    files = cleaned.files
+    for path in files.paths:
+        disk.sync_path(path)
+    # Retention looks at it where no record has a timestamp.
+    disk.set_modified_ms(files.path(), modified_ms)
+    disk.fsync_directory(files.directory)
+
+
+def announce(disk: Disk, cleaned: Segment) -> None:
+    """Step 1. If it fails there is nothing left of the output, and the OSError passes on."""
+    cleaned_paths = cleaned.files.paths
+    cleaned.announce()
+    try:
+        for source, target in zip(cleaned_paths, cleaned.files.paths, strict=True):
+            disk.replace(source, target)
+    except OSError:
+        disk.remove(cleaned_paths)
+        cleaned.delete()
+        raise
+
+
+def take_place(disk: Disk, cleaned: Segment, replaced: Sequence[Segment]) -> list[str]:
+    """Steps 2 and 3; returns the paths that are to be removed. An OSError leaves the directory to recovery."""
+    doomed = [path for segment in replaced for path in segment.files.rename_deleted()]
+    swap_paths = cleaned.files.paths
+    cleaned.take_place()
+    for source, target in reversed(list(zip(swap_paths, cleaned.files.paths, strict=True))):
+        disk.replace(source, target)
+    return doomed

@@ -1,0 +1,1 @@
+"""Work beside requests: retention, compaction, scrubbing, moves between log dirs."""

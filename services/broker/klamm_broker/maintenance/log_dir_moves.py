@@ -1,0 +1,223 @@
+"""Moves replicas between the log dirs of this broker, while they are used (KIP-113).
+
+Kafka's `ReplicaAlterLogDirsManager`. What is on disk is `log/log_move.py`'s, what is copied
+`replica/future_replica.py`'s; this reads, waits for the quota, and swaps when a future log is equal, in one turn of the
+event loop. As many moves at a time as there are log dirs. A dir that fails ends the move: the replica stays where it
+is, or fails with its dir.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from klamm.errors import BrokerError, ErrorCode, KlammError
+from klamm.model import TopicPartition
+from klamm_broker.io.record_reader import RecordReader
+from klamm_broker.log.dirs.log_deletion import DeletionJob
+from klamm_broker.log.dirs.log_manager import LogManager
+from klamm_broker.log.files.storage_failure import DiskFull
+from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_broker.log.partition.pending_deletion import PendingDeletion
+from klamm_broker.replica.fetch_reader import LocatedSlice
+from klamm_broker.replica.follower_partition import NextStep
+from klamm_broker.replica.future_replica import FutureReplica
+from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.faults import watch
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+PART_BYTES_MAX = 1024**2
+"""Copied in one turn of the event loop, as much as a leader sends a follower at once."""
+
+
+class LogDirMoves:
+    """`alter` at any time; `run` works until cancelled, then `close`."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        records: RecordReader,
+        *,
+        retire: Callable[[PendingDeletion], None],
+        moves_max: int,
+        backoff_ms: int,
+        clock: Clock,
+    ) -> None:
+        self._logs = logs
+        self._replicas = replicas
+        self._records = records
+        self._retire = retire
+        self._backoff_ms = backoff_ms
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="log-dir-moves")
+        self._one_at_a_time = asyncio.Lock()
+        self._bell = asyncio.Event()
+        self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._moves_max = moves_max
+
+    async def alter(self, name: TopicPartition, path: str) -> None:
+        """The replica is to be in the log dir `path`: begins to copy it, or leaves off when it is there.
+
+        Raises the exception of LOG_DIR_NOT_FOUND, KafkaStorageError or ReplicaNotAvailableError."""
+        async with self._one_at_a_time:
+            self._logs.directories.at(path).log_dir.check_online()
+            partition = self._replica(name)
+            future = self._logs.hosted.futures.get(name)
+            if future is not None and future.log_dir.path == path:
+                return
+            cancellation = self._logs.deletion.plan_of_future(name, now_ms=self._clock.wall_ms())
+            if cancellation is not None:
+                await self._delete(cancellation)
+            creation = self._logs.moves.plan(name, path, now_ms=self._clock.wall_ms())
+            if creation is None:
+                return
+            made = await self._on_thread(creation.run)
+            self._logs.moves.complete(made)
+            log.info("partition=%s moves from=%s to=%s", name, partition.log.log_dir.path, path)
+            if self._replicas.get(name) is not partition:
+                await self._cancel(name)  # gone meanwhile
+            self.wake()
+
+    def _replica(self, name: TopicPartition) -> Partition:
+        try:
+            return self._replicas.hosted(name)
+        except BrokerError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            raise ErrorCode.REPLICA_NOT_AVAILABLE.exception(error.message) from None
+
+    def wake(self) -> None:
+        """There may be something to move, or another quota."""
+        self._bell.set()
+        self._bell = asyncio.Event()
+
+    async def run(self) -> None:
+        """Moves whatever has a future log, also those that were there at the start."""
+        try:
+            while True:
+                bell = self._bell
+                for name in self._logs.hosted.futures:
+                    if len(self._tasks) < self._moves_max and name not in self._tasks and self._is_hosted(name):
+                        self._begin(name)
+                await bell.wait()
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def close(self) -> None:
+        """Waits for the job under way."""
+        self._thread.shutdown(wait=True)
+
+    def _is_hosted(self, name: TopicPartition) -> bool:
+        partition = self._replicas.get(name)
+        return partition is not None and partition.log is self._logs.get(name) and partition.log.log_dir.failure is None
+
+    def _begin(self, name: TopicPartition) -> None:
+        def end(task: asyncio.Task[None]) -> None:
+            del self._tasks[name]
+            if not task.cancelled():
+                self.wake()  # others wait for their turn
+
+        task = asyncio.create_task(self._move(name), name=f"log-dir-move-{name}")
+        self._tasks[name] = watch(task)
+        task.add_done_callback(end)
+
+    # One move
+
+    async def _move(self, name: TopicPartition) -> None:
+        current, future = self._logs.hosted.current[name], self._logs.hosted.futures[name]
+        copy = FutureReplica(current, future)
+        while self._goes_on(name, current, future):
+            try:
+                if not copy.is_caught_up:
+                    await self._copy_part(name, copy, future)
+                elif future.flusher.recovery_point < current.flusher.recovery_point:
+                    await self._flush(future)
+                else:
+                    await self._swap(name, future)
+                    return
+            except DiskFull as error:
+                log.warning("partition=%s not copied: %s", name, error)
+                await self._wait_ms(self._backoff_ms)
+            except KlammError as error:
+                if self._goes_on(name, current, future):
+                    log.error("partition=%s not moved to %s: %s", name, future.log_dir.path, error)
+                    await self._cancel(name)
+
+    def _goes_on(self, name: TopicPartition, current: PartitionLog, future: PartitionLog) -> bool:
+        """Whether nobody cancelled it, or deleted the partition, or its dir failed."""
+        partition = self._replicas.get(name)
+        is_there = partition is not None and partition.log is current
+        return is_there and self._logs.hosted.futures.get(name) is future and current.log_dir.failure is None
+
+    async def _copy_part(self, name: TopicPartition, copy: FutureReplica, future: PartitionLog) -> None:
+        quota = self._replicas.quotas.log_dirs
+        now_ms = self._clock.monotonic_ms()
+        if quota.is_exceeded(now_ms):
+            await self._wait_ms(quota.free_at_ms(now_ms) - now_ms)
+            return
+        part = copy.next_part(min(PART_BYTES_MAX, quota.room_bytes(now_ms)))
+        records: bytes | memoryview = b""
+        if part.located is not None:
+            # Between here and `take` nobody else has a turn, unless the records have to be read from the disk.
+            (records,) = await self._records.read([LocatedSlice(self._logs.hosted.current[name].log_dir, part.located)])
+        partition = self._replicas.hosted(name)
+        update = copy.take(part, records, high_watermark=partition.high_watermark, now_ms=self._clock.wall_ms())
+        if update.truncated_from is not None:
+            self._logs.checkpoints.store_recovery_points([name])
+        if update.next_step is NextStep.BACK_OFF:
+            await self._wait_ms(self._backoff_ms)
+        quota.add(len(records), now_ms)
+        if not copy.is_caught_up:
+            await asyncio.sleep(0)  # others have their turn
+
+    async def _flush(self, future: PartitionLog) -> None:
+        job = future.flusher.plan()
+        await self._on_thread(job.run)
+        self._logs.complete_flush(job)
+
+    async def _swap(self, name: TopicPartition, future: PartitionLog) -> None:
+        job = self._logs.moves.swap(name, now_ms=self._clock.wall_ms())
+        self._replicas.hosted(name).replace_log(future)
+        try:
+            await self._on_thread(job.run)
+        except BrokerError as error:
+            log.error("partition=%s moved, but: %s", name, error)
+            return
+        self._retire(self._logs.moves.complete_swap(job))
+        log.info("partition=%s moved to=%s", name, future.log_dir.path)
+
+    async def _cancel(self, name: TopicPartition) -> None:
+        job = self._logs.deletion.plan_of_future(name, now_ms=self._clock.wall_ms())
+        if job is not None:
+            await self._delete(job)
+
+    async def _delete(self, job: DeletionJob) -> None:
+        try:
+            await self._on_thread(job.run)
+        except BrokerError as error:
+            log.error("not deleted: %s", error)
+            return
+        for deletion in self._logs.deletion.complete(job):
+            self._retire(deletion)
+
+    async def _wait_ms(self, delay_ms: int) -> None:
+        """Waits for `delay_ms`, or until the bell rings: settings or metadata changed."""
+        bell = self._bell
+        try:
+            async with asyncio.timeout(delay_ms / 1000):
+                await bell.wait()
+        except TimeoutError:
+            return
+
+    async def _on_thread(self, job: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, job)

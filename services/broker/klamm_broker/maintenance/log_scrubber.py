@@ -1,0 +1,491 @@
+"""Reads sealed segments at a bounded rate, and repairs what is damaged from an in-sync replica.
+
+Which segment is next is `log/scrub_plan.py`'s to say, what is wrong with it `log/segment_check.py`'s, what may take the
+place of damaged bytes `log/segment_rewrite.py`'s. One task chooses on the event loop, reads and writes on a thread of
+its own, fetches, and puts the new segment into the log on the event loop.
+
+A repair takes records from the leader or, where that is this broker, from another in-sync replica. When they are
+written and synced beside the old segment, a leader hands over before it touches its log: it resigns, which also says
+that nobody is to count on the replica meanwhile. Where nobody takes the leadership in time the segment is replaced
+under this leader: damaged bytes help nobody.
+
+Without another in-sync replica damage is reported and nothing else: nothing is ever deleted for being damaged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
+
+from klamm.errors import BrokerError
+from klamm.model import TopicPartition
+from klamm.records.errors import CorruptBatchError
+from klamm_broker.io import metrics
+from klamm_broker.io.replica_records import ReplicaUnreachable
+from klamm_broker.io.throttle import Throttle, ThrottleStopped
+from klamm_broker.log.cleaning.log_cleaning import CleaningSource
+from klamm_broker.log.dirs.log_manager import LogManager
+from klamm_broker.log.files.checkpoints import CheckpointError
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.storage_failure import DiskFull, LogDir, is_disk_full
+from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_broker.log.partition.pending_deletion import PendingDeletion
+from klamm_broker.log.scrub.damage import Damage, DamageState, damage_of
+from klamm_broker.log.scrub.log_scrubbing import ScrubJob
+from klamm_broker.log.scrub.scrub_plan import SCRUB_FILE, LogState, ScrubMark, ScrubPlan, read_states, write_states
+from klamm_broker.log.scrub.segment_check import SegmentVerdict
+from klamm_broker.log.scrub.segment_rewrite import ReplicaRefused, Rewritten
+from klamm_broker.log.segment.segment_files import TRANSACTION_INDEX_SUFFIX
+from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.resignations import ReplicaKey
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+FIRST_CHECK_MS = 30_000
+"""The wait after a start, when others need the disk first (Kafka's `log.initial.task.delay.ms`)."""
+CHECK_MS = 10_000
+"""How often is looked for what is due, and the checkpoint written while a pass goes on."""
+HAND_OVER_MS = 10_000
+ATTEMPTS = 5
+ATTEMPT_PAUSE_MS = 1_000
+"""Another leader takes a moment until others agree with it."""
+REMEMBERED_MAX = 1_000
+"""Findings that are closed."""
+_REASON = "scrub"
+"""The reason for which a damaged replica resigns."""
+
+
+class RecordSource(Protocol):
+    """Where other replicas' records come from (`ReplicaRecords`)."""
+
+    async def fetch(
+        self, broker_id: int, name: TopicPartition, offset: int, *, leader_epoch: int, from_follower: bool
+    ) -> memoryview: ...
+
+
+class Resigner(Protocol):
+    """Asks the controller to let other replicas lead (`ResignationSender`)."""
+
+    def resign(self, key: ReplicaKey, reason: str) -> None: ...
+    def resume(self, key: ReplicaKey, reason: str) -> None: ...
+
+
+class ScrubStatus(NamedTuple):
+    """How far a replica here is."""
+
+    topic_partition: TopicPartition
+    mark: ScrubMark
+    is_asked: bool
+    """Somebody asked for a pass that has not ended yet."""
+    is_running: bool
+    damages: tuple[Damage, ...]
+    """The damages that are open, and the last ones that were closed."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether some of it is not repaired."""
+        return any(one.state is DamageState.UNREPAIRED for one in self.damages)
+
+
+class _LogMovedOn(Exception):
+    """The log is no longer what was planned to be checked."""
+
+
+class LogScrubber:
+    """`load` when the logs are; `run` works until cancelled; then `close`. Event loop."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        replicas: Iterable[Partition],
+        config: BrokerConfig,
+        *,
+        records: RecordSource,
+        resigner: Resigner,
+        retire: Callable[[PendingDeletion], None],
+        disk: Disk,
+        clock: Clock,
+        first_check_ms: int = FIRST_CHECK_MS,
+    ) -> None:
+        self._logs = logs
+        self._replicas = replicas
+        self._first_check_ms = first_check_ms
+        self._broker_id = config.node_id
+        self._records = records
+        self._resigner = resigner
+        self._retire = retire
+        self._disk = disk
+        self._clock = clock
+        self._throttle = Throttle(config.log_scrub_bytes_per_second)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="log-scrubber")
+        self._wake = asyncio.Event()
+        self._image_bell = asyncio.Event()
+        self._stored: dict[LogDir, dict[TopicPartition, LogState]] = {}
+        self._stored_ms = 0
+        self._plan = ScrubPlan(config.log_scrub_interval_ms, {})
+        self._open: dict[tuple[TopicPartition, int], Damage] = {}
+        self._closed: deque[Damage] = deque(maxlen=REMEMBERED_MAX)
+        self._running: TopicPartition | None = None
+
+    async def run(self) -> None:
+        """Checks whatever is due, then looks again every `CHECK_MS` or when somebody asks."""
+        await self._wait_ms(min(self._first_check_ms, max(0, self._plan.interval_ms)))
+        while True:
+            due = self._next()
+            if due is None and self._plan.has_more:
+                await asyncio.sleep(0)
+                continue
+            if due is None:
+                await self._store()
+                await self._wait_ms(CHECK_MS)
+                continue
+            partition, source = due
+            self._running = partition.topic_partition
+            try:
+                await self._scrub(partition, source)
+            finally:
+                self._running = None
+            if self._clock.monotonic_ms() - self._stored_ms >= CHECK_MS:
+                await self._store()
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """A segment that is being read goes on at the new rate."""
+        self._throttle.set_rate(config.log_scrub_bytes_per_second)
+        self._plan.interval_ms = config.log_scrub_interval_ms
+        self._wake.set()
+
+    def on_image(self) -> None:
+        """The replicas are in line with newer metadata."""
+        self._image_bell.set()
+        self._image_bell = asyncio.Event()
+
+    def close(self) -> None:
+        """Waits for the thread, and stores how far it came."""
+        self._throttle.stop()
+        self._thread.shutdown(wait=True)
+        for job in self._plan_stores():
+            job()
+
+    # What operators ask
+
+    def ask(self, is_wanted: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
+        """Begins a pass over the wanted replicas here, now; returns them."""
+        names = [name for name in self._hosted() if is_wanted(name)]
+        self._plan.ask(names)
+        self._wake.set()
+        return names
+
+    def status(self) -> list[ScrubStatus]:
+        """How far the scrub of each replica here is, and what damage it found."""
+        damages: dict[TopicPartition, list[Damage]] = {}
+        for one in [*self._open.values(), *self._closed]:
+            damages.setdefault(one.topic_partition, []).append(one)
+        return [
+            ScrubStatus(
+                name,
+                self._plan.mark(name),
+                self._plan.is_asked(name),
+                name == self._running,
+                tuple(damages.get(name, ())),
+            )
+            for name in sorted(self._hosted())
+        ]
+
+    # Choosing
+
+    def _hosted(self) -> dict[TopicPartition, Partition]:
+        return {one.topic_partition: one for one in self._replicas if one.log.log_dir.failure is None}
+
+    def _next(self) -> tuple[Partition, CleaningSource] | None:
+        hosted = self._hosted()
+        sources: dict[TopicPartition, list[CleaningSource]] = {}
+
+        def sources_of(name: TopicPartition) -> Sequence[CleaningSource]:
+            if name not in sources:
+                sources[name] = hosted[name].log.scrub.sources() if name in hosted else []
+            return sources[name]
+
+        self._plan.retain({log.topic_partition for log in self._logs.hosted.current.values()})
+        due = self._plan.next(hosted, sources_of, self._clock.wall_ms())
+        self._forget_gone(sources_of)
+        finished_ms = self._plan.last_finished_ms
+        metrics.on_scrub_check(damaged_segments=self._plan.damaged_count, last_finished_ms=finished_ms)
+        return None if due is None else (hosted[due[0]], due[1])
+
+    def _forget_gone(self, sources_of: Callable[[TopicPartition], Sequence[CleaningSource]]) -> None:
+        """Damage of segments that were deleted, or of records below the log start."""
+        for name, base_offset in list(self._open):
+            if base_offset not in [one.base_offset for one in sources_of(name)]:
+                damage = self._open.pop((name, base_offset))
+                log.info("partition=%s damaged segment %s is gone", name, damage.path)
+
+    # Checking
+
+    async def _scrub(self, partition: Partition, source: CleaningSource) -> None:
+        name, partition_log = partition.topic_partition, partition.log
+        try:
+            job = partition_log.scrub.plan(source)
+            verdict = await self._on_thread(partial(job.check, self._read, self._throttle))
+            self._check_planned(partition_log, job)
+            is_damaged = not verdict.is_sound and not await self._heal(partition, job, verdict)
+        except _LogMovedOn:
+            return
+        except BrokerError as error:
+            log.error("scrub=%s %s", name, error)
+            return
+        except OSError as error:
+            if partition_log.replacement.has_planned(job, [source]):
+                log.error("%s", partition_log.log_dir.failed(error, f"scrub of {name}"))
+            return
+        if verdict.is_sound:
+            self._close_damage(name, source, None)
+        self._plan.checked(name, source, is_damaged=is_damaged, now_ms=self._clock.wall_ms())
+        if not verdict.is_sound:
+            await self._store()
+
+    def _read(self, size_bytes: int) -> None:
+        metrics.SCRUB_READ.inc(size_bytes)
+        self._throttle(size_bytes)
+
+    def _check_planned(self, partition_log: PartitionLog, job: ScrubJob) -> None:
+        if not partition_log.replacement.has_planned(job, [job.source]):
+            raise _LogMovedOn
+
+    def _close_damage(self, name: TopicPartition, source: CleaningSource, closed: Damage | None) -> None:
+        """`closed`: how it ended; None: it is not there any more."""
+        self._open.pop((name, source.base_offset), None)
+        if closed is not None:
+            self._closed.append(closed)
+
+    # Healing
+
+    async def _heal(self, partition: Partition, job: ScrubJob, verdict: SegmentVerdict) -> bool:
+        """Whether nothing is left of the damage; it is reported in any case."""
+        name, source = partition.topic_partition, job.source
+        damage = damage_of(job, verdict, now_ms=self._clock.wall_ms())
+        known = self._open.get((name, source.base_offset))
+        if known is None or known.lines != damage.lines:
+            for line in damage.lines:
+                log.error("partition=%s damaged segment: %s", name, line)
+        self._open[name, source.base_offset] = damage
+        outcome = await self._repair(partition, job, verdict)
+        damage = replace(damage, state=outcome.state, text=outcome.text)
+        level = logging.WARNING if outcome.state is not DamageState.UNREPAIRED else logging.ERROR
+        if known is None or known.text != damage.text:
+            log.log(level, "partition=%s segment=%s %s: %s", name, damage.path, outcome.state.name, outcome.text)
+        if outcome.state is DamageState.UNREPAIRED:
+            self._open[name, source.base_offset] = damage
+            return False
+        if outcome.state is DamageState.REPAIRED:
+            metrics.SCRUB_REPAIRED.inc()
+        self._close_damage(name, source, damage)
+        return True
+
+    async def _repair(self, partition: Partition, job: ScrubJob, verdict: SegmentVerdict) -> _Outcome:
+        partition_log = partition.log
+        if TRANSACTION_INDEX_SUFFIX in verdict.indexes:
+            return _unrepaired(
+                "a transaction index cannot be made from its segment alone: have the replica copied again, from another"
+                " broker (klamm reassign) or into another log dir"
+            )
+        if any(one.end_offset > partition.high_watermark for one in verdict.ranges):
+            return _unrepaired("not all of it is committed yet")
+        if partition_log.replacement.is_under_way:
+            return _unrepaired("the log is being compacted")
+        partition_log.replacement.is_under_way = True
+        try:
+            for attempt in range(ATTEMPTS):
+                if attempt:
+                    await asyncio.sleep(ATTEMPT_PAUSE_MS / 1000)
+                tried = await self._repair_from_any(partition, job, verdict)
+                if not tried.may_pass:
+                    break
+            return tried.outcome
+        except CorruptBatchError as error:
+            return _unrepaired(f"it read differently the second time: {error.message}")
+        except DiskFull as error:
+            return _unrepaired(error.message)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            return _unrepaired("no space left on the disk for a segment beside it")
+        finally:
+            partition_log.replacement.is_under_way = False
+
+    async def _repair_from_any(self, partition: Partition, job: ScrubJob, verdict: SegmentVerdict) -> _Tried:
+        """From the first in-sync replica that has what is needed."""
+        refusals: list[str] = []
+        # Where the leader has just changed, replicas do not agree with it yet, and are not all in sync.
+        is_passing = False
+        for broker_id in self._candidates(partition) if verdict.ranges else [self._broker_id]:
+            try:
+                rewritten = await self._rewrite(partition, job, verdict, broker_id)
+            except (ReplicaRefused, ReplicaUnreachable) as error:
+                refusals.append(f"broker {broker_id}: {error}")
+                is_passing |= isinstance(error, ReplicaUnreachable)
+                continue
+            return _Tried(await self._put_in_place(partition, job, verdict, rewritten, broker_id), False)
+        if refusals:
+            return _Tried(_unrepaired("; ".join(refusals)), is_passing)
+        is_alone = partition.image is not None and len(partition.image.replicas) == 1
+        return _Tried(_unrepaired("no other replica is in sync"), not is_alone)
+
+    def _candidates(self, partition: Partition) -> list[int]:
+        """In-sync replicas elsewhere, the leader first."""
+        image = partition.image
+        if image is None or not partition.has_leader:
+            return []
+        others = [one for one in image.isr if one != self._broker_id]
+        return sorted(others, key=lambda one: one != image.leader)
+
+    async def _rewrite(self, partition: Partition, job: ScrubJob, verdict: SegmentVerdict, broker_id: int) -> Rewritten:
+        rewrite = await self._on_thread(partial(job.begin_rewrite, self._throttle))
+        try:
+            for damaged in verdict.ranges:
+                wanted: int | None = await self._on_thread(partial(rewrite.begin_range, damaged))
+                while wanted is not None:
+                    records = await self._records.fetch(
+                        broker_id,
+                        job.topic_partition,
+                        wanted,
+                        leader_epoch=partition.leader_epoch,
+                        from_follower=broker_id != partition.leader,
+                    )
+                    if not len(records):
+                        break
+                    wanted = await self._on_thread(partial(rewrite.take, records))
+                await self._on_thread(rewrite.end_range)
+            return await self._on_thread(rewrite.finish)
+        except Exception:
+            if not self._throttle.is_stopped:
+                await self._on_thread(rewrite.discard)
+            raise
+
+    async def _put_in_place(
+        self, partition: Partition, job: ScrubJob, verdict: SegmentVerdict, rewritten: Rewritten, broker_id: int
+    ) -> _Outcome:
+        """Hands over, and has the new segment in the log."""
+        partition_log, segment = partition.log, rewritten.segment
+        try:
+            if not rewritten.changed_bytes and not verdict.indexes:
+                await self._on_thread(segment.delete)
+                return _Outcome(DamageState.DISMISSED, f"broker {broker_id} has the same bytes")
+            with self._resigned(partition, only_if=bool(verdict.ranges)):
+                handed_over = bool(verdict.ranges) and partition.is_leader and await self._handed_over(partition)
+                self._check_planned(partition_log, job)
+                now_ms = self._clock.wall_ms()
+                self._retire(partition_log.replacement.replace([job.source], segment, now_ms=now_ms, action="repair"))
+        except _LogMovedOn:
+            await self._on_thread(segment.delete)
+            raise
+        if not verdict.ranges:
+            return _Outcome(DamageState.REPAIRED, f"made again from the log: {', '.join(verdict.indexes)}")
+        first = ", after it handed over the leadership" if handed_over else ""
+        return _Outcome(
+            DamageState.REPAIRED, f"{rewritten.changed_bytes} bytes changed, from broker {broker_id}{first}"
+        )
+
+    @contextlib.contextmanager
+    def _resigned(self, partition: Partition, *, only_if: bool) -> Iterator[None]:
+        if not (only_if and partition.is_leader):
+            yield
+            return
+        key = (partition.topic_id.bytes, partition.topic_partition.partition)
+        self._resigner.resign(key, _REASON)
+        try:
+            yield
+        finally:
+            self._resigner.resume(key, _REASON)
+
+    async def _handed_over(self, partition: Partition) -> bool:
+        """Waits until this broker leads no more; False: nobody took over in time."""
+        try:
+            async with asyncio.timeout(HAND_OVER_MS / 1000):
+                while partition.is_leader:
+                    await self._image_bell.wait()
+        except TimeoutError:
+            log.warning(
+                "partition=%s: nobody took the leadership within %d ms", partition.topic_partition, HAND_OVER_MS
+            )
+            return False
+        return True
+
+    # The checkpoint
+
+    def load(self) -> None:
+        """Goes on from what was stored. Raises nothing: what cannot be read is as if there were nothing."""
+        states: dict[TopicPartition, LogState] = {}
+        for log_dir in dict.fromkeys(one.log_dir for one in self._logs.hosted.current.values()):
+            try:
+                states |= read_states(self._disk, f"{log_dir.path}/{SCRUB_FILE}")
+            except (CheckpointError, OSError) as error:
+                log.warning("log_dir=%s the scrub begins again: %s", log_dir.path, error)
+        self._plan = ScrubPlan(self._plan.interval_ms, states)
+
+    async def _store(self) -> None:
+        self._stored_ms = self._clock.monotonic_ms()
+        for job in self._plan_stores():
+            await self._on_thread(job)
+
+    def _plan_stores(self) -> list[Callable[[], None]]:
+        """One for each log dir of which there is news."""
+        by_dir: dict[LogDir, dict[TopicPartition, LogState]] = {}
+        for name, partition_log in self._logs.hosted.current.items():
+            if partition_log.log_dir.failure is None:
+                by_dir.setdefault(partition_log.log_dir, {})[name] = self._plan.state(name)
+        changed = [log_dir for log_dir, states in by_dir.items() if self._stored.get(log_dir) != states]
+        self._stored |= by_dir
+        return [partial(self._store_in, log_dir, by_dir[log_dir]) for log_dir in changed]
+
+    def _store_in(self, log_dir: LogDir, states: dict[TopicPartition, LogState]) -> None:
+        try:
+            write_states(self._disk, f"{log_dir.path}/{SCRUB_FILE}", states)
+        except OSError as error:
+            log.error("%s", log_dir.failed(error, "scrub checkpoint"))
+
+    # Waiting
+
+    async def _wait_ms(self, delay_ms: int) -> None:
+        """Waits for `delay_ms`, or until an operator asks for a pass."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay_ms / 1000):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def _on_thread(self, job: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, job)
+        except asyncio.CancelledError:
+            self._throttle.stop()
+            raise
+        except ThrottleStopped:
+            raise asyncio.CancelledError from None
+
+
+class _Outcome(NamedTuple):
+    """What came of a repair."""
+
+    state: DamageState
+    text: str
+
+
+class _Tried(NamedTuple):
+    """What came of one attempt."""
+
+    outcome: _Outcome
+    may_pass: bool
+    """What stood in the way may be gone in a moment."""
+
+
+def _unrepaired(text: str) -> _Outcome:
+    return _Outcome(DamageState.UNREPAIRED, text)

@@ -1,0 +1,119 @@
+"""The logs of a broker and all that works on them in the background, put together.
+
+All parts are there from the start; there is something in them once `open` returned, which needs to know the cluster
+that the log dirs are of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+from klamm_broker.io.record_reader import RecordReader
+from klamm_broker.log.dirs.log_manager import LogManager
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.maintenance.log_cleaner import LogCleaner
+from klamm_broker.maintenance.log_dir_moves import LogDirMoves
+from klamm_broker.maintenance.log_maintenance import LogMaintenance
+from klamm_broker.maintenance.log_scrubber import LogScrubber, RecordSource, Resigner
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.config_defs import effective_topic_configs
+from klamm_server.metrics.process_metrics import watch_disk
+from klamm_server.runtime.clock import Clock
+
+
+class Storage:
+    """`open`, then have the `tasks` running; when they are cancelled, `close`."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        config: BrokerConfig,
+        *,
+        records: RecordReader,
+        replica_records: RecordSource,
+        resigner: Resigner,
+        on_disk_full: Callable[[LogDir], None],
+        disk: Disk,
+        clock: Clock,
+    ) -> None:
+        self._logs = logs
+        self._replicas = replicas
+        self._config = config
+        self._clock = clock
+        self.maintenance = LogMaintenance(logs, replicas, config, clock, on_disk_full=on_disk_full)
+        retire = self.maintenance.retire
+        self._cleaner = LogCleaner(logs, replicas, config, retire=retire, disk=disk, clock=clock)
+        self.moves = LogDirMoves(
+            logs,
+            replicas,
+            records,
+            retire=retire,
+            moves_max=len(config.data_dirs),
+            backoff_ms=config.replica_fetch_backoff_ms,
+            clock=clock,
+        )
+        self.scrubber = LogScrubber(
+            logs,
+            replicas,
+            config,
+            records=replica_records,
+            resigner=resigner,
+            retire=retire,
+            disk=disk,
+            clock=clock,
+        )
+        self._log_dir_ids: dict[str, bytes] = {}
+
+    async def open(self, cluster_id: str) -> None:
+        """Recovers the logs. Raises LogDirError when a log dir is in use, or another cluster's or broker's."""
+        for log_dir in self._config.data_dirs:
+            watch_disk(log_dir)
+        defaults = LogConfig.from_configs(effective_topic_configs({}, self._config.originals))
+        deletions = await asyncio.to_thread(
+            self._logs.load, cluster_id, lambda _: defaults, now_ms=self._clock.wall_ms()
+        )
+        for deletion in deletions:
+            self.maintenance.retire(deletion)
+        self.scrubber.load()
+        self._log_dir_ids |= {path: one.bytes for path, one in self._logs.directories.ids().items()}
+
+    @property
+    def log_dir_ids(self) -> tuple[bytes, ...]:
+        """The ids of the log dirs that could be used at the start."""
+        return tuple(self._log_dir_ids.values())
+
+    def offline_log_dir_ids(self) -> Sequence[bytes]:
+        """The ids of the log dirs that failed since the start."""
+        return [self._log_dir_ids[path] for path in self._logs.directories.offline() if path in self._log_dir_ids]
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        for part in (self._logs, self.maintenance, self._cleaner, self.scrubber):
+            part.reconfigure(config)
+
+    def on_image(self) -> None:
+        """The replicas are in line with newer metadata."""
+        self.moves.wake()
+        self.scrubber.on_image()
+
+    def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Each with its name, to be run until cancelled."""
+        yield "log-maintenance", self.maintenance.run()
+        yield "log-dir-moves", self.moves.run()
+        yield "log-scrubber", self.scrubber.run()
+        if self._config.log_cleaner_enable:
+            yield "log-cleaner", self._cleaner.run()
+
+    async def close(self, *, broker_epoch: int) -> None:
+        """Makes everything durable. Raises nothing; a log dir that fails meanwhile recovers at the next start."""
+        self.maintenance.close()
+        self._cleaner.close()
+        self.moves.close()
+        self.scrubber.close()
+        high_watermarks = self._replicas.high_watermarks()
+        await asyncio.to_thread(self._logs.close, broker_epoch=broker_epoch, high_watermarks=high_watermarks)

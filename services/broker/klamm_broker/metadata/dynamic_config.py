@@ -1,0 +1,77 @@
+"""The broker's configuration as it is in force, and the parts that are told of a change (KIP-226).
+
+Kafka's `DynamicBrokerConfig`. The parts of a broker are built with its own configuration. A part that reads a setting
+which can be changed at run time is reconfigured with each new one, in one turn of the event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from klamm.errors import ConfigError
+from klamm.setting import definitions, render
+from klamm_server.config.broker_configs import BROKER_CONFIGS, BrokerConfig
+from klamm_server.config.dynamic_configs import in_force
+from klamm_server.metadata.image import MetadataImage
+
+log = logging.getLogger(__name__)
+
+Reconfigure = Callable[[BrokerConfig], None]
+"""Takes over what is in force from now on."""
+
+
+class DynamicConfig:
+    """`apply` each image of the metadata. Event loop."""
+
+    def __init__(self, own: BrokerConfig) -> None:
+        self._own = own
+        self._configs: object = None
+        self._reconfigured: list[Reconfigure] = []
+        self.current = own
+        """What is in force."""
+
+    def add(self, reconfigure: Reconfigure) -> None:
+        """Is called with each configuration that differs from the one before."""
+        self._reconfigured.append(reconfigure)
+
+    def apply(self, image: MetadataImage) -> None:
+        """Takes over what the metadata say. What does not fit is logged: a value is passed over, and
+        where values do not fit each other those before stay."""
+        if image.configs is self._configs:
+            return
+        self._configs = image.configs
+        layers = (image.broker_configs(self._own.node_id), image.broker_configs(None))
+        try:
+            config = in_force(self._own, *map(_fitting, layers))
+        except ConfigError as error:
+            log.error("configs of the metadata are not taken over: %s", error)
+            return
+        before, self.current = self.current, config
+        changes = _changes(before, config)
+        if not changes:
+            return
+        log.info("config in force: %s", ", ".join(changes))
+        for reconfigure in self._reconfigured:
+            reconfigure(config)
+
+
+def _fitting(layer: Mapping[str, str]) -> dict[str, str]:
+    """The configs without values that do not fit, as of a setting that has other values in another version."""
+    fitting = {}
+    for name, text in layer.items():
+        try:
+            if name in BROKER_CONFIGS:
+                BROKER_CONFIGS[name].parse(text)
+                fitting[name] = text
+        except ConfigError as error:
+            log.error("a config of the metadata is passed over: %s", error)
+    return fitting
+
+
+def _changes(before: BrokerConfig, after: BrokerConfig) -> list[str]:
+    return [
+        f"{name}={render(getattr(after, setting.field))}"
+        for name, setting in definitions(BrokerConfig).items()
+        if getattr(before, setting.field) != getattr(after, setting.field)
+    ]

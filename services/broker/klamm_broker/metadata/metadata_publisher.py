@@ -1,0 +1,312 @@
+"""Brings the replicas of this broker in line with each new metadata image.
+
+Kafka's `BrokerMetadataPublisher`. When `publish` returns, every partition that the image gives to this broker has
+a log and knows its leader, those it takes away are gone, and configs are in force. Only then may a heartbeat
+report the image's end index, because that is what makes the controller count on this broker.
+
+Images are published one after the other. What concerns replicas that are here already is done at once; making and
+removing logs waits for the disk and is done on a thread, for all of an image together, while the event loop serves on.
+Requests see an image with new partitions only when those can be written to.
+
+A log whose topic id is not the image's belongs to a topic of the same name that was deleted while the broker
+was away: its directory is removed. A partition whose log cannot be opened is offline and answers
+KAFKA_STORAGE_ERROR; it does not keep the others from being served. The same holds for a partition that is not new and
+in no readable log dir, while a log dir cannot be read (KIP-112) or is missing: a new log would lack its records, and
+there would be two when the log dir is back. Where the disk was full the log is tried again with every image, and after
+a while without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicId, TopicPartition
+from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC
+from klamm_broker.io import metrics
+from klamm_broker.log.dirs.log_creation import NewLog
+from klamm_broker.log.dirs.log_manager import LogManager
+from klamm_broker.log.files.storage_failure import DiskFull
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_broker.log.partition.pending_deletion import PendingDeletion
+from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.metadata.entities import PartitionImage, TopicImage
+from klamm_server.metadata.image import MetadataImage, TopicsDelta, changed_configs, changed_topics
+from klamm_server.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TopicConfigs = Callable[[MetadataImage, str], Mapping[str, str]]
+"""The effective configs of a topic: its own, over the brokers' dynamic ones, over this process's."""
+
+
+class _Wanted(NamedTuple):
+    """A replica that is to be here, and that is new or whose state is."""
+
+    log: NewLog
+    image: PartitionImage
+
+
+class MetadataPublisher:
+    """`publish` each image and have `run` running; `close` when no more is to be. `retire` takes the files of deleted
+    logs."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        logs: LogManager,
+        *,
+        topic_configs: TopicConfigs,
+        retire: Callable[[PendingDeletion], None],
+        lag_time_max_ms: int,
+        refused_backoff_ms: int,
+        on_applied: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self._replicas = replicas
+        self._logs = logs
+        self._topic_configs = topic_configs
+        self._retire = retire
+        self._lag_time_max_ms = lag_time_max_ms
+        self._refused_backoff_ms = refused_backoff_ms
+        self._on_applied = on_applied
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata-publisher")
+        self._one_at_a_time = asyncio.Lock()
+        self._refused: set[TopicPartition] = set()
+        """Replicas without a log, because the disk was full."""
+        self._has_refused = asyncio.Event()
+        self._closed = False
+
+    async def publish(self, image: MetadataImage) -> None:
+        """From the image published last to this one; the first time also removes logs of topics that are gone."""
+        async with self._one_at_a_time:
+            published = self._replicas.image
+            if not self._closed and image.end_index > published.end_index:
+                await self._publish(published, image)
+
+    async def run(self) -> None:
+        """Tries again what a full disk refused, until cancelled: no image may come to do so."""
+        while True:
+            await self._has_refused.wait()
+            await asyncio.sleep(self._refused_backoff_ms / 1000)
+            async with self._one_at_a_time:
+                self._has_refused.clear()
+                if not self._closed:
+                    await self._publish(self._replicas.image, self._replicas.image)
+
+    async def close(self) -> None:
+        """Waits for the image under way; later ones are ignored."""
+        self._closed = True
+        async with self._one_at_a_time:
+            self._thread.shutdown()
+
+    async def _publish(self, old: MetadataImage, new: MetadataImage) -> None:
+        self._replicas.note_brokers(new.brokers)
+        delta = changed_topics(old, new)
+        gone = self._gone(delta, new) if old.end_index else self._strays(new)
+        here, missing = self._wanted(delta, new, frozenset(gone))
+        if not missing:
+            self._replicas.image = new  # before those who wait for a partition that goes look why it went
+        for topic_partition in gone:
+            self._replicas.drop(topic_partition)
+        for topic in delta.deleted:
+            metrics.forget_topic(topic.name)
+        for replica, state in here:
+            self._replicas.apply(replica, state)
+        self._on_applied()
+        self._apply_configs(old, new)
+        await self._delete_logs(gone)
+        missing = self._without_unreadable(missing, old)
+        await self._open_logs([one.log for one in missing])
+        for one in missing:
+            self._host(one)
+        self._replicas.image = new
+        self._on_applied()
+
+    # Replicas that go
+
+    def _is_hosted(self, image: MetadataImage, topic_partition: TopicPartition) -> bool:
+        partition = image.partition(topic_partition.topic, topic_partition.partition)
+        return partition is not None and self._replicas.broker_id in partition.replicas
+
+    def _strays(self, image: MetadataImage) -> list[TopicPartition]:
+        strays = [name for name in self._logs.hosted.current if not self._is_hosted(image, name)]
+        for topic_partition in strays:
+            log.info("partition=%s stray=removed", topic_partition)
+        return strays
+
+    def _gone(self, delta: TopicsDelta, image: MetadataImage) -> list[TopicPartition]:
+        """What has no replica here any more: partitions of deleted topics, and those that others host now."""
+        deleted = [_name(topic, partition) for topic in delta.deleted for partition in topic.partitions]
+        changed = [_name(topic, partition) for _, topic in delta.changed for partition in topic.partitions]
+        return [*deleted, *(name for name in changed if not self._is_hosted(image, name))]
+
+    async def _delete_logs(self, names: Iterable[TopicPartition]) -> None:
+        present = [name for name in names if self._logs.get(name) is not None]
+        for job in self._logs.deletion.plan(present, now_ms=self._clock.wall_ms()):
+            try:
+                await self._on_thread(job.run)
+            except BrokerError as error:
+                # The directories are found to be strays at the next start, and removed then.
+                log.error("not deleted: %s", error)
+                continue
+            for deletion in self._logs.deletion.complete(job):
+                self._retire(deletion)
+
+    # Replicas that come or change
+
+    def _wanted(
+        self, delta: TopicsDelta, image: MetadataImage, gone: frozenset[TopicPartition]
+    ) -> tuple[list[tuple[Partition, PartitionImage]], list[_Wanted]]:
+        """Replicas that are here, with their new state, and those that are to be made."""
+        wanted = [one for topic in delta.created for one in self._wanted_of(topic, {}, image)]
+        for before, after in delta.changed:
+            wanted += self._wanted_of(after, {one.partition: one for one in before.partitions}, image)
+        wanted += self._refused_before({one.log.topic_partition for one in wanted}, image)
+        here, missing = [], []
+        for one in wanted:
+            replica = self._replicas.get(one.log.topic_partition)
+            if replica is None or one.log.topic_partition in gone:
+                missing.append(one)
+            else:
+                here.append((replica, one.image))
+        return here, missing
+
+    def _refused_before(self, wanted: set[TopicPartition], image: MetadataImage) -> list[_Wanted]:
+        """Replicas that a full disk refused a log, and that nothing else asks for: there may be space by now."""
+        refused, self._refused = self._refused - wanted, set()
+        topics = [image.topic(name) for name in sorted({name.topic for name in refused})]
+        again = [one for topic in topics if topic is not None for one in self._wanted_of(topic, {}, image)]
+        return [one for one in again if one.log.topic_partition in refused]
+
+    def _wanted_of(
+        self, topic: TopicImage, before: Mapping[int, PartitionImage], image: MetadataImage
+    ) -> Iterator[_Wanted]:
+        config = LogConfig.from_configs(self._topic_configs(image, topic.name))
+        for partition in topic.partitions:
+            if before.get(partition.partition) is partition or self._replicas.broker_id not in partition.replicas:
+                continue
+            new = NewLog(topic_partition=_name(topic, partition), topic_id=TopicId(topic.topic_id), config=config)
+            yield _Wanted(new, partition)
+
+    def _without_unreadable(self, missing: Sequence[_Wanted], old: MetadataImage) -> list[_Wanted]:
+        """Takes offline what may be in a log dir that cannot be read; returns the rest."""
+        unreadable = ", ".join(self._logs.directories.unreadable())
+        if not unreadable:
+            return list(missing)
+        rest = []
+        for one in missing:
+            name = one.log.topic_partition
+            if self._logs.get(name) is None and _is_known(one.log, old):
+                reason = f"{name} is in no log dir that can be read; it may be in {unreadable}"
+                self._take_offline(one.log, ErrorCode.KAFKA_STORAGE_ERROR.exception(reason))
+            else:
+                rest.append(one)
+        return rest
+
+    async def _open_logs(self, wanted: Sequence[NewLog]) -> None:
+        """Makes the logs that are missing; a partition that cannot have one goes offline."""
+        await self._delete_logs([new.topic_partition for new in wanted if self._is_stale(new)])
+        absent = [new for new in wanted if self._logs.get(new.topic_partition) is None]
+        jobs, failures = self._logs.creation.plan(absent, now_ms=self._clock.wall_ms())
+        for job in jobs:
+            failures |= self._logs.creation.complete(job, await self._on_thread(job.run))
+        for topic_partition, error in failures.items():
+            if isinstance(error, DiskFull):
+                self._refused.add(topic_partition)
+                self._has_refused.set()
+            self._take_offline(next(new for new in absent if new.topic_partition == topic_partition), error)
+
+    def _is_stale(self, new: NewLog) -> bool:
+        """Whether there is a log in its place that certainly is another topic's."""
+        found = self._logs.get(new.topic_partition)
+        if found is None or found.topic_id == new.topic_id or _is_unidentified(found):
+            return False
+        log.info("partition=%s topic_id=%s stale=removed", new.topic_partition, found.topic_id)
+        return True
+
+    def _host(self, new: _Wanted) -> None:
+        topic_partition = new.log.topic_partition
+        partition_log = self._logs.get(topic_partition)
+        if partition_log is None:
+            return  # offline already
+        try:
+            _check_can_be_hosted(partition_log)
+        except BrokerError as error:
+            self._take_offline(new.log, error)
+            return
+        partition_log.config = new.log.config
+        partition = Partition(
+            topic_partition,
+            partition_log,
+            topic_id=new.log.topic_id,
+            broker_id=self._replicas.broker_id,
+            high_watermark=self._logs.checkpoints.high_watermark(partition_log),
+            brokers=self._replicas.brokers,
+            lag_time_max_ms=self._lag_time_max_ms,
+        )
+        metrics.start_topic(topic_partition.topic)
+        self._replicas.host(partition)
+        self._replicas.apply(partition, new.image)
+
+    def _take_offline(self, new: NewLog, error: BrokerError) -> None:
+        if self._replicas.offline.reason(new.topic_partition) != str(error):
+            log.error("partition=%s offline: %s", new.topic_partition, error)
+        # A full disk may have room again before the broker is restarted.
+        until_restart = not isinstance(error, DiskFull)
+        self._replicas.take_offline(new.topic_partition, new.topic_id, str(error), until_restart=until_restart)
+
+    async def _on_thread(self, run: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+
+    # Configs
+
+    def _apply_configs(self, old: MetadataImage, new: MetadataImage) -> None:
+        changed = changed_configs(old, new)
+        own = {(CONFIG_RESOURCE_TYPE_BROKER, ""), (CONFIG_RESOURCE_TYPE_BROKER, str(self._replicas.broker_id))}
+        every_topic = not own.isdisjoint(changed)
+        configs: dict[str, LogConfig] = {}
+        for partition in self._replicas:
+            name = partition.topic_partition.topic
+            if not every_topic and (CONFIG_RESOURCE_TYPE_TOPIC, name) not in changed:
+                continue
+            if name not in configs:
+                configs[name] = LogConfig.from_configs(self._topic_configs(new, name))
+                log.info("topic=%s config=%s", name, configs[name])
+            partition.log.config = configs[name]
+            self._replicas.review(partition)
+
+
+def _name(topic: TopicImage, partition: PartitionImage) -> TopicPartition:
+    return TopicPartition(topic.name, partition.partition)
+
+
+def _is_known(wanted: NewLog, old: MetadataImage) -> bool:
+    """Whether the partition is older than the image to come; at the start every one counts as such."""
+    name, number = wanted.topic_partition
+    topic = old.topic(name)
+    was_there = topic is not None and topic.topic_id == wanted.topic_id and number < len(topic.partitions)
+    return not old.end_index or was_there
+
+
+def _is_unidentified(found: PartitionLog) -> bool:
+    """Whether a log has records, and no `partition.metadata` to say of which topic."""
+    return found.topic_id is None and found.log_end_offset > 0
+
+
+def _check_can_be_hosted(found: PartitionLog) -> None:
+    """Raises KafkaStorageError."""
+    found.log_dir.check_online()
+    if _is_unidentified(found):
+        raise ErrorCode.KAFKA_STORAGE_ERROR.exception(
+            f"{found.directory} has records but no partition.metadata to say of which topic"
+        )

@@ -1,0 +1,1 @@
+"""Keeping replicas in step: fetching from leaders, telling the controller who is in sync, resigning."""

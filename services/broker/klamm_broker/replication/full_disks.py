@@ -1,0 +1,161 @@
+"""Log dirs without space: their replicas resign, so that others lead and nobody waits for them, until there is space.
+
+A dir is full from the first write that is refused. It has space again when `enough_bytes` of its file system are free
+and some of them can be allocated: much more than one append needs, or its replicas would come and go. They take part
+again as any replica that was out of sync; leaderships come back with the balance of preferred leaders.
+
+What is appended meanwhile, where nobody else can lead, is still tried: a refused write is undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from klamm_broker.log.files.disk import Disk, DiskSpace
+from klamm_broker.log.files.storage_failure import LogDir, is_disk_full
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.replication.resignation_sender import ResignationSender
+from klamm_server.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+CHECK_MS = 1_000
+"""How often a full dir is looked at."""
+REPORT_MS = 60_000
+"""How often it is told that one is still full."""
+ENOUGH_PERCENT = 1
+"""This share of a file system must be free before its directory counts as having space."""
+ENOUGH_MAX_BYTES = 1 << 30
+"""More free space than this is enough anywhere."""
+ALLOCATED_MAX_BYTES = 16 << 20
+"""This part of it is allocated, to see whether the space can really be used."""
+
+
+def enough_bytes(total_bytes: int) -> int:
+    """What must be free on a file system of that size before its log dir is not full any more."""
+    return min(total_bytes * ENOUGH_PERCENT // 100, ENOUGH_MAX_BYTES)
+
+
+@dataclass(slots=True)
+class _Full:
+    since_ms: int
+    told_ms: int
+
+
+class FullDisks:
+    """`on_full` at any time; `run` looks for space until cancelled."""
+
+    def __init__(self, disk: Disk, replicas: ReplicaManager, resignations: ResignationSender, clock: Clock) -> None:
+        self._disk = disk
+        self._replicas = replicas
+        self._resignations = resignations
+        self._clock = clock
+        self._full: dict[LogDir, _Full] = {}
+        self._is_any = asyncio.Event()
+
+    def __len__(self) -> int:
+        """Full log dirs."""
+        return len(self._full)
+
+    def __contains__(self, log_dir: LogDir) -> bool:
+        return log_dir in self._full
+
+    def on_full(self, log_dir: LogDir) -> None:
+        """A write there found no space. Only the first of many does anything."""
+        if log_dir in self._full:
+            return
+        now_ms = self._clock.monotonic_ms()
+        self._full[log_dir] = _Full(now_ms, now_ms)
+        self._resign_replicas(log_dir)
+        log.error(
+            "log_dir=%s is full: its %d replicas take no records; where others are in sync, those lead and go on"
+            " without them",
+            log_dir.path,
+            len(self._resignations.resigned_for(log_dir)),
+        )
+        self._is_any.set()
+
+    async def run(self, log_dirs: Iterable[LogDir]) -> None:
+        """Begins with `look_first`."""
+        await self.look_first(log_dirs)
+        while True:
+            await self._is_any.wait()
+            await asyncio.sleep(CHECK_MS / 1000)
+            await self.look()
+
+    async def look_first(self, log_dirs: Iterable[LogDir]) -> None:
+        """Whether there is space in `log_dirs`: after a restart nobody may have written there yet."""
+        for log_dir in log_dirs:
+            if not await asyncio.to_thread(self._can_allocate, log_dir):
+                self.on_full(log_dir)
+
+    async def look(self) -> None:
+        """Whether there is space in the full dirs by now."""
+        for log_dir in list(self._full):
+            await self._look_at(log_dir)
+        if not self._full:
+            self._is_any.clear()
+
+    async def _look_at(self, log_dir: LogDir) -> None:
+        if log_dir.failure is not None:
+            self._forget(log_dir)  # its replicas are offline now, which is known
+            return
+        space = await asyncio.to_thread(self._space, log_dir)
+        full, now_ms = self._full[log_dir], self._clock.monotonic_ms()
+        if space is not None and await asyncio.to_thread(self._can_allocate, log_dir):
+            log.warning(
+                "log_dir=%s has space again after_s=%d usable_bytes=%d",
+                log_dir.path,
+                (now_ms - full.since_ms) // 1000,
+                space.usable_bytes,
+            )
+            self._forget(log_dir)
+            return
+        self._resign_replicas(log_dir)
+        if now_ms - full.told_ms >= REPORT_MS:
+            full.told_ms = now_ms
+            log.error(
+                "log_dir=%s is still full after_s=%d replicas=%d",
+                log_dir.path,
+                (now_ms - full.since_ms) // 1000,
+                len(self._resignations.resigned_for(log_dir)),
+            )
+
+    def _resign_replicas(self, log_dir: LogDir) -> None:
+        """Every replica in it; those that were moved to another dir since resume."""
+        before = set(self._resignations.resigned_for(log_dir))
+        there = {
+            (partition.topic_id.bytes, partition.topic_partition.partition)
+            for partition in self._replicas
+            if partition.log.log_dir is log_dir
+        }
+        for key in there - before:
+            self._resignations.resign(key, log_dir)
+        for key in before - there:
+            self._resignations.resume(key, log_dir)
+
+    def _forget(self, log_dir: LogDir) -> None:
+        del self._full[log_dir]
+        for key in self._resignations.resigned_for(log_dir):
+            self._resignations.resume(key, log_dir)
+
+    def _space(self, log_dir: LogDir) -> DiskSpace | None:
+        """Blocks; None unless there is enough."""
+        with contextlib.suppress(OSError):
+            space = self._disk.space(log_dir.path)
+            if space.usable_bytes >= enough_bytes(space.total_bytes):
+                return space
+        return None
+
+    def _can_allocate(self, log_dir: LogDir) -> bool:
+        """Blocks."""
+        try:
+            enough = enough_bytes(self._disk.space(log_dir.path).total_bytes)
+            self._disk.allocate(log_dir.path, min(enough, ALLOCATED_MAX_BYTES))
+        except OSError as error:
+            return not is_disk_full(error)  # whatever else is wrong there, writes will find it
+        return True

@@ -1,0 +1,71 @@
+"""What the broker shows of single partitions. Looked up when the metrics are read, in the endpoint's thread, which may
+only look: what changes meanwhile shows or not.
+
+The lag of a group is `klamm_broker_partition_high_watermark` less the group's offset, which its coordinator shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from klamm_broker.replica.partition import Partition
+from klamm_server.metrics.instruments import Reading, Readings
+
+_LABELS: Final = ("topic", "partition")
+_HIGH_WATERMARK = Readings(
+    "klamm_broker_partition_high_watermark", "One past the last record to be read of a partition led here.", _LABELS
+)
+_LOG_START = Readings(
+    "klamm_broker_partition_log_start_offset", "The first record that is kept of a partition led here.", _LABELS
+)
+_LOG_SIZE = Readings("klamm_broker_log_size_bytes", "Bytes of a replica's .log files here.", _LABELS)
+_OUT_OF_SYNC = Readings(
+    "klamm_broker_partition_out_of_sync_replicas",
+    "Replicas out of sync of a partition led here, if it has any.",
+    _LABELS,
+)
+_REFUSES = Readings(
+    "klamm_broker_partition_refuses_writes",
+    "1 for a partition led here that takes no records with acks=all, and why.",
+    (*_LABELS, "reason"),
+)
+_OPEN_TRANSACTION = Readings(
+    "klamm_broker_partition_open_transaction_idle_seconds",
+    "Time since the producer of the earliest open transaction of a partition led here wrote last.",
+    _LABELS,
+)
+
+
+def watch_partitions(partitions: Callable[[], Sequence[Partition]], wall_ms: Callable[[], int]) -> None:
+    """Reports on `partitions()`, all replicas here, whenever the metrics are read."""
+
+    def of_led(value: Callable[[Partition], float]) -> Callable[[], Iterable[Reading]]:
+        return lambda: [(one.topic_partition, value(one)) for one in partitions() if one.is_leader]
+
+    _HIGH_WATERMARK.set_function(of_led(lambda one: one.high_watermark))
+    _LOG_START.set_function(of_led(lambda one: one.log.log_start_offset))
+    _LOG_SIZE.set_function(lambda: [(one.topic_partition, one.log.segments.size_bytes) for one in partitions()])
+    _OUT_OF_SYNC.set_function(lambda: _out_of_sync(partitions()))
+    _REFUSES.set_function(lambda: _refusals(partitions()))
+    _OPEN_TRANSACTION.set_function(lambda: _open_transactions(partitions(), wall_ms()))
+
+
+def _out_of_sync(partitions: Iterable[Partition]) -> Iterator[Reading]:
+    for partition in partitions:
+        leadership = partition.leadership
+        if leadership is not None and len(leadership.isr) < leadership.replica_count:
+            yield partition.topic_partition, leadership.replica_count - len(leadership.isr)
+
+
+def _refusals(partitions: Iterable[Partition]) -> Iterator[Reading]:
+    for partition in partitions:
+        leadership = partition.leadership
+        if leadership is not None and (reason := leadership.refusal(partition.log.config.min_insync_replicas)):
+            yield (*partition.topic_partition, reason), 1
+
+
+def _open_transactions(partitions: Iterable[Partition], now_ms: int) -> Iterator[Reading]:
+    for partition in partitions:
+        if partition.is_leader and (last_ms := partition.log.producers.open_transaction_last_ms()) is not None:
+            yield partition.topic_partition, max(0, now_ms - last_ms) / 1000

@@ -1,0 +1,350 @@
+"""Follows partitions of one leader over one stream: Kafka's `ReplicaFetcherThread`.
+
+What a request says and what an answer means is decided by the cores (`replica/follower_session.py`,
+`replica/follower_partition.py`); this connects, sends, appends and waits. A stream that ends is opened again, and
+requests every partition again. A partition
+whose answer was an error, or could not be appended, is left alone for `replica.fetch.backoff.ms`.
+
+While the follower's replication quota is exceeded (`replica/replication_quota.py`), throttled partitions that are
+behind are *held*: the leader is told to forget them, until the moment when the quota is free again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from klamm.cluster.metadata import server_address
+from klamm.errors import BrokerError, ErrorCode, KlammError
+from klamm.retry import Backoff
+from klamm.rpc.connection import Connection
+from klamm.rpc.options import SERVERS
+from klamm.rpc.transport import Transport
+from klamm.wire.calls import Duplex
+from klamm.wire.framed import decode_framed, split_records
+from klamm.wire.v1.broker_pb2 import ReplicaFetchHeader, ReplicaFetchRequest
+from klamm.wire.v1.broker_rpc import REPLICATION
+from klamm_broker.io import metrics
+from klamm_broker.log.files.storage_failure import DiskFull, LogDir
+from klamm_broker.replica.follower_partition import FollowerUpdate, LeaderAnswer, NextStep
+from klamm_broker.replica.follower_session import FetchBounds, FollowerSession, PartitionKey, key_of
+from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.replication_quota import ReplicationQuota
+from klamm_server.rpc.retries import ServerRetries
+from klamm_server.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+RECONNECT_MS = 50
+"""The wait before the first attempt to connect again; later waits grow up to `replica.fetch.backoff.ms`."""
+
+
+class FetcherPorts(Protocol):
+    """What a fetcher needs of the broker around it."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration."""
+
+    def address(self, broker_id: int) -> tuple[str, int] | None:
+        """Where a broker listens, if the metadata know."""
+
+    def next_session_id(self) -> int:
+        """Greater than any before."""
+
+    def on_update(self, partition: Partition, update: FollowerUpdate) -> None:
+        """An answer of the leader was applied. Raises a BrokerError when that could not be made durable."""
+
+    def on_disk_full(self, log_dir: LogDir) -> None:
+        """An answer could not be applied: there is no space."""
+
+
+class ReplicaFetcher:
+    """`run` until cancelled; `follow` and `unfollow` at any time."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        broker_id: int,
+        leader: int,
+        ports: FetcherPorts,
+        bounds: FetchBounds,
+        quota: ReplicationQuota,
+        backoff_ms: int,
+        receive_max_bytes: int,
+        clock: Clock,
+    ) -> None:
+        self._broker_id = broker_id
+        self._leader = leader
+        self._ports = ports
+        self._bounds = bounds
+        self._quota = quota
+        self._backoff_ms = backoff_ms
+        self._transport = transport
+        self._options = replace(SERVERS, receive_max_bytes=receive_max_bytes)
+        self._clock = clock
+        reconnect = Backoff(initial_ms=min(RECONNECT_MS, backoff_ms), max_ms=backoff_ms)
+        self._retries = ServerRetries("replica fetch stream", f"leader {leader}", reconnect, random.Random())
+        self._partitions: dict[PartitionKey, Partition] = {}
+        self._held: dict[PartitionKey, Partition] = {}
+        """Those of them that are not in the session."""
+        self._release: asyncio.TimerHandle | None = None
+        """Set while some may be held."""
+        self._session = self._new_session()
+        self._call: Duplex[ReplicaFetchRequest, bytes] | None = None
+        self._writing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def follow(self, partition: Partition) -> None:
+        """Follows the partition from where it stands, under its present leader epoch."""
+        self._partitions[key_of(partition)] = partition
+        self._held.pop(key_of(partition), None)
+        self._session.add(partition)
+        self._maybe_hold(partition)
+        self._send_soon()
+
+    def unfollow(self, partition: Partition) -> None:
+        self._partitions.pop(key_of(partition), None)
+        self._held.pop(key_of(partition), None)
+        self._session.remove(partition)
+
+    def on_quota_change(self) -> None:
+        """Another quota is in force, or for other partitions."""
+        if self._release is not None:
+            self._release.cancel()
+            self._resume_held()
+
+    async def run(self) -> None:
+        """Raises only what is a bug."""
+        try:
+            while True:
+                await self._retries.pause(await self._one_stream())
+        finally:
+            if self._release is not None:
+                self._release.cancel()
+            for task in self._tasks:
+                task.cancel()
+
+    def _new_session(self) -> FollowerSession:
+        session = FollowerSession(
+            replica_id=self._broker_id,
+            session_id=self._ports.next_session_id(),
+            bounds=self._bounds,
+            quota=self._quota,
+        )
+        for key, partition in self._partitions.items():
+            if key not in self._held:
+                session.add(partition)
+        return session
+
+    async def _one_stream(self) -> str:
+        """Returns why it ended."""
+        address = self._ports.address(self._leader)
+        if address is None:
+            return f"the metadata do not know broker {self._leader}"
+        self._session = self._new_session()
+        try:
+            async with Connection(self._transport, server_address(*address), self._options) as connection:
+                self._call = call = connection.stub(REPLICATION).replica_fetch()
+                return await self._exchange(call)
+        except KlammError as error:
+            return str(error)
+        finally:
+            self._call = None
+
+    async def _exchange(self, call: Duplex[ReplicaFetchRequest, bytes]) -> str:
+        await self._send_request()
+        while (message := await call.read()) is not None:
+            self._retries.reset()
+            header, records = decode_framed(message, ReplicaFetchHeader)
+            if header.error_code:
+                return f"{ErrorCode.of(header.error_code).name}: {header.error_message}"
+            parts = split_records(records, [part.records_bytes for part in header.partitions])
+            metrics.REPLICATION_BYTES_IN.inc(len(records))
+            for partition, answer in self._session.on_answer(header, parts):
+                self._apply_answer(partition, answer)
+            self._apply_quota()
+            await self._send_request()
+        return "the leader ended it"
+
+    async def _send_request(self) -> None:
+        async with self._writing:
+            if self._session.may_send and self._call is not None:
+                now_ms = self._clock.monotonic_ms()
+                request = self._session.next_request(broker_epoch=self._ports.broker_epoch, now_ms=now_ms)
+                await self._call.write(request)
+
+    def _send_soon(self) -> None:
+        if self._call is not None and self._session.may_send:
+            self._spawn(self._send_if_connected())
+
+    async def _send_if_connected(self) -> None:
+        with contextlib.suppress(BrokerError):  # reading raises it too
+            await self._send_request()
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _apply_answer(self, partition: Partition, answer: LeaderAnswer) -> None:
+        """Applies one partition's part of an answer."""
+        session = self._session
+        self._quota.record(partition.topic_partition, len(answer.records), self._clock.monotonic_ms())
+        try:
+            update = partition.on_leader_answer(answer, wall_ms=self._clock.wall_ms())
+            self._ports.on_update(partition, update)
+            step = update.next_step
+        except DiskFull as error:
+            self._ports.on_disk_full(error.log_dir)
+            step = NextStep.BACK_OFF
+        except KlammError as error:
+            log.error("partition=%s leader=%d not replicated: %s", partition.topic_partition, self._leader, error)
+            step = NextStep.BACK_OFF
+        if step is NextStep.AWAIT_METADATA:
+            self.unfollow(partition)
+        elif step is NextStep.BACK_OFF:
+            delay_s = self._backoff_ms / 1000
+            asyncio.get_running_loop().call_later(delay_s, self._resume, session, partition)
+        elif answer.error_code or len(answer.records) or answer.diverging is not None:
+            session.request_again(partition)
+        else:
+            session.request_if_moved(partition)
+        self._maybe_hold(partition)
+
+    # Throttling
+
+    def _apply_quota(self) -> None:
+        """Holds throttled partitions from the moment when the quota is exceeded."""
+        now_ms = self._clock.monotonic_ms()
+        if self._release is not None or not self._quota.is_exceeded(now_ms):
+            return
+        delay_s = (self._quota.free_at_ms(now_ms) - now_ms) / 1000
+        self._release = asyncio.get_running_loop().call_later(delay_s, self._resume_held)
+        for partition in self._partitions.values():
+            self._maybe_hold(partition)
+
+    def _maybe_hold(self, partition: Partition) -> None:
+        if self._release is None or not self._quota.is_throttled(partition.topic_partition):
+            return
+        following = partition.following
+        if following is not None and not following.is_caught_up and key_of(partition) in self._partitions:
+            self._held[key_of(partition)] = partition
+            self._session.remove(partition)
+
+    def _resume_held(self) -> None:
+        """Follows what was held, unless the quota is still exceeded: others fetch under it too."""
+        self._release = None
+        held, self._held = self._held, {}
+        for partition in held.values():
+            self._session.add(partition)
+        self._apply_quota()
+        self._send_soon()
+
+    def _resume(self, session: FollowerSession, partition: Partition) -> None:
+        if session is self._session:
+            session.request_again(partition)
+            self._send_soon()
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    fetcher: ReplicaFetcher
+    task: asyncio.Task[None]
+    placed: set[PartitionKey] = field(default_factory=set)
+    """All partitions placed here, also those that the fetcher left alone until there are newer metadata."""
+
+
+class ReplicaFetchers:
+    """All fetchers of this broker: `num.replica.fetchers` streams to each leader that it follows.
+
+    Kafka's `ReplicaFetcherManager`. A partition stays with one of a leader's streams, by its name."""
+
+    def __init__(
+        self, make_fetcher: Callable[[int], ReplicaFetcher], *, streams_per_leader: int, watch: Callable[[Any], Any]
+    ) -> None:
+        """`watch` is given each fetcher's task."""
+        self._make_fetcher = make_fetcher
+        self._streams_per_leader = streams_per_leader
+        self._watch = watch
+        self._streams: dict[tuple[int, int], _Stream] = {}
+        self._placed: dict[PartitionKey, tuple[tuple[int, int], object]] = {}
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Streams."""
+        return len(self._streams)
+
+    def on_role(self, partition: Partition) -> None:
+        """The partition follows, or does not, or another leader or under another epoch."""
+        key = key_of(partition)
+        before = self._placed.get(key)
+        if partition.following is None or self._closed:
+            if before is not None:
+                self._leave(before[0], partition)
+                del self._placed[key]
+            return
+        place = (partition.leader, self._stream_of(key))
+        if before == (place, partition.following):
+            return
+        if before is not None and before[0] != place:
+            self._leave(before[0], partition)
+        self._placed[key] = (place, partition.following)
+        stream = self._stream(place)
+        stream.placed.add(key)
+        stream.fetcher.follow(partition)
+
+    def resize(self, streams_per_leader: int, partitions: Iterable[Partition]) -> None:
+        """Another `num.replica.fetchers` is in force: `partitions` are all there are.
+
+        All streams begin again. A leader does not believe a stream that is older than the one it had a partition on, so
+        a partition could not go over to one that is there."""
+        if streams_per_leader == self._streams_per_leader:
+            return
+        self._streams_per_leader = streams_per_leader
+        for stream in self._streams.values():
+            stream.task.cancel()
+        self._streams.clear()
+        self._placed.clear()
+        for partition in partitions:
+            self.on_role(partition)
+
+    def on_quota_change(self) -> None:
+        """Another quota is in force, or for other partitions."""
+        for stream in self._streams.values():
+            stream.fetcher.on_quota_change()
+
+    async def close(self) -> None:
+        """Follows nothing any more."""
+        self._closed = True
+        tasks = [stream.task for stream in self._streams.values()]
+        self._streams.clear()
+        self._placed.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _stream_of(self, key: PartitionKey) -> int:
+        topic_id, number = key
+        return (int.from_bytes(topic_id[-4:], "big") + number) % self._streams_per_leader
+
+    def _stream(self, place: tuple[int, int]) -> _Stream:
+        if place not in self._streams:
+            fetcher = self._make_fetcher(place[0])
+            task = asyncio.create_task(fetcher.run(), name="replica-fetcher-{}-{}".format(*place))
+            self._streams[place] = _Stream(fetcher, self._watch(task))
+        return self._streams[place]
+
+    def _leave(self, place: tuple[int, int], partition: Partition) -> None:
+        stream = self._streams[place]
+        stream.fetcher.unfollow(partition)
+        stream.placed.discard(key_of(partition))
+        if not stream.placed:
+            del self._streams[place]
+            stream.task.cancel()

@@ -1,0 +1,274 @@
+"""Everything by which this broker's replicas are kept equal to others', put together.
+
+Owns the replica manager and observes it: what came of a change is told to the parked requests, the followers'
+sessions, the fetchers and the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from itertools import count
+from typing import Any
+
+from klamm.model import TopicPartition
+from klamm.rpc.transport import Transport
+from klamm_broker.io import metrics
+from klamm_broker.io.controller_calls import ControllerCalls
+from klamm_broker.io.record_reader import RecordReader
+from klamm_broker.io.request_memory import RequestMemory
+from klamm_broker.log.dirs.log_manager import LogManager
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.purgatory.driver import PurgatoryDriver
+from klamm_broker.replica.follower_partition import FollowerUpdate
+from klamm_broker.replica.follower_session import FetchBounds
+from klamm_broker.replica.leadership import IsrChange, Leadership
+from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.replica.replica_session import SessionWatch
+from klamm_broker.replication.alter_partition_sender import AlterPartitionSender
+from klamm_broker.replication.full_disks import FullDisks
+from klamm_broker.replication.offline_replica_reporter import OfflineReplicaReporter
+from klamm_broker.replication.partition_metrics import watch_partitions
+from klamm_broker.replication.replica_fetch import ReplicaFetchRpc
+from klamm_broker.replication.replica_fetcher import ReplicaFetcher, ReplicaFetchers
+from klamm_broker.replication.resignation_sender import ResignationSender
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.metadata.entities import server_address
+from klamm_server.rpc.controllers import Controllers
+from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.faults import watch
+
+log = logging.getLogger(__name__)
+
+_NO_LOG = "no log"
+"""Why a replica resigns that a full disk refused a log."""
+ANSWER_OVERHEAD_BYTES = 1024**2
+"""What an answer of a leader has besides records, at most."""
+
+
+class Replication:
+    """`start` when the logs are open and the broker is registered, `close` after the replicas have resigned."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        transport: Transport,
+        controllers: Controllers,
+        *,
+        logs: LogManager,
+        broker_epoch: Callable[[], int],
+        disk: Disk,
+        records: RecordReader,
+        memory: RequestMemory,
+        clock: Clock,
+    ) -> None:
+        self.replicas = ReplicaManager(broker_id=config.node_id, clock=clock, observer=self)
+        self.fetches = PurgatoryDriver(max_parked=config.max_parked_requests, clock=clock)
+        self.produces = PurgatoryDriver(max_parked=config.max_parked_requests, clock=clock)
+        self.deletions = PurgatoryDriver(max_parked=config.max_parked_requests, clock=clock)
+        self._config = config
+        self._own = config.resolved_listeners().between_servers
+        self._transport = transport
+        self._logs = logs
+        self._broker_epoch = broker_epoch
+        self._clock = clock
+        self._sessions = SessionWatch()
+        self.servicer = ReplicaFetchRpc(self.replicas, self._sessions, records, memory, clock)
+        """Serves Replication. Before this broker leads anything, positions wait for the metadata."""
+        self._calls = ControllerCalls(transport, controllers, timeout_ms=config.broker_session_timeout_ms // 2)
+        self._changes = AlterPartitionSender(
+            self.replicas, self._calls, broker_id=config.node_id, broker_epoch=broker_epoch
+        )
+        self._offline_calls = ControllerCalls(transport, controllers, timeout_ms=config.broker_session_timeout_ms // 2)
+        self._offline = OfflineReplicaReporter(self._offline_calls, broker_id=config.node_id, broker_epoch=broker_epoch)
+        self._resignation_calls = ControllerCalls(
+            transport, controllers, timeout_ms=config.broker_session_timeout_ms // 2
+        )
+        self.resignations = ResignationSender(
+            self._resignation_calls,
+            broker_id=config.node_id,
+            broker_epoch=broker_epoch,
+            image=lambda: self.replicas.image,
+        )
+        self._full_disks = FullDisks(disk, self.replicas, self.resignations, clock)
+        self._fetchers = ReplicaFetchers(
+            self._make_fetcher, streams_per_leader=config.num_replica_fetchers, watch=watch
+        )
+        self._session_ids = count(1)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._watch_gauges()
+
+    def start(self) -> None:
+        """Starts; called before the first image is published."""
+        self._spawn("alter-partition", self._changes.run())
+        self._spawn("offline-replicas", self._offline.run())
+        self._spawn("resignations", self.resignations.run())
+        self._spawn("full-disks", self._full_disks.run({one.log_dir for one in self._logs.hosted.all()}))
+        self._spawn("isr-expiration", self._expire())
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Throttles, and streams to the leaders."""
+        self._config = config
+        self._fetchers.resize(config.num_replica_fetchers, list(self.replicas))
+
+    async def close(self) -> None:
+        """Ends the sessions here and at the leaders."""
+        self.servicer.close()
+        await self._fetchers.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for calls in (self._calls, self._offline_calls, self._resignation_calls):
+            await calls.close()
+        for purgatory in (self.fetches, self.produces, self.deletions):
+            purgatory.close()
+
+    def _spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(watch(asyncio.create_task(coroutine, name=f"broker-{name}")))
+
+    async def _expire(self) -> None:
+        """Kafka's `isr-expiration`."""
+        while True:
+            await asyncio.sleep(self._config.replica_lag_time_max_ms / 2 / 1000)
+            self.replicas.check_lag()
+
+    # What the replica manager tells (`ReplicaObserver`)
+
+    def on_change(self, topic_partition: TopicPartition) -> None:
+        self.produces.check_and_complete(topic_partition)
+        self.fetches.check_and_complete(topic_partition)
+        self._sessions.on_change(topic_partition)
+
+    def on_append(self, topic_partition: TopicPartition) -> None:
+        self._sessions.on_append(topic_partition)
+
+    def on_log_start(self, topic_partition: TopicPartition) -> None:
+        self.deletions.check_and_complete(topic_partition)
+        self._sessions.on_change(topic_partition)
+
+    def on_isr_change(self, partition: Partition, change: IsrChange) -> None:
+        self._changes.submit(partition, change)
+
+    def on_role(self, partition: Partition) -> None:
+        key = (partition.topic_id.bytes, partition.topic_partition.partition)
+        self.resignations.resume(key, _NO_LOG)
+        if partition.image is not None:
+            self.resignations.note(key, partition.image)
+        self._fetchers.on_role(partition)
+        self.deletions.check_and_complete(partition.topic_partition)
+
+    def on_offline(self, topic_id: bytes, partition: int) -> None:
+        self._offline.report(topic_id, partition)
+
+    def on_no_space(self, topic_id: bytes, partition: int) -> None:
+        self.resignations.resign((topic_id, partition), _NO_LOG)
+
+    def on_disk_full(self, log_dir: LogDir) -> None:
+        """The disk of `log_dir` is full; also called by other code that finds that out."""
+        self._full_disks.on_full(log_dir)
+
+    def on_image(self) -> None:
+        """The replicas are in line with newer metadata."""
+        self._sessions.on_image()
+        self._apply_quotas()
+        if len(self.deletions):
+            # The brokers that were waited for may be dead.
+            for partition in self.replicas:
+                self.deletions.check_and_complete(partition.topic_partition)
+
+    def _apply_quotas(self) -> None:
+        if self.replicas.quotas.apply(self.replicas.image, self._config):
+            self.servicer.wake()
+            self._fetchers.on_quota_change()
+
+    # What the fetchers ask (`FetcherPorts`)
+
+    @property
+    def broker_epoch(self) -> int:
+        return self._broker_epoch()
+
+    def address(self, broker_id: int) -> tuple[str, int] | None:
+        broker = self.replicas.brokers.images.get(broker_id)
+        return None if broker is None else server_address(broker, self._own)
+
+    def next_session_id(self) -> int:
+        return next(self._session_ids)
+
+    def on_update(self, partition: Partition, update: FollowerUpdate) -> None:
+        self.fetches.check_and_complete(partition.topic_partition)  # consumers that read from this follower
+        if update.truncated_from is None:
+            return
+        name, end_offset = partition.topic_partition, partition.log.log_end_offset
+        log.info(
+            "partition=%s truncated from=%d to=%d leader=%d leader_epoch=%d",
+            name,
+            update.truncated_from,
+            end_offset,
+            partition.leader,
+            partition.leader_epoch,
+        )
+        if update.lost_offsets:
+            log.error(
+                "partition=%s: %d committed offsets up to %d are not in the log of leader %d (epoch %d) and were cut"
+                " here: an unclean election lost them",
+                name,
+                update.lost_offsets,
+                end_offset + update.lost_offsets,
+                partition.leader,
+                partition.leader_epoch,
+            )
+        self._logs.checkpoints.store_recovery_points([name])
+
+    def _make_fetcher(self, leader: int) -> ReplicaFetcher:
+        config = self._config
+        return ReplicaFetcher(
+            self._transport,
+            broker_id=config.node_id,
+            leader=leader,
+            ports=self,
+            bounds=FetchBounds(
+                max_wait_ms=config.replica_fetch_wait_max_ms,
+                min_bytes=config.replica_fetch_min_bytes,
+                max_bytes=config.replica_fetch_response_max_bytes,
+                partition_max_bytes=config.replica_fetch_max_bytes,
+            ),
+            quota=self.replicas.quotas.follower,
+            backoff_ms=config.replica_fetch_backoff_ms,
+            # An answer is as long as asked for, or one batch long, and no batch is longer than a request may be.
+            receive_max_bytes=max(config.replica_fetch_response_max_bytes, config.socket_request_max_bytes)
+            + ANSWER_OVERHEAD_BYTES,
+            clock=self._clock,
+        )
+
+    # Metrics
+
+    def _watch_gauges(self) -> None:
+        def led(wanted: Callable[[Partition, Leadership], bool]) -> Callable[[], int]:
+            return lambda: sum(1 for one in list(self.replicas) if one.leadership and wanted(one, one.leadership))
+
+        metrics.watch_replication(
+            leaders=led(lambda partition, leadership: True),
+            under_replicated=led(lambda partition, leadership: len(leadership.isr) < leadership.replica_count),
+            under_min_isr=led(lambda partition, leadership: len(leadership.isr) < _min_isr(partition, leadership)),
+            at_min_isr=led(lambda partition, leadership: len(leadership.isr) == _min_isr(partition, leadership)),
+            offline_replicas=lambda: len(self.replicas.offline),
+            full_log_dirs=lambda: len(self._full_disks),
+            replica_max_lag=lambda: max_lag(self.replicas),
+            throttled_bytes_out=lambda: self.replicas.quotas.leader.copied_bytes,
+            throttled_bytes_in=lambda: self.replicas.quotas.follower.copied_bytes,
+            metadata_end_index=lambda: self.replicas.image.end_index,
+        )
+        watch_partitions(lambda: list(self.replicas), self._clock.wall_ms)
+
+
+def max_lag(partitions: Iterable[Partition]) -> int:
+    """The most records that a follower is behind what its leader said last."""
+    following = (one.following for one in list(partitions))
+    return max((one.lag for one in following if one is not None), default=0)
+
+
+def _min_isr(partition: Partition, leadership: Leadership) -> int:
+    return leadership.effective_min_isr(partition.log.config.min_insync_replicas)

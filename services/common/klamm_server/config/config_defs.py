@@ -1,0 +1,178 @@
+"""The table of topic and broker configs, and the questions that are asked of it.
+
+Which value is in force, and where it comes from, follows Kafka: what is set on the topic, then on the broker at run
+time, on all brokers at run time, in the broker's own file, then the default. At each of these levels a broker
+config in ms wins over its synonyms in minutes and hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import dropwhile
+from typing import Any, NamedTuple
+
+from klamm.errors import ConfigError, ErrorCode
+from klamm.setting import ConfigType, Setting, Synonym, UpdateMode, split_list
+from klamm.wire.v1.controller_pb2 import CONFIG_SOURCE_DEFAULT, CONFIG_SOURCE_DYNAMIC_TOPIC
+from klamm_server.config.broker_configs import BROKER_CONFIGS
+from klamm_server.config.listener_settings import followed
+from klamm_server.config.topic_configs import SYNONYMS, TOPIC_CONFIGS
+
+_ALL: Mapping[str, Setting] = {**BROKER_CONFIGS, **TOPIC_CONFIGS}
+
+Layer = tuple[int, Mapping[str, str]]
+"""What is set at one level of broker configs: (ConfigSource, text by name)."""
+
+
+class Resolved(NamedTuple):
+    """The text in force and its ConfigSource."""
+
+    value: str
+    source: int
+
+
+def parse(name: str, text: str, configs: Mapping[str, Setting] = _ALL) -> Any:
+    """The typed value of a config of a topic or broker (or of those in `configs`).
+
+    Raises InvalidConfigError naming the config, the value and what was expected."""
+    definition = configs.get(name)
+    if definition is None:
+        raise ErrorCode.INVALID_CONFIG.exception(f"unknown config {name}")
+    try:
+        return definition.parse(text)
+    except ConfigError as error:
+        raise ErrorCode.INVALID_CONFIG.exception(str(error)) from None
+
+
+def validate_topic_configs(configs: Mapping[str, str]) -> None:
+    """Checks everything that is set on one topic, names, values and how they fit together.
+
+    Raises InvalidConfigError."""
+    values = {name: parse(name, text, TOPIC_CONFIGS) for name, text in configs.items()}
+    minimum = values.get("min.compaction.lag.ms", TOPIC_CONFIGS["min.compaction.lag.ms"].default)
+    maximum = values.get("max.compaction.lag.ms", TOPIC_CONFIGS["max.compaction.lag.ms"].default)
+    assert isinstance(minimum, int)
+    assert isinstance(maximum, int)
+    if minimum > maximum:
+        raise ErrorCode.INVALID_CONFIG.exception(
+            f"min.compaction.lag.ms={minimum} is greater than max.compaction.lag.ms={maximum}"
+        )
+
+
+def validate_broker_configs(configs: Mapping[str, str], *, all_brokers: bool) -> None:
+    """Checks each setting that is made at run time on one broker, or on all of them.
+
+    Raises InvalidRequestError, as Kafka does, also for a setting that cannot be changed there."""
+    for name, text in configs.items():
+        setting = BROKER_CONFIGS[name]
+        if setting.update_mode is UpdateMode.READ_ONLY:
+            raise ErrorCode.INVALID_REQUEST.exception(f"{name} is read-only: set it in the broker's own file")
+        if setting.update_mode is UpdateMode.PER_BROKER and all_brokers:
+            raise ErrorCode.INVALID_REQUEST.exception(f"{name} can only be set on a single broker")
+        try:
+            setting.parse(text)
+        except ConfigError as error:
+            raise ErrorCode.INVALID_REQUEST.exception(str(error)) from None
+
+
+def resolve_topic_config(name: str, own: Mapping[str, str], layers: Sequence[Layer]) -> Resolved:
+    """A topic config in force: what the topic itself sets, else the brokers' `layers` (strongest first)."""
+    if name in own:
+        return Resolved(own[name], CONFIG_SOURCE_DYNAMIC_TOPIC)
+    for source, configs in layers:
+        for synonym in SYNONYMS.get(name, ()):
+            if synonym.name in configs:
+                return Resolved(_in_topic_units(synonym, configs[synonym.name]), source)
+    return Resolved(TOPIC_CONFIGS[name].default_text(), CONFIG_SOURCE_DEFAULT)
+
+
+def resolve_broker_config(name: str, layers: Sequence[Layer]) -> Resolved:
+    """A broker config in force, out of `layers` (strongest first) and the default."""
+    for source, configs in layers:
+        if name in configs:
+            return Resolved(configs[name], source)
+    return Resolved(BROKER_CONFIGS[name].default_text(), CONFIG_SOURCE_DEFAULT)
+
+
+class SynonymValue(NamedTuple):
+    """One of the places that a config's value can come from."""
+
+    name: str
+    value: str
+    source: int
+
+
+def topic_config_synonyms(name: str, own: Mapping[str, str], layers: Sequence[Layer]) -> list[SynonymValue]:
+    """Where a topic config's value can come from, strongest first, as Kafka lists it."""
+    values = [SynonymValue(name, own[name], CONFIG_SOURCE_DYNAMIC_TOPIC)] if name in own else []
+    if names := [synonym.name for synonym in SYNONYMS.get(name, ())]:
+        values += _synonyms(names[0], names, [*layers, _DEFAULTS])
+    return values
+
+
+def broker_config_synonyms(name: str, layers: Sequence[Layer], *, with_default: bool) -> list[SynonymValue]:
+    """Where a broker config's value can come from, strongest first, as Kafka lists it."""
+    all_layers = [*layers, _DEFAULTS] if with_default else layers
+    follows = followed(name)
+    return _synonyms(name, _STAND_INS.get(name, [name]) if follows is None else [name, follows], all_layers)
+
+
+def _synonyms(first: str, names: Sequence[str], layers: Sequence[Layer]) -> list[SynonymValue]:
+    """Kafka leaves out what is stronger than the `first` place of the config itself, and lists nothing at all of one
+    that has a value by its stand-ins only."""
+    values = [
+        SynonymValue(name, configs[name], source) for source, configs in layers for name in names if name in configs
+    ]
+    return list(dropwhile(lambda one: one.name != first, values))
+
+
+_STAND_INS: Mapping[str, list[str]] = {
+    synonym.name: [one.name for one in synonyms] for synonyms in SYNONYMS.values() for synonym in synonyms
+}
+_DEFAULTS: Layer = (
+    CONFIG_SOURCE_DEFAULT,
+    {name: definition.default_text() for name, definition in BROKER_CONFIGS.items() if definition.has_default},
+)
+
+
+def effective_topic_configs(own: Mapping[str, str], *broker_layers: Mapping[str, str]) -> dict[str, str]:
+    """Every topic config in force, as text; `broker_layers` strongest first (run time, all brokers, file)."""
+    layers = [(CONFIG_SOURCE_DEFAULT, configs) for configs in broker_layers]
+    return {name: resolve_topic_config(name, own, layers).value for name in TOPIC_CONFIGS}
+
+
+def append_to_list(name: str, current: str, text: str) -> str:
+    """The LIST config with the items of `text` added that it does not have (KIP-339's APPEND).
+
+    Raises InvalidConfigError when `name` is not a LIST."""
+    items = list(_items(name, current))
+    items += [item for item in dict.fromkeys(_items(name, text)) if item not in items]
+    return ",".join(items)
+
+
+def subtract_from_list(name: str, current: str, text: str) -> str:
+    """The LIST config without the items of `text` (KIP-339's SUBTRACT).
+
+    Raises InvalidConfigError when `name` is not a LIST."""
+    gone = set(_items(name, text))
+    return ",".join(item for item in _items(name, current) if item not in gone)
+
+
+def _items(name: str, text: str) -> Iterable[str]:
+    definition = _ALL.get(name)
+    if definition is None:
+        raise ErrorCode.INVALID_CONFIG.exception(f"unknown config {name}")
+    if definition.type is not ConfigType.LIST:
+        raise ErrorCode.INVALID_CONFIG.exception(f"{name} is a {definition.type.value}, not a LIST")
+    try:
+        return split_list(text)
+    except ValueError:
+        raise ErrorCode.INVALID_CONFIG.exception(f"{name}: {text!r} is not valid, expected a list") from None
+
+
+def _in_topic_units(synonym: Synonym, text: str) -> str:
+    """Brokers' hours and minutes as a topic's ms; -1 stays "no limit"."""
+    if synonym.factor == 1:
+        return text
+    value = int(text)
+    return str(value if value < 0 else value * synonym.factor)

@@ -1,0 +1,50 @@
+"""What is in force of settings that change at run time (KIP-226).
+
+A broker's own file is the weakest layer. What the metadata say of all brokers is over it, and over that what they say
+of this broker. The controllers hold a change to it before they write it down, the broker when it takes it over. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+from klamm.errors import ConfigError
+from klamm.setting import UpdateMode, definitions, parse
+from klamm_server.config.broker_configs import BrokerConfig
+
+_THREAD_COUNTS: Final = ("log.cleaner.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir")
+
+
+def in_force(own: BrokerConfig, *layers: Mapping[str, str]) -> BrokerConfig:
+    """`own` under `layers` of settings by name, strongest first. What cannot be changed at run time they do not change.
+
+    Raises ConfigError for a value that does not fit, by itself or with the others."""
+    values: dict[str, Any] = {}
+    known = definitions(BrokerConfig)
+    for layer in reversed(layers):
+        for name, text in layer.items():
+            if name in known and known[name].update_mode is not UpdateMode.READ_ONLY:
+                values[known[name].field] = known[name].parse(text)
+    config = dataclasses.replace(own, **values)
+    config.validate()
+    return config
+
+
+def check_step(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Raises ConfigError for a number of threads that is more than twice or less than half the one in force, as
+    Kafka's DynamicThreadPool does: a slip of the finger must not start thousands."""
+    known = definitions(BrokerConfig)
+    for name in _THREAD_COUNTS:
+        old, new = getattr(before, known[name].field), getattr(after, known[name].field)
+        if not old // 2 <= new <= old * 2:
+            raise ConfigError(f"{name}: {new} is not valid, expected {max(1, old // 2)} to {old * 2}: now it is {old}")
+
+
+def own_config(broker_id: int, static_configs: Mapping[str, str]) -> BrokerConfig:
+    """The configuration that a registered broker was started with. Names that are not known here are left out: its
+    version may be another one. Raises ConfigError."""
+    known = definitions(BrokerConfig)
+    given = {name: text for name, text in static_configs.items() if name in known} | {"node.id": str(broker_id)}
+    return BrokerConfig(**parse(BrokerConfig, given), originals=dict(static_configs))

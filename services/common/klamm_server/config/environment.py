@@ -1,0 +1,48 @@
+"""Settings from environment variables: `KLAMM_MIN_INSYNC_REPLICAS=2` is `min.insync.replicas=2`, and
+`KLAMM_LISTENER_NAME_EXTERNAL_MAX_CONNECTIONS=100` is `listener.name.external.max.connections=100`.
+
+A variable that begins with `KLAMM_` and is no setting of the service is refused, like an unknown name in its file: a
+misspelt one would otherwise be a setting that nobody has.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from klamm.errors import ConfigError
+
+PREFIX: Final = "KLAMM_"
+OF_THE_COMMAND_LINE: Final = frozenset({"KLAMM_BOOTSTRAP", "KLAMM_COMMAND_CONFIG"})
+"""Read by `klamm`, which may share an environment with servers."""
+
+
+def variable(name: str) -> str:
+    """The variable of a setting."""
+    return PREFIX + name.upper().replace(".", "_").replace("-", "_")
+
+
+def environment_properties(environment: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """Text by name, as set in `environment`, of the settings `names`. Raises ConfigError for a variable of none."""
+    names_by_variable = {variable(name): name for name in names}
+    properties: dict[str, str] = {}
+    for key in sorted(environment):
+        if key in names_by_variable:
+            properties[names_by_variable[key]] = environment[key]
+        elif key.startswith(PREFIX) and key not in OF_THE_COMMAND_LINE:
+            nearest = difflib.get_close_matches(key, names_by_variable, n=1)
+            hint = f"; did you mean {nearest[0]}?" if nearest else ""
+            raise ConfigError(f"unknown configuration in the environment: {key}{hint}")
+    return properties
+
+
+def listeners_in(environment: Mapping[str, str]) -> dict[str, str]:
+    """The setting `listeners`, if it is set in `environment`: it says which settings of listeners there can be."""
+    key = variable("listeners")
+    return {"listeners": environment[key]} if key in environment else {}
+
+
+def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment` for a server that gets its settings in another way."""
+    return {key: text for key, text in environment.items() if not key.startswith(PREFIX) or key in OF_THE_COMMAND_LINE}

@@ -1,0 +1,48 @@
+"""What brokers and coordinators have in common in their configuration: both register with a controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from klamm.errors import ConfigError
+from klamm.setting import boolean, integer, text_list
+from klamm_server.config.server_config import ServiceConfig, parse_server
+
+_CONTROLLERS = "controller.quorum.bootstrap.servers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberConfig(ServiceConfig):
+    """Settings of `klamm_server.links.registration` and `klamm_server.links.metadata_link`."""
+
+    controller_quorum_bootstrap_servers: tuple[str, ...] = text_list(
+        ("localhost:9093",), doc="Controllers to ask first, as host:port."
+    )
+    broker_heartbeat_interval_ms: int = integer(
+        2_000, at_least=1, doc="How often a server tells the controller that it is alive."
+    )
+    broker_session_timeout_ms: int = integer(
+        9_000, at_least=1, doc="A server that the controller has not heard of for this long is fenced."
+    )
+    initial_broker_registration_timeout_ms: int = integer(
+        60_000, at_least=1, doc="How long a starting server tries to register before it gives up and exits."
+    )
+    controlled_shutdown_enable: bool = boolean(
+        True, doc="Whether a broker that stops hands over its leaderships first."
+    )
+
+    def validate(self) -> None:
+        # Not super(): a slotted dataclass is not the class that its body closes over.
+        ServiceConfig.validate(self)
+        if not self.controllers:
+            raise ConfigError(f"{_CONTROLLERS}: the list is empty, expected host:port")
+        if self.broker_heartbeat_interval_ms * 2 > self.broker_session_timeout_ms:
+            raise ConfigError(
+                f"broker.heartbeat.interval.ms={self.broker_heartbeat_interval_ms}: expected at most half of"
+                f" broker.session.timeout.ms={self.broker_session_timeout_ms}, or one late heartbeat fences"
+            )
+
+    @property
+    def controllers(self) -> list[tuple[str, int]]:
+        """`controller.quorum.bootstrap.servers` as (host, port). Raises ConfigError for what is not that."""
+        return [parse_server(_CONTROLLERS, server) for server in self.controller_quorum_bootstrap_servers]

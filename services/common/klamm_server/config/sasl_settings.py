@@ -1,0 +1,161 @@
+"""Kafka's `sasl.*` settings of a listener where clients log in, and what bounds a login there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+from klamm.errors import ConfigError
+from klamm.setting import Validator, boolean, integer, long, parse, text, text_list
+from klamm_server.net.listeners import Listener
+
+PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", PLAIN, OAUTHBEARER)
+MAX_REAUTH_MS: Final = "connections.max.reauth.ms"
+_OAUTH: Final = "sasl.oauthbearer."
+
+
+def mechanisms_of(name: str) -> tuple[str, ...]:
+    """The mechanisms for which that setting of a listener may be another one, as in Kafka."""
+    if name == MAX_REAUTH_MS:
+        return MECHANISMS
+    return (OAUTHBEARER,) if name.startswith(_OAUTH) else ()
+
+
+def _is_jwks_url(value: str) -> bool:
+    parts = urlsplit(value)
+    if parts.scheme == "file":
+        return parts.netloc in ("", "localhost") and parts.path.startswith("/")
+    return parts.scheme == "https" and bool(parts.hostname) and parts.username is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSaslSettings:
+    """What a server says for one listener."""
+
+    sasl_enabled_mechanisms: tuple[str, ...] = text_list(
+        # Kafka's is GSSAPI, which is not spoken here.
+        ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+        valid=Validator(
+            expected=f"a list of {', '.join(MECHANISMS)}, at least one and none of them twice",
+            accepts=lambda value: bool(value) and set(value) <= set(MECHANISMS) and len(set(value)) == len(value),
+        ),
+        doc="What clients may log in by. PLAIN checks passwords against the users of SCRAM.",
+    )
+    connections_max_reauth_ms: int = long(
+        0, at_least=0, doc="After how long a client has to log in again, on the same connection (KIP-368); 0: never."
+    )
+    sasl_server_max_receive_size: int = integer(
+        65_536,  # Kafka's is 524288
+        at_least=1_024,
+        doc="The largest request that is accepted before its client has logged in.",
+    )
+    connection_failed_authentication_delay_ms: int = integer(
+        100,
+        at_least=0,
+        doc="How long the answer to a failed login waits; twice as long with each further one of the same user from"
+        " the same address, up to 10 s.",
+    )
+    authentication_timeout_ms: int = integer(
+        10_000,
+        at_least=1,
+        doc="How long a client may take from connecting to the end of its login, a handshake of TLS included. Ours.",
+    )
+    sasl_plain_allow_unencrypted: bool = boolean(
+        False,
+        doc="Whether PLAIN, which sends passwords as they are, is spoken without TLS where others than this machine"
+        " listen. Ours.",
+    )
+    sasl_oauthbearer_allow_unencrypted: bool = boolean(
+        False,
+        doc="Whether OAUTHBEARER, which sends tokens that every reader of them can use, is spoken without TLS where"
+        " others than this machine listen. Ours.",
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = text(
+        None,
+        valid=Validator("a URL that begins with https:// or file:///", _is_jwks_url),
+        doc="Where the keys are that tokens of OAUTHBEARER are signed by (JWKS): an https:// or file:// URL.",
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = long(
+        3_600_000, at_least=1_000, doc="How often the keys of tokens are read again."
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = long(
+        100, at_least=1, doc="How long it takes until keys that could not be read are tried again; it doubles."
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = long(
+        10_000, at_least=1, doc="How long it takes at most until keys that could not be read are tried again."
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = text_list(
+        (), doc="The audiences that tokens may be for: the claim aud is one of these."
+    )
+    sasl_oauthbearer_expected_issuer: str | None = text(None, doc="The issuer of tokens: their claim iss.")
+    sasl_oauthbearer_allow_unverified_audience: bool = boolean(
+        False, doc="Whether tokens may be for anybody where sasl.oauthbearer.expected.audience is not set."
+    )
+    sasl_oauthbearer_allow_unverified_issuer: bool = boolean(
+        False, doc="Whether tokens may be of any issuer where sasl.oauthbearer.expected.issuer is not set."
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = integer(
+        30, at_least=0, doc="By how much the clock of the server that gives out tokens may differ."
+    )
+    sasl_oauthbearer_scope_claim_name: str = text(
+        "scope", valid=Validator("a name", bool), doc="The claim that has a token's scopes."
+    )
+    sasl_oauthbearer_sub_claim_name: str = text(
+        "sub", valid=Validator("a name", bool), doc="The claim that has the user's name."
+    )
+
+    max_reauth_ms_by_mechanism: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Where it is another one for a mechanism."""
+
+    @classmethod
+    def parse(
+        cls, given: Mapping[str, Any], prefix: str = "", max_reauth_ms_by_mechanism: Mapping[str, int] | None = None
+    ) -> Self:
+        """The settings under their names without `prefix` (`listener.name.internal.`), which errors put before them.
+        Raises ConfigError."""
+        try:
+            settings = cls(**parse(cls, given), max_reauth_ms_by_mechanism=max_reauth_ms_by_mechanism or {})
+            settings._check_oauthbearer()
+        except ConfigError as error:
+            raise ConfigError(f"{prefix}{error}") from None
+        return settings
+
+    def max_reauth_ms(self, mechanism: str) -> int:
+        """`connections.max.reauth.ms` of clients that log in by that mechanism."""
+        return self.max_reauth_ms_by_mechanism.get(mechanism, self.connections_max_reauth_ms)
+
+    def check_listener(self, listener: Listener) -> None:
+        """Raises ConfigError for what that listener must not do."""
+        if listener.security.is_encrypted or listener.is_local:
+            return
+        for mechanism, sent, is_allowed in (
+            (PLAIN, "passwords", self.sasl_plain_allow_unencrypted),
+            (OAUTHBEARER, "tokens", self.sasl_oauthbearer_allow_unencrypted),
+        ):
+            if mechanism in self.sasl_enabled_mechanisms and not is_allowed:
+                raise ConfigError(
+                    f"sasl.enabled.mechanisms: {mechanism} sends {sent} as they are, and {listener.name} is"
+                    f" {listener.protocol_name} at {listener.host}:{listener.port}: expected TLS, a loopback address,"
+                    f" or sasl.{mechanism.lower()}.allow.unencrypted=true"
+                )
+
+    def _check_oauthbearer(self) -> None:
+        if OAUTHBEARER not in self.sasl_enabled_mechanisms:
+            return
+        if self.sasl_oauthbearer_jwks_endpoint_url is None:
+            raise ConfigError(
+                f"{_OAUTH}jwks.endpoint.url is not set: OAUTHBEARER needs the keys of the server that gives out tokens"
+            )
+        for what, expected, is_allowed in (
+            ("audience", self.sasl_oauthbearer_expected_audience, self.sasl_oauthbearer_allow_unverified_audience),
+            ("issuer", self.sasl_oauthbearer_expected_issuer, self.sasl_oauthbearer_allow_unverified_issuer),
+        ):
+            if not expected and not is_allowed:
+                raise ConfigError(
+                    f"{_OAUTH}expected.{what} is not set: expected one, or {_OAUTH}allow.unverified.{what}=true"
+                )

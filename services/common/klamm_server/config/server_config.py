@@ -1,0 +1,388 @@
+"""The configuration of a service process: a frozen dataclass of settings (`klamm.setting`) with Kafka's dotted names.
+
+`load` makes one from text, as properties files have it. Unknown names are refused, values are parsed by their
+definition, rules over several fields are `validate`'s. All of it raises ConfigError with one line that says which
+name, which value, what was expected.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, TypeVar
+
+from klamm.acls import ANONYMOUS
+from klamm.errors import ConfigError
+from klamm.secret import HIDDEN, Secret
+from klamm.security.tls_settings import ListenerTlsSettings
+from klamm.setting import (
+    REQUIRED,
+    Setting,
+    Validator,
+    boolean,
+    definitions,
+    integer,
+    list_matching,
+    one_of,
+    parse,
+    render,
+    text,
+    text_list,
+    unknown,
+)
+from klamm_server.config.audit_settings import AuditSettings
+from klamm_server.config.listener_settings import (
+    check_listener,
+    followed,
+    listener_names,
+    listener_prefix,
+    listener_settings,
+    mechanism_prefix,
+    own_values,
+)
+from klamm_server.config.sasl_settings import (
+    MAX_REAUTH_MS,
+    MECHANISMS,
+    OAUTHBEARER,
+    ListenerSaslSettings,
+    mechanisms_of,
+)
+from klamm_server.net.listeners import PORT_MAX, Listener, ListenerSet, SecurityProtocol, listener_set
+
+log = logging.getLogger(__name__)
+
+
+TLS_SETTINGS: Final[Mapping[str, Setting]] = {
+    name: setting._replace(per_listener=True) for name, setting in definitions(ListenerTlsSettings).items()
+}
+"""What a listener with TLS wants to know."""
+SASL_SETTINGS: Final[Mapping[str, Setting]] = {
+    name: setting._replace(per_listener=True, mechanisms=mechanisms_of(name))
+    for name, setting in definitions(ListenerSaslSettings).items()
+}
+"""What a listener wants to know where clients log in."""
+
+
+AUTHORIZERS: Final = ("org.apache.kafka.metadata.authorizer.StandardAuthorizer", "StandardAuthorizer")
+"""The names of the only one."""
+_CLIENT_AUTH: Final = "ssl.client.auth"
+MIGRATION: Final = "security.migration.enable"
+
+
+def _principals(text: str) -> list[str]:
+    return [one.strip() for one in text.split(";") if one.strip()]
+
+
+def _are_principals(text: str) -> bool:
+    return all(re.fullmatch("[^:]+:.+", one) for one in _principals(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceConfig(AuditSettings):
+    """What every service understands.
+
+    A subclass adds fields and, in `ALSO_KNOWN`, names that are legal without having one: they are kept as text
+    in `originals`, like everything that was set explicitly. So are the settings of single listeners."""
+
+    ALSO_KNOWN: ClassVar[Mapping[str, Setting]] = {**TLS_SETTINGS, **SASL_SETTINGS}
+
+    node_id: int = integer(REQUIRED, at_least=0, doc="The id of this server, unique among the servers of its kind.")
+    listeners: tuple[str, ...] = text_list(
+        # Kafka listens on every interface; a server without authentication does not, unless it is told to.
+        ("GRPC://localhost:9094",),
+        doc="Where the server listens, as NAME://host:port; an empty host is every interface. GRPC is the"
+        " gRPC API, KAFKA (or PLAINTEXT) a broker's door for Kafka clients, GRPC_SSL and SSL the same with TLS,"
+        " GRPC_SASL_SSL and SASL_SSL, GRPC_SASL_PLAINTEXT and SASL_PLAINTEXT for clients that log in, with TLS and"
+        " without; other names need listener.security.protocol.map. A client of a listener is told the addresses"
+        " that the other servers have under its name.",
+    )
+    advertised_listeners: tuple[str, ...] | None = text_list(
+        None,
+        doc="What clients and other servers dial, as NAME://host:port, for the listeners whose own address"
+        " that is not.",
+    )
+    listener_security_protocol_map: tuple[str, ...] = text_list(
+        (),
+        doc="What is spoken at listeners of other names than these, as NAME:GRPC, NAME:KAFKA (or"
+        " NAME:PLAINTEXT, which is the same), NAME:SSL, NAME:SASL_SSL, NAME:SASL_PLAINTEXT or one of these"
+        " with GRPC_ before it.",
+    )
+    inter_broker_listener_name: str | None = text(
+        None, doc="The gRPC listener that servers use of each other; the first one in listeners, unless set."
+    )
+    node_principals: tuple[str, ...] = text_list(
+        (),
+        valid=list_matching(
+            "(broker|controller|coordinator):[0-9]{1,9}=User:.+",
+            "a list of KIND:ID=User:NAME, as broker:1=User:broker-1",
+        ),
+        doc="Which principal speaks for which server, as broker:1=User:broker-1,controller:1=User:controller-1; where"
+        " it is set, what servers say of themselves to each other is believed from theirs only. Names with commas want"
+        " ssl.principal.mapping.rules. Ours.",
+    )
+    authorizer_class_name: str = text(
+        "",
+        valid=one_of("", *AUTHORIZERS),
+        doc="What decides what a caller may do: org.apache.kafka.metadata.authorizer.StandardAuthorizer, or"
+        " StandardAuthorizer for short, by access control lists, the same at every server of the cluster; empty:"
+        " everybody may do everything.",
+    )
+    super_users: str = text(
+        "",
+        valid=Validator("TYPE:NAME with semicolons between them, as User:admin;User:CN=broker,O=shop", _are_principals),
+        doc="Principals that may do everything, with semicolons between them; those of controllers are to be among"
+        " them.",
+    )
+    allow_everyone_if_no_acl_found: bool = boolean(
+        False, doc="Whether everybody may do everything with a resource that no access control list is about."
+    )
+    security_migration_enable: bool = boolean(
+        False,
+        doc="Whether this server is on its way from a cluster in plain text to a secured one: then the gRPC listener"
+        " that servers use of each other may still be open to everybody beside secured ones, and User:ANONYMOUS may be"
+        " a super user. Nobody is kept out before it is off again. Ours.",
+    )
+    socket_request_max_bytes: int = integer(100 * 1024 * 1024, at_least=1, doc="The largest request that is accepted.")
+    max_concurrent_rpcs: int = integer(
+        20_000, at_least=1, doc="Calls that a server works on or keeps waiting at once; one more is refused."
+    )
+    shutdown_grace_ms: int = integer(
+        5_000, at_least=0, doc="How long calls under way may go on when the process is asked to stop."
+    )
+    metrics_host: str | None = text(
+        None,
+        doc="Where the Prometheus endpoint listens (empty: everywhere); unless set, where the gRPC"
+        " listener does that servers use, or at localhost where any listener is secured.",
+    )
+    metrics_port: int = integer(0, at_least=0, at_most=65_535, doc="Port of the Prometheus endpoint /metrics; 0: none.")
+    log_level: str = text(
+        "INFO", valid=one_of("DEBUG", "INFO", "WARNING", "ERROR"), doc="The least severe messages that are logged."
+    )
+    log_format: str = text(
+        "auto",
+        valid=one_of("auto", "text", "json"),
+        doc="How messages are logged: as text, as JSON (an object a line), or (auto) as text on a terminal,"
+        " else as JSON.",
+    )
+    tracing_enable: bool = boolean(
+        False,
+        doc="Spans of calls for OpenTelemetry; OTEL_EXPORTER_OTLP_ENDPOINT and its like in the environment"
+        " say where to.",
+    )
+    originals: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Everything that was set, as text, by dotted name; what is sensitive is a `Secret`."""
+    origins: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Where each of these was set, if that is known: "file", "environment" or "command line"."""
+
+    def validate(self) -> None:
+        """Raises ConfigError when fields contradict each other; overriding methods call this one."""
+        listeners = self.resolved_listeners()
+        for listener in listeners.secured:
+            self._check_secured(listener)
+        if listeners.secured or self.authorizer_class_name:
+            self._check_between_servers(listeners.between_servers)
+        self._check_super_users(listeners)
+        self._check_migration(listeners)
+        if self.node_principals and not self._is_mutual(listeners.between_servers):
+            raise ConfigError(
+                "node.principals: servers show each other no certificates, expected the listener between them to be"
+                " GRPC_SSL with ssl.client.auth=required"
+            )
+
+    def resolved_listeners(self) -> ListenerSet:
+        """Where the server listens, and what others dial. Raises ConfigError where nobody could listen or dial."""
+        return listener_set(
+            self.listeners,
+            self.advertised_listeners,
+            self.listener_security_protocol_map,
+            self.inter_broker_listener_name,
+        )
+
+    def at_listener(self, name: str) -> Mapping[str, Any]:
+        """What is set for that listener alone, typed, by field. Raises ConfigError for a value that does not fit."""
+        return own_values(known_configs(type(self)), self.originals, name)
+
+    def tls_settings(self, listener: str) -> ListenerTlsSettings:
+        """What is said of TLS at that listener. Raises ConfigError where that does not fit together."""
+        given, prefix = self._given_at(listener, TLS_SETTINGS)
+        if self.passes_over_client_auth(listener):
+            del given[_CLIENT_AUTH]
+        return ListenerTlsSettings.parse(given, prefix)
+
+    def passes_over_client_auth(self, listener: str) -> bool:
+        """Whether `ssl.client.auth` is set without being meant for that listener, where clients log in (KIP-684): there
+        only the setting with the listener's prefix counts."""
+        wants_sasl = any(one.name == listener and one.security.wants_sasl for one in self.resolved_listeners().bound)
+        return wants_sasl and _CLIENT_AUTH in self.originals and self._client_auth_at(listener) not in self.originals
+
+    def _client_auth_at(self, listener: str) -> str:
+        return f"{listener_prefix(listener)}{_CLIENT_AUTH}"
+
+    def sasl_settings(self, listener: str) -> ListenerSaslSettings:
+        """What is said of logins at that listener. Raises ConfigError where that does not fit together."""
+        given, prefix = self._given_at(listener, SASL_SETTINGS)
+        tokens = self._given_by_mechanism(listener, OAUTHBEARER)
+        tokens.pop(MAX_REAUTH_MS, None)
+        parse_ms = SASL_SETTINGS[MAX_REAUTH_MS].parse
+        max_reauth_ms = {
+            one: parse_ms(own[MAX_REAUTH_MS])
+            for one in MECHANISMS
+            if MAX_REAUTH_MS in (own := self._given_by_mechanism(listener, one))
+        }
+        return ListenerSaslSettings.parse({**given, **tokens}, prefix, max_reauth_ms)
+
+    def _given_by_mechanism(self, listener: str, mechanism: str) -> dict[str, str]:
+        """What is set for that mechanism alone at a listener."""
+        prefix = mechanism_prefix(listener, mechanism)
+        return {
+            name: self.originals[f"{prefix}{name}"] for name in SASL_SETTINGS if f"{prefix}{name}" in self.originals
+        }
+
+    def _given_at(self, listener: str, names: Iterable[str]) -> tuple[dict[str, str], str]:
+        """What is set of these for a listener, or else for all; and the prefix, if the listener has any of its own."""
+        prefix = listener_prefix(listener)
+        given = {name: self.originals[name] for name in names if name in self.originals}
+        own = {name: self.originals[f"{prefix}{name}"] for name in names if f"{prefix}{name}" in self.originals}
+        return {**given, **own}, prefix if own else ""
+
+    def _check_secured(self, listener: Listener) -> None:
+        """Raises ConfigError for what a listener that is not plain cannot do."""
+        if listener.security.is_encrypted:
+            tls = self.tls_settings(listener.name)
+            if listener.protocol is SecurityProtocol.GRPC:
+                tls.check_grpc_listener()
+        if listener.security.wants_sasl:
+            self.sasl_settings(listener.name).check_listener(listener)
+
+    def _check_between_servers(self, listener: Listener) -> None:
+        """Raises ConfigError for one that lets everybody speak as a server, where clients are to be told apart."""
+        if listener.security.wants_sasl:
+            raise ConfigError(
+                f"inter.broker.listener.name: {listener.name} is {listener.protocol_name}, and servers do not log in to"
+                " each other: expected GRPC_SSL with ssl.client.auth=required, or GRPC at a loopback address"
+            )
+        if not (self._is_mutual(listener) or listener.is_local or self.security_migration_enable):
+            raise ConfigError(
+                f"inter.broker.listener.name: {listener.name} is {listener.protocol_name} at"
+                f" {listener.host}:{listener.port}, and everybody there may speak as another server: a server with"
+                " secured listeners or an authorizer expects GRPC_SSL with ssl.client.auth=required, a loopback"
+                f" address or, while servers change to it one after the other, {MIGRATION}=true"
+            )
+
+    def super_user_names(self) -> list[str]:
+        """The principals that `super.users` names."""
+        return _principals(self.super_users)
+
+    def _check_migration(self, listeners: ListenerSet) -> None:
+        """Raises ConfigError where there is nothing to change to: it would be left on by mistake."""
+        if self.security_migration_enable and not listeners.secured:
+            raise ConfigError(
+                f"{MIGRATION}: no listener is secured, expected one of SSL, SASL_SSL, GRPC_SSL or GRPC_SASL_SSL that"
+                " servers and clients change to"
+            )
+
+    def _check_super_users(self, listeners: ListenerSet) -> None:
+        """Raises ConfigError for super users that are none, and where servers, or strangers, would come without a
+        name."""
+        if not self.authorizer_class_name:
+            if self.super_users:
+                raise ConfigError("super.users: nobody is refused anything without authorizer.class.name")
+            return
+        is_anonymous_super = ANONYMOUS in self.super_user_names()
+        if not is_anonymous_super and not self._is_mutual(listeners.between_servers):
+            raise ConfigError(
+                f"super.users: other servers come to {listeners.between_servers.name} without a certificate: expected"
+                f" {ANONYMOUS} among them, or that listener to be GRPC_SSL with ssl.client.auth=required"
+            )
+        if not is_anonymous_super or self.security_migration_enable:
+            return
+        for one in listeners.bound:
+            if not (one.is_local or one.security.wants_sasl or self._is_mutual(one)):
+                raise ConfigError(
+                    f"super.users: {ANONYMOUS} is everybody at the listener {one.name}, {one.host}:{one.port}:"
+                    " expected a loopback address there, that every client must log in or show a certificate"
+                    f" there or, while clients change to other listeners, {MIGRATION}=true"
+                )
+
+    def _is_mutual(self, listener: Listener) -> bool:
+        """Whether both ends of a connection show certificates."""
+        return listener.security.is_encrypted and self.tls_settings(listener.name).ssl_client_auth == "required"
+
+    def resolved_metrics_host(self) -> str:
+        """Where metrics are shown; empty: at every interface. They ask nobody who he is."""
+        if self.metrics_host is not None:
+            return self.metrics_host
+        listeners = self.resolved_listeners()
+        return "localhost" if listeners.secured else listeners.between_servers.host
+
+
+C = TypeVar("C", bound=ServiceConfig)
+
+
+def known_configs(config_class: type[ServiceConfig], properties: Mapping[str, str] | None = None) -> dict[str, Setting]:
+    """Every setting a service understands, by dotted name: those of single listeners, too, where `properties` say which
+    there are."""
+    known = {**config_class.ALSO_KNOWN, **definitions(config_class)}
+    if properties is not None:
+        known |= listener_settings(known, listener_names(properties, known))
+    return known
+
+
+def load(config_class: type[C], properties: Mapping[str, str], origins: Mapping[str, str] | None = None) -> C:
+    """A validated config from text by dotted name. Raises ConfigError."""
+    known = known_configs(config_class, properties)
+    for name in properties:
+        if name not in known:
+            check_listener(name, listener_names(properties, known))
+            raise ConfigError(unknown(name, known))
+    also = properties.keys() - definitions(config_class).keys()
+    values = parse(config_class, {name: text for name, text in properties.items() if name not in also})
+    for name in also:
+        known[name].parse(properties[name])
+    originals = {name: Secret(text) if known[name].sensitive else text for name, text in properties.items()}
+    config = config_class(**values, originals=originals, origins=dict(origins or {}))
+    config.validate()
+    return config
+
+
+def load_layers(config_class: type[C], layers: Mapping[str, Mapping[str, str]]) -> C:
+    """As `load`, from what was set in several places, by place; the last one wins."""
+    properties = {name: text for layer in layers.values() for name, text in layer.items()}
+    origins = {name: place for place, layer in layers.items() for name in layer}
+    return load(config_class, properties, origins)
+
+
+_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:/\[\]]+):([0-9]{1,5})")
+
+
+def parse_server(name: str, text: str) -> tuple[str, int]:
+    """`host:port` of the config `name`. Raises ConfigError."""
+    match = _SERVER.fullmatch(text)
+    if match is None or not 0 < int(match[2]) <= PORT_MAX:
+        raise ConfigError(f"{name}: {text!r} is not valid, expected host:port")
+    return match[1], int(match[2])
+
+
+def effective(config: ServiceConfig) -> dict[str, str]:
+    """Every name with the text of the value in force, sensitive ones hidden, sorted."""
+    known = known_configs(type(config), config.originals)
+    texts = {name: config.originals.get(name, setting.default_text()) for name, setting in config.ALSO_KNOWN.items()}
+    texts |= {name: text for name, text in config.originals.items() if followed(name) is not None}
+    for name, setting in definitions(type(config)).items():
+        texts[name] = render(getattr(config, setting.field))
+    return {name: HIDDEN if known[name].sensitive else texts[name] for name in sorted(texts)}
+
+
+def describe(config: ServiceConfig) -> list[str]:
+    """`name=value` of every config, and after it where it was set, if it was."""
+    places = {name: f" ({config.origins.get(name, 'set')})" for name in config.originals}
+    return [f"{name}={text}{places.get(name, '')}" for name, text in effective(config).items()]
+
+
+def log_effective(config: ServiceConfig) -> None:
+    """Logs every config, secrets hidden."""
+    for line in describe(config):
+        log.info("config %s", line)

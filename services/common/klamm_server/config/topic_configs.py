@@ -1,0 +1,252 @@
+"""The configs a topic may have: Kafka's LogConfig (4.x), with its defaults, and the broker configs behind them.
+
+A topic that does not set a config takes the brokers': `retention.ms` is `log.retention.ms`, or else
+`log.retention.minutes` times 60,000, or else `log.retention.hours` times 3,600,000. The order is Kafka's
+(ServerTopicConfigSynonyms).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from klamm.setting import (
+    LONG_MAX,
+    Setting,
+    Synonym,
+    UpdateMode,
+    Validator,
+    between,
+    boolean,
+    definitions,
+    double,
+    integer,
+    list_matching,
+    list_of,
+    long,
+    one_of,
+    text,
+    text_list,
+)
+
+HOUR_MS = 60 * 60 * 1000
+DAY_MS = 24 * HOUR_MS
+MIB = 1024 * 1024
+
+
+_GZIP_LEVELS = Validator(
+    expected="-1 or 1 to 9", accepts=lambda value: value == -1 or (isinstance(value, int) and 1 <= value <= 9)
+)
+_THROTTLED = list_matching(r"\*|[0-9]+:[0-9]+", "* or a list of partition:broker")
+
+_NO_TIERED_STORAGE = Validator(expected="false: there is no tiered storage", accepts=lambda value: value is False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """The settings of one topic. Those with synonyms follow the brokers' where the topic sets none."""
+
+    cleanup_policy: tuple[str, ...] = text_list(
+        ("delete",),
+        valid=list_of("delete", "compact"),
+        synonyms=(Synonym("log.cleanup.policy"),),
+        doc="What happens to old segments: delete drops them by age and size, compact keeps the last record"
+        " of each key; both may be set.",
+    )
+    retention_ms: int = long(
+        7 * DAY_MS,
+        at_least=-1,
+        synonyms=(
+            Synonym("log.retention.ms"),
+            Synonym("log.retention.minutes", 60_000),
+            Synonym("log.retention.hours", HOUR_MS),
+        ),
+        doc="With cleanup.policy delete, a segment is dropped when its newest record is older than this; -1: never.",
+    )
+    retention_bytes: int = long(
+        -1,
+        synonyms=(Synonym("log.retention.bytes"),),
+        doc="With cleanup.policy delete, the oldest segments are dropped while a partition holds more than"
+        " this; -1: never.",
+    )
+    delete_retention_ms: int = long(
+        DAY_MS,
+        at_least=0,
+        synonyms=(Synonym("log.cleaner.delete.retention.ms"),),
+        doc="How long compaction keeps a tombstone, so that a reader from the start still sees the deletion.",
+    )
+    min_compaction_lag_ms: int = long(
+        0,
+        at_least=0,
+        synonyms=(Synonym("log.cleaner.min.compaction.lag.ms"),),
+        doc="Records younger than this are not compacted.",
+    )
+    max_compaction_lag_ms: int = long(
+        LONG_MAX,
+        at_least=1,
+        synonyms=(Synonym("log.cleaner.max.compaction.lag.ms"),),
+        doc="Records older than this are compacted whatever the dirty ratio says.",
+    )
+    min_cleanable_dirty_ratio: float = double(
+        0.5,
+        valid=between(0, 1),
+        synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
+        doc="A log is compacted when at least this part of it has not been compacted yet.",
+    )
+    file_delete_delay_ms: int = long(
+        60_000,
+        at_least=0,
+        synonyms=(Synonym("log.segment.delete.delay.ms"),),
+        doc="How long a file that is no longer needed stays on disk, for readers that still use it.",
+    )
+    segment_bytes: int = integer(
+        1024 * MIB,
+        at_least=MIB,
+        synonyms=(Synonym("log.segment.bytes"),),
+        doc="A segment file never grows beyond this; retention works on whole segments.",
+    )
+    segment_ms: int = long(
+        7 * DAY_MS,
+        at_least=1,
+        synonyms=(
+            Synonym("log.roll.ms"),
+            Synonym("log.roll.hours", HOUR_MS),
+        ),
+        doc="A segment is closed when its first record is older than this, even when it is not full.",
+    )
+    segment_jitter_ms: int = long(
+        0,
+        at_least=0,
+        synonyms=(
+            Synonym("log.roll.jitter.ms"),
+            Synonym("log.roll.jitter.hours", HOUR_MS),
+        ),
+        doc="At most this is randomly taken off segment.ms, so that not all partitions roll at once.",
+    )
+    segment_index_bytes: int = integer(
+        10 * MIB,
+        at_least=4,
+        synonyms=(Synonym("log.index.size.max.bytes"),),
+        doc="Upper bound of each index file of a segment; a full index closes the segment.",
+    )
+    index_interval_bytes: int = integer(
+        4_096,
+        at_least=0,
+        synonyms=(Synonym("log.index.interval.bytes"),),
+        doc="How many bytes of the log lie between two entries of its index.",
+    )
+    preallocate: bool = boolean(
+        False, synonyms=(Synonym("log.preallocate"),), doc="Whether a new segment takes its whole size on disk at once."
+    )
+    flush_messages: int = long(
+        LONG_MAX,
+        at_least=1,
+        synonyms=(Synonym("log.flush.interval.messages"),),
+        doc="The log is fsynced after this many records; by default that is left to the operating system and"
+        " the replicas.",
+    )
+    flush_ms: int = long(
+        LONG_MAX,
+        at_least=0,
+        synonyms=(
+            Synonym("log.flush.interval.ms"),
+            Synonym("log.flush.scheduler.interval.ms"),
+        ),
+        doc="The log is fsynced when its oldest record that is not has waited this long.",
+    )
+    max_message_bytes: int = integer(
+        1_048_588,
+        at_least=0,
+        synonyms=(Synonym("message.max.bytes"),),
+        doc="The largest record batch that is accepted, as compressed by the producer.",
+    )
+    compression_type: str = text(
+        "producer",
+        valid=one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        synonyms=(Synonym("compression.type"),),
+        doc="How batches are stored: producer keeps the producer's choice, anything else recompresses those"
+        " that differ.",
+    )
+    compression_gzip_level: int = integer(
+        -1,
+        valid=_GZIP_LEVELS,
+        synonyms=(Synonym("compression.gzip.level"),),
+        doc="The level when compression.type is gzip; -1 is the library's own default.",
+    )
+    compression_lz4_level: int = integer(
+        9,
+        at_least=1,
+        at_most=17,
+        synonyms=(Synonym("compression.lz4.level"),),
+        doc="The level when compression.type is lz4.",
+    )
+    compression_zstd_level: int = integer(
+        3,
+        at_least=-131_072,
+        at_most=22,
+        synonyms=(Synonym("compression.zstd.level"),),
+        doc="The level when compression.type is zstd.",
+    )
+    message_timestamp_type: str = text(
+        "CreateTime",
+        valid=one_of("CreateTime", "LogAppendTime"),
+        synonyms=(Synonym("log.message.timestamp.type"),),
+        doc="Whether a record's timestamp is the producer's or the time of its append.",
+    )
+    message_timestamp_before_max_ms: int = long(
+        LONG_MAX,
+        at_least=0,
+        synonyms=(Synonym("log.message.timestamp.before.max.ms"),),
+        doc="With CreateTime, a record whose timestamp is further in the past than this is refused.",
+    )
+    message_timestamp_after_max_ms: int = long(
+        HOUR_MS,
+        at_least=0,
+        synonyms=(Synonym("log.message.timestamp.after.max.ms"),),
+        doc="With CreateTime, a record whose timestamp is further in the future than this is refused.",
+    )
+    min_insync_replicas: int = integer(
+        1,
+        at_least=1,
+        synonyms=(Synonym("min.insync.replicas"),),
+        doc="A produce with acks=all is refused while fewer replicas than this are in sync.",
+    )
+    unclean_leader_election_enable: bool = boolean(
+        False,
+        synonyms=(Synonym("unclean.leader.election.enable"),),
+        doc="Whether a replica that is not in sync may lead when no other can, at the price of lost records.",
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = text_list(
+        (),
+        valid=_THROTTLED,
+        doc="Replicas whose replication is throttled on the leader's side, as partition:broker, or * for all.",
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = text_list(
+        (),
+        valid=_THROTTLED,
+        doc="Replicas whose replication is throttled on the follower's side, as partition:broker, or * for all.",
+    )
+    remote_storage_enable: bool = boolean(
+        False, valid=_NO_TIERED_STORAGE, doc="Whether old segments move to remote storage; only false is possible."
+    )
+    remote_log_copy_disable: bool = boolean(False, doc="Without effect: there is no remote storage.")
+    remote_log_delete_on_disable: bool = boolean(False, doc="Without effect: there is no remote storage.")
+    local_retention_ms: int = long(
+        -2,
+        at_least=-2,
+        doc="Without effect: there is no remote storage, so everything is local and retention.ms decides.",
+    )
+    local_retention_bytes: int = long(
+        -2,
+        at_least=-2,
+        doc="Without effect: there is no remote storage, so everything is local and retention.bytes decides.",
+    )
+
+
+TOPIC_CONFIGS: Mapping[str, Setting] = {
+    name: setting._replace(update_mode=UpdateMode.CLUSTER_WIDE) for name, setting in definitions(TopicConfig).items()
+}
+SYNONYMS: Mapping[str, tuple[Synonym, ...]] = {
+    name: setting.synonyms for name, setting in TOPIC_CONFIGS.items() if setting.synonyms
+}
+"""The broker configs that each topic config falls back to; the first that is set wins."""

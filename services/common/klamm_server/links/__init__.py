@@ -1,0 +1,1 @@
+"""A server's ties to its cluster: registration, the stream of metadata, producer ids."""

@@ -1,0 +1,1 @@
+"""Instruments, and the port that shows them to Prometheus."""

@@ -1,0 +1,77 @@
+"""Metrics that every service has: of its event queues, its event loop and its disks.
+
+Names start with `klamm_` and end with their unit, times in seconds, as Prometheus wants it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from typing import Final
+
+from klamm_server.metrics.instruments import gauge, gauges, histograms
+
+_QUEUE_BUCKETS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0)
+_QUEUE_LENGTH = gauges("klamm_event_queue_length", "Events that wait to be handled.", ["queue"])
+_QUEUE_WAIT = histograms(
+    "klamm_event_queue_wait_seconds", "From an event's arrival to its handling.", ["queue"], _QUEUE_BUCKETS_S
+)
+_QUEUE_HANDLE = histograms(
+    "klamm_event_queue_handle_seconds", "How long the handling of an event took.", ["queue"], _QUEUE_BUCKETS_S
+)
+
+
+def event_queue_observer(queue: str) -> Callable[[int, int], None]:
+    """The `on_handled` of the event queue of that name."""
+    waited, handled = _QUEUE_WAIT.labels(queue), _QUEUE_HANDLE.labels(queue)
+
+    def observe(waited_ms: int, took_ms: int) -> None:
+        waited.observe(waited_ms / 1000)
+        handled.observe(took_ms / 1000)
+
+    return observe
+
+
+def watch_event_queue_length(queue: str, length: Callable[[], int]) -> None:
+    """Reports `length()` when the metrics are read; it runs in the endpoint's thread, so it may only look."""
+    _QUEUE_LENGTH.labels(queue).set_function(length)
+
+
+LOOP_CHECK_S: Final = 0.1
+_LOOP_LAG = histograms(
+    "klamm_event_loop_lag_seconds",
+    "How late the event loop was for a timer that is due every 0.1 s: so long a request waited for its turn.",
+    (),
+    (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
+).labels()
+_LOOP_STALLED = gauge("klamm_event_loop_stalled_seconds", "How late it is for that timer now.")
+_DISK_SIZE = gauges("klamm_disk_size_bytes", "Size of the file system of a data directory.", ["directory"])
+_DISK_FREE = gauges("klamm_disk_free_bytes", "What of it this process may still write.", ["directory"])
+
+
+async def measure_event_loop() -> None:
+    """Looks how late the loop is, until cancelled."""
+    due_s = time.monotonic() + LOOP_CHECK_S
+    # Asked by another thread, which a loop that stands still does not stop.
+    _LOOP_STALLED.set_function(lambda: max(0.0, time.monotonic() - due_s))
+    while True:
+        await asyncio.sleep(LOOP_CHECK_S)
+        now_s = time.monotonic()
+        _LOOP_LAG.observe(max(0.0, now_s - due_s))
+        due_s = now_s + LOOP_CHECK_S
+
+
+def watch_disk(directory: str) -> None:
+    """Reports on the file system that `directory` is on; not a number while that cannot be asked."""
+    _DISK_SIZE.labels(directory).set_function(lambda: _blocks_bytes(directory, "f_blocks"))
+    _DISK_FREE.labels(directory).set_function(lambda: _blocks_bytes(directory, "f_bavail"))
+
+
+def _blocks_bytes(directory: str, count: str) -> float:
+    try:
+        stats = os.statvfs(directory)
+    except OSError:
+        return float("nan")
+    return float(getattr(stats, count) * stats.f_frsize)

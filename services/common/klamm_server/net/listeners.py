@@ -1,0 +1,300 @@
+"""Listeners (KIP-103): where a server listens, what is spoken there, and what others dial.
+
+A server may have several of each protocol: one for the network that it shares with the other servers, one for the
+world. Each has a name, and a client that came in by a listener is told the addresses that the other servers have under
+the same name; it cannot reach a server without one. Servers themselves use one gRPC listener of each other, which comes
+first of all: `inter.broker.listener.name`, or else the first gRPC one that is configured. A server dials the listener
+of others that has the name of its own one, so servers may change to another one after the other.
+
+| in `listener.security.protocol.map` | door  | encrypted | who one is          |
+|-------------------------------------|-------|-----------|---------------------|
+| PLAINTEXT, or KAFKA                 | Kafka | no        | nobody in particular |
+| SSL                                 | Kafka | yes       | by certificate      |
+| SASL_PLAINTEXT, SASL_SSL            | Kafka | no, yes   | by SASL             |
+| GRPC                                | gRPC  | no        | nobody in particular |
+| GRPC_SSL                            | gRPC  | yes       | by certificate      |
+| GRPC_SASL_PLAINTEXT, GRPC_SASL_SSL  | gRPC  | no, yes   | by SASL             |
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from klamm.errors import ConfigError
+from klamm.wire.v1 import common_pb2 as pb
+
+PORT_MAX: Final = 65_535
+
+_NAMES: Final = "listeners"
+_ADVERTISED: Final = "advertised.listeners"
+_MAP: Final = "listener.security.protocol.map"
+_BETWEEN_SERVERS: Final = "inter.broker.listener.name"
+_EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "[::]"})
+
+
+class SecurityProtocol(enum.StrEnum):
+    """What is spoken at a listener: the door."""
+
+    GRPC = "GRPC"
+    KAFKA = "KAFKA"
+
+
+class Security(NamedTuple):
+    """How a listener is secured."""
+
+    is_encrypted: bool = False
+    wants_sasl: bool = False
+
+
+PLAIN: Final = Security()
+ENCRYPTED: Final = Security(is_encrypted=True)
+
+DEFAULT_NAME: Final = "GRPC"
+"""The name of the gRPC listener where nobody says otherwise."""
+_PROTOCOLS: Final = {
+    "GRPC": (SecurityProtocol.GRPC, PLAIN),
+    "KAFKA": (SecurityProtocol.KAFKA, PLAIN),
+    "PLAINTEXT": (SecurityProtocol.KAFKA, PLAIN),
+    "SSL": (SecurityProtocol.KAFKA, ENCRYPTED),
+    "SASL_PLAINTEXT": (SecurityProtocol.KAFKA, Security(wants_sasl=True)),
+    "SASL_SSL": (SecurityProtocol.KAFKA, Security(is_encrypted=True, wants_sasl=True)),
+    "GRPC_SSL": (SecurityProtocol.GRPC, ENCRYPTED),
+    "GRPC_SASL_PLAINTEXT": (SecurityProtocol.GRPC, Security(wants_sasl=True)),
+    "GRPC_SASL_SSL": (SecurityProtocol.GRPC, Security(is_encrypted=True, wants_sasl=True)),
+}
+"""What each name means in the map; a listener with such a name need not be in the map. PLAINTEXT is Kafka's name."""
+_ON_THE_WIRE: Final = {meant: name for name, meant in reversed(_PROTOCOLS.items())}
+"""A listener in plain text is KAFKA there, which every version knows."""
+
+CAME_BY: ContextVar[str] = ContextVar("listener", default=DEFAULT_NAME)
+"""The name of the gRPC listener that the call under way came in by."""
+
+
+class Listener(NamedTuple):
+    """`GRPC://0.0.0.0:9094` is ("GRPC", SecurityProtocol.GRPC, "0.0.0.0", 9094); what others dial looks the same."""
+
+    name: str
+    protocol: SecurityProtocol
+    host: str
+    port: int
+    security: Security = PLAIN
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port
+
+    @property
+    def protocol_name(self) -> str:
+        """As the map has it; KAFKA for PLAINTEXT."""
+        return _ON_THE_WIRE[self.protocol, self.security]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        host = self.host.strip("[]")
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host.lower() == "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSet:
+    """All of a server's: where it listens and, in the same order, what others dial. The first gRPC listener is the one
+    that servers use of each other."""
+
+    bound: tuple[Listener, ...]
+    advertised: tuple[Listener, ...]
+
+    def of(self, protocol: SecurityProtocol) -> tuple[Listener, ...]:
+        """Where it listens for that protocol."""
+        return tuple(one for one in self.bound if one.protocol is protocol)
+
+    @property
+    def between_servers(self) -> Listener:
+        """The one that other servers use."""
+        return self.of(SecurityProtocol.GRPC)[0]
+
+    @property
+    def secured(self) -> tuple[Listener, ...]:
+        """The listeners with TLS, and those where clients log in."""
+        return tuple(one for one in self.bound if one.security != PLAIN)
+
+    def dialled(self, ports: Mapping[str, int]) -> tuple[Listener, ...]:
+        """What others dial to reach the listeners that `ports` has, by name, the port each was bound to: it stands for
+        a configured one of 0."""
+        return tuple(one._replace(port=one.port or ports[one.name]) for one in self.advertised if one.name in ports)
+
+
+def listener_set(
+    listeners: Sequence[str],
+    advertised: Sequence[str] | None,
+    protocol_map: Sequence[str],
+    between_servers: str | None = None,
+) -> ListenerSet:
+    """Reads the listeners from the texts of four settings; `between_servers` is `inter.broker.listener.name`. Raises
+    ConfigError for what cannot be meant."""
+    if not listeners:
+        raise ConfigError("listeners: the list is empty, expected at least one NAME://host:port")
+    protocols = _protocols(protocol_map)
+    bound = tuple(_parse(_NAMES, text, protocols) for text in listeners)
+    _check_names(_NAMES, bound)
+    _check_ports(bound)
+    if all(one.protocol is not SecurityProtocol.GRPC for one in bound):
+        raise ConfigError(f"listeners: {listeners[0]!r} is not for gRPC, expected a GRPC://host:port too")
+    if between_servers is not None:
+        bound = _with_first(bound, between_servers.upper())
+    named = [_parse(_ADVERTISED, text, protocols) for text in advertised or ()]
+    _check_names(_ADVERTISED, named)
+    names = [one.name for one in bound]
+    for one in named:
+        if one.name not in names:
+            raise ConfigError(f"{_ADVERTISED}: {one.name} is not among the listeners, which are {', '.join(names)}")
+        if one.host in _EVERY_INTERFACE:
+            raise ConfigError(f"{_ADVERTISED}: {one.host!r} is not an address that others can dial")
+    by_name = {one.name: one for one in named}
+    return ListenerSet(bound, tuple(by_name.get(one.name) or _dialled_as_bound(one, advertised) for one in bound))
+
+
+def find(listeners: Iterable[Listener], name: str, protocol: SecurityProtocol) -> Listener | None:
+    """What a client dials who came in by a listener of that name; None: nothing."""
+    return next((one for one in listeners if one.name == name and one.protocol is protocol), None)
+
+
+def between_servers(listeners: Iterable[Listener], own: Listener) -> Listener | None:
+    """What a server dials that uses its listener `own` of the others: theirs of that name, as in Kafka, or else the
+    first gRPC one that is secured alike; None: they tell of neither."""
+    alike = [one for one in listeners if one.protocol is own.protocol and one.security == own.security]
+    return next((one for one in alike if one.name == own.name), next(iter(alike), None))
+
+
+def first(listeners: Iterable[Listener], protocol: SecurityProtocol) -> Listener | None:
+    """The one that counts where a server can name only one."""
+    return next((one for one in listeners if one.protocol is protocol), None)
+
+
+def seen_by_caller(listeners: Iterable[Listener]) -> Listener | None:
+    """What the client dials whose call is under way here; None: nothing."""
+    return find(listeners, CAME_BY.get(), SecurityProtocol.GRPC)
+
+
+def plain_listeners(host: str, port: int, kafka: pb.Endpoint | None = None) -> tuple[Listener, ...]:
+    """The listeners of a server that tells its addresses without names."""
+    grpc = Listener(DEFAULT_NAME, SecurityProtocol.GRPC, host, port)
+    if kafka is None or not kafka.port:
+        return (grpc,)
+    return grpc, Listener(SecurityProtocol.KAFKA.value, SecurityProtocol.KAFKA, kafka.host, kafka.port)
+
+
+def endpoint(listener: Listener | None) -> pb.Endpoint | None:
+    """The listener's endpoint as a message."""
+    return None if listener is None else pb.Endpoint(host=listener.host, port=listener.port)
+
+
+def encode(listeners: Iterable[Listener]) -> Iterator[pb.AdvertisedListener]:
+    """The listeners as messages."""
+    for one in listeners:
+        yield pb.AdvertisedListener(name=one.name, protocol=one.protocol_name, endpoint=endpoint(one))
+
+
+def decode(listeners: Iterable[pb.AdvertisedListener]) -> tuple[Listener, ...]:
+    """Off the wire, but for those of protocols that this version does not know."""
+    return tuple(
+        _listener(one.name, _PROTOCOLS[one.protocol], one.endpoint.host, one.endpoint.port)
+        for one in listeners
+        if one.protocol in _PROTOCOLS
+    )
+
+
+def name_in(text: str) -> str:
+    """The listener's name in `NAME://host:port`, which may be wrong."""
+    return text.partition("://")[0].strip().upper()
+
+
+_LISTENER = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.]+\]|[^:/\[\]]*):([0-9]{1,5})")
+
+
+_Meant = tuple[SecurityProtocol, Security]
+"""What a name in the map says."""
+
+
+def _listener(name: str, meant: _Meant, host: str, port: int) -> Listener:
+    protocol, security = meant
+    return Listener(name, protocol, host, port, security)
+
+
+def _parse(setting: str, text: str, protocols: Mapping[str, _Meant]) -> Listener:
+    """`NAME://host:port`; an empty host is every interface."""
+    match = _LISTENER.fullmatch(text)
+    if match is None or int(match[3]) > PORT_MAX:
+        raise ConfigError(f"{setting}: {text!r} is not valid, expected NAME://host:port")
+    name = match[1].upper()
+    if name not in protocols:
+        raise ConfigError(
+            f"{setting}: nobody says what is spoken at {name}, expected {name}:GRPC or {name}:KAFKA in {_MAP}"
+        )
+    return _listener(name, protocols[name], match[2], int(match[3]))
+
+
+def _with_first(bound: tuple[Listener, ...], name: str) -> tuple[Listener, ...]:
+    """The listeners, with the gRPC listener `name` before the others."""
+    found = find(bound, name, SecurityProtocol.GRPC)
+    if found is None:
+        names = ", ".join(one.name for one in bound if one.protocol is SecurityProtocol.GRPC)
+        raise ConfigError(f"{_BETWEEN_SERVERS}: {name} is not a gRPC listener of this server, expected one of {names}")
+    return found, *(one for one in bound if one is not found)
+
+
+def _protocols(protocol_map: Sequence[str]) -> dict[str, _Meant]:
+    """What each listener of the map means, by the listener's name."""
+    chosen: dict[str, _Meant] = {}
+    for text in protocol_map:
+        name, _, protocol = text.upper().partition(":")
+        if not name or protocol not in _PROTOCOLS:
+            raise ConfigError(f"{_MAP}: {text!r} is not valid, expected NAME:PROTOCOL with {', '.join(_PROTOCOLS)}")
+        if name in chosen:
+            raise ConfigError(f"{_MAP}: {name} is there twice")
+        chosen[name] = _PROTOCOLS[protocol]
+    return {**_PROTOCOLS, **chosen}
+
+
+def _check_names(setting: str, listeners: Sequence[Listener]) -> None:
+    names = [one.name for one in listeners]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"{setting}: {name} is there twice, expected names of their own, with what is spoken there in {_MAP}"
+            )
+
+
+def _check_ports(listeners: Sequence[Listener]) -> None:
+    """Port 0 is a free one, and one address of each family may share a port, as in Kafka."""
+    seen: dict[int, Listener] = {}
+    for one in listeners:
+        other = seen.setdefault(one.port, one)
+        if one.port and other is not one and {_family(one.host), _family(other.host)} != {4, 6}:
+            raise ConfigError(f"listeners: {other.name} and {one.name} have the same port {one.port}")
+
+
+def _family(host: str) -> int | None:
+    """4 or 6; None of a name."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).version
+    except ValueError:
+        return None
+
+
+def _dialled_as_bound(listener: Listener, advertised: Sequence[str] | None) -> Listener:
+    if listener.host in _EVERY_INTERFACE:
+        lacks = f"has no {listener.name}" if advertised else "is not set"
+        raise ConfigError(
+            f"{_ADVERTISED} {lacks}: the server listens on every interface, so name the"
+            f" address that others dial, e.g. {listener.name}://broker1.example.com:{listener.port}"
+        )
+    return listener

@@ -1,0 +1,300 @@
+"""What stands before the calls of a listener where clients log in (GRPC_SASL_PLAINTEXT, GRPC_SASL_SSL): the service
+`klamm.v1.Authentication`, and a guard around all others, which lets pass who has logged in.
+
+A stream belongs to its session: it ends with UNAUTHENTICATED when that does, whatever it waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import functools
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from klamm.errors import ErrorCode
+from klamm.rpc.login import SCHEME
+from klamm.rpc.login_channel import AUTHORIZATION
+from klamm.rpc.status import CallFailed, Status
+from klamm.wire.calls import CallContext
+from klamm.wire.service import Method
+from klamm.wire.v1.authentication_pb2 import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from klamm.wire.v1.authentication_rpc import AUTHENTICATION
+from klamm_server.config.sasl_settings import OAUTHBEARER
+from klamm_server.rpc.transport import WANTS_LOGIN, Handler
+from klamm_server.security.gate import host_of
+from klamm_server.security.logins.checks import ChecksBusyError
+from klamm_server.security.logins.login import CredentialChangedError, Login, TooManyFailuresError
+from klamm_server.security.logins.logins import ListenerLogins
+from klamm_server.security.operations import check_of_rpc, is_between_servers
+from klamm_server.security.peer_principals import LOGGED_IN
+from klamm_server.security.sasl.call_sessions import CallSession, CallSessions, LoginsUnderWay
+from klamm_server.security.sasl.sasl_door import AuthenticateReply, SaslStateError
+
+SWEEP_S: Final = 0.5
+"""How often it is looked for sessions whose time is over."""
+_TOKEN_BYTES: Final = 32
+_ID_BYTES: Final = 16
+_BEARER: Final = "bearer "
+_CLIENTS_LAST: Final = b"\x01"
+"""What a client of OAUTHBEARER answers to why its token is refused."""
+Metadata = Iterable[tuple[str, str | bytes]]
+
+
+class CallLogins:
+    """The logins of calls at one listener. `run` goes on until it is cancelled."""
+
+    def __init__(self, logins: ListenerLogins) -> None:
+        self._logins = logins
+        self._clock = logins.users.clock
+        self._takes_bearer = OAUTHBEARER in logins.settings.sasl_enabled_mechanisms
+        self._under_way: LoginsUnderWay[_OneLogin] = LoginsUnderWay()
+        self._sessions = CallSessions()
+        self._verifying: dict[str, asyncio.Task[CallSession]] = {}
+        self.open_paths = frozenset(method.path for method in AUTHENTICATION.methods)
+        """The calls by which one logs in."""
+
+    async def run(self) -> None:
+        """Ends the sessions whose time is over."""
+        try:
+            while True:
+                await asyncio.sleep(SWEEP_S)
+                self._sessions.sweep(self._clock.wall_ms())
+        finally:
+            for task in self._verifying.values():
+                task.cancel()
+
+    def handlers(self, others: Sequence[Handler]) -> list[Handler]:
+        """What the listener answers: the calls of a login, and the others behind the guard, but for those of servers,
+        which do not log in: a client that does could read the users' credentials by them where there is no
+        authorizer."""
+        own = [Handler(method, getattr(self, method.name)) for method in AUTHENTICATION.methods]
+        for each in own:
+            check_of_rpc(each.method.path)
+        clients = [each for each in others if not is_between_servers(each.method.path)]
+        return own + [Handler(each.method, self._guarded(each.method, each.answer)) for each in clients]
+
+    def may_pass(self, metadata: Metadata) -> bool:
+        """Whether a call that says so may be somebody's, as far as that can be told before its request is read."""
+        said = _said(metadata)
+        return self._sessions.find(said) is not None or self._is_bearer(said)
+
+    async def session(self, context: CallContext) -> CallSession:
+        """Whose call it is. Raises CallFailed(UNAUTHENTICATED)."""
+        said = _said(context.invocation_metadata() or ())
+        session = self._sessions.find(said)
+        if session is not None and session.is_good(context.peer(), self._clock.wall_ms()):
+            return session
+        if not self._is_bearer(said):
+            raise _unauthenticated()
+        task = self._verifying.get(said)
+        if task is None:
+            task = self._verifying[said] = asyncio.create_task(self._verify(said, host_of(context.peer())))
+            task.add_done_callback(functools.partial(self._verified, said))
+        return await asyncio.shield(task)
+
+    # klamm.v1.Authentication
+
+    async def sasl_handshake(self, request: SaslHandshakeRequest, context: CallContext) -> SaslHandshakeResponse:
+        if not self._logins.users.are_known:
+            raise CallFailed(Status.UNAVAILABLE, "the users are not loaded yet")
+        login = _OneLogin(self._logins, context.peer())
+        reply = login.login.handshake(request.mechanism)
+        if reply.code is not ErrorCode.NONE:
+            told = (
+                f"mechanism {request.mechanism[:100]!r} is not enabled, expected one of {', '.join(reply.mechanisms)}"
+            )
+            return SaslHandshakeResponse(error_code=reply.code, error_message=told, mechanisms=reply.mechanisms)
+        handshake_id, peer = secrets.token_bytes(_ID_BYTES), context.peer()
+        now_ms = self._clock.monotonic_ms()
+        if not self._under_way.begin(handshake_id, login, peer=peer, address=host_of(peer), now_ms=now_ms):
+            raise CallFailed(Status.RESOURCE_EXHAUSTED, "too many logins are under way")
+        return SaslHandshakeResponse(mechanisms=reply.mechanisms, handshake_id=handshake_id)
+
+    async def sasl_authenticate(
+        self, request: SaslAuthenticateRequest, context: CallContext
+    ) -> SaslAuthenticateResponse:
+        handshake_id = request.handshake_id
+        login = self._under_way.take(handshake_id, context.peer(), self._clock.monotonic_ms())
+        if login is None:
+            # Its connection may have been replaced in the midst of the login.
+            raise CallFailed(Status.UNAVAILABLE, "no such login is under way at this connection; begin another")
+        is_over = True
+        try:
+            _check_size(request.auth_bytes, self._logins.settings.sasl_server_max_receive_size)
+            reply = await _answered(login.login, request.auth_bytes)
+            is_over = reply.code is not ErrorCode.NONE or login.login.door.is_complete
+        finally:
+            (self._under_way.end if is_over else self._under_way.put_back)(handshake_id)
+        if reply.code is not ErrorCode.NONE:
+            return SaslAuthenticateResponse(error_code=reply.code, error_message=reply.message)
+        token = self._begin_session(login) if is_over else b""
+        return SaslAuthenticateResponse(
+            auth_bytes=reply.auth_bytes, session_lifetime_ms=reply.session_lifetime_ms, session_token=token
+        )
+
+    def _begin_session(self, login: _OneLogin) -> bytes:
+        token = secrets.token_bytes(_TOKEN_BYTES)
+        self._sessions.begin(f"{SCHEME} {base64.b64encode(token).decode()}", login.begun_session())
+        return token
+
+    async def _verify(self, said: str, address: str) -> CallSession:
+        """Logs in by a bearer token, as a client would."""
+        login = _OneLogin(self._logins, None, address)
+        login.login.handshake(OAUTHBEARER)
+        message = b"n,,\x01auth=Bearer " + said[len(_BEARER) :].strip().encode(errors="replace") + b"\x01\x01"
+        _check_size(message, self._logins.settings.sasl_server_max_receive_size)
+        await _answered(login.login, message)
+        if not login.login.door.is_complete:
+            reply = await _answered(login.login, _CLIENTS_LAST)
+            raise CallFailed(Status.UNAUTHENTICATED, reply.message)
+        session = login.begun_session()
+        self._sessions.begin(said, session)
+        return session
+
+    def _verified(self, said: str, task: asyncio.Task[CallSession]) -> None:
+        del self._verifying[said]
+        if not task.cancelled():
+            task.exception()  # Nobody may be left who waits for it.
+
+    def _is_bearer(self, said: str) -> bool:
+        return self._takes_bearer and said[: len(_BEARER)].lower() == _BEARER
+
+    # The guard
+
+    def _guarded(self, method: Method, answer: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        if method.server_streaming:
+            return self._answers(answer, is_streamed=method.client_streaming)
+        return self._upload(answer) if method.client_streaming else self._unary(answer)
+
+    def _unary(self, answer: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        async def call(request: Any, context: CallContext) -> Any:
+            LOGGED_IN.set(_principal(await self.session(context)))
+            return await answer(request, context)
+
+        return call
+
+    def _upload(self, answer: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        async def call(requests: AsyncIterator[Any], context: CallContext) -> Any:
+            held = _Held(await self.session(context), context.peer(), self._clock.wall_ms)
+            LOGGED_IN.set(_principal(held.session))
+            with held.ending():
+                answered = await answer(held.checked(requests), context)
+                held.check()
+                return answered
+
+        return call
+
+    def _answers(
+        self, answer: Callable[[Any, Any], AsyncIterator[Any]], *, is_streamed: bool
+    ) -> Callable[[Any, Any], AsyncIterator[Any]]:
+        async def call(request: Any, context: CallContext) -> AsyncIterator[Any]:
+            held = _Held(await self.session(context), context.peer(), self._clock.wall_ms)
+            LOGGED_IN.set(_principal(held.session))
+            with held.ending():
+                async for response in answer(held.checked(request) if is_streamed else request, context):
+                    held.check()
+                    yield response
+                held.check()
+
+        return call
+
+
+class _OneLogin:
+    """A login, and the session that it comes to."""
+
+    def __init__(self, logins: ListenerLogins, peer: str | None, address: str = "") -> None:
+        self._session = CallSession(peer=peer)
+        self.login = Login(logins, address or host_of(peer or ""), lambda _: self._session.end())
+
+    def begun_session(self) -> CallSession:
+        """The login is complete."""
+        door, session = self.login.door, self._session
+        assert door.user is not None, "the login is complete"
+        session.user, session.expires_ms = door.user, door.expires_ms
+        session.on_end(self.login.close)
+        return session
+
+
+class _Held:
+    """A session that a stream belongs to."""
+
+    def __init__(self, session: CallSession, peer: str, now_ms: Callable[[], int]) -> None:
+        self.session = session
+        self._peer = peer
+        self._now_ms = now_ms
+
+    def check(self) -> None:
+        """Raises CallFailed(UNAUTHENTICATED) once the session is over."""
+        if not self.session.is_good(self._peer, self._now_ms()):
+            raise _unauthenticated()
+
+    async def checked(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Ends with the session: its reader may be a task whose failure nobody sees."""
+        async for request in requests:
+            if not self.session.is_good(self._peer, self._now_ms()):
+                return
+            yield request
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """What is awaited inside ends with CallFailed(UNAUTHENTICATED) when the session does."""
+        task = asyncio.current_task()
+        assert task is not None, "calls are tasks"
+        was_ended = False
+
+        def end() -> None:
+            nonlocal was_ended
+            was_ended = True
+            task.cancel()
+
+        self.session.on_end(end)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not was_ended:
+                raise
+            task.uncancel()
+            raise _unauthenticated() from None
+        finally:
+            self.session.forget(end)
+
+
+def _said(metadata: Metadata) -> str:
+    """What the call says of whose it is; empty: nothing, or more than one thing."""
+    values = [value for name, value in metadata if name == AUTHORIZATION]
+    return values[0] if len(values) == 1 and isinstance(values[0], str) else ""
+
+
+def _principal(session: CallSession) -> str:
+    return f"User:{session.user}"
+
+
+def _unauthenticated() -> CallFailed:
+    return CallFailed(Status.UNAUTHENTICATED, WANTS_LOGIN)
+
+
+def _check_size(message: bytes, max_bytes: int) -> None:
+    if len(message) > max_bytes:
+        raise CallFailed(
+            Status.INVALID_ARGUMENT, f"a message of {len(message)} bytes before the login, expected at most {max_bytes}"
+        )
+
+
+async def _answered(login: Login, message: bytes) -> AuthenticateReply:
+    try:
+        return await login.authenticate(message)
+    except (ChecksBusyError, TooManyFailuresError) as error:
+        raise CallFailed(Status.RESOURCE_EXHAUSTED, str(error)) from error
+    except CredentialChangedError as error:
+        # The client logs in again, as it does at a Kafka listener, which hangs up.
+        raise CallFailed(Status.UNAVAILABLE, str(error)) from error
+    except SaslStateError as error:
+        return AuthenticateReply(code=ErrorCode.ILLEGAL_SASL_STATE, message=str(error))

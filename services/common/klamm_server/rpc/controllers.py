@@ -1,0 +1,60 @@
+"""Where the controllers are, as far as a broker or coordinator knows: as the cluster said last, and as configured.
+
+The quorum's voters may all change while a server runs (KIP-853), so the active controller names them with every
+heartbeat. The configured ones are still tried after them: they are what a server begins with, and what is left when it
+was away for so long that nobody it knew is there any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from klamm.wire.v1.common_pb2 import Endpoint
+from klamm.wire.v1.controller_pb2 import ControllerListeners
+from klamm_server.net.listeners import Listener, between_servers, decode, plain_listeners
+
+Address = tuple[str, int]
+
+
+class Controllers:
+    """Shared by all that talk to controllers; `configured` are (host, port), at least one. `own` is the listener that
+    this server uses of others; without it, they are where they say to each other."""
+
+    def __init__(self, configured: Sequence[Address], own: Listener | None = None) -> None:
+        assert configured, "no controllers are configured"
+        self._own = own
+        self._configured = tuple(configured)
+        self._current: tuple[Address, ...] = ()
+        self._listeners: dict[Address, tuple[Listener, ...]] = {}
+
+    @property
+    def current(self) -> tuple[Address, ...]:
+        """The controllers of the quorum; the configured ones until they are known."""
+        return self._current or self._configured
+
+    @property
+    def to_try(self) -> tuple[Address, ...]:
+        """The controllers to ask, one after the other, each once."""
+        return tuple(dict.fromkeys([*self._current, *self._configured]))
+
+    def learn(self, endpoints: Iterable[Endpoint], listeners: Iterable[ControllerListeners] = ()) -> None:
+        """A controller said where they are, and what others dial; nothing said changes nothing."""
+        told = {(each.controller.host, each.controller.port): decode(each.listeners) for each in listeners}
+        current = [(each.host, each.port) for each in endpoints]
+        self._current = tuple(self._dialled(each, told.get(each, ())) for each in current) or self._current
+        self._listeners = {self._dialled(each, told[each]): told[each] for each in told} or self._listeners
+
+    def listeners(self, address: Address) -> tuple[Listener, ...]:
+        """What clients of that controller dial; where nothing was said, what servers do."""
+        return self._listeners.get(address) or plain_listeners(*address)
+
+    def following(self, address: Address) -> Address:
+        """The controller to try when that one has failed."""
+        to_try = self.to_try
+        position = to_try.index(address) + 1 if address in to_try else 0
+        return to_try[position % len(to_try)]
+
+    def _dialled(self, address: Address, listeners: Sequence[Listener]) -> Address:
+        """What this server dials to reach the controller there, which other controllers may reach elsewhere."""
+        found = None if self._own is None else between_servers(listeners, self._own)
+        return address if found is None else found.address

@@ -1,0 +1,294 @@
+"""gRPC listeners, with gRPC's own health and reflection services."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import socket
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+
+from klamm import tracing
+from klamm.errors import KlammError
+from klamm.health import LIVENESS
+from klamm.rpc.grpc_transport import STATUSES, GrpcTransport, TlsSource, why_refused
+from klamm.rpc.status import CallFailed, Status
+from klamm.security.material import TlsMaterial
+from klamm_server.net.bound_sockets import bound_sockets
+from klamm_server.net.listeners import CAME_BY
+from klamm_server.rpc.refusals import failure_of
+from klamm_server.rpc.transport import WANTS_LOGIN, Callers, Handler, ServerLimits
+from klamm_server.runtime.tracing import server_interceptors
+from klamm_server.security.server_tls import ServerTls
+
+_HANDSHAKE_BEGINS_S: Final = 0.1
+"""How long a thread of gRPC's may take, at most, from asking for certificates to its handshake with them. gRPC frees
+those as soon as it is handed others, and the process ends if a thread is just between the two."""
+_HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+_GRPC_STATUSES: Final = {status: code for code, status in STATUSES.items()}
+
+
+class GrpcServerTransport(GrpcTransport):
+    """A `klamm_server.rpc.transport.ServerTransport`. Calls are spans if this process's traces are on.
+
+    Another server that is not accepted, or does not accept this one, may have the right certificate a moment later: its
+    calls fail like those of a server that is away, with the reason in their text."""
+
+    def __init__(self, *, tls: TlsSource | None = None) -> None:
+        super().__init__(traces=tracing.is_on, tls=tls)
+
+    def server(self, limits: ServerLimits) -> GrpcServer:
+        return GrpcServer(limits)
+
+    async def explain_plain(self, address: str, failure: CallFailed) -> CallFailed:
+        return failure
+
+    async def explain(self, address: str, material: TlsMaterial, failure: CallFailed) -> CallFailed:
+        why = await why_refused(address, material, failure)
+        return failure if why is None else CallFailed(failure.status, why)
+
+
+class GrpcServer:
+    """One gRPC server for each listener."""
+
+    def __init__(self, limits: ServerLimits) -> None:
+        self._limits = limits
+        self._health = health_aio.HealthServicer()
+        self._names: set[str] = {""}
+        """The names of the services whose health can be asked for; the empty one is the whole server."""
+        self._servers: list[aio.Server] = []
+
+    async def listen(
+        self,
+        bind: str,
+        port: int,
+        listener: str,
+        handlers: Sequence[Handler],
+        tls: ServerTls | None = None,
+        callers: Callers | None = None,
+    ) -> int:
+        server = self._make_server(listener, handlers, tls, callers)
+        held = await asyncio.to_thread(bound_sockets, bind, port)
+        try:
+            addresses, bound_port = _addresses(bind, held)
+            for address in addresses:
+                _add_port(server, address, tls)
+        finally:
+            # Only now, or a program that asks for any port may be given this one in between.
+            for one in held:
+                one.close()
+        await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        await self.report_health(False)
+        self._servers.append(server)
+        await server.start()
+        return bound_port
+
+    async def report_health(self, is_serving: bool) -> None:
+        answer = health_pb2.HealthCheckResponse
+        for name in self._names:
+            await self._health.set(name, answer.SERVING if is_serving else answer.NOT_SERVING)
+
+    async def stop(self, grace_s: float) -> None:
+        await self._health.enter_graceful_shutdown()
+        await asyncio.gather(*(server.stop(grace_s) for server in self._servers))
+
+    def _make_server(
+        self, listener: str, handlers: Sequence[Handler], tls: ServerTls | None, callers: Callers | None
+    ) -> aio.Server:
+        server = aio.server(
+            interceptors=[*([] if callers is None else [_Doorkeeper(callers)]), *server_interceptors()],
+            maximum_concurrent_rpcs=self._limits.concurrent_calls_max,
+            options=_options(self._limits, tls),
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        shows_certificates = tls is not None and tls.settings.ssl_client_auth == "required"
+        by_service: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        for handler in handlers:
+            _, service, name = handler.method.path.split("/")
+            by_service[service][name] = _method_handler(handler, listener, shows_certificates)
+        for service, its_handlers in by_service.items():
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, its_handlers),))
+        self._names.update(by_service)
+        names = [_HEALTH, reflection.SERVICE_NAME, *by_service]
+        servicer = reflection.aio.ReflectionServicer(names) if callers is None else _AskedReflection(names, callers)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
+        return server
+
+
+class _Doorkeeper(aio.ServerInterceptor):  # type: ignore[misc]
+    """Ends calls of nobody's before their requests are read: a stranger's may be as long as anybody's."""
+
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
+        self._open_paths = callers.open_paths | {f"/{_HEALTH}/{name}" for name in ("Check", "Watch", "List")}
+
+    async def intercept_service(self, continuation: Any, details: Any) -> Any:
+        if details.method in self._open_paths or self._callers.may_pass(details.invocation_metadata or ()):
+            return await continuation(details)
+        return _UNREAD
+
+
+async def _refuse(requests: Any, context: Any) -> AsyncIterator[Any]:
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, WANTS_LOGIN)
+    yield
+
+
+_UNREAD: Final = grpc.stream_stream_rpc_method_handler(_refuse)
+"""It asks for no request."""
+
+
+class _AskedReflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
+    """Tells what services there are to those who have logged in."""
+
+    def __init__(self, names: Sequence[str], callers: Callers) -> None:
+        super().__init__(names)
+        self._callers = callers
+
+    async def ServerReflectionInfo(self, request_iterator: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        try:
+            await self._callers.session(context)
+        except CallFailed as failure:
+            await _abort(context, failure)
+        async for answer in super().ServerReflectionInfo(request_iterator, context):
+            yield answer
+
+
+def _credentials(tls: ServerTls) -> grpc.ServerCredentials:
+    """The credentials of one address: each connection is made with what `tls` has then. gRPC asks in its own threads,
+    one after the other, before the handshake."""
+    tls.settings.check_grpc_listener()
+    handed_version = tls.version
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal handed_version
+        version = tls.version
+        if version == handed_version:
+            return None
+        # gRPC asks for no other handshake meanwhile, and those that it has asked for have begun.
+        time.sleep(_HANDSHAKE_BEGINS_S)
+        handed_version = version
+        return _certificates(tls.material)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _certificates(tls.material),
+        changed,
+        require_client_authentication=tls.settings.ssl_client_auth == "required",
+    )
+
+
+def _certificates(material: TlsMaterial) -> grpc.ServerCertificateConfiguration:
+    assert material.key is not None, "ListenerTlsSettings have a key"
+    return grpc.ssl_server_certificate_configuration(
+        [(material.key.reveal().encode(), material.chain.encode())],
+        root_certificates=None if material.trusted is None else material.trusted.encode(),
+    )
+
+
+def _options(limits: ServerLimits, tls: ServerTls | None) -> list[tuple[str, int]]:
+    return [
+        # gRPC's own is two minutes, in which a silent client holds a connection.
+        *(() if tls is None else [("grpc.server_handshake_timeout_ms", tls.settings.ssl_handshake_timeout_ms)]),
+        # Two processes on one port would silently share its connections.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", limits.receive_max_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_concurrent_streams", limits.concurrent_calls_max),
+        # gRPC cancels calls that wait to be accepted from 1,000 on, at random; the bounds here are the above.
+        ("grpc.server.max_pending_requests", limits.concurrent_calls_max),
+        ("grpc.server.max_pending_requests_hard_limit", limits.concurrent_calls_max),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ]
+
+
+def _addresses(bind: str, held: Sequence[socket.socket]) -> tuple[list[str], int]:
+    """What gRPC is to listen at, and the port. Of several addresses it would content itself with one."""
+    families = [one.family for one in held]
+    names = [one.getsockname() for one in held]
+    bound_port: int = names[0][1]
+    if bind in {"", "[::]"}:
+        # One socket for both families; gRPC takes 0.0.0.0 where there is no IPv6.
+        return [f"[::]:{bound_port}"], bound_port
+    return [_with_port(*pair) for pair in zip(families, names, strict=True)], bound_port
+
+
+def _with_port(family: socket.AddressFamily | int, name: tuple[Any, ...]) -> str:
+    host, _ = socket.getnameinfo(name, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)
+    return f"[{host}]:{name[1]}" if family == socket.AF_INET6 else f"{host}:{name[1]}"
+
+
+def _add_port(server: aio.Server, address: str, tls: ServerTls | None) -> None:
+    try:
+        if tls is None:
+            server.add_insecure_port(address)
+        else:
+            server.add_secure_port(address, _credentials(tls))
+    except RuntimeError as error:
+        raise KlammError(f"cannot listen on {address}: {error}") from error
+
+
+def _method_handler(handler: Handler, listener: str, shows_certificates: bool) -> Any:
+    method = handler.method
+    make = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }[method.client_streaming, method.server_streaming]
+    guard = _guard_stream if method.server_streaming else _guard_unary
+    return make(
+        guard(method.path, listener, shows_certificates, handler.answer),
+        request_deserializer=method.request_deserializer,
+        response_serializer=method.response_serializer,
+    )
+
+
+def _guard_unary(
+    path: str, listener: str, shows_certificates: bool, function: Callable[..., Awaitable[Any]]
+) -> Callable[..., Awaitable[Any]]:
+    @functools.wraps(function)
+    async def guarded(request: Any, context: Any) -> Any:
+        CAME_BY.set(listener)
+        try:
+            if shows_certificates:
+                _refuse_resumed(context)
+            return await function(request, context)
+        except Exception as error:  # noqa: BLE001 - the edge: nothing else may leave as a bare INTERNAL
+            await _abort(context, failure_of(path, error))
+
+    return guarded
+
+
+def _guard_stream(
+    path: str, listener: str, shows_certificates: bool, function: Callable[..., AsyncIterator[Any]]
+) -> Callable[..., AsyncIterator[Any]]:
+    @functools.wraps(function)
+    async def guarded(request: Any, context: Any) -> AsyncIterator[Any]:
+        CAME_BY.set(listener)
+        try:
+            if shows_certificates:
+                _refuse_resumed(context)
+            async for response in function(request, context):
+                yield response
+        except Exception as error:  # noqa: BLE001 - as above
+            await _abort(context, failure_of(path, error))
+
+    return guarded
+
+
+def _refuse_resumed(context: Any) -> None:
+    """Nobody has looked at the client's certificate since the session began, and gRPC lets one last for days."""
+    if context.auth_context().get("ssl_session_reused") == [b"true"]:
+        raise CallFailed(Status.UNAUTHENTICATED, "the connection resumes a session of TLS; begin a new one")
+
+
+async def _abort(context: Any, failure: CallFailed) -> None:
+    await context.abort(_GRPC_STATUSES[failure.status], failure.details)

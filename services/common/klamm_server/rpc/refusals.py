@@ -1,0 +1,25 @@
+"""What the caller is told when a servicer raises. Expected outcomes are error codes in the answer, not exceptions."""
+
+from __future__ import annotations
+
+import logging
+
+from klamm.errors import KlammError
+from klamm.rpc.status import CallFailed, Status
+from klamm_server.runtime.event_queue import QueueFullError
+
+log = logging.getLogger(__name__)
+
+
+def failure_of(path: str, error: Exception) -> CallFailed:
+    """A servicer's own CallFailed stays as it is. A full queue asks to come back, a malformed request (any other
+    KlammError) is the caller's fault, the rest is ours: it is logged with the call's path."""
+    if isinstance(error, CallFailed):
+        return error
+    if isinstance(error, QueueFullError):
+        return CallFailed(Status.RESOURCE_EXHAUSTED, str(error))
+    if isinstance(error, KlammError):
+        log.info("rpc=%s refused=%s", path, error)
+        return CallFailed(Status.INVALID_ARGUMENT, str(error))
+    log.error("rpc=%s failed", path, exc_info=error)
+    return CallFailed(Status.INTERNAL, f"{type(error).__name__}: {error}")

@@ -1,0 +1,46 @@
+"""What a server tries until it works: counted, and told in the log."""
+
+from __future__ import annotations
+
+import logging
+import random
+
+from klamm.retry import Backoff
+from klamm.rpc.retrying import Retries
+from klamm_server.metrics.instruments import counters
+
+log = logging.getLogger(__name__)
+
+FAILURES = counters(
+    "klamm_attempts_failed", "Attempts that failed and are made again, by what is attempted", ("attempt",)
+)
+
+
+class ServerRetries(Retries):
+    """`attempt` is the kind of what is tried; `of` says which one it is, for the log.
+
+    Of the failures in a row number `warn_from` is a warning, and every `warn_every`th after it; the others are told to
+    those who debug."""
+
+    def __init__(
+        self, attempt: str, of: str, backoff: Backoff, rng: random.Random, *, warn_from: int = 1, warn_every: int = 1
+    ) -> None:
+        super().__init__(backoff, rng)
+        self._attempt = attempt
+        self._of = of
+        self._counter = FAILURES.labels(attempt)
+        self._warn_from = warn_from
+        self._warn_every = warn_every
+
+    def on_failure(self, why: str) -> None:
+        self._counter.inc()
+        after_first = self.failures - self._warn_from
+        is_warning = after_first >= 0 and after_first % self._warn_every == 0
+        log.log(
+            logging.WARNING if is_warning else logging.DEBUG,
+            "%s failed of=%s failures=%d: %s",
+            self._attempt,
+            self._of,
+            self.failures,
+            why,
+        )

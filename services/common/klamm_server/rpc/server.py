@@ -1,0 +1,108 @@
+"""The calls that a process answers, with its health.
+
+Every server tells its version and clock as well (`self_description.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from klamm.wire.stubs import Service
+from klamm.wire.v1.common_rpc import SERVER
+from klamm_server.net.listeners import DEFAULT_NAME
+from klamm_server.rpc.grpc_server import GrpcServerTransport
+from klamm_server.rpc.node_guard import NodeGuard
+from klamm_server.rpc.transport import Handler, ServerLimits, ServerTransport
+from klamm_server.runtime.faults import watch
+from klamm_server.runtime.self_description import ServerServicer
+from klamm_server.security.gate import Gate
+from klamm_server.security.logins.logins import ListenerLogins
+from klamm_server.security.operations import check_of_rpc
+from klamm_server.security.server_tls import ServerTls
+
+log = logging.getLogger(__name__)
+
+ApiT = TypeVar("ApiT")
+
+
+class RpcServer:
+    """The same services at each listener.
+
+    `max_message_bytes` bounds what it receives (`socket.request.max.bytes`), `max_concurrent_rpcs` how many
+    calls of a listener it works on."""
+
+    def __init__(
+        self,
+        *,
+        max_message_bytes: int,
+        max_concurrent_rpcs: int,
+        transport: ServerTransport | None = None,
+        guard: NodeGuard | None = None,
+        is_migrating: bool = False,
+    ) -> None:
+        """`guard` says who may speak for which node, `is_migrating` that this server is on its way to security."""
+        limits = ServerLimits(receive_max_bytes=max_message_bytes, concurrent_calls_max=max_concurrent_rpcs)
+        self._server = (transport or GrpcServerTransport()).server(limits)
+        self._guard = guard
+        self._handlers: list[Handler] = []
+        self._running: list[asyncio.Task[None]] = []
+        self._self_description = ServerServicer(is_migrating=is_migrating)
+        self.add_service(SERVER, self._self_description)
+
+    def add_service(self, service: Service[Any, ApiT], servicer: ApiT, gate: Gate | None = None) -> None:
+        """Registers every RPC of `service`, before the start; behind the `gate`, where there is an authorizer. Raises
+        AttributeError when the servicer lacks one, UncheckedCallError when nobody has decided who may call it."""
+        if gate is not None:
+            self._self_description.has_authorizer = True
+        for method in service.methods:
+            check_of_rpc(method.path)
+            answer = getattr(servicer, method.name)
+            if gate is not None:
+                answer = gate.guarded(method, answer)
+            guarded = answer if self._guard is None else self._guard.guarded(method, answer)
+            self._handlers.append(Handler(method, guarded))
+
+    async def start(
+        self,
+        bind: str,
+        port: int,
+        listener: str = DEFAULT_NAME,
+        tls: ServerTls | None = None,
+        logins: ListenerLogins | None = None,
+    ) -> int:
+        """Listens at every address of `bind`, which may be empty, and answers. With `tls` connections are encrypted;
+        with `logins` only clients that log in are answered. Returns the port (chosen by the system when `port` is 0).
+        Called once for each listener.
+
+        Raises KlammError when one of the addresses cannot be bound, ConfigError for settings that gRPC cannot keep."""
+        if logins is None:
+            return await self._server.listen(bind, port, listener, self._handlers, tls)
+        # Few listeners have logins, and these have messages of their own.
+        from klamm_server.rpc.call_logins import CallLogins
+
+        callers = CallLogins(logins)
+        self._running.append(watch(asyncio.create_task(callers.run(), name=f"logins-{listener}")))
+        return await self._server.listen(bind, port, listener, callers.handlers(self._handlers), tls, callers)
+
+    async def report_health(self, wait_serving: Callable[[bool], Awaitable[None]]) -> None:
+        """Health says SERVING from when `wait_serving(True)` returns until `wait_serving(False)` does, again and again
+        until cancelled. Calls are taken all the time, but the services may not be ready for them."""
+        while True:
+            await wait_serving(True)
+            await self._server.report_health(True)
+            await wait_serving(False)
+            log.warning("not serving: it has no part in the cluster at present")
+            await self.become_unhealthy()
+
+    async def become_unhealthy(self) -> None:
+        """Health says NOT_SERVING, as it does from the start on."""
+        await self._server.report_health(False)
+
+    async def stop(self, grace_s: float) -> None:
+        """Takes no more calls; those under way have `grace_s` seconds."""
+        await self._server.stop(grace_s)
+        for task in self._running:
+            task.cancel()

@@ -1,0 +1,84 @@
+"""Logging set-up: what every process of ours says goes to stderr, a line per event, for people or for machines.
+
+text    2026-01-31T12:00:00.123Z INFO klamm_broker.server broker=1 serving port=9094
+json    {"ts": "2026-01-31T12:00:00.123Z", "level": "INFO", "logger": "klamm_broker.server",
+         "message": "broker=1 serving port=9094", "node": "klamm-broker-1", "fields": {"broker": 1, "port": 9094}}
+
+`fields` are the name=value pairs of the message, with numbers as numbers; `exception` is a traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import time
+from functools import lru_cache
+from typing import Any, Final
+
+FORMATS: Final = ("auto", "text", "json")
+"""auto: text on a terminal, json elsewhere."""
+_PLACEHOLDER = re.compile(r"(?:([A-Za-z_][\w.]*)=['\"]?)?%(?:%|[-+ #0]*\d*(?:\.\d+)?[a-zA-Z])")
+_NUMBERS: Final = (bool, int, float)
+
+
+class LineFormatter(logging.Formatter):
+    """Times are UTC; tracebacks follow."""
+
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+
+class JsonFormatter(LineFormatter):
+    """One object a line, of `node`."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self._node = node
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "ts": self.formatTime(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            "node": self._node,
+        }
+        if fields := _fields(record):
+            line["fields"] = fields
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    """The arguments of the message that its template gives a name."""
+    arguments = record.args
+    if not isinstance(arguments, tuple):
+        return {}
+    names = _names(str(record.msg))
+    # A template that takes its arguments in another way than ours do (`%*d`).
+    if len(names) != len(arguments):
+        return {}
+    named = ((name, one) for name, one in zip(names, arguments, strict=True) if name)
+    return {name: one if isinstance(one, _NUMBERS) else str(one) for name, one in named}
+
+
+@lru_cache(maxsize=1024)
+def _names(template: str) -> tuple[str, ...]:
+    """The names in the `%(name)s` of a message, in order; "" where a `%s` has none."""
+    return tuple(match[1] or "" for match in _PLACEHOLDER.finditer(template) if not match[0].endswith("%%"))
+
+
+def set_up_logging(level: str, log_format: str = "auto", *, node: str) -> None:
+    """Sends everything from `level` ("INFO") on to stderr, and nothing anywhere else. `log_format`: one of FORMATS."""
+    assert log_format in FORMATS, log_format
+    handler = logging.StreamHandler(sys.stderr)
+    is_text = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
+    handler.setFormatter(LineFormatter() if is_text else JsonFormatter(node))
+    logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -1,0 +1,29 @@
+"""What every server tells of itself: its version and its clock, which no other call would show to be wrong."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import time
+
+from klamm.version import __version__
+from klamm.wire.calls import CallContext
+from klamm.wire.v1.common_pb2 import DescribeServerRequest, DescribeServerResponse
+
+
+class ServerServicer:
+    """What `RpcServer.add_service(SERVER, ...)` takes."""
+
+    def __init__(self, *, is_migrating: bool) -> None:
+        self.has_authorizer = False
+        self._is_migrating = is_migrating
+
+    async def describe_server(self, request: DescribeServerRequest, context: CallContext) -> DescribeServerResponse:
+        return DescribeServerResponse(
+            version=__version__,
+            python_version=platform.python_version(),
+            time_ms=time.time_ns() // 1_000_000,
+            open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            has_authorizer=self.has_authorizer,
+            is_migrating=self._is_migrating,
+        )

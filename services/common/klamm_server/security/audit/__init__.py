@@ -1,0 +1,12 @@
+"""The audit: logins, what was refused or allowed and by which rule, and changes.
+
+events     what is told
+ocsf       how it is written: a JSON object of the Open Cybersecurity Schema Framework
+tallies    equal events of a minute, counted
+backlog    lines that wait for an output, bounded
+trail      these together: events in, lines out
+changes    what the answer to a call of management says was changed
+decisions  what a session tells of the decisions about it
+
+All of it is pure; `klamm_server.security.auditor` has the clock and the outputs.
+"""

@@ -1,0 +1,165 @@
+"""What the answer to a call of management says was changed, or was not.
+
+Names only: no value of a config, and nothing of a password but whose it is. What was refused by the authorizer is not
+here, for the audit has heard of that already; nor is what was only asked for (`validate_only`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from klamm.acls import ResourceType
+from klamm.errors import ErrorCode
+from klamm.wire.acls import binding_of
+from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_TOPIC
+from klamm_server.security.audit.events import Activity, AuditEvent, Category
+
+_TOLD_ALREADY: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+
+
+def is_change(call: str) -> bool:
+    """Whether that call, as `CreateTopics`, changes what is to be told."""
+    return call in _CALLS
+
+
+def changes_of(call: str, request: Any, response: Any) -> Iterator[AuditEvent]:
+    """The events of such a call; whose it was is left open."""
+    if getattr(request, "validate_only", False):
+        return
+    found = _CALLS[call](request, response)
+    if getattr(response, "error_code", 0):
+        # Nothing of it was done.
+        found = [_cluster(Activity.OTHER, response.error_code)]
+    for event in found:
+        if event.detail not in _TOLD_NAMES:
+            yield event._replace(api=call)
+
+
+def change(
+    activity: Activity, resource_type: ResourceType, name: str, code: int, *, api: str = "", detail: str = ""
+) -> AuditEvent:
+    """The event of a change of one resource; a `detail` says more, where it went well."""
+    told = ErrorCode.of(code).name if code else detail
+    return AuditEvent(
+        Category.MANAGEMENT,
+        activity,
+        not code,
+        "",
+        "",
+        api=api,
+        resource_type=resource_type.name,
+        resource_name=name,
+        detail=told,
+    )
+
+
+_TOLD_NAMES: Final = frozenset(code.name for code in _TOLD_ALREADY)
+
+
+def _cluster(activity: Activity, code: int, detail: str = "") -> AuditEvent:
+    return change(activity, ResourceType.CLUSTER, "kafka-cluster", code, detail=detail)
+
+
+def _named(activity: Activity, resource_type: ResourceType) -> Callable[[Any, Any], Iterable[AuditEvent]]:
+    """Reads the changes of answers that have a result for each name."""
+
+    def events(request: Any, response: Any) -> Iterable[AuditEvent]:
+        return [change(activity, resource_type, one.name, one.error_code) for one in response.results]
+
+    return events
+
+
+def _create_topics(request: Any, response: Any) -> Iterable[AuditEvent]:
+    return [change(Activity.CREATE, ResourceType.TOPIC, one.name, one.error_code) for one in response.topics]
+
+
+def _alter_configs(request: Any, response: Any) -> Iterable[AuditEvent]:
+    for asked, result in zip(request.resources, response.results, strict=False):
+        names = ",".join(one.name for one in asked.changes)
+        is_topic = asked.resource.type == CONFIG_RESOURCE_TYPE_TOPIC
+        resource_type = ResourceType.TOPIC if is_topic else ResourceType.CLUSTER
+        name = asked.resource.name
+        yield change(Activity.UPDATE, resource_type, name, result.error_code, detail=names)
+
+
+def _partitions(request: Any, response: Any) -> Iterable[AuditEvent]:
+    return [
+        change(Activity.UPDATE, ResourceType.TOPIC, f"{one.topic}-{one.partition}", one.error_code)
+        for one in response.results
+    ]
+
+
+def _unregister_broker(request: Any, response: Any) -> Iterable[AuditEvent]:
+    return [_cluster(Activity.DELETE, response.error_code, f"broker {request.broker_id}")]
+
+
+def _voter(activity: Activity) -> Callable[[Any, Any], Iterable[AuditEvent]]:
+    return lambda request, response: [_cluster(activity, response.error_code, f"controller {request.node_id}")]
+
+
+def _create_acls(request: Any, response: Any) -> Iterable[AuditEvent]:
+    for asked, result in zip(request.creations, response.results, strict=False):
+        yield _acl(Activity.ATTACH_POLICY, asked, result.error_code)
+
+
+def _delete_acls(request: Any, response: Any) -> Iterable[AuditEvent]:
+    for result in response.results:
+        if result.error_code:
+            yield _cluster(Activity.OTHER, result.error_code)
+        for removed in result.removed:
+            yield _acl(Activity.DETACH_POLICY, removed, 0)
+
+
+def _acl(activity: Activity, message: Any, code: int) -> AuditEvent:
+    binding = binding_of(message)
+    event = change(activity, binding.resource_type, binding.resource_name, code)
+    return event._replace(rule=str(binding), account=binding.principal)
+
+
+def _alter_users(request: Any, response: Any) -> Iterable[AuditEvent]:
+    deleted = {one.name for one in request.deletions} - {one.name for one in request.upsertions}
+    for result in response.results:
+        activity = Activity.DELETE if result.name in deleted else Activity.CHANGE_PASSWORD
+        event = change(activity, ResourceType.USER, result.name, result.error_code)
+        yield event._replace(account=f"User:{result.name}")
+
+
+def _alter_quotas(request: Any, response: Any) -> Iterable[AuditEvent]:
+    for result in response.results:
+        entity = ",".join(f"{one.type}={one.name or '<default>'}" for one in result.entity)
+        yield _cluster(Activity.UPDATE, result.error_code, f"quotas of {entity}")
+
+
+def _delete_groups(request: Any, response: Any) -> Iterable[AuditEvent]:
+    return [change(Activity.DELETE, ResourceType.GROUP, one.group_id, one.error_code) for one in response.results]
+
+
+def _delete_offsets(request: Any, response: Any) -> Iterable[AuditEvent]:
+    return [change(Activity.UPDATE, ResourceType.GROUP, request.group_id, 0)]
+
+
+_CALLS: Final[dict[str, Callable[[Any, Any], Iterable[AuditEvent]]]] = {
+    "CreateTopics": _create_topics,
+    "DeleteTopics": _named(Activity.DELETE, ResourceType.TOPIC),
+    "CreatePartitions": _named(Activity.UPDATE, ResourceType.TOPIC),
+    "IncrementalAlterConfigs": _alter_configs,
+    "ElectLeaders": _partitions,
+    "AlterPartitionReassignments": _partitions,
+    "UnregisterBroker": _unregister_broker,
+    "AddRaftVoter": _voter(Activity.CREATE),
+    "RemoveRaftVoter": _voter(Activity.DELETE),
+    "CreateAcls": _create_acls,
+    "DeleteAcls": _delete_acls,
+    "AlterUserScramCredentials": _alter_users,
+    "AlterClientQuotas": _alter_quotas,
+    "DeleteGroups": _delete_groups,
+    "OffsetDelete": _delete_offsets,
+}

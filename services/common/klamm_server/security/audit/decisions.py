@@ -1,0 +1,117 @@
+"""What a session tells of the decisions about it.
+
+What is allowed is counted in the session as long as its tally is open, so that a client that writes all the time makes
+one event a minute, and costs a look into a mapping. What is refused is rare, and counted by the trail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from klamm.acls import AclDecision, AclOperation, ResourceType
+from klamm_server.security.audit.events import Activity, AuditEvent, Category, rule_of
+from klamm_server.security.audit.tallies import Tally
+from klamm_server.security.audit.trail import AuditTrail
+
+TALLIES_MAX: Final = 1_000
+"""Tallies of what is allowed, for one session; a session that has more starts again without any."""
+
+
+class Call(NamedTuple):
+    """Which request or call a decision is about."""
+
+    api: str = ""
+    client_id: str = ""
+
+
+_ACTIVITIES: Final = {
+    AclOperation.READ: Activity.READ,
+    AclOperation.DESCRIBE: Activity.READ,
+    AclOperation.DESCRIBE_CONFIGS: Activity.READ,
+    AclOperation.CREATE: Activity.CREATE,
+    AclOperation.WRITE: Activity.UPDATE,
+    AclOperation.ALTER: Activity.UPDATE,
+    AclOperation.ALTER_CONFIGS: Activity.UPDATE,
+    AclOperation.DELETE: Activity.DELETE,
+}
+
+
+class SessionAudit:
+    """Tells of one principal at one address."""
+
+    __slots__ = ("_allowed", "_host", "_now_ms", "_principal", "_trail", "wants_allowed", "wants_denied")
+
+    def __init__(self, trail: AuditTrail, now_ms: Callable[[], int], principal: str, host: str) -> None:
+        self._trail = trail
+        self._now_ms = now_ms
+        self._principal = principal
+        self._host = host
+        self._allowed: dict[tuple[Call, AclOperation, ResourceType, str], tuple[Tally, AclDecision]] = {}
+        self.wants_allowed = trail.wants(Category.ALLOWED, Category.PRODUCE, Category.CONSUME)
+        self.wants_denied = trail.wants(Category.DENIED)
+
+    def decided(
+        self, decision: AclDecision, operation: AclOperation, resource_type: ResourceType, name: str, call: Call
+    ) -> None:
+        """Somebody has asked for that, and got it or not."""
+        if not decision.is_allowed:
+            if self.wants_denied:
+                self._record(Category.DENIED, decision, operation, resource_type, name, call)
+            return
+        if not self.wants_allowed:
+            return
+        key = (call, operation, resource_type, name)
+        kept = self._allowed.get(key)
+        if kept is not None and kept[0].is_open and kept[1] is decision:
+            kept[0].count += 1
+            return
+        category = _category(operation, resource_type)
+        if self._trail.wants(category):
+            tally = self._record(category, decision, operation, resource_type, name, call)
+            if tally is not None:
+                self._keep(key, tally, decision)
+
+    def changed(self, event: AuditEvent) -> None:
+        """The session has changed something, or failed to."""
+        if self._trail.wants(Category.MANAGEMENT):
+            self._trail.record(event._replace(principal=self._principal, host=self._host), self._now_ms())
+
+    def _record(
+        self,
+        category: Category,
+        decision: AclDecision,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        call: Call,
+    ) -> Tally | None:
+        if resource_type is ResourceType.TOPIC and self._trail.is_excluded(name):
+            return None
+        event = AuditEvent(
+            category,
+            _ACTIVITIES.get(operation, Activity.OTHER),
+            decision.is_allowed,
+            self._principal,
+            self._host,
+            client_id=call.client_id,
+            api=call.api,
+            operation=operation.name,
+            resource_type=resource_type.name,
+            resource_name=name,
+            rule=rule_of(decision),
+        )
+        return self._trail.record(event, self._now_ms())
+
+    def _keep(self, key: tuple[Call, AclOperation, ResourceType, str], tally: Tally, decision: AclDecision) -> None:
+        if len(self._allowed) >= TALLIES_MAX:
+            self._allowed.clear()
+        self._allowed[key] = tally, decision
+
+
+def _category(operation: AclOperation, resource_type: ResourceType) -> Category:
+    if resource_type is ResourceType.TOPIC and operation is AclOperation.WRITE:
+        return Category.PRODUCE
+    if resource_type is ResourceType.TOPIC and operation is AclOperation.READ:
+        return Category.CONSUME
+    return Category.ALLOWED

@@ -1,0 +1,102 @@
+"""Equal events of a minute, counted.
+
+The first one is told at once, with a count of 1. Those that follow within the minute are told when it ends, as one with
+their number, and another minute begins; a minute in which nothing followed is the last. So what goes on all the time
+is told once a minute, and the counts of all that is told add up to what happened.
+
+The tallies that are open take OPEN_MAX_BYTES at most: the one whose minute ends first is told before its time.
+
+Invariants: tallies are in the order in which their minutes end; `held_bytes` is the sum of their sizes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from klamm_server.security.audit.events import AuditEvent
+
+MINUTE_MS: Final = 60_000
+OPEN_MAX_BYTES: Final = 4 * 1024**2
+_OVERHEAD_BYTES: Final = 1_000
+"""An event and its tally, without its texts."""
+
+
+class Told(NamedTuple):
+    """An event, and how often it happened in that time."""
+
+    event: AuditEvent
+    times: int
+    begin_ms: int
+    end_ms: int
+
+
+class Tally:
+    """The count of one event that is open: code that holds the tally may count further events by itself."""
+
+    __slots__ = ("begin_ms", "count", "event", "is_open", "size_bytes")
+
+    def __init__(self, event: AuditEvent, now_ms: int) -> None:
+        self.event = event
+        self.begin_ms = now_ms
+        self.count = 0
+        """Events that have not been told."""
+        self.is_open = True
+        self.size_bytes = _OVERHEAD_BYTES + 4 * len("".join(event[3:]))
+
+
+class Tallies:
+    """See the module's docstring. Times are of one clock that does not go back."""
+
+    def __init__(self) -> None:
+        # A dict forgets its first key slowly, when many have gone before it.
+        self._open: OrderedDict[AuditEvent, Tally] = OrderedDict()
+        self.held_bytes = 0
+
+    def __len__(self) -> int:
+        """The number of open tallies."""
+        return len(self._open)
+
+    def count(self, event: AuditEvent, now_ms: int) -> tuple[Tally, list[Told]]:
+        """One more event: its tally, and what is to be told now."""
+        told = self.end_minutes(now_ms)
+        tally = self._open.get(event)
+        if tally is not None:
+            tally.count += 1
+            return tally, told
+        tally = self._open[event] = Tally(event, now_ms)
+        self.held_bytes += tally.size_bytes
+        told.append(Told(event, 1, now_ms, now_ms))
+        while self.held_bytes > OPEN_MAX_BYTES:
+            told += self._close(next(iter(self._open.values())), now_ms)
+        return tally, told
+
+    def end_minutes(self, now_ms: int) -> list[Told]:
+        """What is to be told of the minutes that are over."""
+        told: list[Told] = []
+        while self._open:
+            first = next(iter(self._open.values()))
+            if now_ms < first.begin_ms + MINUTE_MS:
+                break
+            rest = self._close(first, now_ms)
+            if rest:
+                self._open_again(first, now_ms)
+            told += rest
+        return told
+
+    def close(self, now_ms: int) -> list[Told]:
+        """Nothing more happens: what is to be told of all that is open."""
+        return [told for tally in list(self._open.values()) for told in self._close(tally, now_ms)]
+
+    def _close(self, tally: Tally, now_ms: int) -> list[Told]:
+        del self._open[tally.event]
+        self.held_bytes -= tally.size_bytes
+        tally.is_open = False
+        if not tally.count:
+            return []
+        return [Told(tally.event, tally.count, tally.begin_ms, now_ms)]
+
+    def _open_again(self, tally: Tally, now_ms: int) -> None:
+        tally.is_open, tally.begin_ms, tally.count = True, now_ms, 0
+        self._open[tally.event] = tally
+        self.held_bytes += tally.size_bytes

@@ -1,0 +1,66 @@
+"""Events in, lines out: chosen by the settings, counted, written down once, and put into the backlog of each output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from klamm_server.config.audit_settings import AuditSettings
+from klamm_server.security.audit.backlog import Backlog
+from klamm_server.security.audit.events import AuditEvent, Category
+from klamm_server.security.audit.ocsf import OcsfWriter
+from klamm_server.security.audit.tallies import Tallies, Tally, Told
+
+
+class AuditTrail:
+    """The trail of one server, which `node` names. Times are of the wall clock, in milliseconds."""
+
+    def __init__(self, settings: AuditSettings, node: str, backlogs: Sequence[Backlog]) -> None:
+        self._categories = frozenset(Category(name) for name in settings.audit_events)
+        self._excluded_principals = settings.audit_excluded_principal_names()
+        self._excluded_topics = frozenset(settings.audit_excluded_topics)
+        self._writer = OcsfWriter(node)
+        self._tallies = Tallies()
+        self._backlogs = backlogs
+        self._latest_ms = 0
+
+    def wants(self, *categories: Category) -> bool:
+        """Whether any of these is told."""
+        return not self._categories.isdisjoint(categories)
+
+    def is_about(self, principal: str) -> bool:
+        """Whether it is told what that principal does."""
+        return principal not in self._excluded_principals
+
+    def is_excluded(self, topic: str) -> bool:
+        """Whether it is not told who reads or writes the topic."""
+        return topic in self._excluded_topics
+
+    def record(self, event: AuditEvent, now_ms: int) -> Tally:
+        """An event of a category that is wanted; further ones that equal it may be counted in what it gives."""
+        tally, told = self._tallies.count(event.within_bounds(), self._forward(now_ms))
+        self._tell(told)
+        return tally
+
+    def end_minutes(self, now_ms: int) -> None:
+        """Tells of the minutes that are over."""
+        self._tell(self._tallies.end_minutes(self._forward(now_ms)))
+
+    def close(self, now_ms: int) -> None:
+        """Tells of everything that has been counted."""
+        self._tell(self._tallies.close(self._forward(now_ms)))
+
+    @property
+    def is_overrun(self) -> bool:
+        """Whether events were dropped, and an output is still behind."""
+        return any(backlog.is_overrun for backlog in self._backlogs)
+
+    def _tell(self, told: Iterable[Told]) -> None:
+        for one in told:
+            line = self._writer.line(one)
+            for backlog in self._backlogs:
+                backlog.add(line, one.times)
+
+    def _forward(self, now_ms: int) -> int:
+        """The wall clock may be set back, and minutes must end nevertheless."""
+        self._latest_ms = max(self._latest_ms, now_ms)
+        return self._latest_ms

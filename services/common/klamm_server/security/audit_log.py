@@ -1,0 +1,100 @@
+"""The log `klamm.audit`: a JSON object a line, to stderr or to a file that nobody else may read.
+
+To rotate the file is to move it away: the next lines go to a new one. It is written in a thread, for disks may be slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from klamm.errors import ConfigError
+
+LOGGER: Final = "klamm.audit"
+_MODE: Final = 0o600
+
+
+class _Sink(Protocol):
+    def write(self, text: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class AuditLog:
+    """An `AuditOutput`. Raises ConfigError when the file cannot be opened."""
+
+    def __init__(self, path: str | None) -> None:
+        try:
+            self._sink: _Sink = _Stderr() if path is None else _PrivateFile(path)
+        except OSError as error:
+            raise ConfigError(f"audit.log.file: {path!r} cannot be written: {error.strerror}") from None
+
+    async def write(self, lines: Sequence[bytes]) -> None:
+        """Raises OSError when the file cannot be written."""
+        await asyncio.to_thread(self._sink.write, b"\n".join(lines))
+
+    async def close(self) -> None:
+        self._sink.close()
+
+
+class _Stderr:
+    """Writes lines by the logger, which has a handler of its own: the lines are JSON already."""
+
+    def __init__(self) -> None:
+        self._logger = logging.getLogger(LOGGER)
+        if not self._logger.handlers:
+            # Servers of one process share it.
+            self._logger.addHandler(logging.StreamHandler(sys.stderr))
+        self._logger.setLevel(logging.INFO)
+        self._logger.propagate = False
+
+    def write(self, text: bytes) -> None:
+        self._logger.info("%s", text.decode())
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _PrivateFile:
+    """A file with the mode 0600, also if it was there before."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor = self._open()
+        self._is_torn = False
+        """Whether the last line in it is not whole: those of its write come again."""
+
+    def write(self, text: bytes) -> None:
+        if self._was_moved():
+            self.close()
+            self._descriptor = self._open()
+            self._is_torn = False
+        rest = memoryview((b"\n" if self._is_torn else b"") + text + b"\n")
+        while rest:
+            written = os.write(self._descriptor, rest)
+            rest = rest[written:]
+            self._is_torn = len(rest) > 0
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _open(self) -> int:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        try:
+            os.fchmod(descriptor, _MODE)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _was_moved(self) -> bool:
+        ours = os.fstat(self._descriptor)
+        try:
+            there = os.stat(self._path)
+        except FileNotFoundError:
+            return True
+        return (ours.st_dev, ours.st_ino) != (there.st_dev, there.st_ino)

@@ -1,0 +1,159 @@
+"""The audit of one server: `AuditTrail`, with the clock, and the tasks that bring its lines to their outputs.
+
+An output that fails is tried again; meanwhile its backlog fills, and what finds no room there is counted as dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from klamm.errors import KlammError
+from klamm_server.config.server_config import ServiceConfig
+from klamm_server.metrics.instruments import counters
+from klamm_server.runtime.clock import Clock
+from klamm_server.security.audit.backlog import Backlog
+from klamm_server.security.audit.decisions import SessionAudit
+from klamm_server.security.audit.events import Activity, AuditEvent, Category
+from klamm_server.security.audit.trail import AuditTrail
+from klamm_server.security.audit_log import AuditLog
+
+log = logging.getLogger(__name__)
+
+DROPPED: Final = counters(
+    "klamm_audit_dropped", "Events of the audit that found no room in the backlog of their output", ("output",)
+)
+CERTIFICATE: Final = "SSL"
+"""The mechanism of those who show a certificate."""
+BATCH_MAX_BYTES: Final = 512 * 1024
+"""Lines that go to an output at once."""
+INTERVAL_S: Final = 0.1
+"""How long lines wait for others to go with."""
+RETRY_S: Final = 1.0
+CLOSING_S: Final = 5.0
+"""How long the last lines may take."""
+
+
+class AuditOutput(Protocol):
+    """Where lines go."""
+
+    async def write(self, lines: Sequence[bytes]) -> None:
+        """All of them, or raises OSError or KlammError: then they come again."""
+
+    async def close(self) -> None:
+        """Nothing more comes."""
+
+
+class _Feed:
+    """What comes to one output."""
+
+    def __init__(self, name: str, output: AuditOutput) -> None:
+        self._name = name
+        self._output = output
+        self.backlog = Backlog(partial(_count_dropped, name))
+        self._is_taking = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Tells what is to be told, until it is cancelled."""
+        is_failing = False
+        while True:
+            try:
+                await self.write_all()
+                is_failing = False
+            except (OSError, KlammError) as error:
+                if not is_failing:
+                    waiting = len(self.backlog)
+                    log.warning("audit output=%s cannot be written, %d lines wait: %s", self._name, waiting, error)
+                is_failing = True
+            await asyncio.sleep(RETRY_S if is_failing else INTERVAL_S)
+
+    async def write_all(self) -> None:
+        """Writes until no line is left. Raises what the output raises."""
+        async with self._is_taking:
+            while lines := self.backlog.first(BATCH_MAX_BYTES):
+                await self._output.write(lines)
+                self.backlog.take_out(len(lines))
+
+    async def close(self) -> None:
+        if len(self.backlog):
+            log.warning("audit output=%s lost %d lines", self._name, len(self.backlog))
+        await self._output.close()
+
+
+class Auditor:
+    """`run` until it is cancelled, then `close`."""
+
+    def __init__(self, config: ServiceConfig, node: str, clock: Clock, outputs: Mapping[str, AuditOutput]) -> None:
+        self._feeds = [_Feed(name, output) for name, output in outputs.items()]
+        self.trail = AuditTrail(config, node, [feed.backlog for feed in self._feeds])
+        self.now_ms = clock.wall_ms
+
+    def of_session(self, principal: str, host: str) -> SessionAudit | None:
+        """For the decisions about a principal at an address; None: nothing is told of them."""
+        if not self.trail.is_about(principal):
+            return None
+        return SessionAudit(self.trail, self.now_ms, principal, host)
+
+    def logged_in(self, principal: str, host: str, mechanism: str, listener: str, failure: str = "") -> None:
+        """Somebody has proved who he is, or failed to, for that reason."""
+        if not self.trail.wants(Category.AUTHENTICATION):
+            return
+        event = AuditEvent(
+            Category.AUTHENTICATION,
+            Activity.LOGON,
+            not failure,
+            principal,
+            host,
+            mechanism=mechanism,
+            listener=listener,
+            detail=failure,
+        )
+        self.trail.record(event, self.now_ms())
+
+    async def run(self) -> None:
+        """Brings lines to their outputs, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            for feed in self._feeds:
+                tasks.create_task(feed.run(), name="audit-output")
+            while True:
+                await asyncio.sleep(1)
+                self.trail.end_minutes(self.now_ms())
+
+    async def flush(self) -> None:
+        """Tells what has been counted, as far as outputs take it in a moment."""
+        self.trail.close(self.now_ms())
+        for feed in self._feeds:
+            with contextlib.suppress(OSError, KlammError):
+                async with asyncio.timeout(CLOSING_S):
+                    await feed.write_all()
+
+    async def close(self) -> None:
+        """Called after `run`: tells what is left, as `flush`, and closes the outputs."""
+        await self.flush()
+        for feed in self._feeds:
+            await feed.close()
+
+
+def auditor_of(
+    config: ServiceConfig, kind: str, clock: Clock, topic: Callable[[], AuditOutput] | None = None
+) -> Auditor | None:
+    """What the settings of a server want; None: nothing is told. `kind` is broker, controller or coordinator; `topic`
+    makes the output to the audit's topic.
+
+    Raises ConfigError where the file of the log cannot be written."""
+    if not config.audit_enable:
+        return None
+    outputs: dict[str, AuditOutput] = {}
+    if "log" in config.audit_output:
+        outputs["log"] = AuditLog(config.audit_log_file)
+    if "topic" in config.audit_output and topic is not None:
+        outputs["topic"] = topic()
+    return Auditor(config, f"{kind}-{config.node_id}", clock, outputs)
+
+
+def _count_dropped(output: str, count: int) -> None:
+    DROPPED.labels(output).inc(count)

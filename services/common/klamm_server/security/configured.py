@@ -1,0 +1,58 @@
+"""The gate of a server whose settings want an authorizer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from klamm.acls import ANONYMOUS
+from klamm.errors import ConfigError
+from klamm_server.config.server_config import ServiceConfig
+from klamm_server.metadata.acl_index import AclIndex
+from klamm_server.security.acls.authorizer import StandardAuthorizer
+from klamm_server.security.auditor import Auditor
+from klamm_server.security.gate import Gate
+from klamm_server.security.listeners_tls import ListenersTls
+from klamm_server.security.peer_principals import LOGGED_IN, PeerPrincipals
+
+log = logging.getLogger(__name__)
+
+
+def authorizer_of(config: ServiceConfig) -> StandardAuthorizer | None:
+    """None: everybody may do everything."""
+    if not config.authorizer_class_name:
+        return None
+    return StandardAuthorizer(
+        super_users=config.super_user_names(),
+        allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found,
+    )
+
+
+def gate_of(
+    authorizer: StandardAuthorizer | None,
+    tls: ListenersTls | None,
+    acls: Callable[[], AclIndex],
+    *,
+    is_loaded: Callable[[], bool],
+    auditor: Auditor | None = None,
+) -> Gate | None:
+    """None where there is no authorizer. Until `is_loaded`, `acls` may lack some, and super users alone pass."""
+    if authorizer is None:
+        return None
+    principal_of = (lambda _: LOGGED_IN.get() or ANONYMOUS) if tls is None else PeerPrincipals(tls).of
+    return Gate(authorizer, acls, principal_of, is_loaded=is_loaded, auditor=auditor)
+
+
+def check_own_principal(
+    authorizer: StandardAuthorizer | None, tls: ListenersTls | None, *, must_be_super: bool
+) -> None:
+    """Whether other servers will take this one for a server. Controllers must be super users: they choose a leader
+    before they know any ACL. Raises ConfigError; of others an ACL may say it, so there is a warning."""
+    if authorizer is None or tls is None:
+        return
+    own = PeerPrincipals(tls).own()
+    if authorizer.is_super_user(own):
+        return
+    if must_be_super:
+        raise ConfigError(f"super.users: {own}, which this controller is to other servers, is not among them")
+    log.warning("%s, which this server is to others, is no super user: it needs CLUSTER_ACTION on the cluster", own)

@@ -1,0 +1,198 @@
+"""What stands before the calls of a server that has an authorizer: it finds out whose call it is, and refuses at once
+calls that need a right to the cluster which the caller lacks (`operations.py`). The handlers check the rest.
+
+A caller that may do CLUSTER_ACTION is another server. It acts for itself, and is not checked further, or for a client
+whose request it passes on: then the call's metadata name the client (KIP-590). From any other caller such metadata are
+refused.
+
+A stream is looked at again before the first answer after a change of the access control lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, Final
+
+from klamm.acls import ANONYMOUS, CLUSTER_NAME, AclOperation, ResourceType
+from klamm.rpc.call_metadata import CALL_METADATA
+from klamm.rpc.status import CallFailed, Status
+from klamm.wire.calls import CallContext
+from klamm.wire.service import Method
+from klamm_server.metadata.acl_index import AclIndex
+from klamm_server.net.listeners import CAME_BY
+from klamm_server.security.acls.authorizer import StandardAuthorizer
+from klamm_server.security.audit.changes import changes_of, is_change
+from klamm_server.security.audit.decisions import Call
+from klamm_server.security.auditor import CERTIFICATE, Auditor
+from klamm_server.security.operations import Check, check_of_rpc
+from klamm_server.security.peer_principals import LOGGED_IN
+from klamm_server.security.session import CALL, CALLER, Session
+
+FORWARDED: Final = "klamm-principal-bin"
+"""The metadata of a call that is passed on: the client's address and its principal, a line each."""
+_SEPARATOR: Final = b"\n"
+SESSIONS_MAX: Final = 1_024
+"""Principals at addresses whose decisions are kept from one call to the next."""
+
+
+@contextmanager
+def for_caller() -> Iterator[None]:
+    """Calls that are begun inside are on behalf of the caller, if there is one."""
+    caller = CALLER.get()
+    if caller is None:
+        yield
+        return
+    token = CALL_METADATA.set((*CALL_METADATA.get(), forwarded(caller)))
+    try:
+        yield
+    finally:
+        CALL_METADATA.reset(token)
+
+
+def forwarded(session: Session) -> tuple[str, bytes]:
+    """The metadata of calls on behalf of a client."""
+    return FORWARDED, session.host.encode() + _SEPARATOR + session.principal.encode()
+
+
+class Gate:
+    """`principal_of` says who is at the other end of a call's connection. Until `is_loaded` the access control lists
+    may lack some, also such as deny: super users alone pass, others are UNAVAILABLE."""
+
+    def __init__(
+        self,
+        authorizer: StandardAuthorizer,
+        acls: Callable[[], AclIndex],
+        principal_of: Callable[[CallContext], str] = lambda _: ANONYMOUS,
+        *,
+        is_loaded: Callable[[], bool] = lambda: True,
+        auditor: Auditor | None = None,
+    ) -> None:
+        self._authorizer = authorizer
+        self._acls = acls
+        self._principal_of = principal_of
+        self._is_loaded = is_loaded
+        self._auditor = auditor
+        self._kept_session = lru_cache(SESSIONS_MAX)(self.session)
+        self._tell_certificate = lru_cache(SESSIONS_MAX)(_tell_certificate)
+
+    def session(self, principal: str, host: str) -> Session:
+        """For a connection, or a call that is passed on."""
+        audit = None if self._auditor is None else self._auditor.of_session(principal, host)
+        return Session(self._authorizer, self._acls, principal, host, audit)
+
+    def guarded(self, method: Method, answer: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        """A servicer's function, behind the gate. It raises CallFailed, PERMISSION_DENIED."""
+        check = check_of_rpc(method.path)
+        if self._auditor is not None:
+            answer = self._audited(method, answer)
+        return (self._stream if method.server_streaming else self._unary)(method, check, answer)
+
+    def _audited(self, method: Method, answer: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        """The same, of which the audit hears what was changed; it is inside, where it is known who is the caller."""
+        if not is_change(_name(method)):
+            return answer
+
+        async def call(request: Any, context: CallContext) -> Any:
+            response = await answer(request, context)
+            caller = CALLER.get() or self._kept_session(self._principal_of(context), host_of(context.peer()))
+            if caller.audit is not None:
+                for event in changes_of(_name(method), request, response):
+                    caller.audit.changed(event)
+            return response
+
+        return call
+
+    def _unary(
+        self, method: Method, check: Check, answer: Callable[[Any, Any], Awaitable[Any]]
+    ) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def call(request: Any, context: CallContext) -> Any:
+            CALLER.set(self._admitted(method, check, context))
+            return await answer(request, context)
+
+        return call
+
+    def _stream(
+        self, method: Method, check: Check, answer: Callable[[Any, Any], AsyncIterator[Any]]
+    ) -> Callable[[Any, Any], AsyncIterator[Any]]:
+        async def call(request: Any, context: CallContext) -> AsyncIterator[Any]:
+            acls = self._acls()
+            CALLER.set(self._admitted(method, check, context))
+            async for response in answer(request, context):
+                if self._acls() is not acls:
+                    # The caller may have lost the right to the stream, or be no server any more.
+                    acls = self._acls()
+                    CALLER.set(self._admitted(method, check, context))
+                yield response
+
+        return call
+
+    def _admitted(self, method: Method, check: Check, context: CallContext) -> Session | None:
+        """Whose call it is; None: a server's own."""
+        principal = self._principal_of(context) if self._auditor is None else self._heard(self._auditor, context)
+        if self._auditor is not None:
+            CALL.set(Call(_name(method)))
+        if not self._is_loaded() and not self._authorizer.is_super_user(principal):
+            raise CallFailed(Status.UNAVAILABLE, "the access control lists are not loaded yet")
+        caller = self._kept_session(principal, host_of(context.peer()))
+        is_server = caller.may_be_shown(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        client = _forwarded_by(context)
+        if client is not None and not is_server:
+            # The audit hears of it.
+            caller.may_with_cluster(AclOperation.CLUSTER_ACTION)
+            raise CallFailed(Status.PERMISSION_DENIED, "only servers pass on the requests of others")
+        if client is None and is_server:
+            return None
+        if client is not None:
+            caller = self._kept_session(*_principal_and_host(client))
+        if check.of_cluster and not caller.may_with_cluster(*check.of_cluster):
+            raise CallFailed(Status.PERMISSION_DENIED, "Cluster authorization failed.")
+        return caller
+
+    def _heard(self, auditor: Auditor, context: CallContext) -> str:
+        """As `principal_of`. The audit hears of certificates: of one that makes no name, and of the first call by one
+        from an address, for nothing is known here of connections."""
+        host = host_of(context.peer())
+        try:
+            principal = self._principal_of(context)
+        except CallFailed as failure:
+            auditor.logged_in("User:", host, CERTIFICATE, CAME_BY.get(), failure.details)
+            raise
+        if principal != ANONYMOUS and LOGGED_IN.get() is None:
+            self._tell_certificate(auditor, principal, host)
+        return principal
+
+
+def _name(method: Method) -> str:
+    """As `CreateTopics`."""
+    return method.path.rpartition("/")[2]
+
+
+def _tell_certificate(auditor: Auditor, principal: str, host: str) -> None:
+    auditor.logged_in(principal, host, CERTIFICATE, CAME_BY.get())
+
+
+def _forwarded_by(context: CallContext) -> str | bytes | None:
+    """What the caller says of whose request it passes on, which anybody can say: as it came."""
+    return next((value for name, value in context.invocation_metadata() or () if name == FORWARDED), None)
+
+
+def _principal_and_host(told: str | bytes) -> tuple[str, str]:
+    """From a server's `forwarded`. Raises CallFailed(INVALID_ARGUMENT)."""
+    assert isinstance(told, bytes), "metadata whose names end in -bin are bytes"
+    host, separator, principal = told.partition(_SEPARATOR)
+    try:
+        if separator:
+            return principal.decode(), host.decode()
+    except UnicodeDecodeError:
+        pass
+    raise CallFailed(Status.INVALID_ARGUMENT, f"{FORWARDED} is not an address and a principal in UTF-8, a line each")
+
+
+def host_of(peer: str) -> str:
+    """`10.0.0.1` of gRPC's `ipv4:10.0.0.1:50321`, `::1` of `ipv6:%5B::1%5D:50321`; anything else as it is."""
+    kind, _, address = peer.partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return peer
+    return address.rpartition(":")[0].replace("%5B", "").replace("%5D", "").strip("[]")

@@ -1,0 +1,41 @@
+"""The keys and certificates of all listeners of a server, each read and watched once, for all its users."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from klamm_server.config.server_config import ServiceConfig
+from klamm_server.security.server_tls import ServerTls
+
+log = logging.getLogger(__name__)
+
+
+class ListenersTls:
+    """Reads them when it is made; raises ConfigError for those that cannot be used."""
+
+    def __init__(self, config: ServiceConfig) -> None:
+        listeners = config.resolved_listeners()
+        between_servers = listeners.between_servers.name
+        self._by_name = {
+            one.name: ServerTls(one.name, config.tls_settings(one.name), between_servers=one.name == between_servers)
+            for one in listeners.bound
+            if one.security.is_encrypted
+        }
+        for name in self._by_name:
+            if config.passes_over_client_auth(name):
+                log.warning(
+                    "ssl.client.auth is not for listener %s, whose clients log in: listener.name.%s.ssl.client.auth is",
+                    name,
+                    name.lower(),
+                )
+        self.between_servers = self._by_name.get(between_servers)
+        """What this server shows other servers when it dials them; None: nothing, and nothing is encrypted."""
+
+    def of(self, listener: str) -> ServerTls | None:
+        """The keys and certificates of that listener; None: it has no TLS."""
+        return self._by_name.get(listener)
+
+    async def watch(self) -> None:
+        """Keeps all of them up to date, until it is cancelled."""
+        await asyncio.gather(*(one.watch() for one in self._by_name.values()))

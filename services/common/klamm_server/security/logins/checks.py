@@ -1,0 +1,45 @@
+"""Checks of passwords and tokens, which take CPU: in threads, few at a time, and no more waiting than will have their
+turn soon."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from klamm.errors import KlammError
+
+THREADS: Final = 2
+WAITING_MAX: Final = 100
+
+FoundT = TypeVar("FoundT")
+
+
+class ChecksBusyError(KlammError):
+    """Too many others wait: the login ends without an answer."""
+
+
+class Checks:
+    """`close` comes last."""
+
+    def __init__(self, kind: str, *, threads: int = THREADS, waiting_max: int = WAITING_MAX) -> None:
+        """`kind` is what is checked: "password"."""
+        self._kind = kind
+        self._under_way_max = threads + waiting_max
+        self._under_way = 0
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"check-{kind}")
+
+    async def run(self, check: Callable[[], FoundT]) -> FoundT:
+        """What the check finds. Raises ChecksBusyError."""
+        if self._under_way >= self._under_way_max:
+            raise ChecksBusyError(f"{self._under_way} {self._kind}s are being checked or wait for it")
+        self._under_way += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, check)
+        finally:
+            self._under_way -= 1
+
+    def close(self) -> None:
+        """Gives up the checks that have not begun."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,116 @@
+"""The login of one connection, and the session that follows: `SaslDoor`, with what takes time.
+
+The answer to a failed login waits, and the session ends when the credential does that it was proved by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from klamm.errors import ErrorCode
+from klamm_server.metrics.instruments import counters
+from klamm_server.security.logins.logins import ListenerLogins
+from klamm_server.security.sasl.proven_sessions import REASON, ProvenSession
+from klamm_server.security.sasl.sasl_door import AuthenticateReply, HandshakeReply, SaslStateError
+from klamm_server.security.sasl.server import Verification
+
+log = logging.getLogger(__name__)
+
+LOGINS: Final = counters(
+    "klamm_logins", "Logins that came to their end, by how they ended", ("listener", "mechanism", "result")
+)
+SUCCEEDED: Final = "succeeded"
+FAILED: Final = "failed"
+_CAUSE_SHOWN: Final = 200
+"""Characters of a cause that are logged: it may have a name of any length."""
+
+
+class TooManyFailuresError(SaslStateError):
+    """Too many answers to failed logins wait for the client's address: this one is not given."""
+
+
+class CredentialChangedError(SaslStateError):
+    """The proved credential was changed during the login. Only another login tells whether the secret is good."""
+
+
+class Login:
+    """`door` says who is there; `handshake`, then `authenticate`, which comes once at a time; `close` comes last.
+
+    `end` is called when the session has to end at once, with the reason."""
+
+    def __init__(self, logins: ListenerLogins, address: str, end: Callable[[str], None]) -> None:
+        self.door = logins.new_door()
+        self._logins = logins
+        self._address = address
+        self._end = end
+        self._session: ProvenSession | None = None
+
+    def handshake(self, mechanism: str) -> HandshakeReply:
+        """As `SaslDoor.handshake`."""
+        reply = self.door.handshake(mechanism)
+        if reply.code is not ErrorCode.NONE:
+            self._tell("", mechanism, "the mechanism is not enabled")
+        return reply
+
+    async def authenticate(self, data: bytes) -> AuthenticateReply:
+        """What is answered to a message of the client; behind an error the connection ends.
+
+        Raises SaslStateError or ChecksBusyError: it ends without an answer."""
+        door, clock = self.door, self._logins.users.clock
+        reply = door.authenticate(data, clock.wall_ms())
+        if isinstance(reply, Verification):
+            found = await self._logins.check(door.mechanism, reply)
+            reply = door.conclude(reply, found, clock.wall_ms())
+        if reply.code is not ErrorCode.NONE:
+            await self._fail(reply)
+        elif door.is_complete:
+            self._succeed()
+        return reply
+
+    def close(self) -> None:
+        """The connection has gone."""
+        if self._session is not None:
+            self._logins.users.sessions.forget(self._session)
+
+    async def _fail(self, reply: AuthenticateReply) -> None:
+        users = self._logins.users
+        self._count(FAILED)
+        log.info("client=%s login failed: %s", self._address, reply.cause[:_CAUSE_SHOWN])
+        self._tell(reply.user, self.door.mechanism, reply.cause[:_CAUSE_SHOWN])
+        delay_ms = users.failures.failed(
+            reply.user,
+            self._address,
+            self._logins.settings.connection_failed_authentication_delay_ms,
+            users.clock.monotonic_ms(),
+        )
+        if not users.failures.begin_wait(self._address):
+            raise TooManyFailuresError("too many failed logins from its address")
+        try:
+            await asyncio.sleep(delay_ms / 1000)
+        finally:
+            users.failures.end_wait(self._address)
+
+    def _succeed(self) -> None:
+        users, door = self._logins.users, self.door
+        assert door.user is not None, "the login is complete"
+        self._count(SUCCEEDED)
+        self._tell(door.user, door.mechanism)
+        users.failures.succeeded(door.user, self._address)
+        self.close()
+        proven = door.proven
+        if proven is None:
+            return
+        self._session = ProvenSession((door.user, proven.mechanism), proven.credential, self._end)
+        if not users.sessions.begin(self._session):
+            raise CredentialChangedError(f"the session of user {door.user!r} is over: {REASON}")
+
+    def _tell(self, user: str, mechanism: str, failure: str = "") -> None:
+        auditor = self._logins.auditor
+        if auditor is not None:
+            auditor.logged_in(f"User:{user}", self._address, mechanism, self._logins.listener, failure)
+
+    def _count(self, result: str) -> None:
+        LOGINS.labels(self._logins.listener, self.door.mechanism, result).inc()

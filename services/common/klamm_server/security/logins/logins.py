@@ -1,0 +1,144 @@
+"""The logins at the listeners of a server: made from its settings and from the users in its metadata.
+
+One for each door of a server, which asks it for each connection. A server tells it every image of the metadata; until
+the first one nobody is a user. Passwords are checked two at a time for all listeners together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from klamm.security.sasl.scram_keys import ScramMechanism
+from klamm_server.config.sasl_settings import OAUTHBEARER, PLAIN, ListenerSaslSettings
+from klamm_server.config.server_config import ServiceConfig
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.net.listeners import SecurityProtocol
+from klamm_server.runtime.clock import Clock
+from klamm_server.security.auditor import Auditor
+from klamm_server.security.logins.checks import Checks
+from klamm_server.security.sasl.credential_store import CredentialStore
+from klamm_server.security.sasl.failed_logins import FailedLogins
+from klamm_server.security.sasl.known_passwords import KnownPasswords
+from klamm_server.security.sasl.plain_server import PlainServer
+from klamm_server.security.sasl.proven_sessions import ProvenSessions
+from klamm_server.security.sasl.sasl_door import SaslDoor
+from klamm_server.security.sasl.scram_server import ScramServer
+from klamm_server.security.sasl.server import SaslServer, Verification
+
+if TYPE_CHECKING:
+    from klamm_server.security.logins.tokens import Tokens
+
+_NONCE_BYTES = 24
+
+
+class Users:
+    """The users of the newest metadata, and what is remembered of their logins; the listeners of a server share it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.passwords = Checks("password")
+        self.known = KnownPasswords(secrets.token_bytes(32))
+        self.failures = FailedLogins()
+        self.sessions = ProvenSessions()
+        self.store = CredentialStore.of(MetadataImage.empty())
+        self.are_known = False
+        """Whether there was an image: before that nobody can log in, and nobody is to be told that he is no user."""
+
+    def on_image(self, image: MetadataImage) -> None:
+        """As `Logins.on_image`."""
+        self.store = CredentialStore.of(image, self.store)
+        self.sessions.on_credentials(image.scram_credentials)
+        self.are_known = True
+
+
+class ListenerLogins:
+    """The logins at one listener."""
+
+    def __init__(
+        self, listener: str, settings: ListenerSaslSettings, users: Users, auditor: Auditor | None = None
+    ) -> None:
+        self.listener = listener
+        self.auditor = auditor
+        self.settings = settings
+        self.users = users
+        self.tokens: Tokens | None = None
+        """Where OAUTHBEARER is enabled."""
+        self._servers: Mapping[str, Callable[[], SaslServer]] = {
+            name: self._server_of(name) for name in settings.sasl_enabled_mechanisms
+        }
+
+    def new_door(self) -> SaslDoor:
+        """Makes the login of one connection."""
+        return SaslDoor(self._servers, max_reauth_ms=self.settings.max_reauth_ms)
+
+    async def check(self, mechanism: str, verification: Verification[Any]) -> Any:
+        """What the check finds that a login by that mechanism wants. Raises ChecksBusyError."""
+        if mechanism == OAUTHBEARER and self.tokens is not None:
+            return await self.tokens.check(verification)
+        return await self.users.passwords.run(verification.check)
+
+    def _server_of(self, name: str) -> Callable[[], SaslServer]:
+        if name == OAUTHBEARER:
+            # Few need it, and PyJWT and cryptography take their time.
+            from klamm_server.security.logins.tokens import Tokens
+
+            self.tokens = Tokens(self.settings, self.users.clock)
+            return self.tokens.server
+        if name == PLAIN:
+            return self._plain_server
+        mechanism = ScramMechanism.of_name(name)
+        assert mechanism is not None, name
+        return partial(self._scram_server, mechanism)
+
+    def _plain_server(self) -> SaslServer:
+        return PlainServer(self.users.store, self.users.known, self.users.clock.monotonic_ms())
+
+    def _scram_server(self, mechanism: ScramMechanism) -> SaslServer:
+        return ScramServer(mechanism, self.users.store, nonce=secrets.token_urlsafe(_NONCE_BYTES))
+
+
+class Logins:
+    """`on_image` with each image, `run` until it is cancelled, then `close`. `settings` are by listener. Raises
+    ConfigError where the keys of tokens are to be in a file, and are not."""
+
+    def __init__(
+        self, settings: Mapping[str, ListenerSaslSettings], clock: Clock, auditor: Auditor | None = None
+    ) -> None:
+        self._users = Users(clock)
+        self._by_listener = {name: ListenerLogins(name, each, self._users, auditor) for name, each in settings.items()}
+
+    @classmethod
+    def of(cls, config: ServiceConfig, door: SecurityProtocol, clock: Clock, auditor: Auditor | None = None) -> Logins:
+        """The logins at one door of a server with that config; `auditor` hears of them."""
+        listeners = (one for one in config.resolved_listeners().of(door) if one.security.wants_sasl)
+        return cls({one.name: config.sasl_settings(one.name) for one in listeners}, clock, auditor)
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether there is a listener where somebody logs in."""
+        return bool(self._by_listener)
+
+    def at(self, listener: str) -> ListenerLogins | None:
+        """None: nobody logs in there."""
+        return self._by_listener.get(listener)
+
+    def on_image(self, image: MetadataImage) -> None:
+        """Logins are by its users from now on; sessions whose credential it lacks end."""
+        self._users.on_image(image)
+
+    async def run(self) -> None:
+        """Keeps the keys of tokens up to date, for ever."""
+        await asyncio.gather(*(tokens.run() for tokens in self._tokens()))
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._users.passwords.close()
+        for tokens in self._tokens():
+            tokens.close()
+
+    def _tokens(self) -> list[Tokens]:
+        return [one.tokens for one in self._by_listener.values() if one.tokens is not None]

@@ -1,0 +1,113 @@
+"""Which principal speaks for which node (`node.principals`): a stolen key of one server is no key to be another.
+
+Everybody at the listener between servers has a certificate that is believed there. With this setting, messages of a
+node are believed only from the principal that it is bound to: registrations, heartbeats and sessions of brokers and
+coordinators, what leaders say of their in-sync sets and disks, fetches of followers, messages of the controllers'
+quorum. A node that the setting does not name may say none of these. Pure.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from klamm.errors import ConfigError
+from klamm.rpc.status import CallFailed, Status
+
+_SETTING: Final = "node.principals"
+_BINDING: Final = re.compile(r"(broker|controller|coordinator):([0-9]{1,9})=(User:.+)")
+
+
+class NodeKind(enum.StrEnum):
+    """Each has ids of its own."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+    COORDINATOR = "coordinator"
+
+
+class Node(NamedTuple):
+    """One server."""
+
+    kind: NodeKind
+    node_id: int
+
+
+class NodePrincipals:
+    """What the setting says."""
+
+    def __init__(self, principals: Mapping[Node, str]) -> None:
+        self._principals = principals
+
+    @classmethod
+    def parse(cls, bindings: Iterable[str]) -> NodePrincipals | None:
+        """Reads `broker:1=User:broker-1` and the like; None where there are none. Raises ConfigError."""
+        principals: dict[Node, str] = {}
+        for text in bindings:
+            match = _BINDING.fullmatch(text)
+            assert match is not None, "the setting's validator lets nothing else through"
+            node = Node(NodeKind(match[1]), int(match[2]))
+            if node in principals:
+                raise ConfigError(f"{_SETTING}: {match[1]}:{match[2]} is there twice")
+            principals[node] = match[3]
+        return cls(principals) if principals else None
+
+    def check(self, nodes: Iterable[Node], principal: str) -> None:
+        """Raises CallFailed(PERMISSION_DENIED) unless the principal may speak for each of the nodes."""
+        for node in nodes:
+            if self._principals.get(node) != principal:
+                raise CallFailed(
+                    Status.PERMISSION_DENIED, f"{principal} may not speak for {node.kind} {node.node_id} ({_SETTING})"
+                )
+
+
+def nodes_of(path: str) -> Callable[[Any], list[Node]] | None:
+    """What tells for whom a request of `/klamm.v1.Controller/RegisterBroker` speaks; None: for nobody in particular."""
+    service, name = path.removeprefix("/klamm.v1.").split("/")
+    return _SPEAK_FOR.get((service, name))
+
+
+def _broker(request: Any) -> list[Node]:
+    return [Node(NodeKind.BROKER, request.broker_id)]
+
+
+def _coordinator(request: Any) -> list[Node]:
+    return [Node(NodeKind.COORDINATOR, request.coordinator_id)]
+
+
+def _session_holder(request: Any) -> list[Node]:
+    return _broker(request) if request.WhichOneof("node") == "broker_id" else _coordinator(request)
+
+
+def _who_allocates(request: Any) -> list[Node]:
+    return _broker(request) if request.broker_epoch else _coordinator(request)
+
+
+def _follower(request: Any) -> list[Node]:
+    return [Node(NodeKind.BROKER, request.replica_id)]
+
+
+def _senders(envelope: Any) -> list[Node]:
+    return [Node(NodeKind.CONTROLLER, one.sender.node_id) for one in envelope.messages]
+
+
+def _introduced(request: Any) -> list[Node]:
+    return [Node(NodeKind.CONTROLLER, request.replica.node_id)]
+
+
+_SPEAK_FOR: Final[Mapping[tuple[str, str], Callable[[Any], list[Node]]]] = {
+    ("Controller", "RegisterBroker"): _broker,
+    ("Controller", "BrokerHeartbeat"): _broker,
+    ("Controller", "RegisterCoordinator"): _coordinator,
+    ("Controller", "CoordinatorHeartbeat"): _coordinator,
+    ("Controller", "HoldSession"): _session_holder,
+    ("Controller", "AllocateProducerIds"): _who_allocates,
+    ("Controller", "AlterPartition"): _broker,
+    ("Controller", "ReportOfflineReplicas"): _broker,
+    ("Controller", "ResignReplicas"): _broker,
+    ("Replication", "ReplicaFetch"): _follower,
+    ("Raft", "Exchange"): _senders,
+    ("Raft", "Introduce"): _introduced,
+}

@@ -1,0 +1,48 @@
+"""How fast each address may connect (KIP-612): a client that is too fast is held back, unread, until the rate allows
+it.
+
+Kafka closes such a connection after a second at most; here it is served in the end, so that a fleet that comes back
+after an outage needs no retries. What is held back is bounded: beyond that a connection is refused and does not count.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final
+
+from klamm.quotas import CONNECTION_CREATION_RATE
+from klamm_server.security.quotas.client_quotas import ClientQuotas
+from klamm_server.security.quotas.connection_pace import ConnectionPace
+
+HELD_BACK_MAX: Final = 1_000
+
+
+class ConnectionRates:
+    """The rates of connections at one listener, by address and for all addresses together. Times are monotonic
+    milliseconds."""
+
+    def __init__(self, quotas: ClientQuotas, pace: ConnectionPace) -> None:
+        self._quotas = quotas
+        self._pace = pace
+        self._until_ms: list[int] = []
+        """A heap: until when each connection is held back. One that goes away meanwhile stays in it."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a quota of addresses, or a bound for all of them."""
+        return self._quotas.bounds_addresses or self._pace.is_on
+
+    def admit(self, address: str, now_ms: int) -> int | None:
+        """A new connection: for how many milliseconds it is held back; None: it is refused."""
+        quota_ms = self._quotas.charge_address(CONNECTION_CREATION_RATE, address, 1, now_ms)
+        rest_ms = max(quota_ms, self._pace.note(now_ms))
+        if not rest_ms:
+            return 0
+        while self._until_ms and self._until_ms[0] <= now_ms:
+            heapq.heappop(self._until_ms)
+        if len(self._until_ms) >= HELD_BACK_MAX:
+            self._quotas.charge_address(CONNECTION_CREATION_RATE, address, -1, now_ms)
+            self._pace.take_back(now_ms)
+            return None
+        heapq.heappush(self._until_ms, now_ms + rest_ms)
+        return rest_ms

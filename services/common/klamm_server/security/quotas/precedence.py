@@ -1,0 +1,63 @@
+"""Which quota holds for a client: the first of eight that is set, from the most particular on (KIP-55), and which
+clients share what it allows.
+
+| set for                         | shared by                                          |
+|---------------------------------|----------------------------------------------------|
+| this user and client id         | connections of that user with that client id       |
+| this user, any client id        | as above: each client id has all of it             |
+| this user                       | all connections of the user                        |
+| any user, this client id        | connections of one user with that client id        |
+| any user, any client id         | connections of one user with one client id         |
+| any user                        | all connections of one user                        |
+| this client id                  | connections with that client id, of whatever user  |
+| any client id                   | connections with one client id, of whatever user   |
+
+Each key (`klamm.quotas`) is looked up by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from klamm.quotas import CLIENT_ID, IP, USER, QuotaEntity
+
+Quotas = Mapping[QuotaEntity, Mapping[str, float]]
+"""Bounds by key, of each entity that has any."""
+
+
+class Quota(NamedTuple):
+    """What holds for a client."""
+
+    limit: float
+    """The bound, a second."""
+    sharers: tuple[str, str]
+    """The user and the client id of all who share it; an empty one stands for whatever there is."""
+
+
+def quota_of(quotas: Quotas, key: str, user: str, client_id: str) -> Quota | None:
+    """The quota `key` that holds for a client, if any does."""
+    both, of_user, of_client = (user, client_id), (user, ""), ("", client_id)
+    for entity, sharers in (
+        (((CLIENT_ID, client_id), (USER, user)), both),
+        (((CLIENT_ID, None), (USER, user)), both),
+        (((USER, user),), of_user),
+        (((CLIENT_ID, client_id), (USER, None)), both),
+        (((CLIENT_ID, None), (USER, None)), both),
+        (((USER, None),), of_user),
+        (((CLIENT_ID, client_id),), of_client),
+        (((CLIENT_ID, None),), of_client),
+    ):
+        limit = quotas.get(entity, {}).get(key)
+        if limit is not None:
+            return Quota(limit, sharers)
+    return None
+
+
+def limit_of_address(quotas: Quotas, key: str, address: str) -> float | None:
+    """The bound `key` that holds for an address, each for itself (KIP-612)."""
+    for entity in (((IP, address),), ((IP, None),)):
+        limit = quotas.get(entity, {}).get(key)
+        if limit is not None:
+            return limit
+    return None

@@ -1,0 +1,164 @@
+"""The logins and sessions of callers over gRPC, where a server sees calls and no connections.
+
+A call's metadata `authorization` say whose it is: `Klamm TOKEN`, which is good only for the connection that logged in,
+or `Bearer JWT`, which is good for any caller that has it. gRPC does not say that a connection has gone, so what is kept
+is bounded: a caller that is forgotten logs in again. Pure; times are milliseconds of one clock for logins, and of the
+wall clock for sessions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+LOGINS_MAX: Final = 1_024
+"""Logins under way at a listener."""
+LOGINS_MAX_BY_ADDRESS: Final = 128
+"""Logins under way of one address: it cannot keep the others out."""
+LOGIN_MS: Final = 30_000
+"""How long a login may take."""
+SESSIONS_MAX: Final = 10_000
+"""Sessions at a listener; beyond that the one goes that was not used for the longest time."""
+
+LoginT = TypeVar("LoginT")
+
+
+@dataclass(slots=True)
+class _UnderWay(Generic[LoginT]):
+    login: LoginT
+    peer: str
+    address: str
+    ends_ms: int
+    is_taken: bool = False
+
+
+class LoginsUnderWay(Generic[LoginT]):
+    """Logins that have begun. Each is known by the id that its handshake gave, at the connection of that handshake."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[bytes, _UnderWay[LoginT]] = {}
+        """The oldest first: all have the same time."""
+        self._of_address: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        """Logins."""
+        return len(self._by_id)
+
+    def begin(self, handshake_id: bytes, login: LoginT, *, peer: str, address: str, now_ms: int) -> bool:
+        """False: there are too many already."""
+        self._end_late(now_ms)
+        if len(self._by_id) >= LOGINS_MAX or self._of_address[address] >= LOGINS_MAX_BY_ADDRESS:
+            return False
+        self._by_id[handshake_id] = _UnderWay(login, peer, address, now_ms + LOGIN_MS)
+        self._of_address[address] += 1
+        return True
+
+    def take(self, handshake_id: bytes, peer: str, now_ms: int) -> LoginT | None:
+        """The login, for one message, behind which it goes on (`put_back`) or ends. None: there is none of that id at
+        that connection, or another message of it is being looked at."""
+        self._end_late(now_ms)
+        found = self._by_id.get(handshake_id)
+        if found is None or found.is_taken or found.peer != peer:
+            return None
+        found.is_taken = True
+        return found.login
+
+    def put_back(self, handshake_id: bytes) -> None:
+        """The next message may come. The login's time may have ended meanwhile."""
+        if handshake_id in self._by_id:
+            self._by_id[handshake_id].is_taken = False
+
+    def end(self, handshake_id: bytes) -> None:
+        """It is over, one way or the other; again is no error."""
+        found = self._by_id.pop(handshake_id, None)
+        if found is None:
+            return
+        self._of_address[found.address] -= 1
+        if not self._of_address[found.address]:
+            del self._of_address[found.address]
+
+    def _end_late(self, now_ms: int) -> None:
+        while self._by_id:
+            oldest = next(iter(self._by_id))
+            if self._by_id[oldest].ends_ms > now_ms:
+                return
+            self.end(oldest)
+
+
+class CallSession:
+    """Somebody who has logged in, until `end`."""
+
+    __slots__ = ("_on_end", "_peer", "expires_ms", "is_over", "user")
+
+    def __init__(self, user: str = "", *, peer: str | None, expires_ms: int | None = None) -> None:
+        """`peer` is the connection that it is good for; None: any."""
+        self.user = user
+        self.expires_ms = expires_ms
+        self.is_over = False
+        self._peer = peer
+        self._on_end: dict[Callable[[], None], None] = {}
+
+    def is_good(self, peer: str, now_ms: int) -> bool:
+        """Whether a call of that connection may be this one's now."""
+        return (
+            not self.is_over
+            and (self._peer is None or self._peer == peer)
+            and (self.expires_ms is None or now_ms < self.expires_ms)
+        )
+
+    def end(self) -> None:
+        """No call is this one's any more; again is no error."""
+        self.is_over = True
+        on_end, self._on_end = self._on_end, {}
+        for function in on_end:
+            function()
+
+    def on_end(self, function: Callable[[], None]) -> None:
+        """Has it called when the session ends, if that is before `forget`."""
+        self._on_end[function] = None
+
+    def forget(self, function: Callable[[], None]) -> None:
+        """It need not be called any more."""
+        self._on_end.pop(function, None)
+
+
+class CallSessions:
+    """Sessions, each under a digest of its `authorization`: the time of a look-up tells nothing about other tokens."""
+
+    def __init__(self, *, sessions_max: int = SESSIONS_MAX) -> None:
+        self._sessions_max = sessions_max
+        self._by_digest: dict[bytes, CallSession] = {}
+        """The one first that was not used for the longest time."""
+
+    def __len__(self) -> int:
+        """Sessions, of which some may be over."""
+        return len(self._by_digest)
+
+    def begin(self, authorization: str, session: CallSession) -> None:
+        """Calls that say so are the session's."""
+        self._by_digest[_digest(authorization)] = session
+        if len(self._by_digest) > self._sessions_max:
+            oldest = next(iter(self._by_digest))
+            self._by_digest.pop(oldest).end()
+
+    def find(self, authorization: str) -> CallSession | None:
+        """Whether it `is_good` for a call, the session says."""
+        digest = _digest(authorization)
+        session = self._by_digest.pop(digest, None)
+        if session is not None:
+            self._by_digest[digest] = session
+        return session
+
+    def sweep(self, now_ms: int) -> None:
+        """Ends those whose time is over, and forgets all that have ended."""
+        for digest, session in list(self._by_digest.items()):
+            if session.is_over or (session.expires_ms is not None and now_ms >= session.expires_ms):
+                del self._by_digest[digest]
+                session.end()
+
+
+def _digest(authorization: str) -> bytes:
+    return hashlib.sha256(authorization.encode(errors="surrogatepass")).digest()

@@ -1,0 +1,69 @@
+"""How long the answers to failed logins wait, so that guessing takes time (Kafka's KIP-306, and more).
+
+Each failure of the same user from the same address doubles the delay, up to 10 s; after 10 minutes without one it is
+forgotten. Nobody is locked out: that would be a weapon against the user. Answers to one address wait in a bounded
+number. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import Final, NamedTuple
+
+DELAY_MAX_MS: Final = 10_000
+FORGOTTEN_AFTER_MS: Final = 600_000
+KEPT_MAX: Final = 10_000
+"""Users at addresses; beyond that the one goes whose last failure is oldest."""
+WAITING_MAX: Final = 50
+"""Answers to one address that wait at once."""
+_DOUBLINGS_MAX: Final = 32
+
+
+class _Failures(NamedTuple):
+    times: int
+    last_ms: int
+
+
+class FailedLogins:
+    """The failed logins at one server. Times are of one clock that never goes back."""
+
+    def __init__(self) -> None:
+        self._failures: dict[bytes, _Failures] = {}
+        self._waiting: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        """Users at addresses."""
+        return len(self._failures)
+
+    def failed(self, user: str, address: str, first_ms: int, now_ms: int) -> int:
+        """How long the answer to one more failure waits; `first_ms` is what the first one of all does."""
+        key = _key(user, address)
+        before = self._failures.pop(key, None)
+        times = before.times + 1 if before is not None and now_ms - before.last_ms < FORGOTTEN_AFTER_MS else 1
+        self._failures[key] = _Failures(times, now_ms)
+        if len(self._failures) > KEPT_MAX:
+            del self._failures[next(iter(self._failures))]
+        return min(DELAY_MAX_MS, first_ms << min(times - 1, _DOUBLINGS_MAX))
+
+    def succeeded(self, user: str, address: str) -> None:
+        """The user knows the password after all."""
+        self._failures.pop(_key(user, address), None)
+
+    def begin_wait(self, address: str) -> bool:
+        """Whether one more answer to that address may wait; `end_wait` follows then."""
+        if self._waiting[address] >= WAITING_MAX:
+            return False
+        self._waiting[address] += 1
+        return True
+
+    def end_wait(self, address: str) -> None:
+        """An answer waits no more."""
+        self._waiting[address] -= 1
+        if not self._waiting[address]:
+            del self._waiting[address]
+
+
+def _key(user: str, address: str) -> bytes:
+    """Names are the client's word, and may be long."""
+    return hashlib.blake2b(f"{address}\0{user}".encode(errors="surrogatepass"), digest_size=16).digest()

@@ -1,0 +1,68 @@
+"""Sessions by the credential that their logins proved: a user that loses it, or gets another one, loses the session at
+once, where Kafka lets it go on. Pure, but for what ends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from klamm.security.sasl.scram_keys import ScramCredential
+from klamm_server.metadata.image import CredentialKey
+
+REASON: Final = "its user's credential has changed or is gone"
+
+
+class ProvenSession:
+    """One session; `end` is called at most once, with the reason."""
+
+    __slots__ = ("credential", "end", "key")
+
+    def __init__(self, key: CredentialKey, credential: ScramCredential, end: Callable[[str], None]) -> None:
+        self.key = key
+        self.credential = credential
+        self.end = end
+
+
+class ProvenSessions:
+    """All sessions of a server that a credential can end.
+
+    Invariant: a user without sessions takes no room."""
+
+    def __init__(self) -> None:
+        self._credentials: Mapping[CredentialKey, ScramCredential] = {}
+        self._by_key: dict[CredentialKey, set[ProvenSession]] = {}
+
+    def __len__(self) -> int:
+        """Sessions."""
+        return sum(map(len, self._by_key.values()))
+
+    def begin(self, session: ProvenSession) -> bool:
+        """False: the credential was changed during the login, so that it is no session."""
+        if self._credentials.get(session.key) != session.credential:
+            return False
+        self._by_key.setdefault(session.key, set()).add(session)
+        return True
+
+    def forget(self, session: ProvenSession) -> None:
+        """It has ended, by whatever; again is no error."""
+        sessions = self._by_key.get(session.key)
+        if sessions is None:
+            return
+        sessions.discard(session)
+        if not sessions:
+            del self._by_key[session.key]
+
+    def on_credentials(self, credentials: Mapping[CredentialKey, ScramCredential]) -> None:
+        """All credentials there are now."""
+        if credentials is self._credentials:
+            return
+        self._credentials = credentials
+        ended = [
+            session
+            for key, sessions in self._by_key.items()
+            for session in sessions
+            if credentials.get(key) != session.credential
+        ]
+        for session in ended:
+            self.forget(session)
+            session.end(REASON)

@@ -1,0 +1,203 @@
+"""What one connection of a Kafka client goes through before its requests are served, and again when its session ends
+(KIP-43, KIP-152, KIP-368).
+
+    INITIAL ─SaslHandshake─► AUTHENTICATE ─SaslAuthenticate, some rounds─► COMPLETE ─SaslHandshake─► AUTHENTICATE ...
+      │ ApiVersions, 4 at most    ├── failure: 58 ──► ENDED                    └── past the session's end ──► ENDED
+      │                           └── anything else: 34 ──► ENDED
+      └── unknown mechanism: 33, anything else ──► ENDED
+
+A client logs in again by the same mechanism and as the same user. `Login` (klamm_server.security.logins) has the delays
+and the thread for what takes CPU; the connection bounds the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from klamm.errors import ErrorCode, KlammError
+from klamm_server.security.sasl.credential_store import Found
+from klamm_server.security.sasl.server import Authenticated, SaslRefusedError, SaslServer, Verification
+
+API_VERSIONS_MAX: Final = 4
+"""Requests before SaslHandshake."""
+ROUNDS_MAX: Final = 6
+"""SaslAuthenticate requests of one login."""
+
+
+class SaslStateError(KlammError):
+    """The request has no place here: the connection ends without an answer."""
+
+
+class LoginInterruptedError(SaslStateError):
+    """It came during a login, which has ended with it. Its client is told so where an answer can say it."""
+
+
+class SessionExpiredError(SaslStateError):
+    """It came after the end of the session, and belongs to no login."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandshakeReply:
+    """The answer to SaslHandshake. Behind one with an error the connection ends."""
+
+    code: ErrorCode
+    mechanisms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticateReply:
+    """The answer to SaslAuthenticate. Behind one with an error, and its delay, the connection ends."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    auth_bytes: bytes = b""
+    session_lifetime_ms: int = 0
+    """0: the session has no end, or its login is not complete."""
+    cause: str = ""
+    """Why a login has failed: for the log, never for the client."""
+    user: str = ""
+    """The user that failed to log in, by the client's own word; empty: it has not said."""
+
+
+class _State(Enum):
+    INITIAL = "before SaslHandshake"
+    AUTHENTICATE = "during the login"
+    COMPLETE = "after the login"
+    ENDED = "after the end"
+
+
+class SaslDoor:
+    """The machine above, of one connection. `servers` makes the server of a login, by mechanism that is enabled;
+    `max_reauth_ms` gives connections.max.reauth.ms of a mechanism, 0: sessions are as long as what the client logged in
+    by.
+
+    Invariant: `user` is set from the first COMPLETE on, and never changes."""
+
+    def __init__(self, servers: Mapping[str, Callable[[], SaslServer]], *, max_reauth_ms: Callable[[str], int]) -> None:
+        self._servers = servers
+        self._max_reauth_ms = max_reauth_ms
+        self._state = _State.INITIAL
+        self._mechanism = ""
+        self._server: SaslServer | None = None
+        self._api_versions = self._rounds = 0
+        self.user: str | None = None
+        """The user that has logged in; None: none yet."""
+        self.proven: Found | None = None
+        """The credential that the last login was by; None: it was by something else."""
+        self.expires_ms: int | None = None
+        """When the session ends by the wall clock; None: never, or nobody has logged in yet."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether requests other than those of a login may be served."""
+        return self._state is _State.COMPLETE
+
+    @property
+    def mechanism(self) -> str:
+        """What the login under way, or else the last one, is by; empty before the first."""
+        return self._mechanism
+
+    def api_versions(self) -> None:
+        """ApiVersions has come. Raises SaslStateError if it may not be answered."""
+        if self._state is _State.COMPLETE:
+            return
+        self._api_versions += 1
+        if self._state is not _State.INITIAL or self._api_versions > API_VERSIONS_MAX:
+            raise self._out_of_place("ApiVersions")
+
+    def other(self, name: str, now_ms: int) -> None:
+        """A request that belongs to no login has come. Raises SaslStateError if it may not be served."""
+        if self._state is not _State.COMPLETE:
+            raise self._out_of_place(name)
+        if self.expires_ms is not None and now_ms >= self.expires_ms:
+            self._state = _State.ENDED
+            raise SessionExpiredError(
+                f"{name} of user {self.user!r} came after the end of the session; expected a new login"
+            )
+
+    def handshake(self, mechanism: str) -> HandshakeReply:
+        """SaslHandshake has come. Raises SaslStateError during a login."""
+        if self._state not in (_State.INITIAL, _State.COMPLETE):
+            raise self._out_of_place("SaslHandshake")
+        enabled = tuple(self._servers)
+        if mechanism not in self._servers:
+            self._state = _State.ENDED
+            return HandshakeReply(code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
+        self._server = self._servers[mechanism]()
+        self._rounds = 0
+        # A client that logs in again by another mechanism is refused only at the end of the login, as in Kafka.
+        self._state, before = _State.AUTHENTICATE, self._mechanism
+        self._mechanism = mechanism
+        if before and before != mechanism:
+            self._server = _Refusing(f"user {self.user!r} logs in again by {mechanism} after {before}")
+        return HandshakeReply(code=ErrorCode.NONE, mechanisms=enabled)
+
+    def authenticate(self, data: bytes, now_ms: int) -> AuthenticateReply | Verification[Any]:
+        """SaslAuthenticate has come. A Verification is to be given to `conclude` with what its check has found, before
+        anything else. Raises SaslStateError where no login is under way."""
+        server = self._server
+        if self._state is not _State.AUTHENTICATE or server is None:
+            raise self._out_of_place("SaslAuthenticate")
+        self._rounds += 1
+        if self._rounds > ROUNDS_MAX:
+            return self._failed(f"more than {ROUNDS_MAX} messages of one login")
+        try:
+            step = server.step(data)
+        except SaslRefusedError as error:
+            return self._failed(str(error), error.user)
+        return step if isinstance(step, Verification) else self._after(step, now_ms)
+
+    def conclude(self, verification: Verification[Any], found: object, now_ms: int) -> AuthenticateReply:
+        """What is answered once a check is done."""
+        try:
+            return self._after(verification.decide(found), now_ms)
+        except SaslRefusedError as error:
+            return self._failed(str(error), error.user)
+
+    def _after(self, step: bytes | Authenticated, now_ms: int) -> AuthenticateReply:
+        if not isinstance(step, Authenticated):
+            return AuthenticateReply(auth_bytes=step)
+        if self.user not in (None, step.name):
+            return self._failed(f"user {self.user!r} logs in again as {step.name!r}", step.name)
+        lifetime_ms = self._lifetime_ms(step, now_ms)
+        self.user, self.proven = step.name, step.proven
+        self.expires_ms = None if lifetime_ms is None else now_ms + lifetime_ms
+        self._state, self._server = _State.COMPLETE, None
+        return AuthenticateReply(auth_bytes=step.answer, session_lifetime_ms=lifetime_ms or 0)
+
+    def _lifetime_ms(self, done: Authenticated, now_ms: int) -> int | None:
+        max_reauth_ms = self._max_reauth_ms(self._mechanism)
+        ends = [max_reauth_ms] if max_reauth_ms else []
+        if done.expires_at_s is not None:
+            ends.append(max(0, int(1000 * done.expires_at_s) - now_ms))
+        return min(ends, default=None)
+
+    def _failed(self, cause: str, user: str = "") -> AuthenticateReply:
+        self._state, self._server = _State.ENDED, None
+        return AuthenticateReply(
+            code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+            message="Authentication failed during authentication due to invalid credentials with SASL mechanism "
+            + self._mechanism,
+            cause=cause,
+            user=user,
+        )
+
+    def _out_of_place(self, name: str) -> SaslStateError:
+        kind = LoginInterruptedError if self._state is _State.AUTHENTICATE else SaslStateError
+        error = kind(f"{name} {self._state.value}")
+        self._state = _State.ENDED
+        return error
+
+
+class _Refusing:
+    """A `SaslServer` of a login that cannot come to a good end."""
+
+    def __init__(self, cause: str) -> None:
+        self._cause = cause
+
+    def step(self, data: bytes) -> bytes:
+        """Raises SaslRefusedError."""
+        raise SaslRefusedError(self._cause)

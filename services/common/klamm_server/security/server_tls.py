@@ -1,0 +1,107 @@
+"""The keys and certificates of one listener, which change without a restart.
+
+The files are read again, off the event loop, every `ssl.reload.interval.ms`. What fits is in use for the next
+connection; what does not is told, counted and left, and what was in use stays so. Both doors ask here for each
+connection they accept, and channels to other servers for each call, so nobody has to be told of a change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from datetime import UTC, datetime
+from typing import Final
+
+from klamm.errors import ConfigError
+from klamm.security.contexts import check_mutual_trust, server_context
+from klamm.security.material import TlsMaterial, identity_changes
+from klamm.security.reload import WatchedMaterial
+from klamm.security.tls_settings import ListenerTlsSettings
+from klamm_server.metrics.instruments import counters, gauges
+
+log = logging.getLogger(__name__)
+
+RELOADS: Final = counters(
+    "klamm_certificate_reloads",
+    "Changes of a listener's keys and certificates, by whether they are in use (loaded) or did not fit (refused)",
+    ("listener", "result"),
+)
+EXPIRES: Final = gauges(
+    "klamm_certificate_expires_seconds",
+    "For how long the certificate that a listener shows is still valid",
+    ("listener",),
+)
+LOADED: Final = "loaded"
+REFUSED: Final = "refused"
+
+
+class ServerTls:
+    """What connections of a listener are made with; `watch` sees to it that it is up to date.
+
+    With `between_servers` it is also what this server shows when it dials others, and has to be good enough for them.
+    Raises ConfigError where the settings name nothing that could be used."""
+
+    def __init__(self, listener: str, settings: ListenerTlsSettings, *, between_servers: bool = False) -> None:
+        self.listener = listener
+        self.settings = settings
+        self._between_servers = between_servers
+        self._watched = WatchedMaterial(settings, now=datetime.now(UTC), check=self._check)
+        self._context: ssl.SSLContext | None = None
+        self._context_version = -1
+        for result in (LOADED, REFUSED):
+            RELOADS.labels(listener, result)
+        EXPIRES.labels(listener).set_function(self._valid_for_s)
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of `material`."""
+        return self._watched.version
+
+    @property
+    def material(self) -> TlsMaterial:
+        """What the next connection is made with."""
+        return self._watched.material
+
+    def server_context(self) -> ssl.SSLContext:
+        """For the next connection that is accepted."""
+        version = self.version
+        if self._context is None or self._context_version != version:
+            self._context, self._context_version = server_context(self.settings, self.material), version
+        return self._context
+
+    async def watch(self) -> None:
+        """Looks at the files again and again, until it is cancelled."""
+        while True:
+            await asyncio.sleep(self.settings.ssl_reload_interval_ms / 1000)
+            await asyncio.to_thread(self.refresh)
+
+    def refresh(self) -> None:
+        """Looks at the files once."""
+        try:
+            if not self._watched.refresh(datetime.now(UTC)):
+                return
+        except ConfigError as error:
+            RELOADS.labels(self.listener, REFUSED).inc()
+            log.error("keys and certificates of listener %s changed, the old ones stay: %s", self.listener, error)
+            return
+        RELOADS.labels(self.listener, LOADED).inc()
+        log.info("keys and certificates of listener %s changed: connections are made with them now", self.listener)
+
+    def _check(self, old: TlsMaterial | None, new: TlsMaterial) -> None:
+        server_context(self.settings, new)
+        if self._between_servers:
+            check_mutual_trust(self.settings, new)
+        changes = None if old is None else identity_changes(old, new)
+        if changes is None:
+            return
+        if changes.subject and not self.settings.ssl_allow_dn_changes:
+            raise ConfigError(f"its subject is now {changes.subject}, and ssl.allow.dn.changes is false")
+        if changes.names and not self.settings.ssl_allow_san_changes:
+            missing = ", ".join(sorted(changes.names))
+            raise ConfigError(f"it has no {missing} any more, and ssl.allow.san.changes is false")
+
+    def _valid_for_s(self) -> float:
+        expires = self.material.expires
+        return 0.0 if expires is None else expires.timestamp() - time.time()

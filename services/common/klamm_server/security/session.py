@@ -1,0 +1,167 @@
+"""The principal that makes a call, and the checks that the handlers make, which own the state.
+
+A door says whose call it is (`CALLER`) before it calls a handler; the handler asks `may` or `require` of each resource.
+So both doors and forwarded requests meet the same checks. Where there is no authorizer, or a server acts for itself,
+there is no caller, and everything may be done: that costs one look at a context variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import CoroutineType
+from typing import Any, Final, TypeVar
+
+from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
+from klamm.errors import BrokerError, ErrorCode
+from klamm_server.metadata.acl_index import AclIndex
+from klamm_server.security.acls.authorizer import StandardAuthorizer
+from klamm_server.security.acls.decisions import Decisions
+from klamm_server.security.audit.decisions import Call, SessionAudit
+from klamm_server.security.audit.events import AuditEvent
+
+RequestT = TypeVar("RequestT")
+AnswerT = TypeVar("AnswerT")
+
+_REFUSALS: Final = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+
+class Session:
+    """A principal at an address, for as long as it is connected."""
+
+    __slots__ = ("_acls", "_authorizer", "_decisions", "audit", "host", "principal")
+
+    def __init__(
+        self,
+        authorizer: StandardAuthorizer,
+        acls: Callable[[], AclIndex],
+        principal: str,
+        host: str,
+        audit: SessionAudit | None = None,
+    ) -> None:
+        self.principal = principal
+        self.host = host
+        self.audit = audit
+        """What hears of the decisions about it; None: nobody does."""
+        self._authorizer = authorizer
+        self._acls = acls
+        self._decisions = Decisions(authorizer, principal, host)
+
+    def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the caller may do this, by the newest access control lists; the audit hears of it."""
+        decision = self._decisions.decide(self._acls(), operation, resource_type, name)
+        if self.audit is not None:
+            self.audit.decided(decision, operation, resource_type, name, CALL.get())
+        return decision.is_allowed
+
+    def may_be_shown(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """As `may`, of what it has not asked for by name: a no is no attempt, and the audit does not hear of it."""
+        return self._decisions.decide(self._acls(), operation, resource_type, name).is_allowed
+
+    def may_with_cluster(self, *operations: AclOperation) -> bool:
+        """Whether it may do one of these with the cluster; the audit hears of one of them."""
+        may = (one for one in operations if self.may_be_shown(one, ResourceType.CLUSTER, CLUSTER_NAME))
+        return self.may(next(may, operations[-1]), ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def may_with_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether there can be a resource with which it may (KIP-679)."""
+        return self._authorizer.authorize_by_resource_type(
+            self._acls(), self.principal, self.host, operation, resource_type
+        ).is_allowed
+
+
+CALLER: ContextVar[Session | None] = ContextVar("caller", default=None)
+"""Whose call is being handled; None: nobody is asked what they may."""
+CALL: ContextVar[Call] = ContextVar("call", default=Call())  # noqa: B039 - nobody writes into it
+"""Which call it is, for the audit."""
+
+
+def called_by(
+    session: Session, handle: Callable[[RequestT], AnswerT | Coroutine[Any, Any, AnswerT]], request: RequestT
+) -> AnswerT | Coroutine[Any, Any, AnswerT]:
+    """What `handle` answers to the session's request, at once or in time."""
+    token = CALLER.set(session)
+    try:
+        answer = handle(request)
+    finally:
+        CALLER.reset(token)
+    # An abstract class would be asked in Python, for every request.
+    return _in_time(session, answer) if isinstance(answer, CoroutineType) else answer
+
+
+async def _in_time(session: Session, answer: Coroutine[Any, Any, AnswerT]) -> AnswerT:
+    token = CALLER.set(session)
+    try:
+        return await answer
+    finally:
+        CALLER.reset(token)
+
+
+@contextmanager
+def for_itself() -> Iterator[None]:
+    """Inside, the server acts for itself: what the caller may has been asked."""
+    token = CALLER.set(None)
+    try:
+        yield
+    finally:
+        CALLER.reset(token)
+
+
+def may(operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+    """Whether the caller may do that."""
+    caller = CALLER.get()
+    return caller is None or caller.may(operation, resource_type, name)
+
+
+def may_be_shown(operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+    """As `Session.may_be_shown`, of the caller."""
+    caller = CALLER.get()
+    return caller is None or caller.may_be_shown(operation, resource_type, name)
+
+
+def may_with_cluster(*operations: AclOperation) -> bool:
+    """Whether the caller may do one of these with the cluster."""
+    caller = CALLER.get()
+    return caller is None or caller.may_with_cluster(*operations)
+
+
+def may_be_shown_with_cluster(operation: AclOperation) -> bool:
+    """As `Session.may_be_shown`, of the caller and the cluster."""
+    return may_be_shown(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def may_with_any(operation: AclOperation, resource_type: ResourceType) -> bool:
+    """As `Session.may_with_any`, of the caller."""
+    caller = CALLER.get()
+    return caller is None or caller.may_with_any(operation, resource_type)
+
+
+def require(operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+    """Raises TopicAuthorizationFailedError, GroupAuthorizationFailedError ... by the resource's type, unless the caller
+    may do that."""
+    if not may(operation, resource_type, name):
+        raise refusal(resource_type)
+
+
+def require_cluster(*operations: AclOperation) -> None:
+    """Raises ClusterAuthorizationFailedError, unless the caller may do one of these with the cluster."""
+    if not may_with_cluster(*operations):
+        raise refusal(ResourceType.CLUSTER)
+
+
+def tell_change(event: AuditEvent) -> None:
+    """The caller has changed something, or failed to: the audit hears of it."""
+    caller = CALLER.get()
+    if caller is not None and caller.audit is not None:
+        caller.audit.changed(event)
+
+
+def refusal(resource_type: ResourceType) -> BrokerError:
+    """It names nothing: a caller that may not see a thing does not learn its name either."""
+    return _REFUSALS[resource_type].exception()

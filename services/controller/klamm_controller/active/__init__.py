@@ -1,0 +1,1 @@
+"""What the active controller does: decides, watches who lives, balances leaders, deletes what is over."""

@@ -1,0 +1,62 @@
+"""The newest committed entries in memory: what watchers of the metadata are fed from.
+
+Every watcher has only an index; the entries are shared. So the memory that slow watchers cost is bounded by one figure,
+and a watcher that falls behind the tail must begin again, from a snapshot.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from klamm.wire.v1.metadata_pb2 import MetadataBatch
+
+
+class CommittedTail:
+    """Consecutive entries that end at `end_index`, of about `max_bytes` at most (and at least one).
+
+    Invariant: entry n+1 begins where entry n ends."""
+
+    def __init__(self, max_bytes: int, end_index: int) -> None:
+        self.end_index = end_index
+        self._max_bytes = max_bytes
+        self._size_bytes = 0
+        self._entries: list[MetadataBatch] = []
+        self._sizes: list[int] = []
+
+    def extend(self, entries: Sequence[MetadataBatch]) -> None:
+        """Adds the entries that committed next."""
+        for entry in entries:
+            assert entry.base_index == self.end_index, (entry.base_index, self.end_index)
+            size_bytes = entry.ByteSize()
+            self._entries.append(entry)
+            self._sizes.append(size_bytes)
+            self._size_bytes += size_bytes
+            self.end_index = entry.end_index
+        self._trim()
+
+    def restart(self, end_index: int) -> None:
+        """Starts empty at `end_index`: what came before is not known entry by entry."""
+        self.end_index = end_index
+        self._size_bytes = 0
+        self._entries.clear()
+        self._sizes.clear()
+
+    def after(self, index: int) -> list[MetadataBatch] | None:
+        """The entries from `index` on; None when `index` is not where an entry begins, or is gone."""
+        if index == self.end_index:
+            return []
+        position = bisect_left(self._entries, index, key=lambda entry: entry.base_index)
+        if position == len(self._entries) or self._entries[position].base_index != index:
+            return None
+        return self._entries[position:]
+
+    def _trim(self) -> None:
+        """Half of the bound is dropped at once, so that dropping stays cheap."""
+        if self._size_bytes <= self._max_bytes:
+            return
+        dropped = 0
+        while self._size_bytes > self._max_bytes // 2 and dropped < len(self._entries) - 1:
+            self._size_bytes -= self._sizes[dropped]
+            dropped += 1
+        del self._entries[:dropped], self._sizes[:dropped]

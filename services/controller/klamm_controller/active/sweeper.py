@@ -1,0 +1,63 @@
+"""Does the sweeps, one after the other, in events between which the queue has as much time for everything else."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+
+from klamm.errors import BrokerError
+from klamm_controller.active.controller import Controller
+from klamm_controller.metadata.sweep import Sweep, all_partitions
+from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.event_queue import EventQueue
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 100
+"""When nothing can be appended: about to hand over, or too much is uncommitted."""
+_TAG = "sweep"
+
+
+class Sweeper:
+    """What decisions leave to be done."""
+
+    def __init__(self, controller: Controller, queue: EventQueue, clock: Clock) -> None:
+        self._controller = controller
+        self._queue = queue
+        self._clock = clock
+        self._sweeps: deque[Sweep] = deque()
+
+    def start(self) -> None:
+        """This controller is active from now on: what the one before it left undone is among all partitions."""
+        self.add(Sweep("claim", all_partitions(self._controller.appended)))
+
+    def stop(self) -> None:
+        """This controller is not active any more."""
+        self._sweeps.clear()
+        self._queue.cancel(_TAG)
+
+    def add(self, sweep: Sweep) -> None:
+        """Does it after those that were added before."""
+        self._sweeps.append(sweep)
+        if len(self._sweeps) == 1:
+            self._arm(0)
+
+    def _arm(self, delay_ms: int) -> None:
+        self._queue.schedule(_TAG, self._clock.monotonic_ms() + delay_ms, self._run_next)
+
+    def _run_next(self) -> None:
+        start_ms = self._clock.monotonic_ms()
+        sweep = self._sweeps[0]
+        changes = sweep.next_changes(self._controller.appended)
+        try:
+            if changes:
+                self._controller.append(changes)
+        except BrokerError as error:
+            log.warning("sweep=%r waits: %s", sweep.name, error)
+            sweep.put_back()
+            self._arm(RETRY_MS)
+            return
+        if sweep.is_done:
+            self._sweeps.popleft()
+        if self._sweeps:
+            self._arm(self._clock.monotonic_ms() - start_ms + 1)

@@ -1,0 +1,51 @@
+"""Tells operators of elections by which acknowledged records may be lost, and of log dirs that are there no more."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Sequence
+
+from klamm.wire.v1.metadata_pb2 import MetadataRecord
+from klamm_controller.metadata.brokers import gone_log_dirs
+from klamm_controller.metadata.leader_election import unclean_elections
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metrics.instruments import counter
+
+log = logging.getLogger(__name__)
+
+_UNCLEAN = counter(
+    "klamm_unclean_leader_elections",
+    "Elections of leaders that may lack acknowledged records (Kafka's UncleanLeaderElectionsPerSec).",
+)
+
+
+def report_unclean_elections(image: MetadataImage, records: Sequence[MetadataRecord]) -> None:
+    """Counts and logs those that `records` bring about."""
+    for topic, partition, leader in unclean_elections(image, records):
+        _UNCLEAN.inc()
+        log.warning(
+            "topic=%s partition=%d leader=%d elected uncleanly, %s: before that isr=%s elr=%s replicas=%s",
+            topic.name,
+            partition.partition,
+            leader,
+            "as the last known leader" if leader in partition.last_known_elr else "records may be lost",
+            list(partition.isr),
+            list(partition.elr),
+            list(partition.replicas),
+        )
+
+
+def report_gone_log_dirs(image: MetadataImage, records: Sequence[MetadataRecord]) -> None:
+    """Logs each registration among `records` that lacks a log dir of the broker's life before."""
+    for record in records:
+        registration = record.register_broker
+        known = image.brokers.get(registration.broker_id) if record.HasField("register_broker") else None
+        gone = gone_log_dirs(registration.log_dir_ids, known) if known is not None else ()
+        if gone:
+            log.warning(
+                "broker=%d registers without log dirs that it had, directory.id %s: its replicas may be lost, and lead"
+                " nothing before they are in sync again, or `klamm topics elect-leaders --unclean` has them lead",
+                registration.broker_id,
+                ",".join(sorted(base64.urlsafe_b64encode(one).decode().rstrip("=") for one in gone)),
+            )

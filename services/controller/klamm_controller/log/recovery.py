@@ -1,0 +1,69 @@
+"""From the data directory to the replica of the metadata log in it: what a controller knows when it starts.
+
+The image is that of the snapshot. What follows it in the log is not known to be committed until the quorum says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from klamm.errors import KlammError
+from klamm.wire.v1.metadata_pb2 import MetadataBatch, MetadataRecord
+from klamm_controller.config import ControllerConfig
+from klamm_controller.log.bootstrap import read_bootstrap_records
+from klamm_controller.log.data_dir import DataDir, open_data_dir
+from klamm_controller.log.raft_store import RaftStore
+from klamm_controller.log.snapshot import image_of_snapshot
+from klamm_controller.raft.messages import EntryKind, LogEntry
+from klamm_controller.raft.raft_log import START, StoredState
+from klamm_server.metadata.image import MetadataImage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """What was found, and is open now."""
+
+    data_dir: DataDir
+    store: RaftStore
+    stored: StoredState | None
+    """None: the log has not begun."""
+    image: MetadataImage
+    """The stored snapshot."""
+    bootstrap_records: tuple[MetadataRecord, ...]
+    """What the log is to begin with, besides the cluster's id."""
+
+
+def recover(config: ControllerConfig) -> Recovered:
+    """Opens the directory and reads the log. Raises KlammError in one line; nothing stays open then."""
+    data_dir = open_data_dir(config.data_path, node_id=config.node_id, cluster_id=config.cluster_id)
+    try:
+        store = RaftStore(data_dir.store_path)
+    except BaseException:
+        data_dir.close()
+        raise
+    try:
+        stored = None if store.bootstrap_voters() is None else store.load()
+        bootstrap_records = read_bootstrap_records(data_dir.path)
+        image = MetadataImage.empty()
+        if stored is not None and stored.snapshot != START:
+            image = image_of_snapshot(store.read_snapshot(stored.snapshot))
+        cluster_id = image.cluster_id or _cluster_id_in(stored.entries if stored is not None else ())
+        if cluster_id not in ("", data_dir.cluster_id):
+            raise KlammError(
+                f"the metadata log in {data_dir.store_path} is of cluster {cluster_id},"
+                f" the directory of cluster {data_dir.cluster_id}"
+            )
+    except BaseException:
+        store.close()
+        data_dir.close()
+        raise
+    return Recovered(data_dir=data_dir, store=store, stored=stored, image=image, bootstrap_records=bootstrap_records)
+
+
+def _cluster_id_in(entries: Iterable[LogEntry]) -> str:
+    """The first record of every log, if it is among them."""
+    for entry in entries:
+        if entry.kind is EntryKind.DATA:
+            return MetadataBatch.FromString(entry.payload).records[0].cluster.cluster_id
+    return ""

@@ -1,0 +1,35 @@
+"""Taking in a leader's snapshot chunk by chunk: the whole of a big one would stop the event loop for seconds."""
+
+from __future__ import annotations
+
+from klamm_controller.log.snapshot import SnapshotReader
+from klamm_controller.raft.effects import WriteSnapshotChunk
+from klamm_controller.raft.messages import SnapshotId
+from klamm_server.metadata.image import MetadataImage
+
+
+class SnapshotAssembler:
+    """The one that comes, and the one that is whole until the disk has it: the next may begin meanwhile."""
+
+    def __init__(self) -> None:
+        self._coming: tuple[SnapshotId, SnapshotReader] | None = None
+        self._whole: tuple[SnapshotId, SnapshotReader] | None = None
+
+    def feed(self, chunk: WriteSnapshotChunk) -> None:
+        """Chunks come in order; one at position 0 begins another snapshot."""
+        if chunk.position == 0:
+            self._coming = (chunk.snapshot, SnapshotReader())
+        assert self._coming is not None, chunk.position
+        snapshot, reader = self._coming
+        assert snapshot == chunk.snapshot, (snapshot, chunk.snapshot)
+        reader.feed(chunk.data)
+        if chunk.is_last:
+            self._whole, self._coming = self._coming, None
+
+    def take(self, snapshot: SnapshotId) -> MetadataImage:
+        """The image of a whole one, once. Raises CorruptLogError."""
+        assert self._whole is not None, snapshot
+        received, reader = self._whole
+        assert received == snapshot, (received, snapshot)
+        self._whole = None
+        return reader.finish()

@@ -1,0 +1,116 @@
+"""Users who log in by SCRAM: their credentials set and removed, and described without anything secret (KIP-554).
+
+Each user's change succeeds or fails by itself. The checks, their order and their codes are Kafka's: a request names a
+user once, also where the mechanisms differ.
+"""
+
+from __future__ import annotations
+
+from klamm.errors import ErrorCode
+from klamm.security.sasl.scram_keys import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism, credential_of
+from klamm.wire.v1.controller_pb2 import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribedUserScramCredentials,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    NamedResult,
+    ScramCredentialDeletion,
+    ScramCredentialInfo,
+    ScramCredentialUpsertion,
+)
+from klamm.wire.v1.metadata_pb2 import ClusterSecretRecord, MetadataRecord, RemoveUserScramCredentialRecord
+from klamm_controller.metadata.decision import Decision, Refusal
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.metadata.image_records import credential_record
+from klamm_server.metadata.users import described_users
+
+_Change = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+def handle_alter_user_scram_credentials(
+    request: AlterUserScramCredentialsRequest, image: MetadataImage, new_secret: bytes
+) -> Decision[AlterUserScramCredentialsResponse]:
+    """`new_secret`: 32 random bytes, which become the cluster's with its first credential."""
+    asked: list[_Change] = [*request.deletions]
+    asked += request.upsertions
+    outcomes: dict[str, MetadataRecord | Refusal] = {}
+    for change in asked:
+        before = outcomes.get(change.name)
+        if not isinstance(before, Refusal):
+            outcomes[change.name] = _twice() if before is not None else _outcome(change, image)
+    records = [one for one in outcomes.values() if isinstance(one, MetadataRecord)]
+    if records and not image.cluster_secret:
+        records.insert(0, MetadataRecord(cluster_secret=ClusterSecretRecord(secret=new_secret)))
+    results = [_result(name, outcome) for name, outcome in outcomes.items()]
+    return Decision(records=tuple(records), reply=AlterUserScramCredentialsResponse(results=results))
+
+
+def describe_user_scram_credentials(
+    request: DescribeUserScramCredentialsRequest, image: MetadataImage
+) -> DescribeUserScramCredentialsResponse:
+    """Describes the users that are named, or all."""
+    return DescribeUserScramCredentialsResponse(
+        users=[
+            DescribedUserScramCredentials(
+                name=user.name,
+                error_code=user.error_code,
+                error_message=user.error_message,
+                credentials=[
+                    ScramCredentialInfo(
+                        mechanism=mechanism.number,  # type: ignore[arg-type]  # stubs want the enum's NewType
+                        iterations=iterations,
+                    )
+                    for mechanism, iterations in user.credentials
+                ],
+            )
+            for user in described_users(image, request.users)
+        ]
+    )
+
+
+def _outcome(change: _Change, image: MetadataImage) -> MetadataRecord | Refusal:
+    try:
+        return _record(change, image)
+    except Refusal as refusal:
+        return refusal
+
+
+def _twice() -> Refusal:
+    return Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+
+
+def _result(name: str, outcome: MetadataRecord | Refusal) -> NamedResult:
+    if isinstance(outcome, Refusal):
+        return NamedResult(name=name, error_code=outcome.code, error_message=outcome.message)
+    return NamedResult(name=name)
+
+
+def _record(change: _Change, image: MetadataImage) -> MetadataRecord:
+    """Raises Refusal."""
+    if not change.name:
+        raise Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    mechanism = ScramMechanism.of_number(change.mechanism)
+    if mechanism is None:
+        raise Refusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    key = change.name, mechanism
+    if isinstance(change, ScramCredentialUpsertion):
+        _check(change)
+        return credential_record(key, credential_of(mechanism, change.salted_password, change.salt, change.iterations))
+    if key not in image.scram_credentials:
+        raise Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+    return MetadataRecord(
+        remove_user_scram_credential=RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
+    )
+
+
+def _check(change: ScramCredentialUpsertion) -> None:
+    problem = None
+    if change.iterations < MIN_ITERATIONS:
+        problem = "Too few iterations"
+    elif change.iterations > MAX_ITERATIONS:
+        problem = "Too many iterations"
+    elif not change.salt or not change.salted_password:
+        problem = "Neither the salt nor the salted password may be empty"
+    if problem is not None:
+        raise Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)

@@ -1,0 +1,97 @@
+"""What changes of topics cost their callers, where `controller_mutation_rate` is set (KIP-599).
+
+A topic costs its new partitions, or those that it has when it is deleted; what changes nothing costs nothing. As with
+Kafka a request is let in while something is left, and topics behind the one that has used it up are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from klamm.acls import ANONYMOUS
+from klamm.errors import ErrorCode
+from klamm.model import INTERNAL_TOPICS
+from klamm.wire.v1.controller_pb2 import NewPartitions, NewTopic
+from klamm_controller.metadata.policy import TopicPolicy
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.runtime.clock import Clock
+from klamm_server.security.quotas.mutation_quotas import MutationQuotas
+from klamm_server.security.session import CALLER
+
+EXCEEDED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+class Mutations:
+    """`begin` with each request."""
+
+    def __init__(
+        self,
+        quotas: MutationQuotas,
+        policy: TopicPolicy,
+        image: Callable[[], MetadataImage],
+        clock: Clock,
+        *,
+        knows_callers: bool,
+    ) -> None:
+        """`knows_callers`: there is an authorizer, so a caller without a session is another server."""
+        self._quotas = quotas
+        self._policy = policy
+        self._image = image
+        self._clock = clock
+        self._knows_callers = knows_callers
+
+    def begin(self, client_id: str, *, validate_only: bool = False) -> Charge:
+        """For the topics of one request; what is only checked costs nothing."""
+        image = self._image()
+        self._quotas.apply(image.client_quotas)
+        caller = CALLER.get()
+        user = None
+        if not validate_only and (caller is not None or not self._knows_callers):
+            user = (ANONYMOUS if caller is None else caller.principal).partition(":")[2]
+        return Charge(self._quotas, self._policy, image, self._clock.monotonic_ms(), user, client_id)
+
+
+class Charge:
+    """Each `admits_...` says whether that topic may be changed now; then it counts."""
+
+    def __init__(
+        self,
+        quotas: MutationQuotas,
+        policy: TopicPolicy,
+        image: MetadataImage,
+        now_ms: int,
+        user: str | None,
+        client_id: str,
+    ) -> None:
+        self._quotas = quotas
+        self._policy = policy
+        self._image = image
+        self._now_ms = now_ms
+        self._user = user
+        self._client_id = client_id
+        self.throttle_ms = 0
+        """How long the client is to rest."""
+
+    def admits_creation(self, topic: NewTopic) -> bool:
+        if self._image.topic(topic.name) is not None:
+            return True
+        count = len(topic.assignments) or self._policy.partition_count(topic.name, topic.partition_count)
+        return self._admits(topic.name, count)
+
+    def admits_deletion(self, name: str) -> bool:
+        return self._admits(name, self._partition_count(name))
+
+    def admits_growth(self, wanted: NewPartitions) -> bool:
+        known = self._partition_count(wanted.topic)
+        return self._admits(wanted.topic, wanted.total_count - known if known else 0)
+
+    def _partition_count(self, name: str) -> int:
+        topic = self._image.topic(name)
+        return 0 if topic is None else len(topic.partitions)
+
+    def _admits(self, name: str, partitions: int) -> bool:
+        if self._user is None or partitions <= 0 or name in INTERNAL_TOPICS:
+            return True
+        rest_ms = self._quotas.admit(self._user, self._client_id, partitions, self._now_ms)
+        self.throttle_ms = max(self.throttle_ms, rest_ms)
+        return not rest_ms

@@ -1,0 +1,174 @@
+"""The classic groups of a shard, and those that only store offsets: which there are, and where each request goes.
+
+What is stored of a group is promised; what is going on (who is joining, whose session lasts until when) is led by
+events, and is rebuilt from the former at `start`.
+
+Invariants (`check_invariants`): those of every group; every member that has no parked request has a session timer; the
+join and the sync phase have theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from klamm.errors import ErrorCode
+from klamm_coordinator.classic import rebalance, session
+from klamm_coordinator.classic.follow_ups import AssignmentStored, StaticMemberStored
+from klamm_coordinator.classic.group import ClassicGroup
+from klamm_coordinator.classic.join import handle_join, on_static_member_stored
+from klamm_coordinator.classic.messages import (
+    ClassicGroupDescription,
+    Heartbeat,
+    HeartbeatReply,
+    JoinGroup,
+    JoinReply,
+    LeaveGroup,
+    LeaveReply,
+    SyncGroup,
+    SyncReply,
+)
+from klamm_coordinator.classic.states import ClassicGroupState
+from klamm_coordinator.classic.sync import handle_sync, on_assignment_stored
+from klamm_coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
+from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.groups.turn import GroupTurn
+from klamm_coordinator.records.schemas import GroupMetadataValue
+from klamm_coordinator.runtime.timers import Timers
+
+
+class ClassicGroups:
+    """`stored` are the groups as last stored, `others` those of the new protocol; both belong to the shard."""
+
+    def __init__(
+        self,
+        stored: Mapping[str, GroupMetadataValue],
+        others: Collection[str],
+        has_offsets: Callable[[str], bool],
+        settings: GroupSettings,
+    ) -> None:
+        self.groups: dict[str, ClassicGroup] = {}
+        """The groups by group id."""
+        self._stored = stored
+        self._others = others
+        self._has_offsets = has_offsets
+        self._settings = settings
+
+    def describe(self, group_id: str) -> ClassicGroupDescription | None:
+        """A group, or None when it is not there."""
+        group = self.groups.get(group_id)
+        return None if group is None or group.state is ClassicGroupState.DEAD else session.describe(group)
+
+    def start(self, group_id: str, turn: GroupTurn) -> None:
+        """The group goes on where it was. All sessions start again, for nobody could take heartbeats meanwhile."""
+        value = self._stored.get(group_id)
+        group = ClassicGroup(group_id) if value is None else ClassicGroup.restore(group_id, value)
+        self.groups[group_id] = group
+        for member in group.members.values():
+            rebalance.start_session(group, member, turn)
+        if len(group.members) > self._settings.group_size_max:
+            rebalance.prepare(group, "it is larger than group.max.size", turn)
+
+    def check_invariants(self, timers: Timers[Any]) -> None:
+        """Asserts what the module's docstring lists."""
+        for group in self.groups.values():
+            group.check_invariants()
+            for member in group.members.values():
+                timer = SessionTimer(group.group_id, member.member_id)
+                assert timer in timers or member.survives_session_end(), timer
+            for member_id in group.pending_joins:
+                assert SessionTimer(group.group_id, member_id) in timers, member_id
+            is_joining = group.state is ClassicGroupState.PREPARING_REBALANCE
+            assert (JoinTimer(group.group_id) in timers) == is_joining, group.state
+            is_syncing = bool(group.pending_syncs)
+            assert (SyncTimer(group.group_id) in timers) == is_syncing, group.pending_syncs
+
+    # Requests
+
+    def join(self, request: JoinGroup, turn: GroupTurn) -> None:
+        """Somebody enters a group, which may have to be made."""
+        group = self.groups.get(request.group_id)
+        if group is None and not request.member_id:
+            group = self.create(request.group_id, turn)
+            if group is None:
+                turn.reply(request.reply_id, JoinReply(error=ErrorCode.GROUP_MAX_SIZE_REACHED))
+                return
+        if group is None:
+            reply = JoinReply(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id)
+            turn.reply(request.reply_id, reply)
+            return
+        handle_join(group, request, turn)
+        self.forget_if_unused(group.group_id)
+
+    def sync(self, request: SyncGroup, turn: GroupTurn) -> None:
+        """A member asks for its assignment, or brings everybody's."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            turn.reply(request.reply_id, SyncReply(error=ErrorCode.UNKNOWN_MEMBER_ID))
+        else:
+            handle_sync(group, request, turn)
+
+    def heartbeat(self, request: Heartbeat, turn: GroupTurn) -> None:
+        """A member is alive."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            turn.reply(request.reply_id, HeartbeatReply(error=ErrorCode.UNKNOWN_MEMBER_ID))
+        else:
+            session.handle_heartbeat(group, request, turn)
+
+    def leave(self, request: LeaveGroup, turn: GroupTurn) -> None:
+        """Members go."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            errors = (ErrorCode.UNKNOWN_MEMBER_ID,) * len(request.leavers)
+            turn.reply(request.reply_id, LeaveReply(members=errors))
+        else:
+            session.handle_leave(group, request, turn)
+            self.forget_if_unused(group.group_id)
+
+    # What follows
+
+    def on_timer(self, timer: SessionTimer | JoinTimer | SyncTimer, turn: GroupTurn) -> None:
+        """A session, or a phase of a rebalance, has lasted long enough."""
+        group = self.groups[timer.group_id]
+        match timer:
+            case SessionTimer(_, member_id):
+                session.on_session_timer(group, member_id, turn)
+                self.forget_if_unused(group.group_id)
+            case JoinTimer():
+                rebalance.on_join_timer(group, turn)
+            case SyncTimer():
+                rebalance.on_sync_timer(group, turn)
+
+    def follow(self, then: AssignmentStored | StaticMemberStored, error: ErrorCode, turn: GroupTurn) -> None:
+        """A write of a group is decided; without an error it is stored."""
+        group = self.groups.get(then.group_id)
+        if group is None:
+            return
+        match then:
+            case AssignmentStored():
+                on_assignment_stored(group, then, error, turn)
+            case StaticMemberStored():
+                on_static_member_stored(group, then, error, turn)
+
+    # Groups
+
+    def create(self, group_id: str, turn: GroupTurn) -> ClassicGroup | None:
+        """A new group; None when the shard is full."""
+        if len(self.groups) + len(self._others) >= self._settings.group_count_max:
+            return None
+        group = ClassicGroup(group_id, state_timestamp_ms=turn.now.wall_ms)
+        self.groups[group_id] = group
+        return group
+
+    def forget_if_unused(self, group_id: str) -> None:
+        """A group that only ever was an id leaves nothing to remember."""
+        group = self.groups.get(group_id)
+        if (
+            group is not None
+            and group.is_simple
+            and group.state is ClassicGroupState.EMPTY
+            and group_id not in self._stored
+            and not self._has_offsets(group_id)
+        ):
+            del self.groups[group_id]

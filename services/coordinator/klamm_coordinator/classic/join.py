@@ -1,0 +1,203 @@
+"""JoinGroup: how a member enters a group or a new generation of it.
+
+    no member id, dynamic      an id is made and MEMBER_ID_REQUIRED answered (KIP-394): a client that goes away before
+                               it knows its id leaves nothing behind but that id
+    no member id, static       takes the place of the member with its instance id, or becomes a new one (KIP-345)
+    an id that was given out   becomes a member
+    a member's id              joins the rebalance under way, or starts one if its metadata changed or it leads;
+                               otherwise gets the current generation again: its answer was lost
+
+Follows Kafka's GroupMetadataManager.classicGroupJoinToClassicGroup.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from klamm.errors import ErrorCode
+from klamm_coordinator.classic.follow_ups import StaticMemberStored
+from klamm_coordinator.classic.group import ClassicGroup
+from klamm_coordinator.classic.member import ClassicMember
+from klamm_coordinator.classic.messages import JoinGroup, JoinReply
+from klamm_coordinator.classic.rebalance import (
+    answer_parked,
+    drop_member,
+    join_reply,
+    maybe_complete_join,
+    prepare,
+    prepare_or_complete,
+    start_session,
+)
+from klamm_coordinator.classic.states import ClassicGroupState
+from klamm_coordinator.classic.timers import SessionTimer
+from klamm_coordinator.groups.turn import GroupTurn, new_member_id
+from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
+
+
+def handle_join(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> None:
+    """Answers, parks or refuses the join."""
+    member_id = request.member_id
+    if group.state is ClassicGroupState.DEAD:
+        _refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, turn)
+    elif not _has_room_for(group, member_id, turn.settings.group_size_max):
+        _refuse_for_size(group, request, turn)
+    elif not group.supports(request.protocol_type, request.protocols):
+        _refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, turn)
+    elif not member_id and request.instance_id is None:
+        _join_dynamic(group, request, turn)
+    elif not member_id:
+        _join_static(group, request, turn)
+    elif member_id in group.pending_joins and request.instance_id is None:
+        _add_member(group, request, member_id, turn)
+    elif (error := group.member_error(member_id, request.instance_id)) is not ErrorCode.NONE:
+        _refuse(request, error, turn)
+    else:
+        _rejoin(group, group.members[member_id], request, turn)
+
+
+def on_static_member_stored(group: ClassicGroup, stored: StaticMemberStored, error: ErrorCode, turn: GroupTurn) -> None:
+    """The return of a static member is stored: answer its join. Or it failed: as if it had not come back.
+
+    If the group began a rebalance meanwhile, or the instance came back once more, this is history: the parked
+    join was answered or takes part in the rebalance."""
+    member = group.members.get(stored.member_id)
+    if member is None or group.state is not ClassicGroupState.STABLE or group.generation_id != stored.generation_id:
+        return
+    reply_id = group.take_join(member)
+    if reply_id is None:
+        return
+    if error is ErrorCode.NONE:
+        start_session(group, member, turn)
+        turn.reply(reply_id, join_reply(group, member.member_id, skip_assignment=True))
+    else:
+        turn.reply(reply_id, JoinReply(error=error))
+        turn.timers.cancel(SessionTimer(group.group_id, member.member_id))
+        group.replace(member.member_id, stored.former)
+        start_session(group, stored.former, turn)
+
+
+def _has_room_for(group: ClassicGroup, member_id: str, size_max: int) -> bool:
+    """Members beyond group.max.size are refused, also those that have to rejoin after it was lowered: while
+    members join, those that joined count, so the last to rejoin go."""
+    member = group.members.get(member_id)
+    match group.state:
+        case ClassicGroupState.EMPTY | ClassicGroupState.DEAD:
+            return True
+        case ClassicGroupState.PREPARING_REBALANCE:
+            return (member is not None and member.is_awaiting_join) or group.awaiting_join_count < size_max
+        case ClassicGroupState.COMPLETING_REBALANCE | ClassicGroupState.STABLE:
+            return member is not None or len(group.members) < size_max
+
+
+def _refuse_for_size(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> None:
+    group.pending_joins.pop(request.member_id, None)
+    turn.timers.cancel(SessionTimer(group.group_id, request.member_id))
+    member = group.members.get(request.member_id)
+    if member is not None:
+        drop_member(group, member, ErrorCode.GROUP_MAX_SIZE_REACHED, turn)
+    turn.reply(request.reply_id, JoinReply(error=ErrorCode.GROUP_MAX_SIZE_REACHED))
+    maybe_complete_join(group, turn)
+
+
+def _refuse(request: JoinGroup, error: ErrorCode, turn: GroupTurn) -> None:
+    turn.note(f"group={request.group_id} member={request.member_id or '-'} join=refused error={error.name}")
+    turn.reply(request.reply_id, JoinReply(error=error, member_id=request.member_id))
+
+
+def _join_dynamic(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> None:
+    if request.joins_without_id:
+        _add_member(group, request, new_member_id(request.client_id, turn.rng), turn)
+    else:
+        _give_member_id(group, request, turn)
+
+
+def _give_member_id(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> None:
+    if len(group.pending_joins) >= turn.settings.pending_members_max:
+        _refuse(request, ErrorCode.GROUP_MAX_SIZE_REACHED, turn)
+        return
+    member_id = new_member_id(request.client_id, turn.rng)
+    group.pending_joins[member_id] = None
+    turn.schedule(SessionTimer(group.group_id, member_id), request.session_timeout_ms)
+    turn.reply(request.reply_id, JoinReply(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+
+
+def _add_member(group: ClassicGroup, request: JoinGroup, member_id: str, turn: GroupTurn) -> None:
+    if group.state is ClassicGroupState.PREPARING_REBALANCE and group.previous_state is ClassicGroupState.EMPTY:
+        group.new_member_added = True
+    group.add(ClassicMember.from_request(request, member_id), request.protocol_type)
+    # It cannot heartbeat before it is answered, and a connection that died cannot be seen: its parked join
+    # counts as alive for this long, then it has to ask again (KAFKA-7610).
+    turn.schedule(SessionTimer(group.group_id, member_id), turn.settings.new_member_join_timeout_ms)
+    prepare_or_complete(group, f"member {member_id} joined ({request.reason or 'no reason given'})", turn)
+
+
+def _rejoin(group: ClassicGroup, member: ClassicMember, request: JoinGroup, turn: GroupTurn) -> None:
+    match group.state:
+        case ClassicGroupState.PREPARING_REBALANCE:
+            is_change = True
+        case ClassicGroupState.STABLE:
+            # A leader rejoins when something outside the group changed, such as the partitions of a topic.
+            is_change = group.leader == member.member_id or member.protocols != request.protocols
+        case _:
+            is_change = member.protocols != request.protocols
+    if not is_change:
+        answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+        turn.reply(request.reply_id, join_reply(group, member.member_id))
+        return
+    _update_and_park(group, member, request, turn)
+    prepare_or_complete(group, f"member {member.member_id} rejoins ({request.reason or 'no reason given'})", turn)
+
+
+def _update_and_park(group: ClassicGroup, member: ClassicMember, request: JoinGroup, turn: GroupTurn) -> None:
+    """An earlier request of this member is still parked only if its client gave up on it."""
+    answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+    group.update(
+        member,
+        protocols=request.protocols,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+    )
+    group.park_join(member, request.reply_id)
+
+
+def _join_static(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> None:
+    assert request.instance_id is not None
+    member_id = new_member_id(request.instance_id, turn.rng)
+    former_id = group.static_members.get(request.instance_id)
+    if former_id is None:
+        _add_member(group, request, member_id, turn)
+        return
+    former = group.members[former_id]
+    answer_parked(group, former, ErrorCode.FENCED_INSTANCE_ID, turn)
+    turn.timers.cancel(SessionTimer(group.group_id, former_id))
+    successor = dataclasses.replace(former, member_id=member_id, is_new=False)
+    group.replace(former_id, successor)
+    start_session(group, successor, turn)
+    _update_and_park(group, successor, request, turn)
+    turn.note(f"group={group.group_id} instance={request.instance_id} member={member_id} replaces={former_id}")
+    _rebalance_or_store(group, successor, former, request, turn)
+
+
+def _rebalance_or_store(
+    group: ClassicGroup, member: ClassicMember, former: ClassicMember, request: JoinGroup, turn: GroupTurn
+) -> None:
+    """A static member's restart costs a rebalance only if it changes the group's protocol (KIP-345), or if the
+    leader is computing assignments, which know the member by its former id."""
+    reason = f"static member {request.instance_id} came back as {member.member_id}"
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
+        prepare(group, reason, turn)
+    elif group.state is ClassicGroupState.PREPARING_REBALANCE:
+        maybe_complete_join(group, turn)
+    elif group.select_protocol() != group.protocol_name:
+        prepare(group, reason, turn)
+    else:
+        assignments = {one.member_id: one.assignment for one in group.members.values()}
+        turn.append(
+            (GroupRecord(GroupMetadataKey(group.group_id), group.to_value(assignments)),),
+            then=StaticMemberStored(
+                group_id=group.group_id,
+                generation_id=group.generation_id,
+                member_id=member.member_id,
+                former=former,
+            ),
+        )

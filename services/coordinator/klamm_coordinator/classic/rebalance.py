@@ -1,0 +1,180 @@
+"""A rebalance: the join phase, its end, the sync phase.
+
+    prepare -> members join (parked) -> complete_join: everybody in, or time is up -> joins answered
+            -> members sync (parked) -> the leader's assignments are stored -> syncs answered, Stable
+
+A group that was Empty waits `group.initial.rebalance.delay.ms` for more members, as long as new ones keep
+coming, at most the longest rebalance timeout (KIP-134).
+"""
+
+from __future__ import annotations
+
+from klamm.errors import ErrorCode
+from klamm_coordinator.classic.group import ClassicGroup
+from klamm_coordinator.classic.member import ClassicMember
+from klamm_coordinator.classic.messages import JoinReply, SyncReply
+from klamm_coordinator.classic.states import TRANSITIONS, ClassicGroupState
+from klamm_coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
+from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
+from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
+
+
+def prepare_or_complete(group: ClassicGroup, reason: str, turn: GroupTurn) -> None:
+    """Starts a rebalance, or ends the join phase of the one under way if everybody is in."""
+    if ClassicGroupState.PREPARING_REBALANCE in TRANSITIONS[group.state]:
+        prepare(group, reason, turn)
+    else:
+        maybe_complete_join(group, turn)
+
+
+def prepare(group: ClassicGroup, reason: str, turn: GroupTurn) -> None:
+    """Everybody has to join again."""
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
+        for member in group.members.values():
+            member.assignment = b""
+        answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+    group.pending_syncs.clear()
+    turn.timers.cancel(SyncTimer(group.group_id))
+    is_initial = group.state is ClassicGroupState.EMPTY
+    group.transition_to(ClassicGroupState.PREPARING_REBALANCE, turn.now.wall_ms)
+    turn.note(f"group={group.group_id} rebalance=prepare generation={group.generation_id} reason={reason}")
+    if is_initial:
+        _wait_for_first_members(group, turn)
+    elif group.has_all_members_joined:
+        complete_join(group, turn)
+    else:
+        turn.schedule(JoinTimer(group.group_id), group.rebalance_timeout_ms)
+
+
+def maybe_complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
+    """Ends the join phase if everybody is in; the initial one ends by its timer alone."""
+    if (
+        group.state is ClassicGroupState.PREPARING_REBALANCE
+        and group.previous_state is not ClassicGroupState.EMPTY
+        and group.has_all_members_joined
+    ):
+        complete_join(group, turn)
+
+
+def on_join_timer(group: ClassicGroup, turn: GroupTurn) -> None:
+    """The join phase is over, unless it is the initial one and members have just come."""
+    assert group.state is ClassicGroupState.PREPARING_REBALANCE, group.state
+    remaining_ms = group.initial_rebalance_end_ms - turn.now.monotonic_ms
+    if group.previous_state is ClassicGroupState.EMPTY and group.new_member_added and remaining_ms > 0:
+        group.new_member_added = False
+        turn.schedule(JoinTimer(group.group_id), min(turn.settings.initial_rebalance_delay_ms, remaining_ms))
+    else:
+        complete_join(group, turn)
+
+
+def complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
+    """Drops who did not rejoin (static members keep their place until their session ends) and begins the generation.
+
+    When nobody at all rejoined there is no leader to be had: wait on, until sessions end."""
+    turn.timers.cancel(JoinTimer(group.group_id))
+    for member in list(group.members.values()):
+        if not member.is_awaiting_join and member.instance_id is None:
+            drop_member(group, member, ErrorCode.UNKNOWN_MEMBER_ID, turn)
+            turn.note(f"group={group.group_id} member={member.member_id} dropped=did-not-rejoin")
+    if group.members and not group.elect_joined_leader():
+        turn.schedule(JoinTimer(group.group_id), max(group.rebalance_timeout_ms, 1))
+        return
+    group.new_member_added = False
+    group.begin_generation(turn.now.wall_ms)
+    turn.note(
+        f"group={group.group_id} generation={group.generation_id} state={group.state.value}"
+        f" members={len(group.members)} protocol={group.protocol_name} leader={group.leader}"
+    )
+    if group.members:
+        _answer_joins(group, turn)
+        turn.schedule(SyncTimer(group.group_id), group.rebalance_timeout_ms)
+    else:
+        record = GroupRecord(GroupMetadataKey(group.group_id), group.to_value({}))
+        turn.append((record,), then=NoteFailure(what=f"group {group.group_id} is empty"))
+
+
+def on_sync_timer(group: ClassicGroup, turn: GroupTurn) -> None:
+    """Members that never asked for their assignment hold partitions that nobody reads: they are out (KAFKA-12890)."""
+    silent = list(group.pending_syncs)
+    assert silent, "the timer is cancelled when the last member syncs"
+    for member_id in silent:
+        drop_member(group, group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID, turn)
+    prepare(group, f"{len(silent)} members did not sync in time", turn)
+
+
+def note_synced(group: ClassicGroup, member_id: str, turn: GroupTurn) -> None:
+    """The member asked for its assignment."""
+    group.pending_syncs.pop(member_id, None)
+    if not group.pending_syncs:
+        turn.timers.cancel(SyncTimer(group.group_id))
+
+
+def join_reply(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinReply:
+    """The generation, as this member sees it."""
+    leads = group.leader == member_id
+    return JoinReply(
+        member_id=member_id,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type or "",
+        protocol_name=group.protocol_name or "",
+        leader=group.leader or "",
+        members=group.joined_members() if leads else (),
+        skip_assignment=skip_assignment and leads,
+    )
+
+
+def sync_reply(group: ClassicGroup, member: ClassicMember) -> SyncReply:
+    """The member's assignment."""
+    return SyncReply(
+        protocol_type=group.protocol_type or "",
+        protocol_name=group.protocol_name or "",
+        assignment=member.assignment,
+    )
+
+
+def answer_syncs(group: ClassicGroup, error: ErrorCode, turn: GroupTurn) -> None:
+    """Answers every parked sync: its assignment, or `error`. The members' sessions start again; they did not count
+    while the syncs waited."""
+    for member in group.members.values():
+        if member.sync_reply_id is not None:
+            reply_id, member.sync_reply_id = member.sync_reply_id, None
+            turn.reply(reply_id, SyncReply(error=error) if error else sync_reply(group, member))
+            start_session(group, member, turn)
+
+
+def start_session(group: ClassicGroup, member: ClassicMember, turn: GroupTurn) -> None:
+    """The member was heard of: its session timeout counts from now."""
+    turn.schedule(SessionTimer(group.group_id, member.member_id), member.session_timeout_ms)
+
+
+def drop_member(group: ClassicGroup, member: ClassicMember, error: ErrorCode, turn: GroupTurn) -> None:
+    """Takes a member out and answers what it has parked. What that means for the group is the caller's."""
+    answer_parked(group, member, error, turn)
+    turn.timers.cancel(SessionTimer(group.group_id, member.member_id))
+    group.remove(member.member_id)
+
+
+def answer_parked(group: ClassicGroup, member: ClassicMember, error: ErrorCode, turn: GroupTurn) -> None:
+    """Answers the member's parked request, if any, with `error`."""
+    join_id = group.take_join(member)
+    if join_id is not None:
+        known = "" if error is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
+        turn.reply(join_id, JoinReply(error=error, member_id=known))
+    sync_id, member.sync_reply_id = member.sync_reply_id, None
+    if sync_id is not None:
+        turn.reply(sync_id, SyncReply(error=error))
+
+
+def _wait_for_first_members(group: ClassicGroup, turn: GroupTurn) -> None:
+    delay_ms = turn.settings.initial_rebalance_delay_ms
+    group.initial_rebalance_end_ms = turn.now.monotonic_ms + max(group.rebalance_timeout_ms, delay_ms)
+    turn.schedule(JoinTimer(group.group_id), delay_ms)
+
+
+def _answer_joins(group: ClassicGroup, turn: GroupTurn) -> None:
+    for member in group.members.values():
+        reply_id = group.take_join(member)
+        if reply_id is not None:
+            turn.reply(reply_id, join_reply(group, member.member_id))
+        member.is_new = False
+        start_session(group, member, turn)

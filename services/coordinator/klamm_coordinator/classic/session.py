@@ -1,0 +1,162 @@
+"""Staying in a group and leaving it: heartbeats, session ends, LeaveGroup, commits in a member's name, description."""
+
+from __future__ import annotations
+
+from klamm.errors import ErrorCode
+from klamm_coordinator.classic.group import ClassicGroup
+from klamm_coordinator.classic.messages import (
+    ClassicGroupDescription,
+    ClassicMemberDescription,
+    Heartbeat,
+    HeartbeatReply,
+    LeaveGroup,
+    Leaver,
+    LeaveReply,
+)
+from klamm_coordinator.classic.rebalance import (
+    complete_join,
+    drop_member,
+    maybe_complete_join,
+    prepare_or_complete,
+    start_session,
+)
+from klamm_coordinator.classic.states import ClassicGroupState
+from klamm_coordinator.classic.timers import SessionTimer
+from klamm_coordinator.groups.turn import GroupTurn
+
+
+def handle_heartbeat(group: ClassicGroup, request: Heartbeat, turn: GroupTurn) -> None:
+    """Keeps the member's session; tells it when it has to join again."""
+    turn.reply(request.reply_id, HeartbeatReply(error=_heartbeat(group, request, turn)))
+
+
+def _heartbeat(group: ClassicGroup, request: Heartbeat, turn: GroupTurn) -> ErrorCode:
+    if group.state is ClassicGroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.member_error(request.member_id, request.instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    start_session(group, group.members[request.member_id], turn)
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def on_session_timer(group: ClassicGroup, member_id: str, turn: GroupTurn) -> None:
+    """A member or an id given out was silent for its session timeout."""
+    if member_id in group.pending_joins:
+        del group.pending_joins[member_id]
+        _end_join_if_nobody_is_missing(group, turn)
+        return
+    member = group.members[member_id]
+    if member.survives_session_end():
+        return  # its session starts again with the answer
+    turn.note(f"group={group.group_id} member={member_id} dropped=session-timeout")
+    drop_member(group, member, ErrorCode.UNKNOWN_MEMBER_ID, turn)
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
+        _end_join_if_nobody_is_missing(group, turn)
+    else:
+        prepare_or_complete(group, f"the session of member {member_id} timed out", turn)
+
+
+def _end_join_if_nobody_is_missing(group: ClassicGroup, turn: GroupTurn) -> None:
+    """Called after a departure: ends the join phase, also an initial one, when no member is left to wait for."""
+    if group.state is ClassicGroupState.PREPARING_REBALANCE and group.has_all_members_joined:
+        complete_join(group, turn)
+
+
+def handle_leave(group: ClassicGroup, request: LeaveGroup, turn: GroupTurn) -> None:
+    """Members leave at once; each by itself succeeds or fails."""
+    if group.state is ClassicGroupState.DEAD:
+        turn.reply(request.reply_id, LeaveReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
+    errors = tuple(_leave(group, leaver, turn) for leaver in request.leavers)
+    turn.reply(request.reply_id, LeaveReply(members=errors))
+    if ErrorCode.NONE not in errors:
+        return
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
+        maybe_complete_join(group, turn)
+    elif group.state is not ClassicGroupState.EMPTY:
+        prepare_or_complete(group, "members left", turn)
+
+
+def _leave(group: ClassicGroup, leaver: Leaver, turn: GroupTurn) -> ErrorCode:
+    member_id = leaver.member_id
+    if not member_id and leaver.instance_id is not None:
+        member_id = group.static_members.get(leaver.instance_id, "")
+    if member_id in group.pending_joins:
+        del group.pending_joins[member_id]
+        turn.timers.cancel(SessionTimer(group.group_id, member_id))
+        return ErrorCode.NONE
+    error = group.member_error(member_id, leaver.instance_id)
+    if error is ErrorCode.NONE:
+        turn.note(f"group={group.group_id} member={member_id} left reason={leaver.reason or '-'}")
+        drop_member(group, group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID, turn)
+    return error
+
+
+def check_commit(
+    group: ClassicGroup, *, generation_id: int, member_id: str, instance_id: str | None, turn: GroupTurn
+) -> ErrorCode:
+    """Whether offsets may be committed in this name; a member's commit is a sign of life.
+
+    From outside (generation -1, no member) only while nobody is in the group. A generation whose assignments are
+    still being made commits nothing: the member has to learn first what it owns."""
+    if group.state is ClassicGroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if generation_id < 0 and group.state is ClassicGroupState.EMPTY:
+        return ErrorCode.NONE
+    if generation_id < 0 and not member_id and instance_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.member_error(member_id, instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    start_session(group, group.members[member_id], turn)
+    return ErrorCode.NONE
+
+
+def check_transactional_commit(
+    group: ClassicGroup, *, generation_id: int, member_id: str, instance_id: str | None, turn: GroupTurn
+) -> ErrorCode:
+    """Whether a transaction may commit offsets in this name (KIP-447): its generation must be the group's.
+
+    As in Kafka, a producer that names no member may commit, no matter which members the group has: its transactional id
+    fences it."""
+    if group.state is ClassicGroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if generation_id < 0 and (group.state is ClassicGroupState.EMPTY or (not member_id and instance_id is None)):
+        return ErrorCode.NONE
+    error = group.member_error(member_id, instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    return ErrorCode.NONE if generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
+
+
+def describe(group: ClassicGroup) -> ClassicGroupDescription:
+    """Metadata and assignments are shown while they are in force."""
+    is_stable = group.state is ClassicGroupState.STABLE
+    return ClassicGroupDescription(
+        group_id=group.group_id,
+        state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_name=(group.protocol_name or "") if is_stable else "",
+        generation_id=group.generation_id,
+        leader=group.leader or "",
+        members=tuple(
+            ClassicMemberDescription(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                assignment=member.assignment if is_stable else b"",
+            )
+            for _, member in sorted(group.members.items())
+        ),
+    )

@@ -1,0 +1,35 @@
+"""The topics in a consumer's metadata: ConsumerProtocolSubscription, of which version 0 is a prefix of all.
+
+    version int16 | topics: int32 count, then strings | user_data bytes | fields of later versions
+
+(Kafka: clients/src/main/resources/common/message/ConsumerProtocolSubscription.json)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from klamm_coordinator.records.codec import SchemaError, SchemaReader
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics that any of these members subscribes to; None when one of them does not parse.
+
+    Clients may put anything there, and then nobody knows what they read."""
+    topics: set[str] = set()
+    try:
+        for raw in metadata:
+            topics.update(_topics(raw))
+    except SchemaError:
+        return None
+    return frozenset(topics)
+
+
+def _topics(raw: bytes) -> list[str]:
+    reader = SchemaReader(raw)
+    version = reader.int16()
+    if version < 0:
+        raise SchemaError(f"subscription version {version}")
+    return [reader.string() for _ in range(reader.array_size())]

@@ -1,0 +1,88 @@
+"""SyncGroup: the leader brings the assignments of a generation, everybody gets theirs.
+
+Assignments are answered only after they are stored, so that a coordinator that takes over knows what every
+member was told. Follows Kafka's GroupMetadataManager.classicGroupSyncToClassicGroup.
+"""
+
+from __future__ import annotations
+
+from klamm.errors import ErrorCode
+from klamm_coordinator.classic.follow_ups import AssignmentStored
+from klamm_coordinator.classic.group import ClassicGroup
+from klamm_coordinator.classic.messages import SyncGroup, SyncReply
+from klamm_coordinator.classic.rebalance import (
+    answer_parked,
+    answer_syncs,
+    note_synced,
+    prepare,
+    sync_reply,
+)
+from klamm_coordinator.classic.states import ClassicGroupState
+from klamm_coordinator.groups.turn import GroupTurn
+from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
+
+
+def handle_sync(group: ClassicGroup, request: SyncGroup, turn: GroupTurn) -> None:
+    """Answers, parks or refuses the sync."""
+    error = _refusal(group, request)
+    if error is not ErrorCode.NONE:
+        turn.note(
+            f"group={group.group_id} member={request.member_id} generation={request.generation_id}"
+            f" sync=refused error={error.name}"
+        )
+        turn.reply(request.reply_id, SyncReply(error=error))
+        return
+    member = group.members[request.member_id]
+    note_synced(group, member.member_id, turn)
+    if group.state is ClassicGroupState.STABLE:
+        turn.reply(request.reply_id, sync_reply(group, member))
+        return
+    assert group.state is ClassicGroupState.COMPLETING_REBALANCE, group.state
+    answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+    member.sync_reply_id = request.reply_id
+    if group.leader == member.member_id:
+        _store_assignments(group, request, turn)
+
+
+def on_assignment_stored(group: ClassicGroup, stored: AssignmentStored, error: ErrorCode, turn: GroupTurn) -> None:
+    """The generation is Stable; or its assignments could not be stored, and everybody has to join again.
+
+    If the group has moved on meanwhile, nobody waits for these assignments any more."""
+    if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation_id != stored.generation_id:
+        return
+    if error is not ErrorCode.NONE:
+        for member in group.members.values():
+            member.assignment = b""
+        answer_syncs(group, error, turn)
+        prepare(group, f"its assignments could not be stored ({error.name})", turn)
+        return
+    for member in group.members.values():
+        member.assignment = stored.assignments.get(member.member_id, b"")
+    answer_syncs(group, ErrorCode.NONE, turn)
+    group.transition_to(ClassicGroupState.STABLE, turn.now.wall_ms)
+    turn.note(f"group={group.group_id} generation={group.generation_id} state=Stable")
+
+
+def _refusal(group: ClassicGroup, request: SyncGroup) -> ErrorCode:
+    if group.state is ClassicGroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.member_error(request.member_id, request.instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    is_consistent = (request.protocol_type or group.protocol_type) == group.protocol_type and (
+        request.protocol_name or group.protocol_name
+    ) == group.protocol_name
+    return ErrorCode.NONE if is_consistent else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def _store_assignments(group: ClassicGroup, request: SyncGroup, turn: GroupTurn) -> None:
+    """What the leader says of strangers is dropped; members it forgot get an empty assignment."""
+    assignments = {member_id: assignment for member_id, assignment in request.assignments if member_id in group.members}
+    turn.append(
+        (GroupRecord(GroupMetadataKey(group.group_id), group.to_value(assignments)),),
+        then=AssignmentStored(group_id=group.group_id, generation_id=group.generation_id, assignments=assignments),
+    )

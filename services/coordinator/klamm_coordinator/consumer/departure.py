@@ -1,0 +1,93 @@
+"""How members go, and groups."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from klamm.errors import ErrorCode
+from klamm_coordinator.classic.messages import Leaver
+from klamm_coordinator.consumer.change import GroupChange
+from klamm_coordinator.consumer.group import STATIC_LEAVE_EPOCH, ConsumerGroup
+from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat, FenceMember
+from klamm_coordinator.consumer.subscribe import check_instance
+from klamm_coordinator.records.consumer_group_schemas import (
+    NO_PARTITIONS,
+    CurrentKey,
+    GroupEpochKey,
+    MemberKey,
+    MemberState,
+    PartitionMetadataKey,
+    RegexKey,
+    TargetEpochKey,
+    TargetKey,
+)
+from klamm_coordinator.records.schemas import GroupRecord
+
+
+def leave(change: GroupChange, request: ConsumerGroupHeartbeat) -> None:
+    """A member goes, or, if it is static and says so, for a while: then nobody gets what it has.
+
+    Raises UnknownMemberIdError or FencedInstanceIdError."""
+    group, member_id = change.group, request.member_id
+    if request.instance_id is not None:
+        check_instance(group, request.instance_id, member_id)
+    if member_id not in group.members:
+        raise ErrorCode.UNKNOWN_MEMBER_ID.exception(f"{member_id!r} is not a member of group {group.group_id!r}")
+    if request.member_epoch == STATIC_LEAVE_EPOCH:
+        current = replace(
+            group.current(member_id),
+            member_epoch=STATIC_LEAVE_EPOCH,
+            state=MemberState.STABLE,
+            pending_revocation=NO_PARTITIONS,
+        )
+        change.write(CurrentKey(group.group_id, member_id), current)
+    else:
+        remove(change, member_id)
+
+
+def remove_leaver(change: GroupChange, leaver: Leaver) -> ErrorCode:
+    """An administrator removes a member, by its id or its instance's."""
+    group = change.group
+    member_id = leaver.member_id or group.static_members.get(leaver.instance_id or "", "")
+    if member_id not in group.members:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if leaver.instance_id is not None and group.static_members.get(leaver.instance_id) != member_id:
+        return ErrorCode.FENCED_INSTANCE_ID
+    remove(change, member_id)
+    return ErrorCode.NONE
+
+
+def fence(change: GroupChange, request: FenceMember) -> bool:
+    """Whether the member is taken out: not if it is gone, or has come on since."""
+    group = change.group
+    if request.member_id not in group.members:
+        return False
+    current = group.current(request.member_id)
+    is_late = request.member_epoch is None or (
+        current.member_epoch == request.member_epoch and current.state is MemberState.UNREVOKED_PARTITIONS
+    )
+    if is_late:
+        remove(change, request.member_id)
+    return is_late
+
+
+def remove(change: GroupChange, member_id: str) -> None:
+    """Takes a member out; what it had is free."""
+    group_id = change.group_id
+    change.write(CurrentKey(group_id, member_id), None)
+    if member_id in change.group.targets:
+        change.write(TargetKey(group_id, member_id), None)
+    change.write(MemberKey(group_id, member_id), None)
+    change.bump_epoch()
+
+
+def tombstones(group: ConsumerGroup) -> tuple[GroupRecord, ...]:
+    """Records that delete a group without members; the last one does it."""
+    assert group.is_empty, group.group_id
+    group_id = group.group_id
+    return (
+        *(GroupRecord(RegexKey(group_id, regex), None) for regex in sorted(group.regexes)),
+        GroupRecord(TargetEpochKey(group_id), None),
+        GroupRecord(PartitionMetadataKey(group_id), None),
+        GroupRecord(GroupEpochKey(group_id), None),
+    )

@@ -1,0 +1,254 @@
+"""A group of the new protocol as its records describe it.
+
+    epoch              grows when members, subscriptions or topics change
+    assignment_epoch   the epoch that the target assignment was made for
+    member epoch       the epoch that a member has come to: it fences its commits
+
+    Empty        no members
+    Assigning    a target for the newest epoch is not made yet
+    Reconciling  some member is not there yet
+    Stable       everybody has what it is to have
+
+Invariants (`check_invariants`): no partition has two owners; static ids and members name each other; every member has
+its current assignment, nobody else has one; no member is ahead of the target, which is not ahead of the group.
+(Kafka: ConsumerGroup.java)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+from klamm_coordinator.records.consumer_group_schemas import (
+    NO_PARTITIONS,
+    ConsumerGroupKey,
+    ConsumerGroupValue,
+    ConsumerMemberMetadata,
+    Current,
+    CurrentKey,
+    GroupEpoch,
+    GroupEpochKey,
+    MemberKey,
+    MemberState,
+    PartitionMetadata,
+    PartitionMetadataKey,
+    Partitions,
+    RegexKey,
+    ResolvedRegex,
+    Target,
+    TargetEpoch,
+    TargetEpochKey,
+    TargetKey,
+    TopicIdPartition,
+    TopicMetadata,
+)
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+"""The static member will be back before its session ends."""
+
+UNJOINED = Current(
+    member_epoch=JOIN_EPOCH,
+    previous_member_epoch=JOIN_EPOCH,
+    state=MemberState.STABLE,
+    assigned=NO_PARTITIONS,
+    pending_revocation=NO_PARTITIONS,
+)
+"""What a member has that has just come: nothing."""
+
+
+class ConsumerGroup:
+    """Changed by `replay` only."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.assignment_epoch = 0
+        self.topics: dict[str, TopicMetadata] = {}
+        """The subscribed topics that exist, as they were at the last change of the epoch."""
+        self.members: dict[str, ConsumerMemberMetadata] = {}
+        self.targets: dict[str, Partitions] = {}
+        self.currents: dict[str, Current] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self.owners: dict[TopicIdPartition, str] = {}
+        """Derived: the member that has a partition, or has to give it up still."""
+        self.static_members: dict[str, str] = {}
+        """Derived: group.instance.id -> member id."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConsumerGroup) and self._stored() == other._stored()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def copy(self) -> ConsumerGroup:
+        """Another one, to be changed by itself."""
+        other = ConsumerGroup(self.group_id)
+        other.epoch, other.assignment_epoch = self.epoch, self.assignment_epoch
+        other.topics = self.topics
+        other.members = self.members.copy()
+        other.targets = self.targets.copy()
+        other.currents = self.currents.copy()
+        other.regexes = self.regexes.copy()
+        other.owners = self.owners.copy()
+        other.static_members = self.static_members.copy()
+        return other
+
+    # What it is
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def state(self) -> str:
+        """Kafka's name, for people. Safe to call from another thread."""
+        if self.is_empty:
+            return "Empty"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        reconciled = all(self.is_reconciled(current) for current in list(self.currents.values()))
+        return "Stable" if reconciled else "Reconciling"
+
+    def is_reconciled(self, current: Current) -> bool:
+        """Whether a member in that state has come to its target."""
+        return current.state is MemberState.STABLE and current.member_epoch == self.assignment_epoch
+
+    def current(self, member_id: str) -> Current:
+        """What a member has; nothing, of one that just came."""
+        return self.currents.get(member_id, UNJOINED)
+
+    def target(self, member_id: str) -> Partitions:
+        """What a member is to have."""
+        return self.targets.get(member_id, NO_PARTITIONS)
+
+    def subscription(self, member: ConsumerMemberMetadata) -> frozenset[str]:
+        """The topics that a member reads, whether they exist or not."""
+        resolved = self.regexes.get(member.subscribed_topic_regex or "")
+        return frozenset(member.subscribed_topic_names).union(() if resolved is None else resolved.topics)
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """The topics that any member subscribes to."""
+        topics = {name for member in self.members.values() for name in member.subscribed_topic_names}
+        for regex in self.subscribed_regexes():
+            if regex in self.regexes:
+                topics.update(self.regexes[regex].topics)
+        return frozenset(topics)
+
+    def subscribed_regexes(self) -> set[str]:
+        """The expressions that members subscribe with."""
+        return {member.subscribed_topic_regex for member in self.members.values() if member.subscribed_topic_regex}
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether its offsets may be in use."""
+        return topic in self.subscribed_topics()
+
+    def preferred_assignor(self, default: str) -> str:
+        """The one that most members ask for; of several the first by name."""
+        votes = Counter(member.server_assignor for member in self.members.values() if member.server_assignor)
+        return min(votes, key=lambda name: (-votes[name], name), default=default)
+
+    def epoch_error(self, member_id: str, member_epoch: int) -> ErrorCode:
+        """NONE, or why offsets are not this member's to read or commit at that epoch."""
+        if member_id not in self.members:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        is_current = self.current(member_id).member_epoch == member_epoch
+        return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH
+
+    def commit_error(self, member_id: str, member_epoch: int, partitions: Iterable[TopicPartition]) -> ErrorCode:
+        """NONE, or why the member may not commit there at that epoch.
+
+        The epoch before will do for partitions that it still has: its commit was on the way when the coordinator moved
+        it on. It had them then, and nobody has had them since: a member that has given something up has another epoch
+        before it can be given to somebody else, and yet another before it can come back. (KIP-1251 allows the same, and
+        more.)"""
+        error = self.epoch_error(member_id, member_epoch)
+        if error is not ErrorCode.STALE_MEMBER_EPOCH:
+            return error
+        current = self.current(member_id)
+        is_one_behind = JOIN_EPOCH < member_epoch == current.previous_member_epoch < current.member_epoch
+        may_commit = is_one_behind and all(self._has(current, partition) for partition in partitions)
+        return ErrorCode.NONE if may_commit else error
+
+    def _has(self, current: Current, partition: TopicPartition) -> bool:
+        topic = self.topics.get(partition.topic)
+        return topic is not None and TopicIdPartition(topic.topic_id, partition.partition) in current.owned
+
+    # What changes it
+
+    def replay(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
+        """Applies one record of the group; that of its epoch deletes the group by being deleted."""
+        match key, value:
+            case GroupEpochKey(), GroupEpoch(epoch):
+                self.epoch = epoch
+            case TargetEpochKey(), TargetEpoch(epoch):
+                self.assignment_epoch = epoch
+            case PartitionMetadataKey(), PartitionMetadata(topics):
+                self.topics = {topic.name: topic for topic in topics}
+            case MemberKey(member_id=member_id), ConsumerMemberMetadata() | None as member:
+                self._set_member(member_id, member)
+            case CurrentKey(member_id=member_id), Current() | None as current:
+                self._set_current(member_id, current)
+            case TargetKey(member_id=member_id), Target(partitions):
+                self.targets[member_id] = partitions
+            case TargetKey(member_id=member_id), None:
+                self.targets.pop(member_id, None)
+            case RegexKey(regex=regex), ResolvedRegex() as resolved:
+                self.regexes[regex] = resolved
+            case RegexKey(regex=regex), None:
+                self.regexes.pop(regex, None)
+            case GroupEpochKey() | TargetEpochKey() | PartitionMetadataKey(), None:
+                pass  # of a group that is being deleted
+            case _:
+                raise AssertionError(f"a key and value that do not belong together: {key} {value}")
+
+    def check_invariants(self) -> None:
+        """Asserts what the module's docstring lists."""
+        owners: dict[TopicIdPartition, str] = {}
+        for member_id, current in self.currents.items():
+            assert not current.assigned & current.pending_revocation, (member_id, current)
+            for partition in current.owned:
+                assert partition not in owners, (partition, owners[partition], member_id)
+                owners[partition] = member_id
+            assert current.member_epoch <= self.assignment_epoch, (member_id, current, self.assignment_epoch)
+        assert owners == self.owners, (owners, self.owners)
+        assert self.currents.keys() == self.members.keys(), (list(self.currents), list(self.members))
+        assert self.targets.keys() <= self.members.keys(), (list(self.targets), list(self.members))
+        static = {one.instance_id: member_id for member_id, one in self.members.items() if one.instance_id is not None}
+        assert static == self.static_members, (static, self.static_members)
+        assert self.assignment_epoch <= self.epoch, (self.assignment_epoch, self.epoch)
+        targeted = [partition for target in self.targets.values() for partition in target]
+        assert len(targeted) == len(set(targeted)), "two members are to have a partition"
+
+    def _stored(self) -> tuple[object, ...]:
+        return (
+            *(self.group_id, self.epoch, self.assignment_epoch, self.topics),
+            *(self.members, self.targets, self.currents, self.regexes),
+        )
+
+    def _set_member(self, member_id: str, member: ConsumerMemberMetadata | None) -> None:
+        former = self.members.pop(member_id, None)
+        instance_id = None if former is None else former.instance_id
+        # A successor may have taken the instance already.
+        if instance_id is not None and self.static_members.get(instance_id) == member_id:
+            del self.static_members[instance_id]
+        if member is not None:
+            self.members[member_id] = member
+            if member.instance_id is not None:
+                self.static_members[member.instance_id] = member_id
+
+    def _set_current(self, member_id: str, current: Current | None) -> None:
+        """While a log is loaded that is just being compacted, a partition may be given to its next owner before it is
+        taken from the last one: the later record counts."""
+        former = self.currents.pop(member_id, None)
+        self._disown(member_id, () if former is None else former.owned)
+        if current is not None:
+            self.currents[member_id] = current
+            self.owners.update(dict.fromkeys(current.owned, member_id))
+
+    def _disown(self, member_id: str, partitions: Iterable[TopicIdPartition]) -> None:
+        for partition in partitions:
+            if self.owners.get(partition) == member_id:
+                del self.owners[partition]

@@ -1,0 +1,414 @@
+"""The consumer groups of a shard: one write of a group at a time.
+
+A group changes only by acknowledged records. While a write of it is under way, what concerns it waits; when the write
+is decided, all that waits goes into the next one together, so that a thousand members that join at once cost a few
+writes and targets, not a thousand. If a write fails nothing has happened, and everybody in it is told so.
+
+A group without members can become one of the classic protocol when somebody joins it so, and the other way round: the
+tombstones of the one are written with, or before, the first records of the other, and its offsets stay.
+
+Invariants (`check_invariants`): those of every group; a member has a session timer, or its end waits to be written; a
+member that has to give up partitions has a rebalance timer, likewise; requests wait only while a write is under way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import TopicPartition
+from klamm_coordinator.classic.group import ClassicGroup
+from klamm_coordinator.classic.groups import ClassicGroups
+from klamm_coordinator.classic.messages import JoinGroup, JoinReply, LeaveGroup, LeaveReply
+from klamm_coordinator.classic.states import ClassicGroupState
+from klamm_coordinator.classic.timers import SessionTimer
+from klamm_coordinator.consumer.change import GroupChange
+from klamm_coordinator.consumer.departure import fence, leave, remove_leaver, tombstones
+from klamm_coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup
+from klamm_coordinator.consumer.messages import (
+    AssignedTopic,
+    ConsumerGroupDescription,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatReply,
+    ConsumerMemberDescription,
+    FenceMember,
+)
+from klamm_coordinator.consumer.reconcile import next_current
+from klamm_coordinator.consumer.subscribe import refresh_topics, subscribe
+from klamm_coordinator.consumer.target import update_target
+from klamm_coordinator.consumer.timers import ConsumerRebalanceTimer, ConsumerSessionTimer
+from klamm_coordinator.consumer.topics import Topics
+from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.groups.turn import GroupTurn, new_member_id
+from klamm_coordinator.records.consumer_group_schemas import CurrentKey, MemberKey, MemberState, Partitions
+from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
+from klamm_coordinator.runtime.timers import Timers
+
+RECORDS_PER_WRITE = 1_000
+"""Records after which no further request goes into a write."""
+
+Waiting = ConsumerGroupHeartbeat | FenceMember | LeaveGroup | JoinGroup
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Requests that are dealt with in one write, and their answers in the making."""
+
+    change: GroupChange
+    heartbeats: list[tuple[ConsumerGroupHeartbeat, str, bool]] = field(default_factory=list)
+    """The heartbeats, each with the member's id and whether the member knows its epoch: if not, it is told, and nothing
+    is done (subscribe.py)."""
+    replies: list[tuple[int, Any]] = field(default_factory=list)
+
+
+class ConsumerGroups:
+    """`start` once, then `ask`, `on_timer`, and `decided` for every write with records of a consumer group."""
+
+    def __init__(
+        self,
+        values: dict[str, ConsumerGroup],
+        classic: ClassicGroups,
+        has_offsets: Callable[[str], bool],
+        settings: GroupSettings,
+    ) -> None:
+        self._values = values
+        self._classic = classic
+        self._settings = settings
+        self._has_offsets = has_offsets
+        self._busy: set[str] = set()
+        """Groups with a write under way."""
+        self._dying: set[str] = set()
+        """The groups that are being deleted."""
+        self._queues: dict[str, deque[Waiting]] = {}
+        self._topics_seen: dict[str, int] = {}
+        """Version of the topics that a group was last compared with."""
+
+    # Reading
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests that wait for a write of their group."""
+        return sum(map(len, self._queues.values()))
+
+    def has(self, group_id: str) -> bool:
+        """Whether requests for the group belong here: it is, or is becoming, one of the new protocol."""
+        return group_id in self._values or group_id in self._busy
+
+    def get(self, group_id: str) -> ConsumerGroup | None:
+        """A group as it is stored, or None when it is not of the new protocol."""
+        return self._values.get(group_id)
+
+    def epoch_error(self, group_id: str, member_id: str, member_epoch: int) -> ErrorCode:
+        """Whether offsets of the group may be read in this name."""
+        group = self._values.get(group_id)
+        return ErrorCode.NONE if group is None else group.epoch_error(member_id, member_epoch)
+
+    def describe(self, group_id: str) -> ConsumerGroupDescription | None:
+        """A group, or None when it is not of the new protocol."""
+        group = self._values.get(group_id)
+        if group is None:
+            return None
+        return ConsumerGroupDescription(
+            group_id=group_id,
+            state=group.state,
+            epoch=group.epoch,
+            assignment_epoch=group.assignment_epoch,
+            assignor=group.preferred_assignor(self._settings.consumer_assignors[0]),
+            members=tuple(
+                ConsumerMemberDescription(
+                    member_id=member_id,
+                    member_epoch=group.current(member_id).member_epoch,
+                    metadata=member,
+                    assignment=_by_topic(group, group.current(member_id).assigned),
+                    target=_by_topic(group, group.target(member_id)),
+                )
+                for member_id, member in sorted(group.members.items())
+            ),
+        )
+
+    # Changing
+
+    def start(self, turn: GroupTurn) -> None:
+        """Everything is loaded: all sessions start again, for nobody could take heartbeats meanwhile."""
+        for group in self._values.values():
+            self._arm_missing(group, turn)
+
+    def ask(self, request: Waiting, turn: GroupTurn) -> None:
+        """Deals with a request, or has it wait for the write under way."""
+        if isinstance(request, ConsumerGroupHeartbeat):
+            self._hear(request, turn)
+        self._queues.setdefault(request.group_id, deque()).append(request)
+        self._drain(request.group_id, turn)
+
+    def on_timer(self, timer: ConsumerSessionTimer | ConsumerRebalanceTimer, turn: GroupTurn) -> None:
+        """A member was silent, or did not give up its partitions, for too long."""
+        group = self._values[timer.group_id]
+        epoch = None if isinstance(timer, ConsumerSessionTimer) else group.current(timer.member_id).member_epoch
+        self.ask(FenceMember(group_id=timer.group_id, member_id=timer.member_id, member_epoch=epoch), turn)
+
+    def decided(self, group_id: str, records: Iterable[GroupRecord], *, stored: bool, turn: GroupTurn) -> None:
+        """The group's write is decided, and replayed if it is `stored`; what waited for it goes on."""
+        self._busy.discard(group_id)
+        self._dying.discard(group_id)
+        group = self._values.get(group_id)
+        if stored:
+            self._settle_type(group_id, turn)
+            for record in records:
+                if isinstance(record.key, MemberKey | CurrentKey):
+                    self._arm(group, group_id, record.key.member_id, turn)
+        else:
+            self._topics_seen.pop(group_id, None)
+        if group is None:
+            self._topics_seen.pop(group_id, None)
+        # First what waits: among it may be the end of a member whose timer is over.
+        self._drain(group_id, turn)
+        if group is not None and group_id not in self._busy:
+            self._arm_missing(group, turn)
+
+    def delete_error(self, group_id: str) -> ErrorCode:
+        """Whether a group of the new protocol may be deleted now."""
+        if group_id in self._busy:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE if self._values[group_id].is_empty else ErrorCode.NON_EMPTY_GROUP
+
+    def bury(self, group_id: str) -> tuple[GroupRecord, ...]:
+        """The group is being deleted from now on; these records, written last, make it so."""
+        assert self.delete_error(group_id) is ErrorCode.NONE, group_id
+        self._busy.add(group_id)
+        self._dying.add(group_id)
+        return tombstones(self._values[group_id])
+
+    def commit_error(
+        self,
+        group_id: str,
+        member_id: str,
+        member_epoch: int,
+        partitions: list[TopicPartition],
+        *,
+        is_transactional: bool,
+    ) -> ErrorCode:
+        """Whether offsets may be committed in this name: a member's at its epoch, anybody's while there are none.
+
+        A transaction that names no member is let in: its producer fences itself, by its transactional id."""
+        group = self._values[group_id]
+        if group_id in self._dying:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if member_epoch < 0 and (group.is_empty or (is_transactional and not member_id)):
+            return ErrorCode.NONE
+        return group.commit_error(member_id, member_epoch, partitions)
+
+    def is_dying(self, group_id: str) -> bool:
+        """Whether the group is being deleted."""
+        return group_id in self._dying
+
+    def check_invariants(self, timers: Timers[Any]) -> None:
+        """Asserts what the module's docstring lists."""
+        assert self._queues.keys() <= self._busy, (list(self._queues), self._busy)
+        for group_id, group in self._values.items():
+            group.check_invariants()
+            assert group_id not in self._classic.groups, group_id
+            for member_id, current in group.currents.items():
+                if group_id in self._busy:
+                    continue
+                assert ConsumerSessionTimer(group_id, member_id) in timers, (group_id, member_id)
+                is_revoking = current.state is MemberState.UNREVOKED_PARTITIONS
+                assert (ConsumerRebalanceTimer(group_id, member_id) in timers) == is_revoking, current
+
+    # One write after the other
+
+    def _drain(self, group_id: str, turn: GroupTurn) -> None:
+        while group_id not in self._busy and (queue := self._queues.pop(group_id, None)):
+            batch = _Batch(GroupChange(self._values.get(group_id) or ConsumerGroup(group_id)))
+            while queue and len(batch.change.records) < RECORDS_PER_WRITE:
+                request = queue.popleft()
+                if not isinstance(request, JoinGroup):
+                    self._take(request, batch, turn)
+                elif batch.change.records or batch.heartbeats:
+                    queue.appendleft(request)
+                    break
+                else:
+                    self._take_classic_join(request, queue, turn)
+                    break
+            self._finish(batch, turn)
+            if queue:
+                self._queues[group_id] = queue
+
+    def _take(self, request: ConsumerGroupHeartbeat | FenceMember | LeaveGroup, batch: _Batch, turn: GroupTurn) -> None:
+        match request:
+            case ConsumerGroupHeartbeat():
+                try:
+                    self._take_heartbeat(request, batch, turn)
+                except BrokerError as error:
+                    batch.replies.append((request.reply_id, _refusal(request, error)))
+            case FenceMember():
+                session = ConsumerSessionTimer(request.group_id, request.member_id)
+                if request.member_epoch is None and session in turn.timers:
+                    return  # it was heard of while this waited
+                if fence(batch.change, request):
+                    why = "session-timeout" if request.member_epoch is None else "rebalance-timeout"
+                    turn.note(f"group={request.group_id} member={request.member_id} fenced={why}")
+            case LeaveGroup():
+                errors = tuple(remove_leaver(batch.change, leaver) for leaver in request.leavers)
+                batch.replies.append((request.reply_id, LeaveReply(members=errors)))
+
+    def _take_heartbeat(self, request: ConsumerGroupHeartbeat, batch: _Batch, turn: GroupTurn) -> None:
+        change = batch.change
+        self._check_type(change.group, request)
+        if request.member_epoch < 0:
+            leave(change, request)
+            reply = ConsumerGroupHeartbeatReply(member_id=request.member_id, member_epoch=request.member_epoch)
+            batch.replies.append((request.reply_id, reply))
+            return
+        member_id = request.member_id or new_member_id(request.client_id, turn.rng)
+        subscribe(change, request, member_id, size_max=self._settings.consumer_size_max)
+        knows_its_epoch = (
+            request.member_epoch != JOIN_EPOCH or change.group.current(member_id).member_epoch == JOIN_EPOCH
+        )
+        batch.heartbeats.append((request, member_id, knows_its_epoch))
+
+    def _check_type(self, group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> None:
+        """The group is one of the new protocol, or can become one with this."""
+        if group.epoch > 0:
+            return
+        group_id = request.group_id
+        classic = self._classic.groups.get(group_id)
+        if classic is not None and classic.state is ClassicGroupState.DEAD:
+            raise ErrorCode.COORDINATOR_NOT_AVAILABLE.exception(f"group {group_id!r} is being deleted")
+        if classic is not None and classic.state is not ClassicGroupState.EMPTY:
+            raise ErrorCode.GROUP_ID_NOT_FOUND.exception(
+                f"group {group_id!r} is not a consumer group: it has members of the classic protocol"
+            )
+        if request.member_epoch < 0:
+            raise ErrorCode.GROUP_ID_NOT_FOUND.exception(f"there is no consumer group {group_id!r}")
+        if classic is None and len(self._classic.groups) + len(self._values) >= self._settings.group_count_max:
+            raise ErrorCode.GROUP_MAX_SIZE_REACHED.exception(
+                f"this partition of __consumer_offsets has {self._settings.group_count_max} groups (group.count.max)"
+            )
+
+    def _take_classic_join(self, request: JoinGroup, queue: deque[Waiting], turn: GroupTurn) -> None:
+        group = self._values.get(request.group_id)
+        if group is None:
+            self._classic.join(request, turn)
+        elif not group.is_empty:
+            turn.reply(request.reply_id, JoinReply(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        else:
+            queue.appendleft(request)
+            turn.note(f"group={request.group_id} type=classic formerly=consumer")
+            self._write(request.group_id, tombstones(group), (), turn)
+
+    def _finish(self, batch: _Batch, turn: GroupTurn) -> None:
+        change = batch.change
+        if batch.heartbeats:
+            self._refresh_target(change, batch.heartbeats[-1][0].topics, turn)
+        for request, member_id, knows_its_epoch in batch.heartbeats:
+            reply = self._reconcile(change, request, member_id, is_told_only=not knows_its_epoch)
+            batch.replies.append((request.reply_id, reply))
+            session = ConsumerSessionTimer(change.group_id, member_id)
+            if session in turn.timers:
+                turn.schedule(session, self._settings.consumer_session_timeout_ms)
+        if not change.records:
+            turn.effects.replies.extend(batch.replies)
+            return
+        records = tuple(change.records)
+        classic = self._classic.groups.get(change.group_id)
+        if classic is not None and classic.protocol_type is not None:
+            records = (GroupRecord(GroupMetadataKey(change.group_id), None), *records)
+        self._write(change.group_id, records, tuple(batch.replies), turn)
+
+    def _refresh_target(self, change: GroupChange, topics: Topics, turn: GroupTurn) -> None:
+        is_due = change.group.epoch != change.group.assignment_epoch
+        if is_due or self._topics_seen.get(change.group_id) != topics.version:
+            refresh_topics(change, topics, wall_ms=turn.now.wall_ms)
+            self._topics_seen[change.group_id] = topics.version
+        update_target(change, self._settings.consumer_assignors[0])
+
+    def _reconcile(
+        self, change: GroupChange, request: ConsumerGroupHeartbeat, member_id: str, *, is_told_only: bool
+    ) -> ConsumerGroupHeartbeatReply:
+        if member_id not in change.group.members:
+            error = ErrorCode.UNKNOWN_MEMBER_ID  # it was taken out by what came after, in the same write
+            return ConsumerGroupHeartbeatReply(error=error, message=error.text, member_id=member_id)
+        before = change.group.current(member_id)
+        current = before if is_told_only else next_current(change.group, member_id, request.owned)
+        if current != before:
+            change.write(CurrentKey(change.group_id, member_id), current)
+        is_told = (
+            request.member_epoch in (JOIN_EPOCH, before.previous_member_epoch)
+            or request.is_full
+            or current.assigned != before.assigned
+        )
+        return ConsumerGroupHeartbeatReply(
+            member_id=member_id,
+            member_epoch=current.member_epoch,
+            heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms,
+            assignment=_by_topic(change.group, current.assigned) if is_told else None,
+        )
+
+    def _write(
+        self, group_id: str, records: tuple[GroupRecord, ...], replies: tuple[tuple[int, Any], ...], turn: GroupTurn
+    ) -> None:
+        self._busy.add(group_id)
+        turn.append(records, replies=replies)
+
+    # Around it
+
+    def _hear(self, request: ConsumerGroupHeartbeat, turn: GroupTurn) -> None:
+        """A member that waits for a slow log is not silent."""
+        group = self._values.get(request.group_id)
+        if group is None or request.member_id not in group.members:
+            return
+        current = group.current(request.member_id)
+        if request.member_epoch in (current.member_epoch, current.previous_member_epoch, JOIN_EPOCH):
+            timer = ConsumerSessionTimer(request.group_id, request.member_id)
+            turn.schedule(timer, self._settings.consumer_session_timeout_ms)
+
+    def _settle_type(self, group_id: str, turn: GroupTurn) -> None:
+        """The group is of one protocol only."""
+        if group_id in self._values:
+            classic = self._classic.groups.pop(group_id, None)
+            for member_id in () if classic is None else classic.pending_joins:
+                turn.timers.cancel(SessionTimer(group_id, member_id))
+        elif self._has_offsets(group_id) and group_id not in self._classic.groups:
+            self._classic.groups[group_id] = ClassicGroup(group_id, state_timestamp_ms=turn.now.wall_ms)
+
+    def _arm(self, group: ConsumerGroup | None, group_id: str, member_id: str, turn: GroupTurn) -> None:
+        """Sets or ends the timers of a member that has changed."""
+        session, revocation = ConsumerSessionTimer(group_id, member_id), ConsumerRebalanceTimer(group_id, member_id)
+        if group is None or member_id not in group.members:
+            turn.timers.cancel(session)
+            turn.timers.cancel(revocation)
+            return
+        if session not in turn.timers:
+            turn.schedule(session, self._settings.consumer_session_timeout_ms)
+        if group.current(member_id).state is MemberState.UNREVOKED_PARTITIONS:
+            turn.schedule(revocation, max(1, group.members[member_id].rebalance_timeout_ms))
+        else:
+            turn.timers.cancel(revocation)
+
+    def _arm_missing(self, group: ConsumerGroup, turn: GroupTurn) -> None:
+        """Sets the timers that members lost by a load, or by a write that failed."""
+        for member_id, current in group.currents.items():
+            is_revoking = current.state is MemberState.UNREVOKED_PARTITIONS
+            has_revocation = ConsumerRebalanceTimer(group.group_id, member_id) in turn.timers
+            if ConsumerSessionTimer(group.group_id, member_id) not in turn.timers or is_revoking != has_revocation:
+                self._arm(group, group.group_id, member_id, turn)
+
+
+def _refusal(request: ConsumerGroupHeartbeat, error: BrokerError) -> ConsumerGroupHeartbeatReply:
+    return ConsumerGroupHeartbeatReply(error=error.code, message=error.message, member_id=request.member_id)
+
+
+def _by_topic(group: ConsumerGroup, partitions: Partitions) -> tuple[AssignedTopic, ...]:
+    """The partitions in the order of topic names and numbers, without those of topics that are gone."""
+    names = {topic.topic_id: topic.name for topic in group.topics.values()}
+    topics = (
+        AssignedTopic(
+            topic_id=topic_id, topic=names.get(topic_id, ""), partitions=tuple(one.partition for one in of_topic)
+        )
+        for topic_id, of_topic in groupby(sorted(partitions), key=lambda one: one.topic_id)
+    )
+    return tuple(sorted((topic for topic in topics if topic.topic), key=lambda topic: topic.topic))

@@ -1,0 +1,184 @@
+"""A heartbeat's first half: the member, what it says of itself, and whether that calls for a new target.
+
+    a new member             becomes one, dynamic or static
+    an instance that left    is replaced by the member that comes with its id, and keeps what it had (KIP-345)
+    a member at its epoch    may change its subscription
+    one epoch behind         its last answer was lost: it is told again, unless it has what is not its own
+    a member at epoch 0      has lost its epoch, and is told, nothing more: the request may be an old one that comes
+                             late, and its answer be read by nobody
+
+Follows Kafka's GroupMetadataManager.consumerGroupHeartbeat. Differs where it would answer FENCED_MEMBER_EPOCH to a
+member that comes back with epoch 0, until its session is over, and GROUP_ID_NOT_FOUND to one whose group is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from klamm.errors import ErrorCode
+from klamm_coordinator.consumer.change import GroupChange
+from klamm_coordinator.consumer.group import JOIN_EPOCH, STATIC_LEAVE_EPOCH, UNJOINED, ConsumerGroup
+from klamm_coordinator.consumer.messages import NO_TIMEOUT, ConsumerGroupHeartbeat
+from klamm_coordinator.consumer.patterns import check_pattern, matching
+from klamm_coordinator.consumer.topics import Topics
+from klamm_coordinator.records.consumer_group_schemas import (
+    ConsumerMemberMetadata,
+    CurrentKey,
+    MemberKey,
+    PartitionMetadata,
+    PartitionMetadataKey,
+    RegexKey,
+    ResolvedRegex,
+    Target,
+    TargetKey,
+    TopicMetadata,
+)
+
+
+def subscribe(change: GroupChange, request: ConsumerGroupHeartbeat, member_id: str, *, size_max: int) -> None:
+    """Takes what the heartbeat says into the group. Raises the BrokerError that it is refused with."""
+    if request.subscribed_topic_regex:
+        check_pattern(request.subscribed_topic_regex)
+    _check_room(change.group, request, member_id, size_max)
+    if request.instance_id is None:
+        check_epoch(change.group, request, member_id)
+    else:
+        _take_instance(change, request, request.instance_id, member_id)
+    former = change.group.members.get(member_id)
+    member = _said(former, request)
+    if former is None:
+        change.write(MemberKey(change.group_id, member_id), member)
+        change.write(CurrentKey(change.group_id, member_id), UNJOINED)
+    elif former != member:
+        change.write(MemberKey(change.group_id, member_id), member)
+    if former is None or _subscribes_otherwise(former, member):
+        change.bump_epoch()
+
+
+def refresh_topics(change: GroupChange, topics: Topics, *, wall_ms: int) -> None:
+    """Looks at the topics again: expressions may match others, topics may have come, gone, or got partitions."""
+    group = change.group
+    wanted = group.subscribed_regexes()
+    for regex in sorted(wanted):
+        resolved = ResolvedRegex(matching(regex, topics.names()), topics.version, wall_ms)
+        if regex not in group.regexes or group.regexes[regex].topics != resolved.topics:
+            change.write(RegexKey(group.group_id, regex), resolved)
+            change.bump_epoch()
+    for regex in sorted(group.regexes.keys() - wanted):
+        change.write(RegexKey(group.group_id, regex), None)
+    found = tuple(_metadata(change.group, topics))
+    if found != tuple(sorted(change.group.topics.values(), key=lambda topic: topic.name)):
+        change.write(PartitionMetadataKey(group.group_id), PartitionMetadata(found))
+        change.bump_epoch()
+
+
+def check_epoch(group: ConsumerGroup, request: ConsumerGroupHeartbeat, member_id: str) -> None:
+    """Whether the member is one, at an epoch that it can be at. Raises UnknownMemberIdError or
+    FencedMemberEpochError."""
+    epoch = request.member_epoch
+    if member_id not in group.members:
+        if epoch == JOIN_EPOCH:
+            return
+        raise ErrorCode.UNKNOWN_MEMBER_ID.exception(f"{member_id!r} is not a member of group {group.group_id!r}")
+    current = group.current(member_id)
+    if epoch in (JOIN_EPOCH, current.member_epoch):
+        return
+    is_behind = epoch == current.previous_member_epoch and epoch < current.member_epoch
+    if is_behind and request.owned is not None and request.owned <= current.assigned:
+        return
+    raise ErrorCode.FENCED_MEMBER_EPOCH.exception(
+        f"member {member_id!r} of group {group.group_id!r} is at epoch {current.member_epoch}, not {epoch}:"
+        " it has to give up all partitions and join again"
+    )
+
+
+def check_instance(group: ConsumerGroup, instance_id: str, member_id: str) -> None:
+    """Whether the member has the instance. Raises UnknownMemberIdError or FencedInstanceIdError."""
+    owner = group.static_members.get(instance_id)
+    if owner is None:
+        raise ErrorCode.UNKNOWN_MEMBER_ID.exception(f"instance {instance_id!r} is not in group {group.group_id!r}")
+    if owner != member_id:
+        raise ErrorCode.FENCED_INSTANCE_ID.exception(
+            f"instance {instance_id!r} of group {group.group_id!r} is member {owner!r} now, not {member_id!r}"
+        )
+
+
+def _check_room(group: ConsumerGroup, request: ConsumerGroupHeartbeat, member_id: str, size_max: int) -> None:
+    is_in = member_id in group.members or request.instance_id in group.static_members
+    if not is_in and len(group.members) >= size_max and request.member_epoch == JOIN_EPOCH:
+        raise ErrorCode.GROUP_MAX_SIZE_REACHED.exception(
+            f"group {group.group_id!r} has {len(group.members)} members, expected at most {size_max}"
+            " (group.consumer.max.size)"
+        )
+
+
+def _take_instance(change: GroupChange, request: ConsumerGroupHeartbeat, instance_id: str, member_id: str) -> None:
+    group = change.group
+    owner = group.static_members.get(instance_id)
+    if request.member_epoch != JOIN_EPOCH or owner == member_id:
+        check_instance(group, instance_id, member_id)
+        if owner == member_id and group.current(member_id).member_epoch == STATIC_LEAVE_EPOCH:
+            _return_as(change, member_id, member_id)
+        check_epoch(change.group, request, member_id)
+    elif owner is not None:
+        if group.current(owner).member_epoch != STATIC_LEAVE_EPOCH:
+            raise ErrorCode.UNRELEASED_INSTANCE_ID.exception(
+                f"instance {instance_id!r} of group {group.group_id!r} is still used by member {owner!r}"
+            )
+        _return_as(change, owner, member_id)
+
+
+def _return_as(change: GroupChange, former_id: str, member_id: str) -> None:
+    """The instance is back under another id, or under its own: it goes on from what it had."""
+    group, group_id = change.group, change.group_id
+    member, target, assigned = group.members[former_id], group.target(former_id), group.current(former_id).assigned
+    if former_id != member_id:
+        change.write(CurrentKey(group_id, former_id), None)
+        change.write(TargetKey(group_id, former_id), None)
+        change.write(MemberKey(group_id, former_id), None)
+        change.write(MemberKey(group_id, member_id), member)
+        change.write(TargetKey(group_id, member_id), Target(target))
+    change.write(CurrentKey(group_id, member_id), replace(UNJOINED, assigned=assigned))
+
+
+def _said(former: ConsumerMemberMetadata | None, request: ConsumerGroupHeartbeat) -> ConsumerMemberMetadata:
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    timeout_ms = request.rebalance_timeout_ms
+    if former is None:
+        return ConsumerMemberMetadata(
+            instance_id=request.instance_id,
+            rack_id=request.rack_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            subscribed_topic_names=_sorted(names or ()),
+            subscribed_topic_regex=regex or None,
+            rebalance_timeout_ms=timeout_ms,
+            server_assignor=request.server_assignor,
+        )
+    return replace(
+        former,
+        rack_id=former.rack_id if request.rack_id is None else request.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        subscribed_topic_names=former.subscribed_topic_names if names is None else _sorted(names),
+        subscribed_topic_regex=former.subscribed_topic_regex if regex is None else regex or None,
+        rebalance_timeout_ms=former.rebalance_timeout_ms if timeout_ms == NO_TIMEOUT else timeout_ms,
+        server_assignor=former.server_assignor if request.server_assignor is None else request.server_assignor,
+    )
+
+
+def _sorted(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
+
+
+def _subscribes_otherwise(former: ConsumerMemberMetadata, member: ConsumerMemberMetadata) -> bool:
+    return (
+        former.subscribed_topic_names != member.subscribed_topic_names
+        or former.subscribed_topic_regex != member.subscribed_topic_regex
+        or former.server_assignor != member.server_assignor
+    )
+
+
+def _metadata(group: ConsumerGroup, topics: Topics) -> list[TopicMetadata]:
+    found = ((name, topics.get(name)) for name in sorted(group.subscribed_topics()))
+    return [TopicMetadata(info.topic_id, name, info.partition_count) for name, info in found if info is not None]

@@ -1,0 +1,21 @@
+"""The timers of consumer groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSessionTimer:
+    """A member of the new protocol was silent for group.consumer.session.timeout.ms."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRebalanceTimer:
+    """A member of the new protocol has not given up its partitions for its rebalance timeout."""
+
+    group_id: str
+    member_id: str

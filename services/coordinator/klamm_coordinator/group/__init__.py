@@ -1,1 +1,0 @@
-"""Consumer groups: Kafka's classic protocol as a pure state machine."""

@@ -1,0 +1,187 @@
+"""Deleting: groups that somebody wants gone, groups and offsets that expired, offsets of deleted topics.
+
+A group is Dead from the moment its tombstones are on their way, and comes back as it was if they fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+from klamm_coordinator.classic.group import ClassicGroup
+from klamm_coordinator.classic.states import ClassicGroupState
+from klamm_coordinator.classic.timers import SessionTimer
+from klamm_coordinator.consumer.groups import ConsumerGroups
+from klamm_coordinator.group_shard.state import GroupShardState
+from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
+from klamm_coordinator.offsets.expiry import expired_consumer_partitions, expired_partitions
+from klamm_coordinator.offsets.messages import DeleteGroups, DeleteGroupsReply
+from klamm_coordinator.offsets.rules import tombstones
+from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
+
+TOMBSTONES_PER_WRITE = 1_000
+"""Bounded so that a clean-up of any size fits `max.message.bytes`, batch by batch."""
+OFFSETS_PER_EXPIRY_TURN = 10_000
+"""Some milliseconds' worth: a shard may have a million, and heartbeats wait meanwhile."""
+
+Groups = dict[str, ClassicGroup]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetExpiryTimer:
+    """Time to look for expired offsets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsDeleted:
+    """Groups that are gone once durable."""
+
+    group_ids: tuple[str, ...]
+    """The groups whose tombstones are being written; they are Dead meanwhile."""
+    reply_id: int | None
+    """None when nobody asked: they had expired."""
+    reply: DeleteGroupsReply
+    """Answered on success."""
+
+
+def handle_delete_groups(
+    request: DeleteGroups, groups: Groups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn
+) -> None:
+    """Deletes what may be deleted; answered when the tombstones are stored."""
+    errors = []
+    doomed = _Doomed()
+    for group_id in request.group_ids:
+        is_classic = not consumers.has(group_id)
+        error = _delete_error(groups.get(group_id)) if is_classic else consumers.delete_error(group_id)
+        errors.append(error)
+        if error is ErrorCode.NONE:
+            doomed.add(group_id, groups, consumers, state, turn)
+    reply = DeleteGroupsReply(errors=tuple(errors))
+    if doomed.group_ids:
+        doomed.append(GroupsDeleted(group_ids=tuple(doomed.group_ids), reply_id=request.reply_id, reply=reply), turn)
+    else:
+        turn.reply(request.reply_id, reply)
+
+
+def on_groups_deleted(
+    deleted: GroupsDeleted, error: ErrorCode, groups: Groups, state: GroupShardState, turn: GroupTurn
+) -> None:
+    """The tombstones are stored, or not; or only some, if a part before the last was refused."""
+    if error is ErrorCode.NONE and any(group_id in state for group_id in deleted.group_ids):
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+    for group_id in deleted.group_ids:
+        group = groups.get(group_id)
+        if group is None:
+            continue  # of the new protocol: it goes with its last record
+        assert group.state is ClassicGroupState.DEAD, (group_id, group.state)
+        if error is ErrorCode.NONE:
+            del groups[group_id]
+            turn.note(f"group={group_id} state=Dead deleted=true")
+        else:
+            groups[group_id] = ClassicGroup.revive(group)
+    if deleted.reply_id is not None:
+        errors = tuple(code or error for code in deleted.reply.errors)
+        turn.reply(deleted.reply_id, DeleteGroupsReply(errors=errors))
+
+
+def expire(
+    group_ids: list[str], groups: Groups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn
+) -> None:
+    """Deletes expired offsets (KIP-211), and groups that are left with neither members nor offsets.
+
+    Takes groups off the end of `group_ids`, as many as one turn may look at."""
+    doomed = _Doomed()
+    looked_at = 0
+    while group_ids and looked_at < OFFSETS_PER_EXPIRY_TURN:
+        group_id = group_ids.pop()
+        looked_at += 1 + len(state.offsets.of_group(group_id))
+        _expire_group(group_id, groups, consumers, state, turn, doomed)
+    if doomed.group_ids:
+        reply = DeleteGroupsReply(errors=())
+        doomed.append(GroupsDeleted(group_ids=tuple(doomed.group_ids), reply_id=None, reply=reply), turn)
+    elif doomed.records:
+        doomed.append(NoteFailure(what=f"{len(doomed.records)} expired offsets"), turn)
+
+
+def _expire_group(
+    group_id: str, groups: Groups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn, doomed: _Doomed
+) -> None:
+    retention_ms, wall_ms = turn.settings.offsets_retention_ms, turn.now.wall_ms
+    consumer_group, group = state.consumer_groups.get(group_id), groups.get(group_id)
+    if consumer_group is not None:
+        expired = expired_consumer_partitions(state.offsets, consumer_group, retention_ms=retention_ms, wall_ms=wall_ms)
+        is_unused = consumers.delete_error(group_id) is ErrorCode.NONE
+    elif group is None or group.state is ClassicGroupState.DEAD or consumers.has(group_id):
+        return
+    else:
+        expired = expired_partitions(state.offsets, group, retention_ms=retention_ms, wall_ms=wall_ms)
+        is_unused = group.state is ClassicGroupState.EMPTY and not group.pending_joins
+    if is_unused and _are_all(expired, group_id, state):
+        doomed.add(group_id, groups, consumers, state, turn)
+    else:
+        doomed.records += tombstones(group_id, expired)
+
+
+def delete_offsets_of_topics(topics: frozenset[str], groups: Groups, state: GroupShardState, turn: GroupTurn) -> None:
+    """Nobody can read on in a topic that is gone; one of the same name created later is another."""
+    doomed = _Doomed()
+    for group_id in sorted({*groups, *state.consumer_groups}):
+        doomed.records += tombstones(group_id, state.offsets.partitions_to_delete(group_id, topics))
+    if doomed.records:
+        doomed.append(NoteFailure(what=f"{len(doomed.records)} offsets of deleted topics"), turn)
+
+
+def _delete_error(group: ClassicGroup | None) -> ErrorCode:
+    if group is None or group.state is ClassicGroupState.DEAD:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.NONE if group.state is ClassicGroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+
+def _are_all(expired: list[TopicPartition], group_id: str, state: GroupShardState) -> bool:
+    if not expired:
+        return not state.offsets.has_any(group_id)
+    return len(state.offsets.partitions_to_delete(group_id)) == len(expired)
+
+
+@dataclass(slots=True)
+class _Doomed:
+    """What is being deleted together."""
+
+    group_ids: list[str] = field(default_factory=list)
+    records: list[GroupRecord] = field(default_factory=list)
+    last_records: list[tuple[GroupRecord, ...]] = field(default_factory=list)
+    """The last records of each group of the new protocol. Each group has a write of its own: it is busy until that is
+    decided."""
+
+    def add(
+        self, group_id: str, groups: Groups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn
+    ) -> None:
+        """The whole group, which may be deleted, with its offsets."""
+        self.group_ids.append(group_id)
+        if group_id in groups:
+            self.records += _bury(groups[group_id], state, turn)
+        else:
+            self.records += tombstones(group_id, state.offsets.partitions_to_delete(group_id))
+            self.last_records.append(consumers.bury(group_id))
+
+    def append(self, then: GroupsDeleted | NoteFailure, turn: GroupTurn) -> None:
+        """`then` follows the last part; writes are decided in order."""
+        writes = [
+            tuple(self.records[start : start + TOMBSTONES_PER_WRITE])
+            for start in range(0, len(self.records), TOMBSTONES_PER_WRITE)
+        ]
+        writes += self.last_records
+        for part in writes[:-1]:
+            turn.append(part, then=NoteFailure(what="part of a deletion"))
+        turn.append(writes[-1], then=then)
+
+
+def _bury(group: ClassicGroup, state: GroupShardState, turn: GroupTurn) -> list[GroupRecord]:
+    """The group is Dead from now on; these records make it so for good."""
+    for member_id in group.pending_joins:
+        turn.timers.cancel(SessionTimer(group.group_id, member_id))
+    group.pending_joins.clear()
+    group.transition_to(ClassicGroupState.DEAD, turn.now.wall_ms)
+    offsets = tombstones(group.group_id, state.offsets.partitions_to_delete(group.group_id))
+    return [*offsets, GroupRecord(GroupMetadataKey(group.group_id), None)]

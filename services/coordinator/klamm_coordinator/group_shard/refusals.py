@@ -1,0 +1,71 @@
+"""What the requester of a write is told when its append fails: the broker's code means little to it.
+
+Follows Kafka's CoordinatorOperationExceptionHelper and GroupMetadataManager.appendGroupMetadataErrorToResponseError;
+too large a commit is INVALID_COMMIT_OFFSET_SIZE, which says whose fault it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from klamm.errors import ErrorCode
+from klamm_coordinator.classic.messages import HeartbeatReply, JoinReply, LeaveReply, SyncReply
+from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeatReply
+from klamm_coordinator.offsets.messages import (
+    CommitReply,
+    DeleteGroupsReply,
+    DeleteOffsetsReply,
+    EndTransactionReply,
+)
+
+Reply = (
+    JoinReply
+    | SyncReply
+    | HeartbeatReply
+    | LeaveReply
+    | CommitReply
+    | DeleteOffsetsReply
+    | DeleteGroupsReply
+    | EndTransactionReply
+    | ConsumerGroupHeartbeatReply
+)
+_TOLD: dict[ErrorCode, ErrorCode] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    # Of a transaction's writer; that of the shard itself is fenced with the whole shard.
+    ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.PRODUCER_FENCED: ErrorCode.PRODUCER_FENCED,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+}
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+def requester_error(broker_error: ErrorCode) -> ErrorCode:
+    """The code for the requests that wait for this write; NONE if there was no error."""
+    return _TOLD.get(broker_error, ErrorCode.UNKNOWN_SERVER_ERROR) if broker_error else ErrorCode.NONE
+
+
+def refused(reply: Reply, broker_error: ErrorCode) -> Reply:
+    """What is answered in the place of `reply`: the codes in it that say success become the failure's."""
+    error = requester_error(broker_error)
+    match reply:
+        case ConsumerGroupHeartbeatReply():
+            return ConsumerGroupHeartbeatReply(error=error, message=error.text, member_id=reply.member_id)
+        case LeaveReply():
+            return LeaveReply(error=error)
+        case CommitReply() | DeleteOffsetsReply():
+            error = _offsets_error(broker_error)
+            return replace(reply, errors=tuple(code or error for code in reply.errors))
+        case EndTransactionReply():
+            return EndTransactionReply(error=_offsets_error(broker_error))
+        case _:
+            raise AssertionError(f"not an answer that waits for a write: {reply}")
+
+
+def _offsets_error(broker_error: ErrorCode) -> ErrorCode:
+    return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if broker_error in _TOO_LARGE else requester_error(broker_error)

@@ -1,0 +1,219 @@
+"""The rules of a shard of groups: of both protocols, and of offsets.
+
+Two kinds of state. What is promised (`state`) changes only by `replay` of acknowledged records. What is going on (in
+`classic`, `consumers` and `offsets`) is led by events, is rebuilt from the former at `start`, and is lost with the
+process: the members notice nothing but a moment without answers.
+
+Until a write is acknowledged only later writes may take notice of it, readers see what is durable.
+
+Invariants: those of both kinds of groups; every group that is stored or has offsets is of one kind, never of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple, assert_never
+
+from klamm.errors import ErrorCode
+from klamm.model import NO_PRODUCER_ID
+from klamm_coordinator.classic.follow_ups import AssignmentStored, StaticMemberStored
+from klamm_coordinator.classic.groups import ClassicGroups
+from klamm_coordinator.classic.messages import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from klamm_coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE
+from klamm_coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
+from klamm_coordinator.consumer.groups import ConsumerGroups
+from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat
+from klamm_coordinator.consumer.timers import ConsumerRebalanceTimer, ConsumerSessionTimer
+from klamm_coordinator.group_shard import deletion
+from klamm_coordinator.group_shard.deletion import GroupsDeleted, OffsetExpiryTimer
+from klamm_coordinator.group_shard.events import GroupEvent, TopicsDeleted
+from klamm_coordinator.group_shard.refusals import Reply, refused, requester_error
+from klamm_coordinator.group_shard.replayer import GroupReplayer
+from klamm_coordinator.group_shard.state import GroupShardState
+from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
+from klamm_coordinator.offsets.messages import CommitOffsets, DeleteGroups, DeleteOffsets, EndTransaction
+from klamm_coordinator.offsets.rules import OffsetRules
+from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey
+from klamm_coordinator.records.schemas import GroupRecord
+from klamm_coordinator.runtime.log_write import LogWrite
+from klamm_coordinator.runtime.timers import Timers
+from klamm_coordinator.runtime.write_queue import PendingWrite
+
+TimerKey = SessionTimer | JoinTimer | SyncTimer | ConsumerSessionTimer | ConsumerRebalanceTimer | OffsetExpiryTimer
+Then = AssignmentStored | StaticMemberStored | GroupsDeleted | NoteFailure
+
+CLASSIC, CONSUMER = "classic", "consumer"
+"""Kafka's names of the types of groups."""
+
+
+class GroupSummary(NamedTuple):
+    """A group in a list."""
+
+    group_id: str
+    group_type: str
+    protocol_type: str
+    state: str
+
+
+class GroupRules:
+    """The rules of a shard of groups, for a `ShardRuntime`."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.state = state = GroupShardState()
+        self.classic = ClassicGroups(state.groups, state.consumer_groups, state.offsets.has_any, settings)
+        self.consumers = ConsumerGroups(state.consumer_groups, self.classic, state.offsets.has_any, settings)
+        self.offsets = OffsetRules(state.offsets, self.classic, self.consumers, settings)
+        self.write_timeout_ms = settings.commit_timeout_ms
+        self._settings = settings
+        self._to_expire: list[str] = []
+        """Groups of which the offsets are still to be looked at, the next one last."""
+
+    @property
+    def waiting_count(self) -> int:
+        """See `Rules`."""
+        return self.consumers.waiting_count
+
+    def list_groups(self) -> list[GroupSummary]:
+        """Every group. Safe to call from another thread."""
+        listed = [
+            GroupSummary(group.group_id, CLASSIC, group.protocol_type or "", group.state.value)
+            for group in list(self.classic.groups.values())
+        ]
+        listed += [
+            GroupSummary(group.group_id, CONSUMER, CONSUMER_PROTOCOL_TYPE, group.state)
+            for group in list(self.state.consumer_groups.values())
+        ]
+        return listed
+
+    # Loading
+
+    def replayer(self) -> GroupReplayer:
+        """See `Rules`."""
+        return GroupReplayer(self.state)
+
+    def summary(self) -> str:
+        """See `Rules`."""
+        groups = f"groups={len(self.state.groups)} consumer_groups={len(self.state.consumer_groups)}"
+        return f"{groups} offsets={self.state.offsets.count()}"
+
+    def start(self, turn: GroupTurn) -> None:
+        """See `Rules`."""
+        for group_id in self.state.group_ids():
+            if group_id not in self.state.consumer_groups:
+                self.classic.start(group_id, turn)
+        self.consumers.start(turn)
+        self.offsets.start()
+        turn.schedule(OffsetExpiryTimer(), self._settings.offsets_retention_check_interval_ms)
+
+    # Events
+
+    def passes_when_full(self, request: Any) -> bool:
+        """A heartbeat does: a slow log would cost every member its session."""
+        return isinstance(request, Heartbeat)
+
+    def handle(self, event: GroupEvent, turn: GroupTurn) -> None:
+        """See `Rules`."""
+        match event:
+            case JoinGroup() | LeaveGroup() if self.consumers.has(event.group_id):
+                self.consumers.ask(event, turn)
+            case JoinGroup():
+                self.classic.join(event, turn)
+            case LeaveGroup():
+                self.classic.leave(event, turn)
+            case SyncGroup():
+                self.classic.sync(event, turn)
+            case Heartbeat():
+                self.classic.heartbeat(event, turn)
+            case ConsumerGroupHeartbeat():
+                self.consumers.ask(event, turn)
+            case CommitOffsets():
+                self.offsets.commit(event, turn)
+            case EndTransaction():
+                self.offsets.end_transaction(event, turn)
+            case DeleteOffsets():
+                self.offsets.delete(event, turn)
+            case DeleteGroups():
+                deletion.handle_delete_groups(event, self.classic.groups, self.consumers, self.state, turn)
+            case TopicsDeleted():
+                deletion.delete_offsets_of_topics(event.topics, self.classic.groups, self.state, turn)
+            case _:
+                assert_never(event)
+
+    def on_timer(self, timer: TimerKey, turn: GroupTurn) -> None:
+        """See `Rules`."""
+        match timer:
+            case SessionTimer() | JoinTimer() | SyncTimer():
+                self.classic.on_timer(timer, turn)
+            case ConsumerSessionTimer() | ConsumerRebalanceTimer():
+                self.consumers.on_timer(timer, turn)
+            case OffsetExpiryTimer():
+                self._expire(turn)
+            case _:
+                assert_never(timer)
+
+    def _expire(self, turn: GroupTurn) -> None:
+        """A turn's share of the groups; the others in the next turns."""
+        if not self._to_expire:
+            self._to_expire = sorted({*self.classic.groups, *self.state.consumer_groups}, reverse=True)
+        deletion.expire(self._to_expire, self.classic.groups, self.consumers, self.state, turn)
+        delay_ms = 1 if self._to_expire else self._settings.offsets_retention_check_interval_ms
+        turn.schedule(OffsetExpiryTimer(), delay_ms)
+
+    # Writes
+
+    def begin_write(self, write: LogWrite[GroupRecord]) -> None:
+        """See `Rules`."""
+        self.state.offsets.begin(write.records, transactional=write.producer is not None)
+
+    def end_write(self, write: LogWrite[GroupRecord], *, is_appended: bool) -> None:
+        """See `Rules`."""
+        self.state.offsets.end(write.records, transactional=write.producer is not None)
+        if not is_appended:
+            return
+        producer_id = NO_PRODUCER_ID if write.producer is None else write.producer.producer_id
+        for record in write.records:
+            assert record.value is None or self._knows(record), record
+            self.state.replay(record, producer_id)
+        if write.marker is not None:
+            for group_id in self.state.end_transaction(producer_id, committed=write.marker.committed):
+                self.classic.forget_if_unused(group_id)
+
+    def _knows(self, record: GroupRecord) -> bool:
+        """Whether the record is of a group that is there, or makes one."""
+        group_id = record.key.group_id
+        return group_id in self.classic.groups or self.consumers.has(group_id)
+
+    def refused(self, reply: Reply, broker_error: ErrorCode) -> Reply:
+        """See `Rules`."""
+        return refused(reply, broker_error)
+
+    def follow(self, then: Then, broker_error: ErrorCode, turn: GroupTurn) -> None:
+        """See `Rules`."""
+        error = requester_error(broker_error)
+        match then:
+            case AssignmentStored() | StaticMemberStored():
+                self.classic.follow(then, error, turn)
+            case GroupsDeleted():
+                deletion.on_groups_deleted(then, error, self.classic.groups, self.state, turn)
+            case NoteFailure():
+                if broker_error is not ErrorCode.NONE:
+                    turn.note(f"append=failed error={broker_error.name} what={then.what}")
+            case _:
+                assert_never(then)
+
+    def resume(self, pending: PendingWrite[GroupRecord], broker_error: ErrorCode, turn: GroupTurn) -> None:
+        """See `Rules`."""
+        records = pending.write.records
+        if records and isinstance(records[-1].key, ConsumerGroupKey):
+            is_stored = broker_error is ErrorCode.NONE
+            self.consumers.decided(records[-1].key.group_id, records, stored=is_stored, turn=turn)
+        for group_id in {record.key.group_id for record in records}:
+            self.classic.forget_if_unused(group_id)
+
+    def check_invariants(self, timers: Timers[TimerKey], writes: Collection[LogWrite[GroupRecord]]) -> None:
+        """Asserts what the module's docstring lists."""
+        self.classic.check_invariants(timers)
+        self.consumers.check_invariants(timers)
+        for group_id in self.state.group_ids():
+            assert (group_id in self.classic.groups) != (group_id in self.state.consumer_groups), group_id

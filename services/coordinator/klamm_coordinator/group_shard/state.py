@@ -1,0 +1,83 @@
+"""What a shard has promised: the state that its acknowledged records describe.
+
+`replay` is the one mutator, used for each acknowledged write and for every record when the shard is loaded,
+so that a shard that moves to another coordinator arrives as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from klamm.model import NO_PRODUCER_ID, TopicPartition
+from klamm_coordinator.consumer.group import ConsumerGroup
+from klamm_coordinator.offsets.store import ShardOffsets
+from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey, ConsumerGroupValue, GroupEpochKey
+from klamm_coordinator.records.schemas import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    GroupRecord,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+
+class GroupShardState:
+    """Groups of either protocol as last stored, and offsets."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, GroupMetadataValue] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
+        """The groups of the new protocol (KIP-848)."""
+        self.offsets = ShardOffsets()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, GroupShardState)
+            and self.groups == other.groups
+            and self.consumer_groups == other.consumer_groups
+            and self.offsets == other.offsets
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __contains__(self, group_id: str) -> bool:
+        """Whether there is anything about the group."""
+        return group_id in self.groups or group_id in self.consumer_groups or group_id in self.offsets.group_ids()
+
+    def replay(self, record: GroupRecord, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Applies one acknowledged record; with a producer id, one of its transaction."""
+        match record:
+            case GroupRecord(OffsetCommitKey(group_id, topic, partition), OffsetCommitValue() as value) if (
+                producer_id >= 0
+            ):
+                self.offsets.pending.add(producer_id, group_id, TopicPartition(topic, partition), value)
+            case GroupRecord(OffsetCommitKey(group_id, topic, partition), OffsetCommitValue() | None as value):
+                self.offsets.replay(group_id, TopicPartition(topic, partition), value)
+            case GroupRecord(GroupMetadataKey(group_id), GroupMetadataValue() as group):
+                self.groups[group_id] = group
+            case GroupRecord(GroupMetadataKey(group_id), None):
+                self.groups.pop(group_id, None)
+            case GroupRecord(GroupEpochKey(group_id), None):
+                self.consumer_groups.pop(group_id, None)
+            case GroupRecord(key, value) if isinstance(key, ConsumerGroupKey):
+                assert not isinstance(value, OffsetCommitValue | GroupMetadataValue), record
+                self._replay_consumer_group(key, value)
+            case _:
+                raise AssertionError(f"a key and value that do not belong together: {record}")
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> set[str]:
+        """Applies one acknowledged marker; returns the groups it concerned."""
+        return self.offsets.end_transaction(producer_id, committed=committed)
+
+    def group_ids(self) -> Iterable[str]:
+        """Every group there is anything about."""
+        return sorted({*self.groups, *self.consumer_groups, *self.offsets.group_ids()})
+
+    def _replay_consumer_group(self, key: ConsumerGroupKey, value: ConsumerGroupValue | None) -> None:
+        """A compacted log may begin with any record of a group; one that deletes does not make it."""
+        group = self.consumer_groups.get(key.group_id)
+        if group is None:
+            if value is None:
+                return
+            group = self.consumer_groups[key.group_id] = ConsumerGroup(key.group_id)
+        group.replay(key, value)

@@ -1,0 +1,99 @@
+"""The settings that the rules of groups obey."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from klamm.setting import INT_MAX, integer, long, text_list
+from klamm_coordinator.runtime.settings import MINUTE_MS, ShardSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupSettings(ShardSettings):
+    """What a shard of groups obeys."""
+
+    session_timeout_min_ms: int = integer(
+        6_000, at_least=1, doc="The shortest session timeout a member may ask for.", name="group.min.session.timeout.ms"
+    )
+    session_timeout_max_ms: int = integer(
+        1_800_000,
+        at_least=1,
+        doc="The longest session timeout a member may ask for.",
+        name="group.max.session.timeout.ms",
+    )
+    initial_rebalance_delay_ms: int = integer(
+        3_000,
+        at_least=0,
+        doc="How long a group that was empty waits for more members before its first rebalance.",
+        name="group.initial.rebalance.delay.ms",
+    )
+    new_member_join_timeout_ms: int = 5 * MINUTE_MS
+    """How long a new member's parked join counts as a sign of life (a constant in Kafka)."""
+    group_size_max: int = integer(2**31 - 1, at_least=1, doc="Members a group may have.", name="group.max.size")
+    group_count_max: int = integer(
+        100_000,
+        at_least=1,
+        doc="Groups per partition of __consumer_offsets; one more is refused with GROUP_MAX_SIZE_REACHED.",
+        name="group.count.max",
+    )
+    pending_members_max: int = integer(
+        10_000,
+        at_least=1,
+        doc="Member ids a group may have given out whose owners have not joined yet.",
+        name="group.pending.members.max",
+    )
+    consumer_session_timeout_ms: int = integer(
+        45_000,
+        at_least=1,
+        doc="How long a member of the new protocol (KIP-848) may be silent.",
+        name="group.consumer.session.timeout.ms",
+    )
+    consumer_heartbeat_interval_ms: int = integer(
+        5_000,
+        at_least=1,
+        doc="How often members of the new protocol are told to heartbeat.",
+        name="group.consumer.heartbeat.interval.ms",
+    )
+    consumer_size_max: int = integer(
+        2**31 - 1, at_least=1, doc="Members a group of the new protocol may have.", name="group.consumer.max.size"
+    )
+    consumer_assignors: tuple[str, ...] = text_list(
+        ("uniform", "range"),
+        doc="The assignors that members of the new protocol may ask for; the first is the default.",
+        name="group.consumer.assignors",
+    )
+    member_metadata_bytes_max: int = integer(
+        262_144,
+        at_least=1,
+        doc="Names and metadata of all protocols of one member; more is refused with INVALID_REQUEST.",
+        name="group.member.metadata.max.bytes",
+    )
+    offset_metadata_bytes_max: int = integer(
+        4_096,
+        at_least=0,
+        at_most=32_767,
+        doc="The longest note that may be committed with an offset.",
+        name="offset.metadata.max.bytes",
+    )
+    offsets_retention_minutes: int = integer(
+        7 * 24 * 60,
+        at_least=1,
+        at_most=INT_MAX,
+        doc="How long offsets outlive the last member of their group, or, without members, their commit.",
+    )
+    offsets_retention_check_interval_ms: int = long(
+        10 * MINUTE_MS,
+        at_least=1,
+        doc="How often expired offsets are looked for.",
+        name="offsets.retention.check.interval.ms",
+    )
+    commit_timeout_ms: int = integer(
+        5_000,
+        at_least=1,
+        doc="How long a commit may wait for the in-sync replicas before its sender is told to try again.",
+        name="offsets.commit.timeout.ms",
+    )
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        return self.offsets_retention_minutes * MINUTE_MS

@@ -1,0 +1,25 @@
+"""One step of a shard of groups, and what a step may leave to be done when a write is decided."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from dataclasses import dataclass
+
+from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.records.schemas import GroupRecord
+from klamm_coordinator.runtime.turn import Turn
+
+GroupTurn = Turn[GroupSettings, GroupRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteFailure:
+    """Nobody waits for the write; if it fails, `what` is for the log."""
+
+    what: str
+
+
+def new_member_id(prefix: str, rng: random.Random) -> str:
+    """`<client or instance id>-<random uuid>`, as Kafka's."""
+    return f"{prefix}-{uuid.UUID(int=rng.getrandbits(128), version=4)}"

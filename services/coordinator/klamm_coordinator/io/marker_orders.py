@@ -1,0 +1,36 @@
+"""What shards of transactions order: that partitions are told how transactions ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from klamm_coordinator.io.marker_sender import MarkerSender
+from klamm_coordinator.io.producer_id_supply import ProducerIdSupply
+from klamm_coordinator.io.shard_host import ShardHost
+from klamm_coordinator.transaction.messages import MarkersWritten, SendMarkers
+from klamm_coordinator.transaction_shard.rules import TransactionRules
+
+
+class MarkerOrders:
+    """The `OrderCarrier` of these shards. Markers carry the writer epoch of the shard's assignment."""
+
+    def __init__(self, markers: MarkerSender, supply: ProducerIdSupply) -> None:
+        self._markers = markers
+        self._supply = supply
+
+    def carry_out(self, orders: Sequence[SendMarkers], host: ShardHost[TransactionRules]) -> None:
+        """Called after each step, which may also have used up producer ids."""
+        self._supply.top_up()
+        for order in orders:
+            written = MarkersWritten(transactional_id=order.transactional_id, marker=order.marker)
+            self._markers.send(
+                order,
+                coordinator_epoch=host.coordinator_epoch,
+                owner=host,
+                on_written=partial(host.step, written),
+            )
+
+    def forget(self, host: ShardHost[TransactionRules]) -> None:
+        """The shard is let go."""
+        self._markers.forget(host)

@@ -1,0 +1,91 @@
+"""What the coordinator shows of single groups, transactions and ledgers. Looked up when the metrics are read, in the
+endpoint's thread, which may only look: what changes meanwhile shows or not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from klamm.ledger_ids import LedgerId
+from klamm_coordinator.group_shard.rules import GroupRules
+from klamm_coordinator.ledger.ledger import BatchLedger
+from klamm_coordinator.transaction_shard.rules import TransactionRules
+from klamm_server.metrics.instruments import Reading, Readings, gauge
+
+_GROUPS = Readings(
+    "klamm_coordinator_groups", "Groups of the shards that are served (Kafka's group-count).", ("protocol", "state")
+)
+_MEMBERS = Readings(
+    "klamm_coordinator_group_members", "Members of a group; none where it only stores offsets.", ("group",)
+)
+_OFFSET = Readings(
+    "klamm_coordinator_group_offset", "Committed by a group: the next record it reads.", ("group", "topic", "partition")
+)
+_TRANSACTIONS = Readings("klamm_coordinator_transactions", "Transactional ids by Kafka's names of states.", ("state",))
+_OLDEST = gauge("klamm_coordinator_oldest_transaction_seconds", "Since the earliest open transaction began.")
+_LEDGER: Final = ("sink", "query")
+_COMMITTED_BATCH = Readings(
+    "klamm_coordinator_ledger_committed_batch", "The last batch of a Spark query's output that counts.", _LEDGER
+)
+_OPEN_PARTS = Readings(
+    "klamm_coordinator_ledger_open_parts", "Tasks of a Spark query whose output waits for its batch's end.", _LEDGER
+)
+_LEDGER_IDLE = Readings("klamm_coordinator_ledger_idle_seconds", "Since a Spark query's ledger changed.", _LEDGER)
+
+
+def watch_groups(shards: Callable[[], Sequence[GroupRules]]) -> None:
+    """Reports on the groups of `shards()`."""
+    _GROUPS.set_function(lambda: _groups(shards()))
+    _MEMBERS.set_function(lambda: [reading for shard in shards() for reading in _members(shard)])
+    _OFFSET.set_function(lambda: (reading for shard in shards() for reading in _offsets(shard)))
+
+
+def watch_transactions(shards: Callable[[], Sequence[TransactionRules]], wall_ms: Callable[[], int]) -> None:
+    """Reports on the transactions and ledgers of `shards()`."""
+    _TRANSACTIONS.set_function(lambda: _states(shards()))
+    _OLDEST.set_function(lambda: _oldest_seconds(shards(), wall_ms()))
+    _COMMITTED_BATCH.set_function(lambda: [(name, one.committed_batch_id) for _, name, one in _ledgers(shards())])
+    _OPEN_PARTS.set_function(
+        lambda: [(name, len(shard.ledgers.open_parts(name))) for shard, name, _ in _ledgers(shards())]
+    )
+    _LEDGER_IDLE.set_function(
+        lambda: [(name, max(0, wall_ms() - one.last_update_ms) / 1000) for _, name, one in _ledgers(shards())]
+    )
+
+
+def _groups(shards: Sequence[GroupRules]) -> Iterator[Reading]:
+    counts = Counter((one.group_type, one.state) for shard in shards for one in shard.list_groups())
+    yield from counts.items()
+
+
+def _members(shard: GroupRules) -> Iterator[Reading]:
+    for group in list(shard.classic.groups.values()):
+        yield (group.group_id,), len(group.members)
+    for consumers in list(shard.state.consumer_groups.values()):
+        yield (consumers.group_id,), len(consumers.members)
+
+
+def _offsets(shard: GroupRules) -> Iterator[Reading]:
+    """A negative one has no lag: the group begins where its members' reset policy says."""
+    for group_id, (topic, partition), offset in shard.state.offsets.committed():
+        if offset >= 0:
+            yield (group_id, topic, partition), offset
+
+
+def _states(shards: Sequence[TransactionRules]) -> Iterator[Reading]:
+    counts = Counter(value.state for shard in shards for value in list(shard.ids.values.values()))
+    for state, count in counts.items():
+        yield (state.text,), count
+
+
+def _oldest_seconds(shards: Sequence[TransactionRules], now_ms: int) -> float:
+    begun_ms = [begun for shard in shards if (begun := shard.ids.oldest_start_ms) is not None]
+    return max(0, now_ms - min(begun_ms, default=now_ms)) / 1000
+
+
+def _ledgers(shards: Sequence[TransactionRules]) -> Iterator[tuple[TransactionRules, LedgerId, BatchLedger]]:
+    for shard in shards:
+        for ledger_id, ledger in list(shard.ledgers.values.items()):
+            yield shard, ledger_id, ledger

@@ -1,0 +1,166 @@
+"""What a request means for a ledger that nothing is under way for: the rules, and nothing else.
+
+Before a batch is decided, aborting any part of it is safe: the query writes it again. So a run that takes over aborts
+what the runs before it left open, a decision names the parts that count and aborts all others, and a part that was
+aborted meanwhile (by its time-out, or an operator) makes the decision to commit fail as a whole. Every rule that
+changes something changes the ledger and its transactions in one append.
+
+(The transactions of KIP-939, with the coordinator in the external coordinator's place.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from klamm.errors import ErrorCode
+from klamm_coordinator.ledger.ledger import BatchLedger, Verdict
+from klamm_coordinator.ledger.messages import (
+    DecideBatch,
+    DeleteLedger,
+    LedgerReply,
+    LedgerRequest,
+    Part,
+    RegisterRun,
+)
+from klamm_coordinator.ledger.records import LedgerRecord
+from klamm_coordinator.transaction.decisions import (
+    NO_ID,
+    AnswerNow,
+    Store,
+    Wait,
+    ended_with_epoch,
+    refusal,
+)
+from klamm_coordinator.transaction.messages import PrepareTxn
+from klamm_coordinator.transaction.metadata import NO_EPOCH, TransactionMetadata
+from klamm_coordinator.transaction.producer_ids import ProducerIdStock
+from klamm_coordinator.transaction.records import TransactionRecord
+from klamm_coordinator.transaction.states import TxnState
+
+Transactions = Mapping[str, TransactionMetadata]
+"""The state of transactions by transactional id."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTogether:
+    """These records in one append, then the answer."""
+
+    records: tuple[LedgerRecord | TransactionRecord, ...]
+    reply: LedgerReply
+
+
+NOT_REGISTERED = LedgerReply(error=ErrorCode.INVALID_TXN_STATE, problem="no run has registered with this ledger")
+
+
+def needs_quiet(request: LedgerRequest, ledger: BatchLedger | None) -> bool:
+    """Whether no transaction of the ledger may be changing meanwhile: that of a run's next task only looks."""
+    return not (isinstance(request, RegisterRun) and ledger is not None and request.run_id == ledger.run_id)
+
+
+def prepare(
+    request: PrepareTxn, current: TransactionMetadata | None, ledger: BatchLedger | None, now_ms: int
+) -> Store | AnswerNow | Wait | LedgerReply:
+    """An answer without an error: it is prepared. A LedgerReply: the run has nothing more to prepare."""
+    if ledger is None:
+        return NOT_REGISTERED
+    verdict = ledger.verdict(request.run_id, request.batch_id)
+    if verdict is not Verdict.UNDECIDED:
+        return LedgerReply(verdict=verdict)
+    if current is None:
+        return AnswerNow(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if request.producer != current.producer:
+        return AnswerNow(refusal(request.producer, current))
+    if current.state.is_decided:
+        return Wait()
+    if current.state is not TxnState.ONGOING:
+        return AnswerNow(ErrorCode.INVALID_TXN_STATE)
+    return AnswerNow() if current.is_prepared else Store(current.prepared(now_ms))
+
+
+def decide(
+    request: LedgerRequest,
+    ledger: BatchLedger | None,
+    open_transactions: Transactions,
+    stock: ProducerIdStock,
+    now_ms: int,
+) -> StoreTogether | LedgerReply:
+    """`open_transactions`: those of this ledger."""
+    match request:
+        case RegisterRun():
+            return _register(request, ledger, open_transactions, stock, now_ms)
+        case DecideBatch():
+            return _decide(request, ledger, open_transactions, stock, now_ms)
+        case DeleteLedger():
+            if ledger is None:
+                return LedgerReply(error=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+            return _ending(LedgerRecord(request.ledger, None), LedgerReply(), (), open_transactions, stock, now_ms)
+
+
+def _register(
+    request: RegisterRun,
+    ledger: BatchLedger | None,
+    open_transactions: Transactions,
+    stock: ProducerIdStock,
+    now_ms: int,
+) -> StoreTogether | LedgerReply:
+    if ledger is None:
+        after = BatchLedger(run_id=request.run_id, last_update_ms=now_ms)
+    elif request.run_id == ledger.run_id:
+        return LedgerReply(verdict=ledger.verdict(request.run_id, request.batch_id))
+    elif request.run_id in ledger.fenced_run_ids:
+        return LedgerReply(verdict=Verdict.FENCED)
+    elif request.batch_id < ledger.committed_batch_id:
+        # It must not fence the run that goes by the right checkpoint.
+        return LedgerReply(verdict=Verdict.REWOUND)
+    else:
+        after = ledger.taken_over(request.run_id, now_ms)
+    reply = LedgerReply(verdict=after.verdict(request.run_id, request.batch_id))
+    return _ending(LedgerRecord(request.ledger, after), reply, (), open_transactions, stock, now_ms)
+
+
+def _decide(
+    request: DecideBatch,
+    ledger: BatchLedger | None,
+    open_transactions: Transactions,
+    stock: ProducerIdStock,
+    now_ms: int,
+) -> StoreTogether | LedgerReply:
+    if ledger is None:
+        return NOT_REGISTERED
+    verdict = ledger.verdict(request.run_id, request.batch_id)
+    if verdict is not Verdict.UNDECIDED:
+        return LedgerReply(verdict=verdict)
+    for part in request.parts:
+        if not _is_prepared(part, open_transactions):
+            problem = f"{part.transactional_id} is not prepared by {part.producer} any more"
+            return LedgerReply(error=ErrorCode.INVALID_TXN_STATE, problem=problem)
+    after = ledger.decided(request.batch_id, now_ms, committed=request.committed)
+    reply = LedgerReply(verdict=after.verdict(request.run_id, request.batch_id))
+    return _ending(LedgerRecord(request.ledger, after), reply, request.parts, open_transactions, stock, now_ms)
+
+
+def _is_prepared(part: Part, open_transactions: Transactions) -> bool:
+    value = open_transactions.get(part.transactional_id)
+    return value is not None and value.is_prepared and value.producer == part.producer
+
+
+def _ending(
+    record: LedgerRecord,
+    reply: LedgerReply,
+    committed: tuple[Part, ...],
+    open_transactions: Transactions,
+    stock: ProducerIdStock,
+    now_ms: int,
+) -> StoreTogether | LedgerReply:
+    """The ledger's record, and the end of every open transaction: these are committed, all others aborted."""
+    counting = {part.transactional_id for part in committed}
+    records: list[LedgerRecord | TransactionRecord] = [record]
+    for transactional_id, value in sorted(open_transactions.items()):
+        ended = ended_with_epoch(
+            value, stock, now_ms, committed=transactional_id in counting, last_producer_epoch=NO_EPOCH
+        )
+        if ended is None:
+            return LedgerReply(error=NO_ID.error)
+        records.append(TransactionRecord(transactional_id, ended))
+    return StoreTogether(tuple(records), reply)

@@ -1,0 +1,171 @@
+"""Membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from klamm.acls import AclOperation, ResourceType
+from klamm.errors import BrokerError
+from klamm.wire.calls import CallContext
+from klamm.wire.v1.coordinator_pb2 import (
+    HeartbeatRequest,
+    JoinedMember,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeftMember,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from klamm_coordinator.classic.messages import (
+    Heartbeat,
+    HeartbeatReply,
+    JoinGroup,
+    JoinReply,
+    LeaveGroup,
+    Leaver,
+    LeaveReply,
+    Protocol,
+    SyncGroup,
+    SyncReply,
+)
+from klamm_coordinator.group_shard.rules import GroupRules
+from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.io.shards import Shards
+from klamm_coordinator.rpc.checks import check_group_id, check_join
+from klamm_coordinator.rpc.failures import text_of
+from klamm_server.security.session import require
+
+
+class ClassicGroupsRpc:
+    """A waiting join or sync is a future of its shard, not a task that sleeps."""
+
+    def __init__(self, shards: Shards[GroupRules], settings: GroupSettings) -> None:
+        self._shards = shards
+        self._settings = settings
+
+    async def join_group(self, request: JoinGroupRequest, context: CallContext) -> JoinGroupResponse:
+        try:
+            require(AclOperation.READ, ResourceType.GROUP, request.group_id)
+            check_join(request, self._settings)
+            reply = await self._shards.of_key(request.group_id).ask(_join(request, context.peer()))
+        except BrokerError as error:
+            return JoinGroupResponse(error_code=error.code, error_message=error.message, member_id=request.member_id)
+        assert isinstance(reply, JoinReply), reply
+        return _join_response(reply)
+
+    async def sync_group(self, request: SyncGroupRequest, context: CallContext) -> SyncGroupResponse:
+        try:
+            require(AclOperation.READ, ResourceType.GROUP, request.group_id)
+            check_group_id(request.group_id)
+            reply = await self._shards.of_key(request.group_id).ask(_sync(request))
+        except BrokerError as error:
+            return SyncGroupResponse(error_code=error.code, error_message=error.message)
+        assert isinstance(reply, SyncReply), reply
+        return SyncGroupResponse(
+            error_code=reply.error,
+            error_message=text_of(reply.error),
+            protocol_type=reply.protocol_type,
+            protocol_name=reply.protocol_name,
+            assignment=reply.assignment,
+        )
+
+    async def heartbeat(self, request: HeartbeatRequest, context: CallContext) -> MemberResponse:
+        make_request = partial(
+            Heartbeat,
+            group_id=request.group_id,
+            generation_id=request.generation_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id or None,
+        )
+        try:
+            require(AclOperation.READ, ResourceType.GROUP, request.group_id)
+            check_group_id(request.group_id)
+            reply = await self._shards.of_key(request.group_id).ask(lambda reply_id: make_request(reply_id=reply_id))
+        except BrokerError as error:
+            return MemberResponse(error_code=error.code, error_message=error.message)
+        assert isinstance(reply, HeartbeatReply), reply
+        return MemberResponse(error_code=reply.error, error_message=text_of(reply.error))
+
+    async def leave_group(self, request: LeaveGroupRequest, context: CallContext) -> LeaveGroupResponse:
+        leavers = tuple(
+            Leaver(member_id=one.member_id, instance_id=one.group_instance_id or None, reason=one.reason)
+            for one in request.members
+        )
+        try:
+            require(AclOperation.READ, ResourceType.GROUP, request.group_id)
+            check_group_id(request.group_id)
+            reply = await self._shards.of_key(request.group_id).ask(
+                lambda reply_id: LeaveGroup(reply_id=reply_id, group_id=request.group_id, leavers=leavers)
+            )
+        except BrokerError as error:
+            return LeaveGroupResponse(error_code=error.code, error_message=error.message)
+        assert isinstance(reply, LeaveReply), reply
+        return _leave_response(request, reply)
+
+
+def _join(request: JoinGroupRequest, peer: str) -> Any:
+    return lambda reply_id: JoinGroup(
+        reply_id=reply_id,
+        group_id=request.group_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id or None,
+        client_id=request.client_id,
+        client_host=request.client_host or host_of(peer),
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms or request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple(Protocol(name=one.name, metadata=one.metadata) for one in request.protocols),
+        reason=request.reason,
+        joins_without_id=request.joins_without_id,
+    )
+
+
+def _join_response(reply: JoinReply) -> JoinGroupResponse:
+    members = [
+        JoinedMember(member_id=one.member_id, group_instance_id=one.instance_id or "", metadata=one.metadata)
+        for one in reply.members
+    ]
+    return JoinGroupResponse(
+        error_code=reply.error,
+        error_message=text_of(reply.error),
+        generation_id=reply.generation_id,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol_name,
+        leader=reply.leader,
+        member_id=reply.member_id,
+        members=members,
+        skip_assignment=reply.skip_assignment,
+    )
+
+
+def _sync(request: SyncGroupRequest) -> Any:
+    return lambda reply_id: SyncGroup(
+        reply_id=reply_id,
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id or None,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
+    )
+
+
+def _leave_response(request: LeaveGroupRequest, reply: LeaveReply) -> LeaveGroupResponse:
+    return LeaveGroupResponse(
+        error_code=reply.error,
+        error_message=text_of(reply.error),
+        members=[
+            LeftMember(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error)
+            for one, error in zip(request.members, reply.members, strict=bool(reply.members))
+        ],
+    )
+
+
+def host_of(peer: str) -> str:
+    """`/10.0.0.1` of gRPC's `ipv4:10.0.0.1:50321`, as Kafka shows it."""
+    return "/" + peer.partition(":")[2].rpartition(":")[0].strip("[]")

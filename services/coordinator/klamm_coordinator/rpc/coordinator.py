@@ -1,0 +1,194 @@
+"""A running coordinator: the shards that it owns, the calls about them, and what both need of other servers.
+
+Made when there are shards in the cluster, or the first call comes (server.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from klamm.rpc.transport import Transport
+from klamm.wire.v1.controller_pb2 import AllocateProducerIdsRequest
+from klamm_coordinator.config import CoordinatorConfig
+from klamm_coordinator.group_shard.events import TopicsDeleted
+from klamm_coordinator.group_shard.rules import GroupRules
+from klamm_coordinator.group_shard.shard_topic import OFFSETS
+from klamm_coordinator.io.log_link import LogLink
+from klamm_coordinator.io.marker_orders import MarkerOrders
+from klamm_coordinator.io.marker_sender import MarkerSender
+from klamm_coordinator.io.metrics import watch_gauges
+from klamm_coordinator.io.partition_holders import PartitionHolders
+from klamm_coordinator.io.producer_id_supply import ProducerIdSupply
+from klamm_coordinator.io.shard_host import OrderCarrier, ShardHost
+from klamm_coordinator.io.shard_metrics import watch_groups, watch_transactions
+from klamm_coordinator.io.shards import Shards, loaded
+from klamm_coordinator.io.topic_catalog import TopicCatalog
+from klamm_coordinator.io.txn_registry import TxnRegistry
+from klamm_coordinator.rpc.admin import GroupAdminRpc
+from klamm_coordinator.rpc.calls import Calls
+from klamm_coordinator.rpc.classic_groups import ClassicGroupsRpc
+from klamm_coordinator.rpc.consumer_groups import ConsumerGroupsRpc
+from klamm_coordinator.rpc.ledgers import LedgersRpc
+from klamm_coordinator.rpc.offsets import OffsetsRpc
+from klamm_coordinator.rpc.transactions import TransactionsRpc
+from klamm_coordinator.rpc.txn_offsets import TxnOffsetsRpc
+from klamm_coordinator.runtime.rules import Rules
+from klamm_coordinator.runtime.shard_runtime import ShardRuntime
+from klamm_coordinator.runtime.shard_topic import ShardTopic
+from klamm_coordinator.transaction.producer_ids import ProducerIdStock
+from klamm_coordinator.transaction_shard.rules import TransactionRules
+from klamm_coordinator.transaction_shard.shard_topic import TRANSACTIONS
+from klamm_server.links.producer_ids import ProducerIds
+from klamm_server.metadata.entities import ShardImage
+from klamm_server.metadata.image import MetadataImage, changed_topics
+from klamm_server.rpc.broker_channels import BrokerChannels
+from klamm_server.rpc.controllers import Controllers
+from klamm_server.rpc.coordinator_channels import CoordinatorChannels
+from klamm_server.runtime.clock import Clock
+
+RulesT = TypeVar("RulesT", bound=Rules)
+LOADS_AT_ONCE = 8
+"""How many shards a coordinator loads at once. So loading takes at most this many buffers of
+`offsets.load.buffer.size`, however many shards the coordinator is given."""
+
+
+class Coordinator:
+    """`on_image` for each image after the one that is the newest when this is made, in order; at the end `close`, and
+    then, when nobody calls any more, `close_channels`. `epoch` is that of the newest registration."""
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        transport: Transport,
+        controllers: Controllers,
+        image: Callable[[], MetadataImage],
+        *,
+        epoch: Callable[[], int],
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._config = config
+        self._epoch = epoch
+        self._clock = clock
+        self._rng = rng
+        self._load_slots = asyncio.Semaphore(LOADS_AT_ONCE)
+        own = config.resolved_listeners().between_servers
+        self._channels = BrokerChannels(transport, image, own)
+        self._coordinators = CoordinatorChannels(transport, image, own)
+        registry = TxnRegistry(self._coordinators, image)
+        self._markers = MarkerSender(PartitionHolders(self._channels, self._coordinators, image), self._rng)
+        self._stock = ProducerIdStock()
+        self._supply = ProducerIdSupply(self._stock, self._make_producer_ids(transport, controllers), self._rng)
+        self._kinds: list[Shards[Any]] = []
+        self.group_shards = self.add_kind(OFFSETS, lambda: GroupRules(config), config.offsets_load_buffer_size)
+        self.transaction_shards = self.add_kind(
+            TRANSACTIONS,
+            lambda: TransactionRules(config, self._stock),
+            config.transaction_state_log_load_buffer_size,
+            MarkerOrders(self._markers, self._supply),
+        )
+        self._topics = TopicCatalog(MetadataImage.empty())
+        self.calls = Calls(
+            groups=ClassicGroupsRpc(self.group_shards, config),
+            consumer_groups=ConsumerGroupsRpc(self.group_shards, lambda: self._topics, config, config.node_id),
+            offsets=OffsetsRpc(self.group_shards, image),
+            admin=GroupAdminRpc(self.group_shards, config.node_id),
+            txn_offsets=TxnOffsetsRpc(self.group_shards, registry, image),
+            transactions=TransactionsRpc(
+                self.transaction_shards,
+                image,
+                self._supply.wait,
+                settings=config,
+                clock=self._clock,
+            ),
+            ledgers=LedgersRpc(self.transaction_shards),
+        )
+        self._supply.top_up()
+        self._watch_gauges()
+        self.on_image(MetadataImage.empty(), image())
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Opens and closes shards, and tells them of topics that are no more."""
+        delta = changed_topics(old, new)
+        self._topics = self._topics.after(new, delta)
+        for shards in self._kinds:
+            shards.on_image(new)
+        self._channels.on_image(new)
+        self._coordinators.on_image(new)
+        deleted = frozenset(topic.name for topic in delta.deleted)
+        if deleted:
+            for host in self.group_shards:
+                host.step(TopicsDeleted(topics=deleted))
+
+    async def close(self) -> None:
+        """Lets every shard go; calls are answered NOT_COORDINATOR from now on."""
+        await asyncio.gather(*(shards.close() for shards in self._kinds))
+        await self._markers.close()
+        await self._supply.close()
+
+    async def close_channels(self) -> None:
+        """Ends the calls to others."""
+        await self._channels.close()
+        await self._coordinators.close()
+
+    def _watch_gauges(self) -> None:
+        watch_gauges(
+            shards=lambda: sum(len(loaded(shards)) for shards in self._kinds),
+            transactional_ids=lambda: sum(len(rules.ids.values) for rules in self._transaction_rules()),
+            open_transactions=lambda: sum(len(rules.ids.open) for rules in self._transaction_rules()),
+            prepared_transactions=lambda: sum(rules.ids.prepared_count for rules in self._transaction_rules()),
+            untold_transactions=lambda: self._markers.pending_count,
+            pending_writes=lambda: sum(shard.pending_write_count for shards in self._kinds for shard in loaded(shards)),
+        )
+        watch_groups(lambda: [shard.rules for shard in loaded(self.group_shards)])
+        watch_transactions(self._transaction_rules, self._clock.wall_ms)
+
+    def _transaction_rules(self) -> list[TransactionRules]:
+        return [shard.rules for shard in loaded(self.transaction_shards)]
+
+    def add_kind(
+        self,
+        topic: ShardTopic,
+        make_rules: Callable[[], RulesT],
+        load_buffer_bytes: int,
+        carrier: OrderCarrier | None = None,
+    ) -> Shards[RulesT]:
+        """The shards of one topic, to be opened and closed as images say."""
+
+        def open_shard(number: int, writer: ShardImage) -> ShardHost[RulesT]:
+            return ShardHost(
+                number,
+                self._open_log(topic, number, writer, load_buffer_bytes),
+                lambda: ShardRuntime(make_rules(), self._config, self._rng),
+                carrier=carrier,
+                clock=self._clock,
+                rng=self._rng,
+            )
+
+        shards = Shards(topic.name, self._config.node_id, self._epoch, open_shard)
+        self._kinds.append(shards)
+        return shards
+
+    def _make_producer_ids(self, transport: Transport, controllers: Controllers) -> ProducerIds:
+        return ProducerIds(
+            transport,
+            controllers,
+            lambda: AllocateProducerIdsRequest(coordinator_id=self._config.node_id, coordinator_epoch=self._epoch()),
+            timeout_ms=self._config.broker_session_timeout_ms,
+        )
+
+    def _open_log(self, topic: ShardTopic, number: int, writer: ShardImage, load_buffer_bytes: int) -> LogLink:
+        return LogLink(
+            topic,
+            number,
+            writer,
+            self._channels,
+            clock=self._clock,
+            rng=self._rng,
+            append_max_bytes=self._config.coordinator_append_max_bytes,
+            load_buffer_bytes=load_buffer_bytes,
+            load_slots=self._load_slots,
+        )

@@ -1,0 +1,28 @@
+"""What can happen to any shard, besides what its rules know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from klamm.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteAppended:
+    """All in-sync replicas have the write's records. Writes are decided in their order."""
+
+    write_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteFailed:
+    """The write's records are not in the log and never will be."""
+
+    write_id: int
+    error: ErrorCode
+    """What the broker said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimePassed:
+    """A deadline may be due."""

@@ -1,0 +1,120 @@
+"""One shard as a pure state machine, whatever its rules: `step(event, now) -> effects`.
+
+A write's records are appended by the shell; its replies are parked until they are acknowledged. If the append fails,
+nothing has happened, and everybody in it is told so. If it takes longer than `write_timeout_ms`, its requesters are
+told to try again, and the write stays in its place: it may be in the log, so it is decided before anything after it.
+
+Invariants: those of the rules; every write that somebody waits for has a timer.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from klamm.errors import ErrorCode
+from klamm_coordinator.runtime.effects import ShardEffects
+from klamm_coordinator.runtime.events import TimePassed, WriteAppended, WriteFailed
+from klamm_coordinator.runtime.log_write import LogWrite
+from klamm_coordinator.runtime.rules import Rules
+from klamm_coordinator.runtime.settings import ShardSettings
+from klamm_coordinator.runtime.timers import Now, Timers
+from klamm_coordinator.runtime.turn import Turn
+from klamm_coordinator.runtime.write_queue import PendingWrite, WriteQueue
+
+RulesT = TypeVar("RulesT", bound=Rules)
+
+
+@dataclass(frozen=True, slots=True)
+class _WriteTimer:
+    """An append takes too long to let its requesters wait on."""
+
+    write_id: int
+
+
+class ShardRuntime(Generic[RulesT]):
+    """Load it with what `rules.replayer()` gives, then `start`, then `step`."""
+
+    def __init__(self, rules: RulesT, settings: ShardSettings, rng: random.Random) -> None:
+        self.rules = rules
+        """The shard's rules; others only read from them."""
+        self._settings = settings
+        self._rng = rng
+        self._timers: Timers[Any] = Timers()
+        self._writes: WriteQueue[Any] = WriteQueue()
+
+    @property
+    def pending_write_count(self) -> int:
+        """Writes that are not decided, and requests that wait for one."""
+        return len(self._writes) + self.rules.waiting_count
+
+    def takes(self, request: Any) -> bool:
+        """Whether a request may be made now: else `coordinator.pending.writes.max` writes wait already."""
+        is_full = self.pending_write_count >= self._settings.pending_writes_max
+        return not is_full or self.rules.passes_when_full(request)
+
+    def next_deadline_ms(self) -> int | None:
+        """When to step with `TimePassed` at the latest, on the monotonic clock."""
+        return self._timers.next_deadline_ms()
+
+    def start(self, now: Now) -> ShardEffects[Any]:
+        """Everything is loaded."""
+        turn = self._turn(now)
+        self.rules.start(turn)
+        return turn.effects
+
+    def step(self, event: Any, now: Now) -> ShardEffects[Any]:
+        """Handles the event, then what is due: a member that speaks up at the last moment is heard."""
+        turn = self._turn(now)
+        self._handle(event, turn)
+        for timer in self._timers.pop_due(now.monotonic_ms):
+            if isinstance(timer, _WriteTimer):
+                self._give_up_waiting(self._writes[timer.write_id], turn)
+            else:
+                self.rules.on_timer(timer, turn)
+        return turn.effects
+
+    def check_invariants(self) -> None:
+        """Asserts what the module's docstring lists."""
+        for pending in self._writes:
+            is_waited_for = bool(pending.replies) or pending.then is not None
+            assert not is_waited_for or _WriteTimer(pending.write.write_id) in self._timers, pending
+        self.rules.check_invariants(self._timers, [pending.write for pending in self._writes])
+
+    def _turn(self, now: Now) -> Turn[Any, Any]:
+        return Turn(now, self._settings, self._rng, self._timers, self._writes, self._on_write)
+
+    def _handle(self, event: Any, turn: Turn[Any, Any]) -> None:
+        match event:
+            case WriteAppended(write_id=write_id):
+                self._on_decided(write_id, ErrorCode.NONE, turn)
+            case WriteFailed(write_id=write_id, error=error):
+                self._on_decided(write_id, error, turn)
+            case TimePassed():
+                pass
+            case _:
+                self.rules.handle(event, turn)
+
+    # Writes
+
+    def _on_write(self, write: LogWrite[Any], turn: Turn[Any, Any]) -> None:
+        turn.schedule(_WriteTimer(write.write_id), self.rules.write_timeout_ms)
+        self.rules.begin_write(write)
+
+    def _on_decided(self, write_id: int, error: ErrorCode, turn: Turn[Any, Any]) -> None:
+        pending = self._writes.take(write_id)
+        self._timers.cancel(_WriteTimer(write_id))
+        self.rules.end_write(pending.write, is_appended=error is ErrorCode.NONE)
+        self._answer(pending, error, turn)
+        self.rules.resume(pending, error, turn)
+
+    def _give_up_waiting(self, pending: PendingWrite[Any], turn: Turn[Any, Any]) -> None:
+        self._answer(pending, ErrorCode.REQUEST_TIMED_OUT, turn)
+        pending.replies, pending.then = (), None
+
+    def _answer(self, pending: PendingWrite[Any], error: ErrorCode, turn: Turn[Any, Any]) -> None:
+        for reply_id, reply in pending.replies:
+            turn.reply(reply_id, self.rules.refused(reply, error) if error else reply)
+        if pending.then is not None:
+            self.rules.follow(pending.then, error, turn)

@@ -1,0 +1,81 @@
+"""Deadlines as data: the core says what is due when, the shell sleeps.
+
+A heartbeat moves its member's deadline, thousands of times a second; a heap entry is therefore left where it
+is and looked at again when it comes up.
+
+Invariant: every scheduled key has a heap entry at or before its deadline.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The moment of a step."""
+
+    monotonic_ms: int
+    """The monotonic time of the step in ms, for deadlines."""
+    wall_ms: int
+    """The wall clock's time in ms since the epoch, for timestamps that are stored."""
+
+
+class Timers(Generic[KeyT]):
+    """One deadline per key."""
+
+    __slots__ = ("_deadlines", "_heap", "_sequence")
+
+    def __init__(self) -> None:
+        self._deadlines: dict[KeyT, int] = {}
+        self._heap: list[tuple[int, int, KeyT]] = []
+        self._sequence = 0
+
+    def __contains__(self, key: KeyT) -> bool:
+        return key in self._deadlines
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def schedule(self, key: KeyT, deadline_ms: int) -> None:
+        """Sets or moves the deadline of `key`, on the monotonic clock."""
+        former_ms = self._deadlines.get(key)
+        self._deadlines[key] = deadline_ms
+        if former_ms is None or deadline_ms < former_ms:
+            self._push(key, deadline_ms)
+
+    def cancel(self, key: KeyT) -> None:
+        """Forgets `key`, if it is there."""
+        self._deadlines.pop(key, None)
+
+    def next_deadline_ms(self) -> int | None:
+        """When `pop_due` will have something; None: never."""
+        self._settle()
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now_ms: int) -> Iterator[KeyT]:
+        """Removes and yields what is due, also what is scheduled for now meanwhile, in order of time."""
+        while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
+            _, _, key = heapq.heappop(self._heap)
+            del self._deadlines[key]
+            yield key
+
+    def _settle(self) -> None:
+        """Makes the top of the heap true: drops cancelled entries, puts moved ones where they belong."""
+        while self._heap:
+            pushed_ms, _, key = self._heap[0]
+            deadline_ms = self._deadlines.get(key)
+            if deadline_ms == pushed_ms:
+                return
+            heapq.heappop(self._heap)
+            if deadline_ms is not None and deadline_ms > pushed_ms:
+                self._push(key, deadline_ms)
+
+    def _push(self, key: KeyT, deadline_ms: int) -> None:
+        self._sequence += 1
+        heapq.heappush(self._heap, (deadline_ms, self._sequence, key))

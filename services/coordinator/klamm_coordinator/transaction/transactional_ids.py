@@ -1,0 +1,132 @@
+"""The transactional ids of a shard: what is promised about each, and what goes on about it.
+
+What is promised (`values`) changes only by records that the log has acknowledged. One change of a transactional id is
+under way at a time. Requests that come meanwhile wait, in order.
+
+Invariants: the open transactions are those of state Ongoing; an activity that is kept has something to it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from klamm_coordinator.transaction.messages import IdRequest
+from klamm_coordinator.transaction.metadata import TransactionMetadata
+from klamm_coordinator.transaction.records import TransactionRecord
+from klamm_coordinator.transaction.states import TxnState
+
+
+@dataclass(slots=True)
+class _Activity:
+    """What goes on about one transactional id."""
+
+    is_changing: bool = False
+    """A record of it is being appended."""
+    waiting: deque[IdRequest] = field(default_factory=deque)
+
+
+class TransactionalIds:
+    """Owned by `TransactionRules`."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, TransactionMetadata] = {}
+        """What is durable, by transactional id."""
+        self.open: set[str] = set()
+        """The ids that have an open transaction."""
+        self._activities: dict[str, _Activity] = {}
+
+    # Reading
+
+    @property
+    def prepared_count(self) -> int:
+        """Open transactions that wait for their ledger's decision. Safe to call from another thread."""
+        values = [self.values.get(one) for one in tuple(self.open)]
+        return sum(value is not None and value.is_prepared for value in values)
+
+    @property
+    def oldest_start_ms(self) -> int | None:
+        """When the earliest open transaction began. Safe to call from another thread."""
+        values = [self.values.get(one) for one in tuple(self.open)]
+        return min((value.start_ms for value in values if value is not None), default=None)
+
+    def is_changing(self, transactional_id: str) -> bool:
+        """A record of it is being appended."""
+        activity = self._activities.get(transactional_id)
+        return activity is not None and activity.is_changing
+
+    def is_decided(self, transactional_id: str) -> bool:
+        """Whether the id's transaction has an outcome, which the partitions are being told."""
+        value = self.values.get(transactional_id)
+        return value is not None and value.state.is_decided
+
+    def waiting(self, transactional_id: str) -> Iterable[IdRequest]:
+        """The requests that wait for it, in order."""
+        activity = self._activities.get(transactional_id)
+        return () if activity is None else activity.waiting
+
+    # Changing
+
+    def replay(self, record: TransactionRecord) -> None:
+        """Applies one acknowledged record: the one mutator of `values`."""
+        transactional_id, value = record
+        if value is None:
+            self.values.pop(transactional_id, None)
+        else:
+            self.values[transactional_id] = value
+        if value is not None and value.state is TxnState.ONGOING:
+            self.open.add(transactional_id)
+        else:
+            self.open.discard(transactional_id)
+
+    def begin_change(self, transactional_id: str) -> None:
+        """A record of it is being appended from now on."""
+        activity = self._activities.setdefault(transactional_id, _Activity())
+        assert not activity.is_changing, transactional_id
+        activity.is_changing = True
+
+    def end_change(self, transactional_id: str) -> None:
+        """The record was appended, or was not. The caller resumes or refuses the requests that wait."""
+        self._activities[transactional_id].is_changing = False
+
+    def wait(self, request: IdRequest, *, waiting_max: int) -> bool:
+        """Whether the request waits for its transactional id now: not if too many do."""
+        waiting = self._activities.setdefault(request.transactional_id, _Activity()).waiting
+        if len(waiting) >= waiting_max:
+            return False
+        waiting.append(request)
+        return True
+
+    def take_waiting(self, transactional_id: str) -> deque[IdRequest]:
+        """The requests that have waited, to be dealt with."""
+        activity = self._activities.get(transactional_id)
+        if activity is None:
+            return deque()
+        waiting, activity.waiting = activity.waiting, deque()
+        return waiting
+
+    def give_up(self, request: IdRequest) -> None:
+        """The request waits no longer."""
+        self._activities[request.transactional_id].waiting.remove(request)
+        self.forget_if_quiet(request.transactional_id)
+
+    def forget_if_quiet(self, transactional_id: str) -> None:
+        """Keeps no activity when nothing goes on."""
+        activity = self._activities.get(transactional_id)
+        if activity is not None and not activity.is_changing and not activity.waiting:
+            del self._activities[transactional_id]
+
+    def active(self) -> Iterable[str]:
+        """The ids about which something goes on."""
+        return self._activities.keys()
+
+    def check_invariants(self, changing: set[str]) -> None:
+        """Asserts what the module's docstring lists; `changing` have a record that is being appended."""
+        for transactional_id, activity in self._activities.items():
+            assert activity.is_changing == (transactional_id in changing), transactional_id
+            assert activity.is_changing or activity.waiting, transactional_id
+        assert changing <= self._activities.keys(), changing
+        for transactional_id, value in self.values.items():
+            value.check_invariants()
+            assert (transactional_id in self.open) == (value.state is TxnState.ONGOING), transactional_id

@@ -1,0 +1,134 @@
+"""What the coordinator does by itself: it ends transactions, and forgets transactional ids.
+
+decided        the partitions are told, until each of them has its marker; then that is stored
+open too long  an abort is stored
+unused         a tombstone is stored
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from klamm.errors import ErrorCode
+from klamm_coordinator.ledger.ledgers import Ledgers
+from klamm_coordinator.transaction import decisions
+from klamm_coordinator.transaction.messages import MarkersWritten, SendMarkers
+from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata
+from klamm_coordinator.transaction.producer_ids import ProducerIdStock
+from klamm_coordinator.transaction.records import TransactionRecord
+from klamm_coordinator.transaction.states import TxnState
+from klamm_coordinator.transaction.transactional_ids import TransactionalIds
+from klamm_coordinator.transaction_shard.turn import TransactionTurn
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionTimer:
+    """Time to try again to store that a transaction has ended."""
+
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTimer:
+    """Time to look for transactions that have been open for too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdExpiryTimer:
+    """Time to look for transactional ids that nobody uses."""
+
+
+class TransactionEndings:
+    """Ends the transactions of one shard."""
+
+    def __init__(self, ids: TransactionalIds, ledgers: Ledgers, stock: ProducerIdStock) -> None:
+        self._ids = ids
+        self._ledgers = ledgers
+        self._stock = stock
+
+    def start(self, turn: TransactionTurn) -> None:
+        """Everything is loaded: outcomes that were decided before are told to the partitions again."""
+        for transactional_id, value in sorted(self._ids.values.items()):
+            if value.state.is_decided:
+                self.tell(transactional_id, value, turn)
+        turn.schedule(AbortTimer(), turn.settings.abort_check_interval_ms)
+        turn.schedule(IdExpiryTimer(), turn.settings.expiration_check_interval_ms)
+
+    def on_stored(self, transactional_id: str, value: TransactionMetadata | None, turn: TransactionTurn) -> None:
+        """A record of it is durable: if it decides a transaction, the partitions are told."""
+        if value is not None and value.state.is_decided:
+            self.tell(transactional_id, value, turn)
+
+    def on_not_stored(self, transactional_id: str, broker_error: ErrorCode, turn: TransactionTurn) -> None:
+        """A record of it is not in the log: if it was to complete a transaction, that is tried again."""
+        turn.note(f"transactional_id={transactional_id} append=failed error={broker_error.name}")
+        if self._ids.is_decided(transactional_id):
+            turn.schedule(CompletionTimer(transactional_id), turn.settings.completion_retry_ms)
+
+    def tell(self, transactional_id: str, value: TransactionMetadata, turn: TransactionTurn) -> None:
+        """Has the partitions of a transaction told how it ended."""
+        if not value.partitions:
+            self.complete(transactional_id, turn)
+            return
+        turn.order(
+            SendMarkers(
+                transactional_id=transactional_id,
+                marker=ProducerIdAndEpoch(value.producer_id, value.producer_epoch),
+                committed=value.state is TxnState.PREPARE_COMMIT,
+                transaction_version=value.transaction_version,
+                partitions=value.partitions,
+            )
+        )
+
+    def on_markers_written(self, event: MarkersWritten, turn: TransactionTurn) -> None:
+        """All partitions have been told, of this transaction or of one before it."""
+        value = self._ids.values.get(event.transactional_id)
+        if value is not None and event.marker == (value.producer_id, value.producer_epoch):
+            self.complete(event.transactional_id, turn)
+
+    def complete(self, transactional_id: str, turn: TransactionTurn) -> None:
+        """All partitions have been told, for the first time or again."""
+        value = self._ids.values.get(transactional_id)
+        if value is not None and value.state.is_decided and not self._ids.is_changing(transactional_id):
+            turn.append((TransactionRecord(transactional_id, value.completed(turn.now.wall_ms)),))
+
+    def abort_timed_out(self, turn: TransactionTurn) -> None:
+        """Ends transactions that have been open for longer than their transaction.timeout.ms."""
+        now_ms = turn.now.wall_ms
+        for transactional_id in sorted(self._ids.open):
+            value = self._ids.values[transactional_id]
+            if now_ms < _times_out_ms(value, turn) or self.is_busy(transactional_id):
+                continue
+            aborted = decisions.abort_by_coordinator(
+                value, self._stock, now_ms, last_producer_epoch=value.producer_epoch
+            )
+            if aborted is None:
+                turn.note(f"transactional_id={transactional_id} abort=postponed there is no producer id")
+            else:
+                turn.note(f"transactional_id={transactional_id} abort=timed-out prepared={value.is_prepared}")
+                turn.append((TransactionRecord(transactional_id, aborted),))
+        turn.schedule(AbortTimer(), turn.settings.abort_check_interval_ms)
+
+    def expire(self, turn: TransactionTurn) -> None:
+        """Forgets transactional ids that nobody has used for transactional.id.expiration.ms."""
+        older_than_ms = turn.now.wall_ms - turn.settings.id_expiration_ms
+        for transactional_id, value in sorted(self._ids.values.items()):
+            is_unused = value.state.is_idle and value.last_update_ms <= older_than_ms
+            if is_unused and not self.is_busy(transactional_id):
+                turn.note(f"transactional_id={transactional_id} expired")
+                turn.append((TransactionRecord(transactional_id, None),))
+        turn.schedule(IdExpiryTimer(), turn.settings.expiration_check_interval_ms)
+
+    def is_busy(self, transactional_id: str) -> bool:
+        """Something is under way that a change of it has to wait for."""
+        return (
+            self._ids.is_changing(transactional_id)
+            or self._ids.is_decided(transactional_id)
+            or self._ledgers.holds(transactional_id)
+        )
+
+
+def _times_out_ms(value: TransactionMetadata, turn: TransactionTurn) -> int:
+    if value.is_prepared:
+        return value.prepared_ms + turn.settings.prepared_timeout_ms
+    return value.start_ms + value.timeout_ms

@@ -1,0 +1,58 @@
+"""Requests that wait for what is under way.
+
+Kafka answers them CONCURRENT_TRANSACTIONS and has the client poll, which is done here only after `wait_max_ms`.
+
+Invariant: every request that waits has a timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from klamm_coordinator.ledger.messages import LedgerRequest
+from klamm_coordinator.runtime.timers import Timers
+from klamm_coordinator.transaction.messages import IdRequest
+from klamm_coordinator.transaction_shard.messages import Reply
+from klamm_coordinator.transaction_shard.turn import TransactionTurn
+
+
+@dataclass(frozen=True, slots=True)
+class WaitTimer:
+    """A request has waited long enough."""
+
+    reply_id: int
+
+
+class ParkedRequests:
+    """The requests of one shard that wait, by reply id."""
+
+    def __init__(self) -> None:
+        self._requests: dict[int, IdRequest | LedgerRequest] = {}
+
+    def __getitem__(self, reply_id: int) -> IdRequest | LedgerRequest:
+        return self._requests[reply_id]
+
+    def park(self, request: IdRequest | LedgerRequest, turn: TransactionTurn) -> None:
+        """The request waits; if it has been waiting, its time goes on."""
+        if request.reply_id not in self._requests:
+            self._requests[request.reply_id] = request
+            turn.schedule(WaitTimer(request.reply_id), turn.settings.wait_max_ms)
+
+    def unpark(self, reply_id: int, turn: TransactionTurn) -> None:
+        """The request, if it is there, waits no longer."""
+        if self._requests.pop(reply_id, None) is not None:
+            turn.timers.cancel(WaitTimer(reply_id))
+
+    def answer(self, reply_id: int, reply: Reply, turn: TransactionTurn) -> None:
+        """Answers a request, whether it has been waiting or not."""
+        self.unpark(reply_id, turn)
+        turn.reply(reply_id, reply)
+
+    def check_invariants(self, of_ids: Iterable[int], timers: Timers[object]) -> set[int]:
+        """Asserts that those that wait for transactional ids, and for ledgers, are here; returns the latter."""
+        of_ledgers = {reply_id for reply_id, one in self._requests.items() if isinstance(one, LedgerRequest)}
+        assert {*of_ids} | of_ledgers == self._requests.keys(), (of_ids, self._requests)
+        for reply_id in self._requests:
+            assert WaitTimer(reply_id) in timers, reply_id
+        return of_ledgers

@@ -1,0 +1,406 @@
+"""The rules of a shard of `__transaction_state`: of transactional ids, and of the batch ledgers that end many at once.
+
+One change of a transactional id is under way at a time: its record is being appended, or, once an outcome is decided,
+the partitions are being told. Requests that come meanwhile wait, in order, for `wait_max_ms` at most. Partitions that
+wait to be added are added together.
+
+A batch ledger and its transactions change together: a request about the ledger waits for those of its transactions
+that are changing, and none begins to change while it does (`ledgers.py`). One append has it all.
+
+A step takes its ids from a stock it shares with the other shards; a request that finds it empty is told to try again.
+
+Invariants: those of the ids, the ledgers and the requests that wait; requests wait only while something is under way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from typing import Any, assert_never
+
+from klamm.errors import ErrorCode
+from klamm.ledger_ids import LedgerId
+from klamm_coordinator.ledger import decisions as ledger_decisions
+from klamm_coordinator.ledger.ledger import BatchLedger
+from klamm_coordinator.ledger.ledgers import Ledgers
+from klamm_coordinator.ledger.messages import (
+    DecideBatch,
+    DeleteLedger,
+    LedgerReply,
+    LedgerRequest,
+    RegisterRun,
+)
+from klamm_coordinator.ledger.records import LedgerRecord
+from klamm_coordinator.runtime.log_write import LogWrite
+from klamm_coordinator.runtime.replayer import RecordReplayer
+from klamm_coordinator.runtime.timers import Timers
+from klamm_coordinator.runtime.write_queue import PendingWrite
+from klamm_coordinator.transaction import decisions
+from klamm_coordinator.transaction.decisions import (
+    AbortFirst,
+    AnswerNow,
+    Store,
+    Wait,
+)
+from klamm_coordinator.transaction.messages import (
+    AddPartitions,
+    AddReply,
+    EndReply,
+    EndTxn,
+    IdRequest,
+    InitProducerId,
+    InitReply,
+    MarkersWritten,
+    PrepareTxn,
+    VerifyPartitions,
+    VerifyReply,
+)
+from klamm_coordinator.transaction.metadata import TransactionMetadata
+from klamm_coordinator.transaction.producer_ids import ProducerIdStock
+from klamm_coordinator.transaction.records import TransactionRecord
+from klamm_coordinator.transaction.transactional_ids import TransactionalIds
+from klamm_coordinator.transaction_shard.endings import (
+    AbortTimer,
+    CompletionTimer,
+    IdExpiryTimer,
+    TransactionEndings,
+)
+from klamm_coordinator.transaction_shard.messages import Reply, TransactionEvent
+from klamm_coordinator.transaction_shard.parked_requests import ParkedRequests, WaitTimer
+from klamm_coordinator.transaction_shard.records import ShardRecord, decode_shard_record
+from klamm_coordinator.transaction_shard.refusals import refused, requester_error
+from klamm_coordinator.transaction_shard.settings import TransactionSettings
+from klamm_coordinator.transaction_shard.turn import TransactionTurn
+
+Decidable = InitProducerId | PrepareTxn | EndTxn
+TimerKey = WaitTimer | CompletionTimer | AbortTimer | IdExpiryTimer
+Replies = list[tuple[int, Reply]]
+
+
+class TransactionRules:
+    """The rules of a shard of transactions, for a `ShardRuntime`."""
+
+    waiting_count = 0
+    """Requests that wait are bounded by transactional id and ledger, and for a second."""
+
+    def __init__(self, settings: TransactionSettings, stock: ProducerIdStock) -> None:
+        self.ids = TransactionalIds()
+        self.ledgers = Ledgers()
+        self.write_timeout_ms = settings.append_timeout_ms
+        self._settings = settings
+        self._stock = stock
+        self._parked = ParkedRequests()
+        self._endings = TransactionEndings(self.ids, self.ledgers, stock)
+
+    def summary(self) -> str:
+        """See `Rules`."""
+        return f"transactional_ids={len(self.ids.values)} open={len(self.ids.open)}"
+
+    def replayer(self) -> RecordReplayer[ShardRecord]:
+        """See `Rules`."""
+        return RecordReplayer(decode_shard_record, self.replay)
+
+    def replay(self, record: ShardRecord) -> None:
+        """Applies one acknowledged record: the one mutator of what is promised."""
+        if isinstance(record, LedgerRecord):
+            self.ledgers.replay(record)
+        else:
+            self.ids.replay(record)
+            self.ledgers.note_open(record.transactional_id, is_open=record.transactional_id in self.ids.open)
+
+    def start(self, turn: TransactionTurn) -> None:
+        """See `Rules`."""
+        self._endings.start(turn)
+
+    def passes_when_full(self, request: Any) -> bool:
+        """No request does."""
+        return False
+
+    def handle(self, event: TransactionEvent, turn: TransactionTurn) -> None:
+        """See `Rules`."""
+        match event:
+            case InitProducerId() | AddPartitions() | PrepareTxn() | EndTxn():
+                self._on_request(event, turn)
+            case RegisterRun() | DecideBatch() | DeleteLedger():
+                self._on_ledger_request(event, turn)
+            case VerifyPartitions():
+                error, partitions = decisions.verify_partitions(event, self.ids.values.get(event.transactional_id))
+                turn.reply(event.reply_id, VerifyReply(error=error, partitions=partitions))
+            case MarkersWritten():
+                self._endings.on_markers_written(event, turn)
+            case _:
+                assert_never(event)
+
+    def on_timer(self, timer: TimerKey, turn: TransactionTurn) -> None:
+        """See `Rules`."""
+        match timer:
+            case WaitTimer(reply_id):
+                self._give_up_waiting(self._parked[reply_id], turn)
+            case CompletionTimer(transactional_id):
+                self._endings.complete(transactional_id, turn)
+            case AbortTimer():
+                self._endings.abort_timed_out(turn)
+            case IdExpiryTimer():
+                self._endings.expire(turn)
+            case _:
+                assert_never(timer)
+
+    def check_invariants(self, timers: Timers[Any], writes: Collection[LogWrite[ShardRecord]]) -> None:
+        """See `Rules`."""
+        listed = [one.transactional_id for write in writes for one in _transactions_of(write.records)]
+        assert len(set(listed)) == len(listed), listed
+        self.ids.check_invariants(set(listed))
+        waiting = {one: [request.reply_id for request in self.ids.waiting(one)] for one in self.ids.active()}
+        for transactional_id, reply_ids in waiting.items():
+            assert not reply_ids or self._endings.is_busy(transactional_id), transactional_id
+        of_ids = [reply_id for reply_ids in waiting.values() for reply_id in reply_ids]
+        of_ledgers = self._parked.check_invariants(of_ids, timers)
+        self.ledgers.check_invariants(self.ids.open, of_ledgers)
+
+    # Requests about transactional ids
+
+    def _on_request(self, request: IdRequest, turn: TransactionTurn) -> None:
+        if self._must_wait(request.transactional_id):
+            self._park(request, turn)
+        elif isinstance(request, AddPartitions):
+            self._add_partitions((request,), turn)
+        else:
+            self._decide(request, turn)
+
+    def _decide(self, request: Decidable, turn: TransactionTurn) -> None:
+        current = self.ids.values.get(request.transactional_id)
+        if current is None and self._is_full() and isinstance(request, InitProducerId):
+            self._parked.answer(request.reply_id, InitReply(error=ErrorCode.POLICY_VIOLATION), turn)
+            return
+        ledger = self.ledgers.of_part(request.transactional_id)
+        decision = _decision(request, current, ledger, self._stock, turn.now.wall_ms)
+        match decision:
+            case LedgerReply():
+                self._parked.answer(request.reply_id, decision, turn)
+            case AnswerNow(error):
+                self._parked.answer(request.reply_id, _answer(request, error, current), turn)
+            case Store(value):
+                self._store(request.transactional_id, value, [(request.reply_id, _success(request, value))], turn)
+            case AbortFirst(value):
+                self._store(request.transactional_id, value, [], turn)
+                self._park(request, turn)
+            case Wait():
+                self._park(request, turn)
+
+    def _add_partitions(self, requests: tuple[AddPartitions, ...], turn: TransactionTurn) -> None:
+        transactional_id = requests[0].transactional_id
+        decision = decisions.add_partitions(requests, self.ids.values.get(transactional_id), turn.now.wall_ms)
+        match decision:
+            case AnswerNow(error):
+                for request in requests:
+                    self._parked.answer(request.reply_id, AddReply(error=error), turn)
+            case Store(value):
+                self._store(transactional_id, value, [(one.reply_id, AddReply()) for one in requests], turn)
+            case Wait():
+                for request in requests:
+                    self._park(request, turn)
+            case _:
+                assert_never(decision)
+
+    def _is_full(self) -> bool:
+        return len(self.ids.values) + len(self.ledgers.values) >= self._settings.id_count_max
+
+    # Requests about ledgers
+
+    def _on_ledger_request(self, request: LedgerRequest, turn: TransactionTurn) -> None:
+        ledgers, current = self.ledgers, self.ledgers.values.get(request.ledger)
+        if current is None and self._is_full() and isinstance(request, RegisterRun):
+            turn.reply(request.reply_id, LedgerReply(error=ErrorCode.POLICY_VIOLATION))
+        elif ledgers.is_claimed(request.ledger) or (
+            ledger_decisions.needs_quiet(request, current) and not ledgers.is_quiet(request.ledger)
+        ):
+            self._park_at_ledger(request, turn)
+        else:
+            self._decide_ledger(request, turn)
+
+    def _decide_ledger(self, request: LedgerRequest, turn: TransactionTurn) -> None:
+        ledger = request.ledger
+        open_transactions = {one: self.ids.values[one] for one in self.ledgers.open_parts(ledger)}
+        decision = ledger_decisions.decide(
+            request, self.ledgers.values.get(ledger), open_transactions, self._stock, turn.now.wall_ms
+        )
+        if isinstance(decision, LedgerReply):
+            self._parked.answer(request.reply_id, decision, turn)
+            return
+        verdict = decision.reply.verdict.name
+        turn.note(f"transactional_id={ledger.key} {type(request).__name__} verdict={verdict}")
+        self._write(decision.records, [(request.reply_id, decision.reply)], turn)
+
+    def _park_at_ledger(self, request: LedgerRequest, turn: TransactionTurn) -> None:
+        waiting = self.ledgers.waiting(request.ledger)
+        if len(waiting) >= self._settings.waiting_requests_max:
+            turn.reply(request.reply_id, LedgerReply(error=ErrorCode.CONCURRENT_TRANSACTIONS))
+            return
+        waiting.append(request)
+        self._parked.park(request, turn)
+
+    def _resume_ledger(self, ledger: LedgerId, turn: TransactionTurn) -> None:
+        """Decides the ledger's waiting requests in order, until one of them appends a record; if none does, the
+        ledger's transactions go on."""
+        while self.ledgers.is_claimed(ledger) and self.ledgers.is_quiet(ledger):
+            self._decide_ledger(self.ledgers.waiting(ledger).popleft(), turn)
+        for transactional_id in self.ledgers.release(ledger):
+            self._resume_id(transactional_id, turn)
+
+    # Waiting
+
+    def _must_wait(self, transactional_id: str) -> bool:
+        return self.ids.is_changing(transactional_id) or self.ledgers.holds(transactional_id)
+
+    def _park(self, request: IdRequest, turn: TransactionTurn) -> None:
+        if not self.ids.wait(request, waiting_max=self._settings.waiting_requests_max):
+            self._parked.answer(request.reply_id, _answer(request, ErrorCode.CONCURRENT_TRANSACTIONS, None), turn)
+            return
+        if self.ledgers.holds(request.transactional_id):
+            self.ledgers.hold(request.transactional_id)
+        self._parked.park(request, turn)
+
+    def _resume_id(self, transactional_id: str, turn: TransactionTurn) -> None:
+        """Nothing is being appended any more: waiting requests are decided in order, until one appends again."""
+        waiting = self.ids.take_waiting(transactional_id)
+        while waiting:
+            request = waiting.popleft()
+            if self._must_wait(transactional_id):
+                self._park(request, turn)
+            elif isinstance(request, AddPartitions):
+                self._add_partitions((request, *_take_adds_with(request, waiting)), turn)
+            else:
+                self._decide(request, turn)
+        self.ids.forget_if_quiet(transactional_id)
+
+    def _refuse_waiting(self, transactional_id: str, error: ErrorCode, turn: TransactionTurn) -> None:
+        for request in self.ids.take_waiting(transactional_id):
+            self._parked.answer(request.reply_id, _answer(request, error, None), turn)
+
+    def _give_up_waiting(self, request: IdRequest | LedgerRequest, turn: TransactionTurn) -> None:
+        if isinstance(request, LedgerRequest):
+            self.ledgers.waiting(request.ledger).remove(request)
+            self._parked.answer(request.reply_id, LedgerReply(error=ErrorCode.CONCURRENT_TRANSACTIONS), turn)
+            self._resume_ledger(request.ledger, turn)
+        else:
+            self.ids.give_up(request)
+            self._parked.answer(request.reply_id, _answer(request, ErrorCode.CONCURRENT_TRANSACTIONS, None), turn)
+
+    # Writes
+
+    def _store(
+        self, transactional_id: str, value: TransactionMetadata, replies: Replies, turn: TransactionTurn
+    ) -> None:
+        self._write((TransactionRecord(transactional_id, value),), replies, turn)
+
+    def _write(self, records: tuple[ShardRecord, ...], replies: Replies, turn: TransactionTurn) -> None:
+        for reply_id, _ in replies:
+            self._parked.unpark(reply_id, turn)
+        turn.append(records, replies=tuple(replies))
+
+    def begin_write(self, write: LogWrite[ShardRecord]) -> None:
+        """See `Rules`."""
+        head = write.records[0]
+        if isinstance(head, LedgerRecord):
+            self.ledgers.begin_decision(head.ledger)
+        elif _touches_ledger(head.value):
+            self.ledgers.begin_change(head.transactional_id)
+        for record in _transactions_of(write.records):
+            self.ids.begin_change(record.transactional_id)
+
+    def end_write(self, write: LogWrite[ShardRecord], *, is_appended: bool) -> None:
+        """See `Rules`."""
+        for transactional_id, _ in _transactions_of(write.records):
+            self.ids.end_change(transactional_id)
+        for record in write.records if is_appended else ():
+            self.replay(record)
+
+    def refused(self, reply: Reply, broker_error: ErrorCode) -> Reply:
+        """See `Rules`."""
+        return refused(reply, broker_error)
+
+    def follow(self, then: Any, broker_error: ErrorCode, turn: TransactionTurn) -> None:
+        """Answers are all that waits for a write."""
+        raise AssertionError(then)
+
+    def resume(self, pending: PendingWrite[ShardRecord], broker_error: ErrorCode, turn: TransactionTurn) -> None:
+        """See `Rules`; the ledger goes on first."""
+        records = pending.write.records
+        for transactional_id, value in _transactions_of(records):
+            if broker_error is ErrorCode.NONE:
+                self._endings.on_stored(transactional_id, value, turn)
+                continue
+            self._endings.on_not_stored(transactional_id, broker_error, turn)
+            if not pending.replies and value is not None and not self.ids.is_decided(transactional_id):
+                # What waits for this abort would have it tried over and over.
+                self._refuse_waiting(transactional_id, requester_error(broker_error), turn)
+        head = records[0]
+        if isinstance(head, LedgerRecord):
+            self.ledgers.end_decision(head.ledger)
+            self._resume_ledger(head.ledger, turn)
+        elif _touches_ledger(head.value):
+            ledger = self.ledgers.end_change(head.transactional_id)
+            if ledger is not None:
+                self._resume_ledger(ledger, turn)
+        for record in _transactions_of(records):
+            self._resume_id(record.transactional_id, turn)
+
+
+def _decision(
+    request: Decidable,
+    current: TransactionMetadata | None,
+    ledger: BatchLedger | None,
+    stock: ProducerIdStock,
+    now_ms: int,
+) -> Store | AnswerNow | Wait | AbortFirst | LedgerReply:
+    match request:
+        case PrepareTxn():
+            return ledger_decisions.prepare(request, current, ledger, now_ms)
+        case InitProducerId():
+            return decisions.init_producer_id(request, current, stock, now_ms)
+        case EndTxn():
+            return decisions.end_txn(request, current, stock, now_ms)
+
+
+def _take_adds_with(request: AddPartitions, waiting: deque[IdRequest]) -> list[AddPartitions]:
+    """The requests of the same producer that follow directly."""
+    taken: list[AddPartitions] = []
+    while waiting:
+        following = waiting[0]
+        if not isinstance(following, AddPartitions) or following.producer != request.producer:
+            break
+        taken.append(following)
+        waiting.popleft()
+    return taken
+
+
+def _transactions_of(records: tuple[ShardRecord, ...]) -> list[TransactionRecord]:
+    return [record for record in records if isinstance(record, TransactionRecord)]
+
+
+def _touches_ledger(value: TransactionMetadata | None) -> bool:
+    """Whether this value opens, changes or ends a transaction, which a ledger might be about to end."""
+    return value is not None and not value.state.is_idle
+
+
+def _success(request: Decidable, value: TransactionMetadata) -> Reply:
+    match request:
+        case InitProducerId():
+            return InitReply(producer=value.producer)
+        case PrepareTxn():
+            return LedgerReply()
+        case EndTxn():
+            return EndReply(producer=value.producer)
+
+
+def _answer(request: IdRequest, error: ErrorCode, current: TransactionMetadata | None) -> Reply:
+    """The reply to a request; without an error it is about the current producer."""
+    if isinstance(request, AddPartitions):
+        return AddReply(error=error)
+    if isinstance(request, PrepareTxn):
+        return LedgerReply(error=error)
+    reply = InitReply if isinstance(request, InitProducerId) else EndReply
+    if error is not ErrorCode.NONE:
+        return reply(error=error)
+    assert current is not None, request
+    return reply(producer=current.producer)

@@ -1,0 +1,58 @@
+"""The settings that the rules of transactions obey."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from klamm.setting import integer
+from klamm_coordinator.runtime.settings import MINUTE_MS, ShardSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransactionSettings(ShardSettings):
+    """What a shard of transactions obeys."""
+
+    timeout_max_ms: int = integer(
+        15 * MINUTE_MS,
+        at_least=1,
+        doc="The longest transaction.timeout.ms a producer may ask for.",
+        name="transaction.max.timeout.ms",
+    )
+    abort_check_interval_ms: int = integer(
+        10_000,
+        at_least=1,
+        doc="How often transactions are looked for that have been open for longer than their transaction.timeout.ms.",
+        name="transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    )
+    prepared_timeout_ms: int = integer(
+        15 * MINUTE_MS,
+        at_least=1,
+        doc="How long a prepared transaction waits for the decision of its batch ledger before it is aborted.",
+        name="transaction.prepared.timeout.ms",
+    )
+    id_expiration_ms: int = integer(
+        7 * 24 * 60 * MINUTE_MS,
+        at_least=1,
+        doc="How long a transactional id is remembered after its last transaction.",
+        name="transactional.id.expiration.ms",
+    )
+    expiration_check_interval_ms: int = integer(
+        60 * MINUTE_MS,
+        at_least=1,
+        doc="How often expired transactional ids are looked for.",
+        name="transaction.remove.expired.transaction.cleanup.interval.ms",
+    )
+    id_count_max: int = integer(
+        100_000,
+        at_least=1,
+        doc="Transactional ids per partition of __transaction_state; one more is refused with POLICY_VIOLATION.",
+        name="transactional.id.count.max",
+    )
+    waiting_requests_max: int = 1_000
+    """Requests of one transactional id that wait for what is under way; one more is CONCURRENT_TRANSACTIONS."""
+    wait_max_ms: int = 1_000
+    """How long such a request waits before it is answered CONCURRENT_TRANSACTIONS, as Kafka answers at once."""
+    append_timeout_ms: int = 5_000
+    """How long an append may take before its requester is told to try again."""
+    completion_retry_ms: int = 1_000
+    """The wait before the end of a transaction that the log refused is tried again."""

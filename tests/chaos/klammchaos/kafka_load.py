@@ -1,0 +1,131 @@
+"""A producer and a consumer of librdkafka, each with what it saw: the load that comes by the Kafka listener."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from tests.chaos.klammchaos.partition_cluster import PARTITIONS, TOPIC
+from tests.chaos.klammchaos.partition_load import decode, encode
+from tests.support.log_checker import Consumption, Outcome, Read, Send
+
+NAME: Final = 1_000_000
+"""As the name of a producer it is no other's."""
+POLL_S: Final = 0.05
+UNACKNOWLEDGED_MAX: Final = 1_000
+"""Then it waits for some of them."""
+READ_MAX: Final = 500
+END_POLL_S: Final = 1.0
+_BEGINNING: Final = dict.fromkeys(range(PARTITIONS), 0)
+
+
+class KafkaProducerClient:
+    """Idempotent, for ever patient; it writes to all partitions until it is stopped."""
+
+    def __init__(self, settings: Mapping[str, str], rng: random.Random) -> None:
+        self.sends: list[Send] = []
+        self.acknowledged_s: dict[int, list[float]] = defaultdict(list)
+        """When, by partition."""
+        self._settings = settings
+        self._rng = rng
+        self._fatal: list[KafkaError] = []
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Raises AssertionError when librdkafka says that it cannot go on."""
+        producer = Producer(
+            {
+                **self._settings,
+                "enable.idempotence": True,
+                "message.timeout.ms": 0,
+                "linger.ms": 5,
+                "error_cb": self._on_error,
+                "log_level": 0,
+            }
+        )
+        for number in itertools.count():
+            if stop.is_set():
+                break
+            if len(producer) < UNACKNOWLEDGED_MAX:
+                self._send(producer, number)
+            await asyncio.to_thread(producer.poll, self._rng.uniform(0, 2 * POLL_S))
+            assert not self._fatal, f"librdkafka's producer cannot go on: {self._fatal}"
+        while len(producer):
+            await asyncio.to_thread(producer.flush, END_POLL_S)
+            assert not self._fatal, f"librdkafka's producer cannot go on: {self._fatal}"
+
+    def _send(self, producer: Producer, number: int) -> None:
+        partition, value, began_s = self._rng.randrange(PARTITIONS), (NAME, number), time.monotonic()
+
+        def delivered(error: KafkaError | None, record: Any) -> None:
+            ended_s = time.monotonic()
+            if error is not None:
+                self.sends.append(Send(partition, value, Outcome.UNKNOWN, None, began_s, ended_s))
+                return
+            self.sends.append(Send(partition, value, Outcome.OK, record.offset(), began_s, ended_s))
+            self.acknowledged_s[partition].append(ended_s)
+
+        producer.produce(TOPIC, encode(value), partition=partition, on_delivery=delivered)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._fatal.append(error)
+
+
+class KafkaConsumerClient:
+    """Reads all partitions from the beginning on, and in the end all that is left."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.consumptions = [Consumption(_BEGINNING, [])]
+        self.led_astray: list[str] = []
+        self._settings = settings
+        self._positions = dict(_BEGINNING)
+
+    async def run(self, written: asyncio.Event) -> None:
+        consumer = Consumer(
+            {
+                **self._settings,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "log_level": 0,
+            }
+        )
+        consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
+        try:
+            while not written.is_set():
+                await asyncio.to_thread(self._poll, consumer)
+            ends = await asyncio.to_thread(_ends, consumer)
+            while any(self._positions[number] < end for number, end in ends.items()):
+                await asyncio.to_thread(self._poll, consumer)
+        finally:
+            await asyncio.to_thread(consumer.close)
+
+    def _poll(self, consumer: Consumer) -> None:
+        reads: list[Read] = []
+        for record in consumer.consume(READ_MAX, 2 * POLL_S):
+            error = record.error()
+            if error is not None:
+                if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                    self.led_astray.append(str(error))
+                continue
+            number, offset = record.partition(), record.offset()
+            assert number is not None
+            assert offset is not None
+            reads.append(Read(number, offset, decode(record.value() or b"")))
+            self._positions[number] = offset + 1
+        if reads:
+            self.consumptions[-1].polls.append(reads)
+
+
+def _ends(consumer: Consumer) -> dict[int, int]:
+    return {
+        number: consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=60)[1]
+        for number in range(PARTITIONS)
+    }

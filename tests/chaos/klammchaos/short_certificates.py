@@ -1,0 +1,79 @@
+"""Certificates that end soon, and others in their place before they do: of all servers, and of their clients.
+
+Each owner has a directory with a keystore and a truststore. A new keystore takes the place of the old one in one step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import pathlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from klamm.security.dev_certificates import SignedKey
+from tests.support import certificates
+
+LIFETIME_S: Final = 120.0
+"""Longer than anybody is kept from reading a new one, by far."""
+ROTATION_S: Final = 20.0
+RELOAD_MS: Final = 1_000
+"""How often servers and clients look for a new one."""
+FOREIGN: Final = "Foreign CA"
+_ONE_DAY: Final = timedelta(days=1)
+
+
+@dataclass(slots=True)
+class Rotation:
+    """Everybody's certificates once."""
+
+    serials: Mapping[str, int]
+    """The serial number of each owner's certificate."""
+    written_s: float = math.inf
+    """When the last of their files was; monotonic."""
+
+
+class ShortCertificates:
+    """`hosts` are those of each server by its name; `clients` have none."""
+
+    def __init__(self, directory: pathlib.Path, hosts: Mapping[str, str], clients: tuple[str, ...]) -> None:
+        self.rotations: list[Rotation] = []
+        """In their order."""
+        self._directory = directory
+        self._hosts = hosts
+        self._clients = clients
+
+    def stores(self, owner: str) -> certificates.Stores:
+        """The files of a server or client."""
+        return certificates.Stores(self._directory / owner / "keystore.pem", self._directory / owner / "truststore.pem")
+
+    def rotate(self) -> None:
+        """Writes new files of everybody; blocks."""
+        signed = {owner: self._sign(owner) for owner in (*self._hosts, *self._clients)}
+        rotation = Rotation({owner: one.certificate.serial_number for owner, one in signed.items()})
+        # Before anybody can show one of them.
+        self.rotations.append(rotation)
+        for owner, one in signed.items():
+            certificates.write_stores(self._directory / owner, one)
+        rotation.written_s = time.monotonic()
+
+    async def rotate_again_and_again(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await asyncio.sleep(ROTATION_S)
+            await asyncio.to_thread(self.rotate)
+
+    def foreign_stores(self, owner: str) -> certificates.Stores:
+        """Files of a certificate with that name which another CA has signed; its owner trusts the right one."""
+        return certificates.write_stores(self._directory / "foreign", certificates.client(owner, of=FOREIGN))
+
+    def _sign(self, owner: str) -> SignedKey:
+        # It was valid for the day that ends soon.
+        begin = datetime.now(UTC) - _ONE_DAY + timedelta(seconds=LIFETIME_S)
+        ca = certificates.ca()
+        if owner in self._hosts:
+            return ca.for_server(owner, (self._hosts[owner],), now=begin, valid_days=1)
+        return ca.for_client(owner, now=begin, valid_days=1)

@@ -1,0 +1,115 @@
+"""The checks of the workload "secured": certificates that nobody takes up, strangers that get in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from klamm.errors import ErrorCode, KlammError, SslAuthenticationError
+from tests.chaos.klammchaos import strangers
+from tests.chaos.klammchaos.served_certificates import PATIENCE_S, ServedCertificates
+from tests.chaos.klammchaos.short_certificates import Rotation
+
+WRITTEN_S = 100.0
+
+
+def served(*written_s: float) -> ServedCertificates:
+    """Certificates 0, 1, ... of a server, whose serial numbers are 10, 11, ..."""
+    rotations = [Rotation({"broker-1": 10 + number}, at_s) for number, at_s in enumerate(written_s)]
+    return ServedCertificates("the door", "broker-1", rotations)
+
+
+def test_an_old_certificate_may_be_shown_for_a_while_and_no_longer() -> None:
+    door = served(0.0, WRITTEN_S)
+    door.shown(10, WRITTEN_S - 1)
+    door.shown(10, WRITTEN_S + PATIENCE_S)
+    with pytest.raises(AssertionError, match=r"shows certificate 0 .* after it could read certificate 1"):
+        door.shown(10, WRITTEN_S + PATIENCE_S + 0.1)
+
+
+def test_who_was_away_has_that_time_again() -> None:
+    door = served(0.0, WRITTEN_S)
+    door.shown(10, WRITTEN_S - 1)
+    door.silent()
+    back_s = WRITTEN_S + 10 * PATIENCE_S
+    door.shown(10, back_s)
+    door.shown(11, back_s + 2)
+    assert door.taken_up_s[1] == 2
+    with pytest.raises(AssertionError, match="shows certificate 0"):
+        door.shown(10, back_s + PATIENCE_S + 1)
+
+
+def test_a_certificate_that_is_being_written_may_be_shown_already() -> None:
+    door = served(0.0, float("inf"))
+    door.shown(11, WRITTEN_S)
+    assert door.taken_up_s == {1: 0.0}
+
+
+def test_a_foreign_certificate_is_found() -> None:
+    with pytest.raises(AssertionError, match="nobody made: c"):
+        served(0.0).shown(12, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_refusal"),
+    [
+        (None, None),
+        (SslAuthenticationError("no"), True),
+        (ErrorCode.SASL_AUTHENTICATION_FAILED.exception("no"), True),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED.exception("no"), True),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED.exception("no"), True),
+        (ErrorCode.REQUEST_TIMED_OUT.exception("late"), False),
+        (KlammError("nobody there"), False),
+    ],
+)
+def test_what_a_stranger_is_told(error: KlammError | None, is_refusal: bool | None) -> None:
+    async def answer() -> str:
+        if error is not None:
+            raise error
+        return "orders"
+
+    assert asyncio.run(strangers._refusal(answer())) is is_refusal
+
+
+def knocking(*heard: bool) -> tuple[strangers.Strangers, list[bool]]:
+    """One stranger who hears these answers, the last again and again; and what it has not heard yet."""
+    left = list(heard)
+
+    async def knock() -> bool:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    made = strangers.Strangers((strangers.Stranger("he", knock),), pause_s=0)
+    return made, left
+
+
+def in_time(story: Awaitable[None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await story
+
+    asyncio.run(bounded())
+
+
+def test_a_stranger_tries_until_it_was_refused_in_so_many_words(capsys: pytest.CaptureFixture[str]) -> None:
+    async def story() -> None:
+        written = asyncio.Event()
+        written.set()
+        made, left = knocking(False, False, True)
+        await made.run(written)
+        assert left == [True]
+
+    in_time(story())
+    assert capsys.readouterr().out == "refused: he, 1 of 3 times\n"
+
+
+def test_a_stranger_that_gets_in_ends_the_run() -> None:
+    async def knock() -> bool:
+        raise strangers.GotInError("a stranger has read")
+
+    async def story() -> None:
+        await strangers.Strangers((strangers.Stranger("he", knock),), pause_s=0).run(asyncio.Event())
+
+    with pytest.raises(strangers.GotInError, match="has read"):
+        in_time(story())

@@ -1,0 +1,154 @@
+"""The profile secure: a client that has the password works as before, and a stranger gets nothing, not even a name."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from docker import DockerClient
+
+from tests.compose.compose_cluster import BOOTSTRAP, SERVICES, ComposeCluster
+
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
+
+BROKER = 1
+RECORDS = 1_000
+TOPIC = "payroll-of-everybody"
+KAFKA = "localhost:9092,localhost:9102,localhost:9112"
+TIMEOUT_S = 60
+SECURED = {node: f"secure-{name}" for node, name in SERVICES.items()}
+HOST_PORTS = (9092, 9102, 9112, *range(9094, 9102))
+
+
+@pytest.fixture(scope="module")
+def cluster(engine: DockerClient, base_image: str) -> Iterator[ComposeCluster]:
+    cluster = ComposeCluster(engine, "klamm-secure-test", base_image, profile="secure", services=SECURED)
+    try:
+        begin_s = time.monotonic()
+        cluster.start()
+        print(f"\n{len(SECURED)} secured containers healthy after {time.monotonic() - begin_s:.1f} s")
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="module")
+def known(cluster: ComposeCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with what the host's clients need: ca.pem and client.properties."""
+    directory = tmp_path_factory.mktemp("secure")
+    (directory / "ca.pem").write_text(cluster.exec(BROKER, "cat /security/ca.pem") + "\n")
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.location": str(directory / "ca.pem"),
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "admin",
+        "sasl.password": cluster.exec(BROKER, "cat /security/admin.password"),
+    }
+    (directory / "client.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def librdkafka(cluster: ComposeCluster, known: Path) -> dict[str, str]:
+    return {
+        "bootstrap.servers": KAFKA,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(known / "ca.pem"),
+        "sasl.mechanisms": "SCRAM-SHA-256",
+        "sasl.username": "admin",
+        "sasl.password": cluster.exec(BROKER, "cat /security/admin.password"),
+        "log_level": "0",  # It tries again without end, and tells each time.
+    }
+
+
+def klamm(*arguments: str, config: Path | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "klamm", *arguments, "--bootstrap", BOOTSTRAP]
+    command += ["--command-config", str(config)] if config else []
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+
+def test_who_has_the_password_produces_and_consumes(
+    cluster: ComposeCluster, known: Path, librdkafka: dict[str, str]
+) -> None:
+    config = known / "client.properties"
+    assert klamm("topics", "create", TOPIC, "--partitions", "3", config=config).returncode == 0
+    lines = "".join(f"{number}\n" for number in range(RECORDS))
+    assert klamm("produce", TOPIC, config=config, stdin=lines).returncode == 0
+    cluster.exec(BROKER, f"seq {RECORDS} {2 * RECORDS - 1} | klamm produce {TOPIC}")
+    producer = Producer(librdkafka)
+    for number in range(2 * RECORDS, 3 * RECORDS):
+        producer.produce(TOPIC, str(number).encode())
+    assert producer.flush(TIMEOUT_S) == 0
+
+    everything = list(range(3 * RECORDS))
+    found = klamm("consume", TOPIC, "--from", "beginning", "--exit", config=config).stdout
+    assert sorted(map(int, found.split())) == everything
+    consumer = Consumer({**librdkafka, "group.id": "outside", "auto.offset.reset": "earliest"})
+    consumer.subscribe([TOPIC])
+    values: list[int] = []
+    until_s = time.monotonic() + TIMEOUT_S
+    while len(values) < len(everything) and time.monotonic() < until_s:
+        values += [int(message.value()) for message in consumer.consume(500, 1.0)]
+    consumer.close()
+    assert sorted(values) == everything
+
+
+def test_a_stranger_gets_nothing(known: Path, librdkafka: dict[str, str]) -> None:
+    """Without a password, or with another one; the certificates are known to everybody."""
+    trusting = {name: librdkafka[name] for name in ("bootstrap.servers", "ssl.ca.location", "log_level")}
+    guessed = {**librdkafka, "sasl.password": "guessed"}
+    for settings in (guessed, {**trusting, "security.protocol": "SSL"}, {"bootstrap.servers": KAFKA, "log_level": "0"}):
+        with pytest.raises(KafkaException):
+            AdminClient(settings).list_topics(timeout=10)
+
+    stranger = known / "stranger.properties"
+    for lines in (
+        "security.protocol=SSL\n",
+        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nsasl.username=admin\nsasl.password=guessed\n",
+        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nsasl.username=nobody\nsasl.password=guessed\n",
+    ):
+        stranger.write_text(f"{lines}ssl.truststore.location={known / 'ca.pem'}\n")
+        for command in (("topics", "list"), ("cluster", "status"), ("groups", "list"), ("consume", TOPIC, "--exit")):
+            asked = klamm(*command, config=stranger)
+            assert asked.returncode != 0
+            assert TOPIC not in asked.stdout + asked.stderr
+
+
+def test_no_port_of_the_host_says_anything_in_plain_text() -> None:
+    """Neither records nor metrics: whatever answers HTTP or Kafka's protocol here does so over TLS only."""
+    for port in HOST_PORTS:
+        with pytest.raises((urllib.error.URLError, OSError)):
+            urllib.request.urlopen(f"http://localhost:{port}/metrics", timeout=5)
+        with socket.create_connection(("localhost", port), timeout=5) as plain:
+            # ApiVersions 0 of a Kafka client.
+            plain.sendall(bytes.fromhex("0000000e0012000000000001000473706965"))
+            try:
+                said = plain.recv(1_024)
+            except OSError:
+                said = b""
+        assert TOPIC.encode() not in said
+        assert said[:1] in (b"", b"\x15"), "a TLS alert at the most"
+
+
+def test_metrics_are_shown_to_nobody_else(cluster: ComposeCluster) -> None:
+    assert "9404/tcp" not in cluster.container(BROKER).attrs["NetworkSettings"]["Ports"]
+    for host, answers in (("127.0.0.1", "yes"), ("secure-broker-1", "no")):
+        dial = f"import socket; socket.create_connection(('{host}', 9404), 5)"
+        said = cluster.exec(BROKER, f'python3 -c "{dial}" 2> /dev/null && echo yes || echo no')
+        assert said == answers
+
+
+def test_the_keys_do_not_leave_their_volume(cluster: ComposeCluster) -> None:
+    assert cluster.exec(BROKER, "cat /security/ca.key > /dev/null 2>&1 || echo refused") == "refused"
+    assert cluster.exec(BROKER, "stat -c %a /security/secure-broker-1.pem /security/admin.password") == "600\n600"
+    shown = cluster.exec(BROKER, "klamm-broker --show-config")
+    assert cluster.exec(BROKER, "cat /security/admin.password") not in shown

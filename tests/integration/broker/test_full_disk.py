@@ -1,0 +1,212 @@
+"""Brokers without space on their disks, beside others that have some: three in one event loop, with a real controller.
+
+`tests/chaos` fills real file systems; here a disk says that it is full exactly when the test wants it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from klamm.admin import AsyncAdmin, NewTopic
+from klamm.admin.types import PartitionDescription
+from klamm.consumer import AsyncConsumer
+from klamm.errors import KlammError
+from klamm.model import TopicPartition
+from klamm.producer import AsyncProducer
+from klamm_broker.log.files.disk import Buffer, Disk, DiskSpace
+from klamm_broker.server import BrokerServer
+from klamm_controller.config import ControllerConfig
+from klamm_controller.server import ControllerServer
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.server_config import load
+from tests.support.coordinator_cluster import HOST, run
+from tests.support.waiting import until
+
+DEADLINE_S = 60.0
+"""Less than `replica.lag.time.max.ms` and the time-out of a request: what waits for those is not done."""
+TP = TopicPartition("t", 0)
+
+
+class FillableDisk(Disk):
+    """Has no space for records while it is `full`."""
+
+    def __init__(self) -> None:
+        self.full = False
+
+    def _refuse(self) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> int:  # type: ignore[override]
+        self._refuse()
+        return os.pwrite(fd, data, position)
+
+    def writev(self, fd: int, buffers: Sequence[Buffer]) -> int:  # type: ignore[override]
+        self._refuse()
+        return os.writev(fd, buffers)
+
+    def space(self, path: str) -> DiskSpace:
+        space = super().space(path)
+        return space._replace(usable_bytes=0) if self.full else space
+
+    def allocate(self, directory: str, size_bytes: int) -> None:
+        self._refuse()
+
+
+class Cluster:
+    """Topic "t": one partition on brokers 1, 2 and 3, of which two must be in sync. Broker 1 leads."""
+
+    def __init__(self, admin: AsyncAdmin, bootstrap: str, disks: dict[int, FillableDisk]) -> None:
+        self.admin = admin
+        self.bootstrap = bootstrap
+        self.disks = disks
+
+    async def partition(self, topic: str = TP.topic) -> PartitionDescription:
+        return (await self.admin.describe_topics([topic]))[topic].partitions[0]
+
+    async def until(self, is_so: Callable[[PartitionDescription], bool], topic: str = TP.topic) -> PartitionDescription:
+        async def asked() -> PartitionDescription | None:
+            partition = await self.partition(topic)
+            return partition if is_so(partition) else None
+
+        found = await until(asked, pause_s=0.05)
+        assert found is not None
+        return found
+
+    async def send(self, topic: str = TP.topic) -> int:
+        """With acks=all; returns the offset."""
+        async with asyncio.timeout(DEADLINE_S):
+            async with AsyncProducer(bootstrap_servers=self.bootstrap) as producer:
+                return (await (await producer.send(topic, b"v", partition=0))).offset
+
+    async def refuses(self) -> None:
+        """A record is not taken, whatever is tried for a moment."""
+        async with AsyncProducer(
+            bootstrap_servers=self.bootstrap, request_timeout_ms=500, delivery_timeout_ms=1_000, linger_ms=0
+        ) as producer:
+            with pytest.raises(KlammError):
+                await (await producer.send(TP.topic, b"v", partition=0))
+
+    async def read(self) -> int:
+        """How many records there are."""
+        async with AsyncConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest") as consumer:
+            consumer.assign([TP])
+            end = (await consumer.end_offsets([TP]))[TP]
+            found = 0
+            async with asyncio.timeout(DEADLINE_S):
+                while await consumer.position(TP) < end:
+                    found += sum(map(len, (await consumer.poll(200)).values()))
+            return found
+
+
+@asynccontextmanager
+async def cluster_of_three(directory: Path) -> AsyncIterator[Cluster]:
+    settings = {"node.id": "1", "listeners": f"GRPC://{HOST}:0", "metadata.log.dir": str(directory / "controller")}
+    controller = await run(ControllerServer(load(ControllerConfig, settings)))
+    disks = {broker_id: FillableDisk() for broker_id in (1, 2, 3)}
+    brokers = []
+    for broker_id, disk in disks.items():
+        properties = {
+            "node.id": str(broker_id),
+            "listeners": f"GRPC://{HOST}:0",
+            "controller.quorum.bootstrap.servers": f"{HOST}:{controller.port}",
+            "log.dirs": str(directory / f"broker-{broker_id}"),
+            "shutdown.grace.ms": "100",
+        }
+        brokers.append(await run(BrokerServer(load(BrokerConfig, properties), disk=disk)))
+    bootstrap = ",".join(f"{HOST}:{broker.port}" for broker in brokers)
+    async with AsyncAdmin(bootstrap_servers=bootstrap) as admin:
+        wanted = NewTopic(TP.topic, assignments={0: [1, 2, 3]}, configs={"min.insync.replicas": "2"})
+        await admin.create_topics([wanted])
+        cluster = Cluster(admin, bootstrap, disks)
+        assert await cluster.send() == 0
+        try:
+            yield cluster
+        finally:
+            for disk in disks.values():
+                disk.full = False
+    for broker in brokers:
+        await broker.stop()
+    await controller.stop()
+
+
+def scenario(directory: Path, story: Callable[[Cluster], Awaitable[None]]) -> None:
+    async def told() -> None:
+        async with cluster_of_three(directory) as cluster:
+            await story(cluster)
+
+    asyncio.run(told())
+
+
+def test_a_leader_without_space_hands_over_and_writes_go_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def story(cluster: Cluster) -> None:
+        cluster.disks[1].full = True
+        assert await cluster.send() == 1
+        partition = await cluster.partition()
+        assert (partition.leader, partition.isr, partition.resigned_replicas) == (2, (2, 3), (1,))
+        assert not partition.refusal
+        cluster.disks[1].full = False
+        partition = await cluster.until(lambda partition: len(partition.isr) == 3)
+        assert (partition.leader, partition.resigned_replicas) == (2, ()), "the balance gives it back, in its time"
+        assert await cluster.send() == 2
+        assert await cluster.read() == 3
+
+    scenario(tmp_path, story)
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [line.split("broker-1 ")[1][:10] for line in told if "broker-1" in line] == ["is full: i", "has space "]
+    # The directory's own name may have a "t-0" in it.
+    assert not [line for line in told if "t-0" in line.replace(str(tmp_path), "")]
+
+
+def test_a_follower_without_space_is_not_waited_for(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.disks[3].full = True
+        assert [await cluster.send() for _ in range(2)] == [1, 2]
+        partition = await cluster.until(lambda partition: partition.resigned_replicas == (3,))
+        assert (partition.leader, partition.leader_epoch, partition.isr) == (1, 0, (1, 2))
+        cluster.disks[3].full = False
+        await cluster.until(lambda partition: len(partition.isr) == 3)
+
+    scenario(tmp_path, story)
+
+
+def test_without_space_anywhere_writes_are_refused_reads_go_on_and_who_has_space_first_leads(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        for disk in cluster.disks.values():
+            disk.full = True
+        await cluster.refuses()
+        partition = await cluster.until(lambda partition: len(partition.isr) == 1)
+        assert partition.leader >= 0
+        assert partition.refusal in ("below min.insync.replicas", "the leader has resigned")
+        assert await cluster.read() == 1
+        with_space = [broker_id for broker_id in (1, 2, 3) if broker_id != partition.leader]
+        for broker_id in with_space:
+            cluster.disks[broker_id].full = False
+        assert await cluster.send() >= 1
+        partition = await cluster.partition()
+        assert partition.leader in with_space
+        assert not partition.refusal
+
+    scenario(tmp_path, story)
+
+
+def test_a_new_partition_is_led_by_another_where_the_first_has_no_space_for_its_log(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.disks[1].full = True
+        wanted = NewTopic("new", assignments={0: [1, 2, 3]}, configs={"min.insync.replicas": "2"})
+        await cluster.admin.create_topics([wanted])
+        assert await cluster.send("new") == 0
+        assert (await cluster.partition("new")).leader == 2
+        cluster.disks[1].full = False
+        await cluster.until(lambda partition: len(partition.isr) == 3, "new")
+
+    scenario(tmp_path, story)

@@ -1,0 +1,103 @@
+"""A consumer lives through the kill -9 of the whole cluster: it finds it again and misses nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
+from klamm.errors import WakeupError
+from tests.support.klamm_process import running_cluster
+
+TOPIC = "survivor"
+WITHIN_S = 60
+
+
+def produce(bootstrap: str, first: int, count: int) -> None:
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        futures = [producer.send(TOPIC, b"%d" % number) for number in range(first, first + count)]
+        for future in futures:
+            future.result(timeout=WITHIN_S)
+
+
+def read_until(consumer: Consumer, seen: set[int], count: int) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while len(seen) < count:
+        assert time.monotonic() < deadline, f"{len(seen)} records of {count}"
+        for records in consumer.poll(timeout_ms=500).values():
+            seen.update(int(record.value) for record in records)
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    started = time.monotonic()
+    call()
+    return time.monotonic() - started
+
+
+def test_group_and_hand_assigned_consumers_go_on_after_a_restart(tmp_path):
+    with running_cluster(tmp_path) as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            admin.create_topics([NewTopic(TOPIC, partition_count=2)])
+        config = {
+            "bootstrap_servers": cluster.bootstrap,
+            "auto_offset_reset": "earliest",
+            "heartbeat_interval_ms": 200,
+            "session_timeout_ms": 20_000,
+        }
+        with Consumer(**config) as by_hand, Consumer(**config, group_id="group") as member:
+            by_hand.assign([TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)])
+            member.subscribe([TOPIC])
+            produce(cluster.bootstrap, 0, 500)
+            seen_by_hand, seen_by_member = set(), set()
+            read_until(by_hand, seen_by_hand, 500)
+            read_until(member, seen_by_member, 500)
+            member.commit()
+            for restart in range(1, 3):
+                cluster.kill()
+                by_hand.poll(timeout_ms=300)
+                member.poll(timeout_ms=300)
+                cluster.start()
+                produce(cluster.bootstrap, 500 * restart, 500)
+                read_until(by_hand, seen_by_hand, 500 * (restart + 1))
+                read_until(member, seen_by_member, 500 * (restart + 1))
+            member.commit()
+            stored = member.committed(member.assignment())
+            assert sum(each.offset for each in stored.values()) == 1_500
+
+
+def test_a_poll_keeps_its_time_and_wakes_up_while_a_commit_before_a_rebalance_finds_nobody(tmp_path):
+    with running_cluster(tmp_path) as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            admin.create_topics([NewTopic(TOPIC, partition_count=2), NewTopic("another", partition_count=1)])
+        config = {"bootstrap_servers": cluster.bootstrap, "auto_offset_reset": "earliest", "group_id": "group"}
+        with Consumer(**config, auto_commit_interval_ms=600_000) as consumer:
+            consumer.subscribe([TOPIC])
+            produce(cluster.bootstrap, 0, 100)
+            seen: set[int] = set()
+            read_until(consumer, seen, 100)
+            cluster.kill()
+            consumer.subscribe([TOPIC, "another"])
+            assert seconds_of(lambda: consumer.poll(timeout_ms=200)) < 20
+            consumer.wakeup()
+            with pytest.raises(WakeupError):
+                consumer.poll(timeout_ms=60_000)
+            cluster.start()
+            deadline = time.monotonic() + WITHIN_S
+            while len(consumer.assignment()) < 3 and time.monotonic() < deadline:
+                assert consumer.poll(timeout_ms=200) == {}, "what had been read was committed before the rebalance"
+            stored = consumer.committed(consumer.assignment())
+            assert sum(each.offset for each in stored.values() if each) == 100
+
+
+def test_a_pattern_that_nobody_answers_keeps_the_time_of_polls_and_wakes_up():
+    with Consumer(bootstrap_servers="localhost:1", group_id="group") as consumer:
+        consumer.subscribe(pattern="p")
+        assert seconds_of(lambda: consumer.poll(timeout_ms=200)) < 20
+        waker = threading.Timer(0.2, consumer.wakeup)
+        waker.start()
+        with pytest.raises(WakeupError):
+            consumer.poll(timeout_ms=60_000)
+        waker.join()

@@ -1,0 +1,177 @@
+"""Consumers in many threads against a real cluster: order per partition, nothing left out, commits of what is done."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from klamm import Admin, Consumer, ConsumerRecord, NewTopic, Producer, TopicPartition
+from klamm.consumer import ConsumerThreads, WorkerPool
+from klamm.errors import ConfigError
+from tests.support.klamm_process import KlammProcess, running_cluster
+
+PARTITIONS = 4
+RECORDS = 200
+DEADLINE_S = 120
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammProcess]:
+    with running_cluster(tmp_path_factory.mktemp("threads"), {"group.initial.rebalance.delay.ms": "0"}) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(cluster: KlammProcess, request: pytest.FixtureRequest) -> str:
+    name = request.node.name.replace("[", "-").replace("]", "")
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topics([NewTopic(name, partition_count=PARTITIONS, replication_factor=1)])
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for number in range(RECORDS):
+            producer.send(name, b"%d" % number, partition=number % PARTITIONS)
+    return name
+
+
+Start = Callable[..., Any]
+
+
+def start_pool(config: dict[str, Any], topics: list[str], handle: Callable[[ConsumerRecord], object]) -> WorkerPool:
+    return WorkerPool(config, topics, handle, workers=3, waiting_max=10)
+
+
+def start_threads(
+    config: dict[str, Any], topics: list[str], handle: Callable[[ConsumerRecord], object]
+) -> ConsumerThreads:
+    return ConsumerThreads(config, topics, handle, threads=2)
+
+
+BOTH = pytest.mark.parametrize("make", [start_pool, start_threads])
+
+
+def config(cluster: KlammProcess, topic: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": cluster.bootstrap,
+        "group.id": topic,
+        "auto.offset.reset": "earliest",
+        "max.poll.records": 20,
+        "auto.commit.interval.ms": 50,
+    }
+
+
+class Seen:
+    """What handlers got, by partition, in order; what came again at a rebalance counts once."""
+
+    def __init__(self, wanted: int = RECORDS) -> None:
+        self.offsets: dict[int, list[int]] = defaultdict(list)
+        self.enough = threading.Event()
+        self._wanted = wanted
+        self._lock = threading.Lock()
+
+    def __call__(self, record: ConsumerRecord) -> None:
+        with self._lock:
+            if record.offset not in self.offsets[record.partition]:
+                self.offsets[record.partition].append(record.offset)
+            if sum(map(len, self.offsets.values())) >= self._wanted:
+                self.enough.set()
+
+
+def committed(cluster: KlammProcess, topic: str) -> list[int]:
+    partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    with Consumer(bootstrap_servers=cluster.bootstrap, group_id=topic) as consumer:
+        found = consumer.committed(partitions)
+    return [0 if (each := found[tp]) is None else each.offset for tp in partitions]
+
+
+def run_until_enough(running: Any, seen: Seen) -> None:
+    runner = threading.Thread(target=running.run)
+    runner.start()
+    try:
+        assert seen.enough.wait(DEADLINE_S)
+    finally:
+        running.stop()
+        runner.join(DEADLINE_S)
+    assert not runner.is_alive()
+
+
+@BOTH
+def test_every_record_is_processed_in_the_order_of_its_partition_and_committed(
+    cluster: KlammProcess, topic: str, make: Start
+) -> None:
+    seen = Seen()
+
+    run_until_enough(make(config(cluster, topic), [topic], seen), seen)
+
+    each = RECORDS // PARTITIONS
+    assert seen.offsets == {number: list(range(each)) for number in range(PARTITIONS)}
+    assert committed(cluster, topic) == [each] * PARTITIONS
+
+
+@BOTH
+def test_a_record_that_fails_is_the_next_one_of_whoever_comes_after(
+    cluster: KlammProcess, topic: str, make: Start
+) -> None:
+    def fail(record: ConsumerRecord) -> None:
+        if (record.partition, record.offset) == (1, 17):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        make(config(cluster, topic), [topic], fail).run()
+    assert committed(cluster, topic)[1] == 17
+    rest = sum(RECORDS // PARTITIONS - offset for offset in committed(cluster, topic))
+    seen = Seen(rest)
+
+    run_until_enough(make(config(cluster, topic), [topic], seen), seen)
+
+    assert seen.offsets[1] == list(range(17, RECORDS // PARTITIONS))
+
+
+def test_partitions_move_between_pools_with_what_is_done(cluster: KlammProcess, topic: str) -> None:
+    """The second joins while the first is at work: between them everything, and in order."""
+    seen, joined = Seen(), Seen(1)
+    begun = threading.Event()
+
+    def first(record: ConsumerRecord) -> None:
+        seen(record)
+        begun.set()
+        joined.enough.wait(0.05)  # slowly, until there are two
+
+    def second(record: ConsumerRecord) -> None:
+        joined(record)
+        seen(record)
+
+    pools = [
+        WorkerPool({**config(cluster, topic), "max.poll.interval.ms": 60_000}, [topic], handle, workers=4)
+        for handle in (first, second)
+    ]
+    runners = [threading.Thread(target=pool.run) for pool in pools]
+    runners[0].start()
+    assert begun.wait(DEADLINE_S)
+    runners[1].start()
+    try:
+        assert seen.enough.wait(DEADLINE_S)
+    finally:
+        for pool in pools:
+            pool.stop()
+        for runner in runners:
+            runner.join(DEADLINE_S)
+
+    each = RECORDS // PARTITIONS
+    assert committed(cluster, topic) == [each] * PARTITIONS
+    # The consumer that takes over begins where the other was done: nothing is left out.
+    assert seen.offsets == {number: list(range(each)) for number in range(PARTITIONS)}
+
+
+@BOTH
+def test_who_wants_automatic_commits_or_no_group_is_refused(make: Start) -> None:
+    with pytest.raises(ConfigError, match=r"enable\.auto\.commit=True"):
+        make({"group.id": "g", "enable.auto.commit": True}, ["t"], print)
+    with pytest.raises(ConfigError, match=r"group\.id"):
+        make({}, ["t"], print)
+    with pytest.raises(ConfigError, match="workers=0"):
+        WorkerPool({"group.id": "g"}, ["t"], print, workers=0)
+    with pytest.raises(ConfigError, match="threads=0"):
+        ConsumerThreads({"group.id": "g"}, ["t"], print, threads=0)

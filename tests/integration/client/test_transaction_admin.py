@@ -1,0 +1,132 @@
+"""Transactions for people: the Admin and `klamm transactions` against real services."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm import Admin, NewTopic, Producer, TopicPartition
+from klamm.errors import (
+    AbortableTransactionError,
+    FatalProducerError,
+    InvalidTxnStateError,
+    TransactionalIdNotFoundError,
+    UnknownTopicOrPartitionError,
+)
+from tests.support.cli_runner import KlammCommand
+from tests.support.klamm_process import running_cluster
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory):
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster.bootstrap
+
+
+@pytest.fixture(scope="module")
+def admin(bootstrap):
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        yield admin
+
+
+@pytest.fixture(scope="module")
+def klamm(bootstrap) -> KlammCommand:
+    return KlammCommand(bootstrap)
+
+
+@pytest.fixture
+def topic(admin, request) -> str:
+    """A topic of this test's own with two partitions."""
+    name = request.node.name.replace("[", "-").replace("]", "")
+    admin.create_topics([NewTopic(name, partition_count=2)])
+    return name
+
+
+@pytest.fixture
+def producer(bootstrap, topic):
+    """With the topic's name as its transactional id."""
+    with Producer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
+        producer.init_transactions()
+        yield producer
+
+
+def begin(producer: Producer, topic: str) -> None:
+    """A transaction that has written to partition 1."""
+    producer.begin_transaction()
+    producer.send(topic, b"value", partition=1)
+    producer.flush()
+
+
+def test_an_open_transaction_is_listed_and_described(admin, klamm, producer, topic):
+    begin(producer, topic)
+
+    (described,) = admin.describe_transactions([topic]).values()
+    assert (described.state, described.partitions) == ("Ongoing", (TopicPartition(topic, 1),))
+    assert described.start_time_ms > 0
+    assert admin.list_transactions(states=["ongoing"])[topic].producer_id == described.producer_id
+    assert topic not in admin.list_transactions(states=["Empty"])
+    assert topic not in admin.list_transactions(longer_than_ms=3_600_000)
+    assert list(admin.list_transactions(producer_ids=[described.producer_id])) == [topic]
+    (state,) = admin.describe_producers([TopicPartition(topic, 1)])[TopicPartition(topic, 1)]
+    assert (state.producer_id, state.current_txn_start_offset) == (described.producer_id, 0)
+    assert [topic, str(described.producer_id), "Ongoing"] in klamm.ok("transactions", "list").rows
+    shown = klamm.ok("transactions", "describe", topic, "--json").document
+    assert (shown["state"], shown["partitions"]) == ("Ongoing", [f"{topic}-1"])
+    assert shown["open_ms"] >= 0
+
+    producer.commit_transaction()
+    assert "None" not in klamm.ok("transactions", "describe", topic).out
+
+
+def test_an_aborted_one_lets_its_producer_go_on(admin, producer, topic):
+    begin(producer, topic)
+
+    admin.abort_transaction(topic)
+
+    assert admin.describe_transactions([topic])[topic].state == "CompleteAbort"
+    with pytest.raises(InvalidTxnStateError):
+        admin.abort_transaction(topic)
+    with pytest.raises(AbortableTransactionError):
+        producer.commit_transaction()
+    producer.abort_transaction()
+    begin(producer, topic)
+    producer.commit_transaction()
+
+
+def test_a_fenced_producer_does_not(admin, klamm, producer, topic):
+    begin(producer, topic)
+    klamm.ok("transactions", "abort", topic, "--fence")
+    assert admin.describe_transactions([topic])[topic].state == "Empty"
+    with pytest.raises(FatalProducerError, match="PRODUCER_FENCED"):
+        producer.commit_transaction()
+
+
+def test_what_a_coordinator_knows_is_not_hanging(klamm, producer, topic):
+    begin(producer, topic)
+    options = ("--topic", topic, "--max-transaction-timeout-ms", 0)
+    assert klamm.ok("transactions", "find-hanging", *options).rows == []
+    hanging = ("--hanging-in", f"{topic}:1", "--start-offset", 0, "--max-transaction-timeout-ms", 0)
+    assert "no hanging" in klamm.refused(1, "transactions", "abort", *hanging)
+    producer.commit_transaction()
+
+
+def test_what_nobody_knows_is_refused(admin, klamm):
+    for call in (admin.abort_transaction, lambda one: admin.fence_producers([one])):
+        with pytest.raises(TransactionalIdNotFoundError):
+            call("nobody")
+    with pytest.raises(UnknownTopicOrPartitionError):
+        admin.describe_producers([TopicPartition("nothing", 0)], timeout_ms=2_000)
+    assert "TRANSACTIONAL_ID_NOT_FOUND" in klamm.refused(1, "transactions", "describe", "nobody")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("abort",),
+        ("abort", "id", "--hanging-in", "t:0", "--start-offset", "1"),
+        ("abort", "--hanging-in", "t:0"),
+        ("abort", "--hanging-in", "t", "--start-offset", "1"),
+        ("list", "--state", "Open"),
+    ],
+)
+def test_wrong_usage_is_named(klamm, arguments):
+    klamm.refused(2, "transactions", *arguments)

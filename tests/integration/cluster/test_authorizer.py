@@ -1,0 +1,107 @@
+"""A cluster in which everybody is known by certificate, and may what access control lists say: on both doors."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from klamm import Producer as KlammProducer
+from klamm.acls import AclBindingFilter, AclOperation, ResourceType
+from klamm.admin import NewTopic
+from klamm.errors import BrokerError, ErrorCode
+from tests.support.authorized_cluster import AuthorizedCluster, allow, authorized_cluster
+from tests.support.waiting import wait_until
+
+TIMEOUT_S = 60
+REVOKED_WITHIN_S = 10.0
+"""A bound for a busy machine: on an idle one it is far below a second."""
+TOPIC, GROUP = "orders-canary", "billing-canary"
+PRODUCES = allow("producer", AclOperation.WRITE, ResourceType.TOPIC, TOPIC)
+CONSUMES = [
+    allow("consumer", AclOperation.READ, ResourceType.TOPIC, TOPIC),
+    allow("consumer", AclOperation.READ, ResourceType.GROUP, GROUP),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuthorizedCluster]:
+    with authorized_cluster(tmp_path_factory.mktemp("authorizer")) as made:
+        with made.admin() as admin:
+            admin.create_acls([PRODUCES, *CONSUMES])
+            admin.create_topics([NewTopic(TOPIC, partition_count=1, replication_factor=1)])
+        yield made
+
+
+def produced(producer: Producer, topic: str = TOPIC) -> KafkaError | None:
+    """What became of one record."""
+    heard: list[KafkaError | None] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        heard.append(error)
+
+    producer.produce(topic, b"v", on_delivery=on_delivery)
+    assert producer.flush(TIMEOUT_S) == 0
+    return heard[0]
+
+
+def test_a_producer_and_a_consumer_do_what_their_lists_allow_and_nothing_else(cluster: AuthorizedCluster) -> None:
+    producer = Producer(cluster.kafka("producer"))
+    wait_until(lambda: produced(producer) is None, cluster.logs)
+    consumer = Consumer({**cluster.kafka("consumer"), "group.id": GROUP, "auto.offset.reset": "earliest"})
+    consumer.subscribe([TOPIC])
+    # The coordinator may hear of the entries later than the broker.
+    got = wait_until(lambda: [one for one in consumer.consume(1, 1.0) if one.error() is None], cluster.logs)
+    assert [one.value() for one in got] == [b"v"]
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    refused = produced(Producer(cluster.kafka("consumer")))
+    assert refused is not None
+    assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    other = Consumer({**cluster.kafka("producer"), "group.id": GROUP})
+    other.subscribe([TOPIC])
+    (told,) = other.consume(1, TIMEOUT_S)
+    other.close()
+    error = told.error()
+    assert error is not None
+    assert error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
+def test_a_stranger_with_a_valid_certificate_learns_no_name(cluster: AuthorizedCluster) -> None:
+    kafka = AdminClient(cluster.kafka("stranger"))
+    assert not kafka.list_topics(timeout=TIMEOUT_S).topics
+    assert not kafka.list_consumer_groups(request_timeout=TIMEOUT_S).result().valid
+    refused = produced(Producer(cluster.kafka("stranger")))
+    assert refused is not None
+    assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    with cluster.admin("stranger") as admin:
+        assert not list(admin.list_topics())
+        with pytest.raises(BrokerError) as caught:
+            admin.describe_acls()
+        assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        with pytest.raises(BrokerError) as caught:
+            admin.create_acls([allow("stranger", AclOperation.ALL, ResourceType.TOPIC, TOPIC)])
+        assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_a_revocation_holds_within_a_second_on_both_doors(cluster: AuthorizedCluster) -> None:
+    who = f"temporary-{uuid.uuid4().hex[:8]}"
+    allowed = allow(who, AclOperation.WRITE, ResourceType.TOPIC, TOPIC)
+    with cluster.admin() as admin:
+        admin.create_acls([allowed])
+        by_kafka = Producer({**cluster.kafka(who), "linger.ms": 0})
+        with KlammProducer({**cluster.klamm(who), "linger.ms": "0"}) as by_grpc:
+            wait_until(lambda: produced(by_kafka) is None, cluster.logs)
+            by_grpc.send(TOPIC, b"v").result(TIMEOUT_S)
+            admin.delete_acls([AclBindingFilter(principal=f"User:{who}")])
+            revoked_s = time.monotonic()
+            refused = wait_until(lambda: produced(by_kafka), cluster.logs)
+            assert time.monotonic() - revoked_s < REVOKED_WITHIN_S
+            assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+            with pytest.raises(BrokerError) as caught:
+                by_grpc.send(TOPIC, b"v").result(TIMEOUT_S)
+            assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -1,0 +1,105 @@
+"""A rolling restart under a steady stream: nothing is lost, doubled or out of order, and nobody waits for a session.
+
+How long a record waits is measured by `bench/replication.py --only shutdown`; here it is printed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+import signal
+import threading
+import time
+
+from klamm import Consumer, NewTopic, Producer, TopicPartition
+from tests.support.broker_cluster import broker_cluster, describe
+from tests.support.waiting import wait_until
+
+TOPIC = "rolling"
+PARTITIONS = 3
+INTERVAL_S = 0.01
+
+
+class Stream(threading.Thread):
+    """Sends numbers to all partitions in turn until stopped."""
+
+    def __init__(self, servers: str) -> None:
+        super().__init__(daemon=True)
+        self._servers = servers
+        self._stopping = threading.Event()
+        self.count = 0
+        self.acknowledged: list[tuple[int, float]] = []
+        """(number, seconds from `send`), in the order of the answers."""
+        self.errors: list[Exception] = []
+
+    def run(self) -> None:
+        with Producer(bootstrap_servers=self._servers, acks="all", linger_ms=0) as producer:
+            while not self._stopping.wait(INTERVAL_S):
+                self._send(producer, self.count)
+                self.count += 1
+
+    def _send(self, producer: Producer, number: int) -> None:
+        sent_s = time.monotonic()
+
+        def on_delivery(_: object, error: Exception | None) -> None:
+            self.acknowledged.append((number, time.monotonic() - sent_s))
+            if error is not None:
+                self.errors.append(error)
+
+        producer.send(TOPIC, b"%d" % number, partition=number % PARTITIONS, on_delivery=on_delivery)
+
+    def stop(self) -> None:
+        """Returns when everything is acknowledged."""
+        self._stopping.set()
+        self.join(60)
+        assert not self.is_alive()
+
+
+def read_all(servers: str) -> dict[int, list[int]]:
+    partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+    found: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
+    with Consumer(bootstrap_servers=servers, enable_auto_commit=False) as consumer:
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(partitions)
+        while any(consumer.position(one) < end for one, end in ends.items()):
+            for records in consumer.poll(timeout_ms=1_000).values():
+                for record in records:
+                    found[record.partition].append(int(record.value))
+    return found
+
+
+def test_each_broker_is_restarted_while_records_are_sent(tmp_path: pathlib.Path) -> None:
+    with broker_cluster(tmp_path, min_insync_replicas="2") as cluster, cluster.admin() as admin:
+        # Each broker leads one, so that each restart moves one.
+        replicas = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
+        admin.create_topics([NewTopic(TOPIC, assignments=replicas)])
+        stream = Stream(cluster.bootstrap)
+        stream.start()
+        for broker_id, broker in cluster.brokers.items():
+            wait_until(
+                lambda: (
+                    all(len(one.isr) == 3 for one in describe(admin, TOPIC).partitions)
+                    and all(any(number % PARTITIONS == one for number, _ in stream.acknowledged) for one in range(3))
+                ),
+                cluster.logs,
+            )
+            assert broker_id in {one.leader for one in describe(admin, TOPIC).partitions}
+            assert broker.end(signal.SIGTERM) == 0
+            assert broker_id not in {one.leader for one in describe(admin, TOPIC).partitions}
+            settled = len(stream.acknowledged)
+            wait_until(lambda settled=settled: len(stream.acknowledged) > settled + 30, cluster.logs)
+            broker.start()
+        stream.stop()
+        found = read_all(cluster.bootstrap)
+    assert not stream.errors
+    assert len(stream.acknowledged) == stream.count
+    for number, values in found.items():
+        assert values == list(range(number, stream.count, PARTITIONS))
+    for _, group in itertools.groupby(
+        sorted(stream.acknowledged, key=lambda one: one[0] % PARTITIONS), key=lambda one: one[0] % PARTITIONS
+    ):
+        numbers = [number for number, _ in group]
+        assert numbers == sorted(numbers), "acknowledged out of order"
+    longest_s = max(waited_s for _, waited_s in stream.acknowledged)
+    print(f"longest wait of {stream.count} records: {longest_s * 1000:.0f} ms")

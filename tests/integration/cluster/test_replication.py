@@ -1,0 +1,182 @@
+"""Three brokers that keep the same records, while some of them are killed, stopped and frozen."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from klamm import Admin, NewTopic, Producer, TopicPartition
+from klamm.admin import PartitionDescription
+from klamm.errors import BrokerError, ErrorCode
+from klamm.records.header import iter_headers
+from tests.support.broker_cluster import BrokerCluster, broker_cluster, describe
+from tests.support.waiting import wait_until
+
+LAG_TIME_MAX_MS = 1_500
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    with broker_cluster(tmp_path_factory.mktemp("brokers"), replica_lag_time_max_ms=str(LAG_TIME_MAX_MS)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def admin(running: BrokerCluster) -> Iterator[Admin]:
+    with running.admin() as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(running: BrokerCluster, admin: Admin) -> BrokerCluster:
+    """All brokers are there at the beginning, whatever the test before did to them."""
+    running.restore(admin)
+    return running
+
+
+class Topic:
+    """A topic of one partition with three replicas, and a producer that waits for all of those in sync."""
+
+    def __init__(self, cluster: BrokerCluster, admin: Admin, name: str, **configs: str) -> None:
+        self.name = name
+        self._cluster = cluster
+        self._admin = admin
+        admin.create_topics(
+            [NewTopic(name, 1, 3, configs={key.replace("_", "."): text for key, text in configs.items()})]
+        )
+        # A leader that is frozen answers nothing: the next one is looked for by the metadata's age.
+        self._producer = Producer(
+            bootstrap_servers=cluster.bootstrap,
+            acks="all",
+            delivery_timeout_ms=60_000,
+            request_timeout_ms=2_000,
+            metadata_max_age_ms=500,
+        )
+
+    def __enter__(self) -> Topic:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._producer.close(timeout=1)
+
+    def send(self, *values: bytes) -> None:
+        """Returns when all are acknowledged."""
+        for future in [self._producer.send(self.name, value, partition=0) for value in values]:
+            future.result(60)
+
+    @property
+    def partition(self) -> PartitionDescription:
+        return describe(self._admin, self.name).partitions[0]
+
+    def wait_isr(self, isr: set[int]) -> PartitionDescription:
+        wait_until(lambda: set(self.partition.isr) == isr, lambda: f"{self.partition}\n{self._cluster.logs()}")
+        return self.partition
+
+    def wait_whole(self) -> PartitionDescription:
+        """Until every broker is in sync."""
+        return self.wait_isr(set(self._cluster.brokers))
+
+    def a_follower(self) -> int:
+        leader = self.partition.leader
+        return next(broker for broker in self._cluster.brokers if broker != leader)
+
+    def wait_equal(self) -> bytes:
+        """Until every replica has the same bytes; returns them."""
+        brokers = self._cluster.brokers
+        wait_until(lambda: len({self._cluster.records(one, self.name) for one in brokers}) == 1, self._cluster.logs)
+        return self._cluster.records(1, self.name)
+
+
+def test_what_was_acknowledged_outlives_the_leader(cluster: BrokerCluster, admin: Admin) -> None:
+    with Topic(cluster, admin, "outlives") as topic:
+        topic.send(*(b"before %d" % number for number in range(100)))
+        first = topic.wait_whole().leader
+        cluster.kill(first)
+        topic.send(*(b"during %d" % number for number in range(100)))
+        assert topic.partition.leader != first
+        assert first not in topic.partition.isr
+        cluster.brokers[first].start()
+        topic.wait_whole()
+        topic.send(b"after")
+        data = topic.wait_equal()
+    assert all(b"before %d" % number in data and b"during %d" % number in data for number in range(100))
+
+
+def test_a_slow_follower_leaves_the_in_sync_set_and_comes_back(cluster: BrokerCluster, admin: Admin) -> None:
+    """Its session outlives the test's patience with it: only the leader can tell."""
+    with Topic(cluster, admin, "slow") as topic:
+        topic.send(b"before")
+        topic.wait_whole()
+        slow = topic.a_follower()
+        cluster.brokers[slow].freeze()
+        topic.send(*(b"during %d" % number for number in range(100)))
+        assert slow not in topic.partition.isr
+        cluster.brokers[slow].thaw()
+        topic.wait_whole()
+        topic.send(b"after")
+        assert b"during 99" in topic.wait_equal()
+
+
+def test_too_few_in_sync_are_refused_until_there_are_enough(cluster: BrokerCluster, admin: Admin) -> None:
+    with Topic(cluster, admin, "few", min_insync_replicas="3") as topic:
+        topic.send(b"three")
+        topic.wait_whole()
+        dead = topic.a_follower()
+        cluster.kill(dead)
+        topic.wait_isr(set(cluster.brokers) - {dead})
+        with Producer(bootstrap_servers=cluster.bootstrap, acks="all", retries=0) as impatient:
+            with pytest.raises(BrokerError) as refused:
+                impatient.send(topic.name, b"two", partition=0).result(60)
+            assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        cluster.brokers[dead].start()
+        topic.send(b"three again")
+        assert set(topic.partition.isr) == set(cluster.brokers)
+        assert b"three again" in topic.wait_equal()
+
+
+def test_records_of_a_deposed_leader_that_nobody_else_has_are_cut(cluster: BrokerCluster, admin: Admin) -> None:
+    with Topic(cluster, admin, "deposed") as topic:
+        topic.send(b"before")
+        first = topic.wait_whole().leader
+        others = [broker for broker in cluster.brokers if broker != first]
+        for broker in others:
+            cluster.brokers[broker].freeze()
+        with Producer(bootstrap_servers=cluster.brokers[first].address, acks=1) as lonely:
+            # The followers' fetches waited for this one: they may find it in their sockets.
+            lonely.send(topic.name, b"on its way", partition=0).result(60)
+            lonely.send(topic.name, b"lost", partition=0).result(60)
+        assert b"lost" in cluster.records(first, topic.name)
+        cluster.brokers[first].freeze()
+        for broker in others:
+            cluster.brokers[broker].thaw()
+        wait_until(lambda: topic.partition.leader in others, cluster.logs)
+        topic.send(b"kept")
+        cluster.brokers[first].thaw()
+        topic.wait_whole()
+        topic.send(b"after")
+        data = topic.wait_equal()
+    assert b"kept" in data
+    assert b"lost" not in data
+    assert len({header.partition_leader_epoch for _, header in iter_headers(data)}) > 1
+
+
+def test_a_broker_that_stops_hands_over_first(cluster: BrokerCluster, admin: Admin) -> None:
+    with Topic(cluster, admin, "stops") as topic:
+        topic.send(b"before")
+        leader = topic.wait_whole().leader
+        assert cluster.brokers[leader].end(signal.SIGTERM) == 0
+        assert topic.partition.leader in set(cluster.brokers) - {leader}
+        topic.send(b"after")
+
+
+def test_deleted_records_are_gone_everywhere(cluster: BrokerCluster, admin: Admin) -> None:
+    with Topic(cluster, admin, "deleted") as topic:
+        topic.send(*(b"%d" % number for number in range(10)))
+        leader = topic.wait_whole().leader
+        first = TopicPartition(topic.name, 0)
+        assert admin.delete_records({first: 7}) == {first: 7}
+        cluster.kill(leader)
+        topic.send(b"after")
+        assert admin.delete_records({first: 0}) == {first: 7}, "the new leader starts there too"

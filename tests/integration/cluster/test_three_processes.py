@@ -1,0 +1,209 @@
+"""The services as a deployment runs them: three processes, three ports, three properties files.
+
+Each may be stopped or killed while the others and the clients go on. Clients are not told: what they sent or asked
+for meanwhile is done when the service is back, on the port it had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
+from klamm.consumer.config import Records
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+
+HOST = "127.0.0.1"
+TOPIC = "orders"
+GROUP = "billing"
+PARTITIONS = frozenset(TopicPartition(TOPIC, number) for number in range(2))
+DEADLINE_S = 60
+
+
+class ServiceProcess:
+    """`python -m <package> --config <file>`; keeps port and directory over restarts."""
+
+    def __init__(self, package: str, directory: pathlib.Path, properties: dict[str, str]) -> None:
+        self.port = free_port()
+        self._config_path = directory / f"{package}.properties"
+        self._log_path = directory / f"{package}.log"
+        self._package = package
+        own = {"node.id": "1", "listeners": f"GRPC://{HOST}:{self.port}"}
+        lines = [f"{name}={value}\n" for name, value in {**own, **properties}.items()]
+        self._config_path.write_text(f"# {package}\n" + "".join(lines))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", self._package, "--config", str(self._config_path)]
+        with self._log_path.open("a") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def end(self, number: signal.Signals) -> int:
+        """Sends the signal; returns the exit status."""
+        assert self._process is not None
+        process, self._process = self._process, None
+        assert process.poll() is None, f"{self._package} had ended: {self._log_path.read_text()}"
+        process.send_signal(number)
+        return process.wait(DEADLINE_S)
+
+    def abandon(self) -> None:
+        """Whatever became of it, it does not outlive the test."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(DEADLINE_S)
+
+
+class Deployment:
+    """One of each service."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.controller = ServiceProcess(
+            "klamm_controller", directory, {"metadata.log.dir": str(directory / "controller")}
+        )
+        follows = {"controller.quorum.bootstrap.servers": f"{HOST}:{self.controller.port}"}
+        self.broker = ServiceProcess(
+            "klamm_broker",
+            directory,
+            {**follows, "log.dirs": f"{directory / 'broker-a'},{directory / 'broker-b'}"},
+        )
+        self.coordinator = ServiceProcess(
+            "klamm_coordinator", directory, {**follows, "group.initial.rebalance.delay.ms": "0"}
+        )
+        self.bootstrap = f"{HOST}:{self.broker.port}"
+
+    @property
+    def services(self) -> dict[str, ServiceProcess]:
+        return {"controller": self.controller, "broker": self.broker, "coordinator": self.coordinator}
+
+
+class Rebalances:
+    """A listener that counts."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def on_partitions_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        self.calls.append("assigned")
+
+    def on_partitions_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        self.calls.append("revoked")
+
+    def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        self.calls.append("lost")
+
+
+@pytest.fixture
+def deployment(tmp_path: pathlib.Path) -> Iterator[Deployment]:
+    deployed = Deployment(tmp_path)
+    try:
+        # In the order that needs the most patience: each waits for those after it.
+        for service in (deployed.coordinator, deployed.broker, deployed.controller):
+            service.start()
+        with Admin(bootstrap_servers=deployed.bootstrap) as admin:
+            admin.create_topics([NewTopic(TOPIC, partition_count=len(PARTITIONS))])
+        yield deployed
+    finally:
+        for service in deployed.services.values():
+            service.abandon()
+
+
+def member(deployment: Deployment, listener: Rebalances) -> Consumer:
+    consumer = Consumer(
+        bootstrap_servers=deployment.bootstrap,
+        group_id=GROUP,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        heartbeat_interval_ms=200,
+    )
+    consumer.subscribe([TOPIC], listener=listener)
+    return consumer
+
+
+def send(producer: Producer, values: list[bytes]) -> None:
+    for number, value in enumerate(values):
+        producer.send(TOPIC, value, partition=number % len(PARTITIONS))
+    producer.flush()
+
+
+def poll_until(consumers: list[Consumer], done: Callable[[list[Records]], bool]) -> list[bytes]:
+    """Polls in turn until `done` is true of all that was polled; returns the records' values, sorted."""
+    polled: list[Records] = []
+    wait_until(
+        lambda: done(polled),
+        lambda: f"nothing more than {values_of(polled)}",
+        between=lambda: polled.extend(consumer.poll(timeout_ms=100) for consumer in consumers),
+    )
+    return values_of(polled)
+
+
+def values_of(polled: list[Records]) -> list[bytes]:
+    return sorted(record.value for records in polled for each in records.values() for record in each)
+
+
+def read(consumer: Consumer, count: int) -> list[bytes]:
+    return poll_until([consumer], lambda polled: len(values_of(polled)) >= count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("name", ["controller", "broker", "coordinator"])
+def test_clients_outlive_a_restart_of_each_service(deployment: Deployment, name: str, number: signal.Signals) -> None:
+    service = deployment.services[name]
+    rebalances = Rebalances()
+    with Producer(bootstrap_servers=deployment.bootstrap) as producer, member(deployment, rebalances) as consumer:
+        before = [b"before-%d" % each for each in range(20)]
+        send(producer, before)
+        assert read(consumer, 20) == sorted(before)
+        consumer.commit()
+
+        status = service.end(number)
+        assert status == (0 if number is signal.SIGTERM else -signal.SIGKILL)
+        during = [producer.send(TOPIC, b"during-%d" % each, partition=0) for each in range(5)]
+        service.start()
+
+        assert [future.result(timeout=DEADLINE_S).offset for future in during] == [10, 11, 12, 13, 14]
+        after = [b"after-%d" % each for each in range(20)]
+        send(producer, after)
+        assert read(consumer, 25) == sorted([*after, *(b"during-%d" % each for each in range(5))])
+        consumer.commit()
+        assert rebalances.calls == ["assigned"], "a restart is no reason to rebalance"
+        committed = consumer.committed(PARTITIONS)
+    assert {tp.partition: each.offset for tp, each in committed.items() if each} == {0: 25, 1: 20}
+
+
+@pytest.mark.slow
+def test_a_group_does_not_notice_that_its_coordinator_was_killed(deployment: Deployment) -> None:
+    listeners = Rebalances(), Rebalances()
+    with contextlib.ExitStack() as stack:
+        producer = stack.enter_context(Producer(bootstrap_servers=deployment.bootstrap))
+        admin = stack.enter_context(Admin(bootstrap_servers=deployment.bootstrap))
+        members = [stack.enter_context(member(deployment, listener)) for listener in listeners]
+        poll_until(members, lambda _: all(len(each.assignment()) == 1 for each in members))
+        assert frozenset().union(*(each.assignment() for each in members)) == PARTITIONS
+        send(producer, [b"1", b"2"])
+        poll_until(members, lambda polled: len(values_of(polled)) == 2)
+        for each in members:
+            each.commit()
+        group = admin.describe_groups([GROUP])[GROUP]
+        seen = [list(listener.calls) for listener in listeners]
+
+        deployment.coordinator.end(signal.SIGKILL)
+        # Records flow while there is no coordinator: only commits need one.
+        send(producer, [b"3", b"4"])
+        assert poll_until(members, lambda polled: len(values_of(polled)) == 2) == [b"3", b"4"]
+        deployment.coordinator.start()
+        for each in members:
+            each.commit()
+
+        again = admin.describe_groups([GROUP])[GROUP]
+        assert (again.state, again.generation_id) == ("Stable", group.generation_id)
+        assert {each.member_id for each in again.members} == {each.member_id for each in group.members}
+        assert [list(listener.calls) for listener in listeners] == seen
+        assert {tp.partition: each.offset for tp, each in admin.list_group_offsets(GROUP).items()} == {0: 2, 1: 2}

@@ -1,0 +1,178 @@
+"""The command as a process of its own: pipes, terminals, Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.support.cli_runner import KlammCommand
+from tests.support.klamm_process import running_cluster
+
+TIMEOUT_S = 60
+INTERRUPTED = 130
+
+
+@pytest.fixture(scope="module")
+def klamm(tmp_path_factory):
+    with running_cluster(tmp_path_factory.mktemp("cli")) as cluster:
+        command = KlammCommand(cluster.bootstrap)
+        command.ok("topics", "create", "numbers", "--partitions", 1)
+        command.ok("produce", "numbers", stdin="\n".join(map(str, range(20_000))))
+        yield command
+
+
+@contextlib.contextmanager
+def start(klamm, *arguments, **options):
+    """The command; killed at the end if it still runs."""
+    environment = {**os.environ, "KLAMM_BOOTSTRAP": klamm.bootstrap, "COLUMNS": "80"}
+    command = [sys.executable, "-m", "klamm", *arguments]
+    with subprocess.Popen(
+        command, env=environment, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_terminal(descriptor, until):
+    """What is written to a terminal, colours and all, until `until` is in it or the writer has gone."""
+    seen = b""
+    deadline = time.monotonic() + TIMEOUT_S
+    while until not in seen:
+        assert select.select([descriptor], [], [], deadline - time.monotonic())[0], f"{until!r} not in {seen!r}"
+        try:
+            chunk = os.read(descriptor, 65_536)
+        except OSError:  # Linux says so when the other end was closed
+            chunk = b""
+        if not chunk:
+            break
+        seen += chunk
+    return seen.decode()
+
+
+def on_terminal(klamm, *arguments, **options):
+    """Runs a command whose output is a terminal of 80 columns; returns what was on it, without colours."""
+    leader, follower = pty.openpty()
+    with start(klamm, *arguments, **{"stdout": follower, "stderr": follower, **options}) as process:
+        os.close(follower)
+        text = read_terminal(leader, b"\0")
+        assert process.wait(TIMEOUT_S) == 0, text
+    os.close(leader)
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+
+
+def test_a_reader_that_leaves_ends_consume_silently(klamm):
+    with start(klamm, "consume", "numbers", "--from", "beginning") as process:
+        assert process.stdout.readline() == b"0\n"
+        process.stdout.close()
+        assert process.wait(TIMEOUT_S) == 1
+        assert process.stderr.read() == b""
+
+
+def test_a_reader_that_left_before_a_table_is_not_told(klamm):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with start(klamm, "topics", "list", stdout=write_end) as process:
+        os.close(write_end)
+        assert process.wait(TIMEOUT_S) == 1
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("group", [(), ("--group", "interrupted")])
+def test_ctrl_c_ends_consume_without_a_traceback(klamm, group):
+    with start(klamm, "consume", "numbers", "--from", "beginning", *group) as process:
+        for _ in range(20_000):
+            process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == INTERRUPTED
+        assert process.stderr.read() == b""
+
+
+def test_ctrl_c_ends_a_groups_consume_where_the_next_one_goes_on(klamm):
+    with start(klamm, "consume", "numbers", "--from", "beginning", "--group", "stopped") as process:
+        printed = [process.stdout.readline()]  # The rest is more than a pipe holds: it is still printing.
+        process.send_signal(signal.SIGINT)
+        printed += process.stdout.readlines()
+        assert process.wait(TIMEOUT_S) == INTERRUPTED
+        assert process.stderr.read() == b""
+    printed += klamm.ok("consume", "numbers", "--group", "stopped", "--exit").out.encode().splitlines(keepends=True)
+    assert printed[:20_000] == [b"%d\n" % number for number in range(20_000)]
+
+
+def test_ctrl_c_ends_produce_and_what_was_sent_is_there(klamm):
+    klamm.ok("topics", "create", "typed")
+    with start(klamm, "produce", "typed", stdin=subprocess.PIPE) as process:
+        process.stdin.write(b"first\nsecond\n")
+        process.stdin.flush()
+        assert klamm.ok("consume", "typed", "--from", "beginning", "-n", 2).out == "first\nsecond\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == INTERRUPTED
+        assert process.stderr.read() == b""
+
+
+def test_top_repeats_itself_on_a_terminal_until_ctrl_c(klamm):
+    leader, follower = pty.openpty()
+    with start(klamm, "top", "--interval", "0.1", stdout=follower, stderr=follower) as process:
+        os.close(follower)
+        assert "numbers" in read_terminal(leader, b"numbers")
+        assert "records/s" in read_terminal(leader, b"numbers")  # another frame
+        process.send_signal(signal.SIGINT)
+        assert "Traceback" not in read_terminal(leader, b"\0")
+        assert process.wait(TIMEOUT_S) == INTERRUPTED
+    os.close(leader)
+
+
+def test_typing_records_on_a_terminal_says_how_to_end(klamm):
+    leader, follower = pty.openpty()
+    with start(klamm, "produce", "numbers", stdin=follower, stderr=follower) as process:
+        os.close(follower)
+        read_terminal(leader, b"Ctrl-D ends")
+        os.write(leader, b"20000\n\x04")
+        read_terminal(leader, b"1 record acknowledged")
+        assert process.wait(TIMEOUT_S) == 0
+    os.close(leader)
+    assert klamm.ok("consume", "numbers", "--from", "20000", "-n", 1).out == "20000\n"
+
+
+def test_a_file_shows_progress_on_a_terminal(klamm, tmp_path):
+    (tmp_path / "lines").write_text("x" * 50 + "\n" + "\n".join("y" * 100 for _ in range(30_000)))
+    text = on_terminal(klamm, "produce", "more", "--file", str(tmp_path / "lines"))
+    assert re.search(r"\d+ records .*%", text)
+    assert "30001 records acknowledged by more" in text
+
+
+def test_tables_fit_a_terminal_of_80_columns_with_names_in_one_piece(klamm):
+    configs = on_terminal(klamm, "configs", "describe", "--topic", "numbers")
+    rows = configs.splitlines()
+    assert max(map(len, rows)) <= 80
+    assert "follower.replication.throttled.replicas" in configs
+    assert re.search(r"^flush\.ms +9223372036854775807 +DEFAULT", configs, re.MULTILINE)
+    described = on_terminal(klamm, "topics", "describe", "numbers").splitlines()
+    assert len(described) == 2
+    assert " ".join(described[0].split()).endswith("REPLICAS ISR START OFFSET END OFFSET")
+
+
+def test_help_of_every_command_fits_and_describes_every_option(klamm):
+    for command in [
+        ("up",),
+        ("produce",),
+        ("consume",),
+        ("cluster",),
+        ("cluster", "quorum"),
+        ("topics", "create"),
+        ("configs", "alter"),
+        ("groups", "reset"),
+    ]:
+        text = klamm.ok(*command, "--help").out
+        assert f"klamm {' '.join(command)}" in text
+        assert max(map(len, text.splitlines())) <= 80

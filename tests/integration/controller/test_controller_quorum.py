@@ -1,0 +1,173 @@
+"""Three controllers, a broker and a coordinator as processes: what is acknowledged survives a minority's loss."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from klamm import Admin, Consumer, NewTopic, Producer
+from klamm.admin.types import QuorumDescription
+from klamm.errors import ErrorCode
+from klamm.wire.v1 import controller_pb2 as pb
+from tests.support.controller_quorum import Quorum, quorum_processes
+from tests.support.quorum_load import History, load
+
+GRACE_S = 60
+ELECTION_S = 2
+"""Both are longer than what a busy machine does without waiting for them."""
+
+
+@pytest.fixture
+def quorum(tmp_path: pathlib.Path) -> Iterator[Quorum]:
+    """Started, with a leader and a live broker."""
+    with started(tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def started(directory: pathlib.Path, **settings: str) -> Iterator[Quorum]:
+    # A snapshot every 20 kB: those who come back late are sent one.
+    with quorum_processes(directory, metadata_log_max_record_bytes_between_snapshots="20000", **settings) as made:
+        made.start()
+        with Admin(bootstrap_servers=made.broker.address, retry_backoff_max_ms=100) as admin:
+            admin.create_topics([NewTopic("first", partition_count=1)])
+        yield made
+
+
+async def ended(quorum: Quorum, node_id: int, number: signal.Signals) -> int:
+    return await asyncio.to_thread(quorum.controllers[node_id].end, number)
+
+
+async def leader_of(quorum: Quorum, but: int | None = None) -> int:
+    return (await asyncio.to_thread(quorum.wait_leader, but=but)).node_id
+
+
+async def describe(quorum: Quorum) -> pb.DescribeQuorumResponse:
+    """The leader's view, once all three have been heard."""
+    while True:
+        described = await asyncio.to_thread(quorum.describe, await leader_of(quorum))
+        replicas = controllers_of(described) if described is not None else []
+        if described is not None and len(replicas) == 3 and all(replica.silent_ms < 1_000 for replica in replicas):
+            return described
+        await asyncio.sleep(0.05)
+
+
+def controllers_of(described: pb.DescribeQuorumResponse) -> list[pb.QuorumReplica]:
+    """Without the brokers and coordinators, which observe."""
+    return [each for each in described.replicas if each.kind == pb.QUORUM_REPLICA_KIND_CONTROLLER]
+
+
+async def all_caught_up(quorum: Quorum) -> None:
+    """Every voter has everything that was committed when this was called."""
+    wanted = (await describe(quorum)).high_watermark
+    while True:
+        described = await describe(quorum)
+        if min(replica.end_index for replica in controllers_of(described)) >= wanted:
+            return
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_every_controller_says_who_leads(quorum: Quorum) -> None:
+    # On a machine too busy for heartbeats another may be elected in between: then all are asked again.
+    for _ in range(10):
+        asyncio.run(all_caught_up(quorum))
+        leader = quorum.wait_leader()
+        before = quorum.describe(leader.node_id)
+        described, controller_id = described_by_broker(quorum)
+        others = {node: quorum.describe(node) for node in quorum.controllers.keys() - {leader.node_id}}
+        after = quorum.describe(leader.node_id)
+        if before is not None and after is not None and before.term == after.term:
+            break
+    else:
+        pytest.fail("no leader lasts for as long as it takes to ask everybody")
+    assert (described.leader_id, controller_id) == (leader.node_id, leader.node_id)
+    assert [(each.kind.name, each.node_id, each.is_voter) for each in described.replicas] == [
+        *(("CONTROLLER", node_id, True) for node_id in (1, 2, 3)),
+        ("BROKER", 1, False),
+        ("COORDINATOR", 1, False),
+    ]
+    for answer in others.values():
+        assert answer is not None
+        assert (answer.error_code, answer.controller.port) == (ErrorCode.NOT_CONTROLLER, leader.port)
+
+
+def described_by_broker(quorum: Quorum) -> tuple[QuorumDescription, int]:
+    """The quorum, with a broker and a coordinator, and the controller that is named to clients."""
+    with Admin(bootstrap_servers=quorum.broker.address) as admin:
+        until_s = time.monotonic() + 60
+        while len((described := admin.describe_quorum()).replicas) < 5 and time.monotonic() < until_s:
+            time.sleep(0.05)  # Brokers and coordinators show with their first heartbeat to this leader.
+        return described, admin.describe_cluster().controller_id
+
+
+@pytest.mark.slow
+def test_a_leader_that_is_stopped_hands_over_before_it_ends(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outages_s: list[float] = []
+
+    async def run(quorum: Quorum) -> None:
+        history = History()
+        async with load(quorum, history):
+            for _ in range(3):
+                leader = await leader_of(quorum)
+                stopped_s = time.monotonic()
+                assert await ended(quorum, leader, signal.SIGTERM) == 0
+                assert time.monotonic() - stopped_s < GRACE_S / 2, "it waited for the streams of others"
+                await leader_of(quorum, but=leader)
+                await history.wait_for_acknowledgement(stopped_s)
+                outages_s.append(history.outage_s(stopped_s))
+                quorum.controllers[leader].start()
+                await all_caught_up(quorum)
+
+    patience = {
+        "shutdown_grace_ms": str(GRACE_S * 1_000),
+        "controller_quorum_election_timeout_ms": str(ELECTION_S * 1_000),
+        "controller_quorum_election_timeout_max_ms": str(ELECTION_S * 1_000),
+    }
+    with started(tmp_path, **patience) as quorum:
+        asyncio.run(run(quorum))
+    with capsys.disabled():
+        print(f"\nhandovers: {', '.join(f'{each:.3f}s' for each in outages_s)}")
+    assert min(outages_s) < ELECTION_S, "none was faster than an election"
+
+
+@pytest.mark.slow
+def test_records_flow_while_controllers_come_and_go(quorum: Quorum) -> None:
+    servers = {"bootstrap_servers": quorum.broker.address}
+    with (
+        Producer(**servers) as producer,
+        Consumer(**servers, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False) as consumer,
+    ):
+        consumer.subscribe(["first"])
+        read: list[bytes] = []
+
+        def flow(values: list[bytes]) -> None:
+            for value in values:
+                producer.send("first", value)
+            producer.flush()
+            until_s = time.monotonic() + 30
+            while not set(values) <= set(read) and time.monotonic() < until_s:
+                read.extend(each.value for records in consumer.poll(timeout_ms=200).values() for each in records)
+            assert set(values) <= set(read)
+            consumer.commit()
+
+        flow([b"before"])
+        for round_ in range(2):
+            leader = quorum.wait_leader()
+            leader.end(signal.SIGKILL)
+            flow([b"during-%d-%d" % (round_, number) for number in range(20)])
+            quorum.wait_leader()
+            with Admin(**servers, retry_backoff_max_ms=100) as admin:
+                admin.create_topics([NewTopic(f"topic-{round_}", partition_count=1)])
+            producer.send(f"topic-{round_}", b"x").result(timeout=30)
+            leader.start()
+            asyncio.run(all_caught_up(quorum))
+        assert sorted(read) == sorted(set(read)), "an election is no reason to read anything twice"

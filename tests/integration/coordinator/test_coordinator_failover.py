@@ -1,0 +1,144 @@
+"""kill -9 of one of two coordinators: its groups go on at the other one, in the generation or epoch they are in, and
+its transactional ids commit again, whatever stage their transactions were in.
+
+Controller and broker live in the test's process, the coordinators are processes of their own. The same with a hundred
+groups of ten members, and timed: bench/coordinator_failover.py."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+
+from klamm import AsyncProducer, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from tests.support.coordinator_cluster import HOST, Cluster, cluster
+from tests.support.coordinator_process import CoordinatorProcess
+from tests.support.group_members import ConsumerGroup, Group
+
+GROUP_COUNT = 6
+"""How many groups there are of each protocol."""
+MEMBER_COUNT = 3
+COMMIT_INTERVAL_S = 0.1
+TRANSACTIONAL_ID_COUNT = 12
+UNAVAILABLE_MS_MAX = 60_000
+"""A bound for a busy machine; what it takes on an idle one is in bench/RESULTS.md."""
+
+
+class TransactionLoad:
+    """Producers that commit for ever, records of every partition and an offset in each transaction."""
+
+    def __init__(self, servers: str) -> None:
+        self._begun_s = [0.0] * TRANSACTIONAL_ID_COUNT
+        """When each transactional id began the last transaction that it has committed."""
+        self._tasks = [
+            asyncio.create_task(self._commit_for_ever(servers, number)) for number in range(TRANSACTIONAL_ID_COUNT)
+        ]
+
+    async def until_each_committed_one_begun_after(self, since_s: float) -> None:
+        while min(self._begun_s) <= since_s:
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+            await asyncio.sleep(0.02)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _commit_for_ever(self, servers: str, number: int) -> None:
+        group = ConsumerGroupMetadata(f"reader-{number}")
+        async with AsyncProducer(bootstrap_servers=servers, transactional_id=f"id-{number}", linger_ms=0) as producer:
+            await producer.init_transactions()
+            for offset in itertools.count():
+                begun_s = time.perf_counter()
+                await producer.begin_transaction()
+                for partition in range(4):
+                    await producer.send("t", value=b"", partition=partition)
+                await producer.send_offsets_to_transaction({TopicPartition("t", 0): OffsetAndMetadata(offset)}, group)
+                await producer.commit_transaction()
+                self._begun_s[number] = begun_s
+
+
+async def until_each_committed_again(groups: list[Group]) -> float:
+    """Returns from when on."""
+    since_s = time.perf_counter()
+    while not all(group.commits.acknowledged_s[-1:] > [since_s] for group in groups):
+        for group in groups:
+            group.check_alive()
+        await asyncio.sleep(0.02)
+    return since_s
+
+
+async def until_each_member_was_heard_again(groups: list[Group]) -> None:
+    """Two more heartbeats each: the first one may have been on its way already."""
+    before = [group.heartbeat_counts() for group in groups]
+    while any(
+        now < then + 2
+        for group, counts in zip(groups, before, strict=True)
+        for now, then in zip(group.heartbeat_counts(), counts, strict=True)
+    ):
+        for group in groups:
+            group.check_alive()
+        await asyncio.sleep(0.02)
+
+
+async def settled_groups(running: Cluster) -> list[Group]:
+    servers = f"{HOST}:{running.broker.port}"
+    groups = [
+        make(servers, f"{make.protocol}-{number}", "t", MEMBER_COUNT, COMMIT_INTERVAL_S)
+        for make in (Group, ConsumerGroup)
+        for number in range(GROUP_COUNT)
+    ]
+    for group in groups:
+        group.start()
+    await asyncio.gather(*(group.wait_settled() for group in groups))
+    for group in groups:
+        group.start_commits()
+    await until_each_committed_again(groups)
+    return groups
+
+
+@pytest.mark.slow
+def test_members_keep_their_generation_and_assignment_when_their_coordinator_is_killed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, with_coordinator=False) as running:
+            processes = {
+                node_id: CoordinatorProcess(running.controller.port, tmp_path / f"coordinator-{node_id}.log", node_id)
+                for node_id in (1, 2)
+            }
+            for process in processes.values():
+                await process.start()
+            groups = await settled_groups(running)
+            before = [group.history() for group in groups]
+            transactions = TransactionLoad(f"{HOST}:{running.broker.port}")
+            await transactions.until_each_committed_one_begun_after(0)
+            for victim, process in processes.items():
+                hit = [group for group in groups if group.owner == victim]
+                assert {group.protocol for group in hit} == {"classic", "consumer"}, f"coordinator {victim} owns {hit}"
+
+                await process.kill()
+                killed_s = time.perf_counter()
+                await transactions.until_each_committed_one_begun_after(killed_s)
+                assert (time.perf_counter() - killed_s) * 1e3 < UNAVAILABLE_MS_MAX
+                await until_each_committed_again(groups)
+                assert {group.owner for group in hit} == {3 - victim}
+                assert max(group.commits.gap_ms(killed_s) for group in hit) < UNAVAILABLE_MS_MAX
+                await until_each_member_was_heard_again([group for group in hit if isinstance(group, ConsumerGroup)])
+
+                await process.start()
+                while not any(group.owner == victim for group in groups):
+                    await until_each_committed_again(groups)
+            await transactions.close()
+            assert [group.history() for group in groups] == before
+            for group in groups:
+                promised = group.commits.offset
+                assert await group.stored_offset() >= promised
+                await group.close()
+            for process in processes.values():
+                assert await process.stop() == 0
+
+    asyncio.run(scenario())

@@ -1,0 +1,43 @@
+"""The projects in examples/, run as their pages say."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples"
+PLUGIN = "klamm.testing.plugin"
+TIMEOUT_S = 200
+
+
+def test_every_example_passes_its_own_test(tmp_path: pathlib.Path) -> None:
+    """All in one run, which starts one cluster, and without the settings that pytest has in this project."""
+    project = shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "--rootdir", ".", "-W", "error"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert " passed" in ended.stdout
+
+
+def test_every_example_has_a_page_and_a_test_and_stands_in_the_list() -> None:
+    folders = [path for path in EXAMPLES.iterdir() if path.is_dir() and path.name[0] not in "._"]
+    assert folders
+    listed = (EXAMPLES / "README.md").read_text()
+    for folder in folders:
+        assert (folder / "README.md").exists(), folder
+        assert list(folder.glob("test_*.py")), folder
+        assert f"({folder.name}/README.md)" in listed
+
+
+def test_pytest_finds_the_plugin_by_itself() -> None:
+    assert PLUGIN in [each.value for each in importlib.metadata.entry_points(group="pytest11")]

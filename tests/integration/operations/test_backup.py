@@ -1,0 +1,76 @@
+"""Backup and restore of a `klamm up`, by the commands of deploy/OPERATIONS.md."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+
+from klamm import Consumer, Producer, TopicPartition
+from tests.support.klamm_process import KlammProcess
+
+OPERATIONS = (pathlib.Path(__file__).parents[3] / "deploy" / "OPERATIONS.md").read_text()
+TOPIC = TopicPartition("orders", 0)
+
+
+def documented(heading: str) -> list[str]:
+    """The shell blocks of a section."""
+    section = re.search(rf"^### {re.escape(heading)}\n(.*?)(?=^##)", OPERATIONS, re.MULTILINE | re.DOTALL)
+    assert section, heading
+    return re.findall(r"^```sh\n(.*?)^```", section[1], re.MULTILINE | re.DOTALL)
+
+
+def sh(commands: str, directory: pathlib.Path) -> None:
+    subprocess.run(["sh", "-e", "-c", commands], cwd=directory, check=True)
+
+
+def produce(cluster: KlammProcess, values: list[str], transactional_id: str | None = None) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap, transactional_id=transactional_id) as producer:
+        if transactional_id:
+            producer.init_transactions()
+            producer.begin_transaction()
+        for value in values:
+            producer.send("orders", value=value.encode(), partition=0)
+        if transactional_id:
+            producer.commit_transaction()
+        producer.flush()
+
+
+def consume(cluster: KlammProcess, group: str, count: int) -> list[str]:
+    """That many, where the group stands; commits behind them."""
+    settings = {"group_id": group, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+    found: list[str] = []
+    with Consumer(bootstrap_servers=cluster.bootstrap, enable_auto_commit=False, **settings) as consumer:
+        consumer.subscribe(["orders"])
+        while len(found) < count:
+            for records in consumer.poll(timeout_ms=1_000).values():
+                found += [record.value.decode() for record in records]
+        consumer.commit()
+    return found
+
+
+def test_what_was_there_at_the_backup_is_there_after_the_restore(tmp_path: pathlib.Path) -> None:
+    (backup, restore) = documented("`klamm up`")
+    cluster = KlammProcess(tmp_path)
+    cluster.start()
+    try:
+        produce(cluster, ["a", "b"])
+        assert consume(cluster, "readers", 2) == ["a", "b"]
+        produce(cluster, ["c", "d"], transactional_id="writer")
+        cluster.stop()
+        sh(backup, tmp_path)
+
+        cluster.start()
+        produce(cluster, ["lost"])
+        assert consume(cluster, "readers", 3) == ["c", "d", "lost"]
+        cluster.stop()
+        sh(restore, tmp_path)
+
+        cluster.start()
+        assert consume(cluster, "readers", 2) == ["c", "d"], "the group stands where it stood at the backup"
+        produce(cluster, ["e"], transactional_id="writer")
+        assert consume(cluster, "readers", 1) == ["e"]
+        assert consume(cluster, "others", 5) == ["a", "b", "c", "d", "e"]
+    finally:
+        if cluster.running:
+            cluster.stop()

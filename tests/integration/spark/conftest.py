@@ -1,0 +1,37 @@
+"""What the tests of Spark share: one session for all files that a process runs, and for each file a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from klamm import Admin
+from tests.support.copy_job import CopyJob
+from tests.support.klamm_process import KlammProcess, running_cluster
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    from pyspark_klamm.local import local_session
+
+    session = local_session("tests")
+    session.sparkContext.setLogLevel("OFF")  # many queries fail as planned
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammProcess]:
+    """A file's own, which may kill it; files with other settings have their own fixture."""
+    # What is too old goes at once: a test that loses its records in five minutes fails today.
+    settings = {"transaction.state.log.num.partitions": "5", "log.retention.check.interval.ms": "1000"}
+    with running_cluster(tmp_path_factory.mktemp("cluster"), settings) as running:
+        yield running
+
+
+@pytest.fixture
+def job(spark: Any, cluster: KlammProcess, tmp_path: Any) -> Iterator[CopyJob]:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        yield CopyJob(spark, cluster, admin, tmp_path)

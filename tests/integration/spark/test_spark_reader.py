@@ -1,0 +1,350 @@
+"""The Spark source's readers against a real cluster, called as Spark calls them but without a Spark.
+
+Where queries begin and end, how streams go on, and what they say when records are gone."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import BinaryType, StructType
+
+from klamm import Admin, NewTopic, Producer, TopicPartition
+from klamm.errors import ConfigError, IllegalStateError
+from pyspark_klamm import cluster_access
+from pyspark_klamm.cluster_access import accesses
+from pyspark_klamm.source import KlammBatchReader
+from pyspark_klamm.source_options import source_options
+from pyspark_klamm.stream_source import IDLE_WAIT_MS, KlammStreamReader
+from tests.support.klamm_process import KlammProcess
+from tests.support.waiting import wait_until
+
+VALUE = StructType().add("value", BinaryType())
+Offset = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def topics_are_given_up_soon(monkeypatch) -> None:
+    """Three tests delete one, and would wait half a minute."""
+    monkeypatch.setattr(cluster_access, "TOPIC_WAIT_MS", 1_000)
+
+
+@pytest.fixture
+def admin(cluster) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        yield admin
+
+
+@pytest.fixture
+def topic(admin, request) -> str:
+    """A topic of this test's own, with two partitions."""
+    name = request.node.name.replace("[", "-").replace("]", "")
+    admin.create_topics([NewTopic(name, partition_count=2, configs={"retention.ms": "-1"})])  # some records are old
+    return name
+
+
+class Query:
+    """A streaming query as its driver goes about it: batch after batch, the checkpoint in memory."""
+
+    def __init__(self, cluster: KlammProcess, **options: str) -> None:
+        self._options = {"kafka.bootstrap.servers": cluster.bootstrap, "startingOffsets": "earliest", **options}
+        self.checkpoint: list[Offset] = []
+        self.start()
+
+    def start(self) -> None:
+        """Also again: a new process, with the checkpoint."""
+        options = source_options(self._options, streaming=True)
+        self.reader = KlammStreamReader(options, VALUE)
+        self.shipped = pickle.dumps(self.reader)
+        self.initial = self.reader.initialOffset() if not self.checkpoint else None
+
+    @property
+    def at(self) -> Offset:
+        return json.loads(json.dumps(self.checkpoint[-1] if self.checkpoint else self.initial))
+
+    def latest(self, limit: Any = None) -> Offset:
+        return self.reader.latestOffset(self.at, limit or self.reader.getDefaultReadLimit())
+
+    def batch(self, limit: Any = None) -> list[str] | None:
+        """The values of the next batch; None if there is to be none yet."""
+        begin, end = self.at, self.latest(limit)
+        if end == begin:
+            return None
+        tasks = self.reader.partitions(begin, end)
+        values = rows(self.shipped, tasks)
+        self.checkpoint.append(end)
+        return values
+
+
+def rows(shipped: bytes, tasks: list) -> list[str]:
+    """What tasks read: each has a reader of its own."""
+    found = [pickle.loads(shipped).read(pickle.loads(pickle.dumps(task))) for task in tasks]
+    return sorted(value.decode() for batches in found for batch in batches for value in batch.column(0).to_pylist())
+
+
+def batch_reader(cluster: KlammProcess, **options: str) -> KlammBatchReader:
+    return KlammBatchReader(
+        source_options({"kafka.bootstrap.servers": cluster.bootstrap, **options}, streaming=False), VALUE
+    )
+
+
+def read(cluster: KlammProcess, **options: str) -> list[str]:
+    reader = batch_reader(cluster, **options)
+    tasks = reader.partitions()
+    return rows(pickle.dumps(reader), tasks)
+
+
+def produce(cluster: KlammProcess, topic: str, *values: str, partition: int = 0, at_ms: int | None = None) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for value in values:
+            producer.send(topic, value.encode(), partition=partition, timestamp_ms=at_ms)
+        producer.flush()
+
+
+def recreate(admin: Admin, name: str, partition_count: int = 2) -> None:
+    admin.delete_topics([name])
+    admin.create_topics([NewTopic(name, partition_count=partition_count)])
+
+
+def test_assign_reads_just_those_partitions(cluster, topic):
+    produce(cluster, topic, "a", partition=0)
+    produce(cluster, topic, "b", partition=1)
+    assert read(cluster, assign=json.dumps({topic: [1]})) == ["b"]
+    with pytest.raises(ConfigError, match=f"assign names partitions that there are not: {topic}-7"):
+        read(cluster, assign=json.dumps({topic: [1, 7]}))
+
+
+def test_a_pattern_is_every_topic_that_matches(cluster, admin):
+    for name in ("pattern-a", "pattern-b", "other"):
+        admin.create_topics([NewTopic(name, partition_count=1)])
+        produce(cluster, name, name)
+    assert read(cluster, subscribePattern="tern-[ab]") == ["pattern-a", "pattern-b"]
+    assert read(cluster, subscribePattern="matches-nothing") == []
+
+
+def test_times_choose_offsets_at_both_ends(cluster, topic):
+    for second in (1, 2, 3):
+        produce(cluster, topic, f"a{second}", partition=0, at_ms=second * 1000)
+    produce(cluster, topic, "b1", partition=1, at_ms=1000)
+    read_topic = {"subscribe": topic, "startingOffsetsByTimestampStrategy": "latest"}
+    assert read(cluster, **read_topic, startingTimestamp="2000") == ["a2", "a3"]
+    assert read(cluster, **read_topic, startingTimestamp="2000", endingTimestamp="3000") == ["a2"]
+    assert read(cluster, **read_topic, endingTimestamp="2000") == ["a1", "b1"]
+    by_partition = json.dumps({topic: {"0": 3000, "1": 1000}})
+    assert read(cluster, **read_topic, startingOffsetsByTimestamp=by_partition) == ["a3", "b1"]
+    assert read(cluster, **read_topic, endingOffsetsByTimestamp=by_partition) == ["a1", "a2"]
+    with pytest.raises(ConfigError, match=f"startingTimestamp: {topic}-1 has no record at 2000 ms or later"):
+        read(cluster, subscribe=topic, startingTimestamp="2000")
+    with pytest.raises(
+        ConfigError, match=f"startingTimestamp is offset 2 of {topic}-0, behind endingTimestamp, offset 1"
+    ):
+        read(cluster, **read_topic, startingTimestamp="3000", endingTimestamp="2000")
+
+
+def test_a_batch_beyond_the_end_is_loss(cluster, topic):
+    produce(cluster, topic, "a")
+    wanted = {"subscribe": topic, "endingOffsets": json.dumps({topic: {"0": 5, "1": 0}})}
+    with pytest.raises(IllegalStateError, match=f"{topic}-0 ends at offset 1, endingOffsets wants 5"):
+        read(cluster, **wanted)
+    assert read(cluster, **wanted, failOnDataLoss="false") == ["a"]
+
+
+def test_more_tasks_on_request(cluster, topic):
+    produce(cluster, topic, *map(str, range(10)))
+    for option, count in (("minPartitions", 3), ("maxRecordsPerPartition", 4)):
+        reader = batch_reader(cluster, subscribe=topic, **{option: str(count)})
+        tasks = reader.partitions()
+        assert len(tasks) == 3
+        assert rows(pickle.dumps(reader), tasks) == sorted(map(str, range(10)))
+
+
+def test_a_stream_finds_new_partitions_and_topics_and_reads_them_from_the_start(cluster, admin):
+    admin.create_topics([NewTopic("grow-a", partition_count=1)])
+    query = Query(cluster, subscribePattern="^grow-", startingOffsets="latest")
+    assert query.batch() == []  # the first batch writes down where the query began
+    admin.create_partitions({"grow-a": 2})
+    admin.create_topics([NewTopic("grow-b", partition_count=1)])
+    produce(cluster, "grow-a", "a1", partition=1)
+    produce(cluster, "grow-b", "b0")
+    found: list[str] = []
+    deadline_s = time.monotonic() + 60
+    while len(found) < 2 and time.monotonic() < deadline_s:
+        found += query.batch() or []
+    assert sorted(found) == ["a1", "b0"]
+
+
+def test_limits_are_shared_and_others_ignored_when_everything_is_asked_for(cluster, topic):
+    produce(cluster, topic, *(f"a{number}" for number in range(8)), partition=0)
+    produce(cluster, topic, "b0", "b1", partition=1)
+    query = Query(cluster, subscribe=topic, maxOffsetsPerTrigger="5")
+    assert query.reader.getDefaultReadLimit() == ReadMaxRows(5)
+    assert query.batch() == ["a0", "a1", "a2", "a3", "b0"]
+    assert query.batch(ReadAllAvailable()) == ["a4", "a5", "a6", "a7", "b1"]
+
+
+def test_few_records_wait_for_more_or_for_their_time(cluster, topic):
+    patient = Query(cluster, subscribe=topic, minOffsetsPerTrigger="3")
+    hasty = Query(cluster, subscribe=topic, minOffsetsPerTrigger="3", maxTriggerDelay="1s")
+    assert patient.reader.getDefaultReadLimit() == ReadMinRows(3)
+    produce(cluster, topic, "1")
+    assert patient.batch() == hasty.batch() == ["1"]  # the first batch does not wait
+    produce(cluster, topic, "2", "3")
+    assert patient.batch() is None
+    found = None
+    while found is None:
+        found = hasty.batch()
+    assert found == ["2", "3"]
+    produce(cluster, topic, "4")
+    assert patient.batch() == ["2", "3", "4"]
+
+
+def test_available_now_ends_where_it_began_to_look_and_leaves_nothing_small_behind(cluster, topic):
+    produce(cluster, topic, "1", "2", "3")
+    query = Query(cluster, subscribe=topic, maxOffsetsPerTrigger="2", minOffsetsPerTrigger="2")
+    query.reader.prepareForTriggerAvailableNow()
+    assert query.batch() == ["1", "2"]
+    produce(cluster, topic, "too late")
+    assert query.batch() == ["3"]
+    assert query.batch() is None
+    assert query.reader.reportLatestOffset()["offsets"] == {topic: {"0": 3, "1": 0}}
+
+
+def test_a_first_batch_that_failed_does_not_move_the_start(cluster, topic):
+    produce(cluster, topic, "before")
+    query = Query(cluster, subscribe=topic, startingOffsets="latest")
+    query.checkpoint.append(query.latest())  # planned and logged; then the query died
+    produce(cluster, topic, "while it was down")
+    query.start()
+    again = query.reader.initialOffset()  # what Spark does for a Python source
+    tasks = query.reader.partitions(again, query.at)
+    assert rows(query.shipped, tasks) == []
+    assert query.batch() == ["while it was down"]
+
+
+def test_an_idle_stream_waits_at_the_brokers_and_wakes_at_once(cluster, topic):
+    query = Query(cluster, subscribe=topic)
+    assert query.batch() == []
+    began_s = time.monotonic()
+    assert query.batch() is None
+    assert time.monotonic() - began_s >= 0.9 * IDLE_WAIT_MS / 1000
+    query.latest()
+    producing = threading.Thread(target=produce, args=(cluster, topic, "news"))
+    producing.start()
+    found = None
+    while found is None:
+        found = query.batch()
+    producing.join()
+    assert found == ["news"]
+
+
+def test_a_source_without_news_does_not_hold_up_the_others(cluster, topic):
+    query = Query(cluster, subscribe=topic)
+    query.batch()
+
+    def waited_s() -> float:
+        began_s = time.monotonic()
+        assert query.batch() is None
+        took_s = time.monotonic() - began_s
+        assert query.reader.partitions(query.at, query.at) == []  # a batch for another source
+        return took_s
+
+    short_s = 0.5 * IDLE_WAIT_MS / 1000
+    assert waited_s() > short_s
+    wait_until(lambda: waited_s() < short_s, between=lambda: None)
+
+
+def test_an_open_transaction_ends_what_can_be_read_and_does_not_wake_anybody(cluster, topic):
+    with Producer(bootstrap_servers=cluster.bootstrap, transactional_id=topic) as producer:
+        producer.init_transactions()
+        query = Query(cluster, subscribe=topic)
+        dirty = Query(cluster, subscribe=topic, **{"kafka.isolation.level": "read_uncommitted"})
+        producer.begin_transaction()
+        producer.send(topic, b"open", partition=0).result()
+        assert query.batch() == []
+        assert dirty.batch() == ["open"]
+        began_s = time.monotonic()
+        assert query.batch() is None
+        assert time.monotonic() - began_s >= 0.9 * IDLE_WAIT_MS / 1000
+        producer.commit_transaction()
+        assert query.batch() == ["open"]
+
+
+def test_records_deleted_under_a_stream_end_it_or_are_passed_over(cluster, admin, topic):
+    produce(cluster, topic, "1", "2", "3", "4")
+    strict = Query(cluster, subscribe=topic, maxOffsetsPerTrigger="1")
+    lax = Query(cluster, subscribe=topic, maxOffsetsPerTrigger="1", failOnDataLoss="false")
+    assert strict.batch() == lax.batch() == ["1"]
+    admin.delete_records({TopicPartition(topic, 0): 3})
+    with pytest.raises(IllegalStateError, match=f"{topic}-0 begins at offset 3, offset 1 was wanted"):
+        strict.batch()
+    assert lax.batch() == ["4"]
+
+
+def test_records_deleted_between_plan_and_task_end_it_or_are_passed_over(cluster, admin, topic):
+    produce(cluster, topic, "1", "2", "3", "4")
+    strict, lax = Query(cluster, subscribe=topic), Query(cluster, subscribe=topic, failOnDataLoss="false")
+    plans = [query.reader.partitions(query.at, query.latest()) for query in (strict, lax)]
+    admin.delete_records({TopicPartition(topic, 0): 3})
+    with pytest.raises(IllegalStateError, match="failOnDataLoss"):
+        rows(strict.shipped, plans[0])
+    assert rows(lax.shipped, plans[1]) == ["4"]
+
+
+def test_a_topic_deleted_under_a_stream_ends_it_or_is_passed_over(cluster, admin, topic):
+    kept = f"{topic}-kept"
+    admin.create_topics([NewTopic(kept, partition_count=1)])
+    produce(cluster, topic, "1")
+    strict = Query(cluster, subscribe=f"{topic},{kept}")
+    lax = Query(cluster, subscribe=f"{topic},{kept}", failOnDataLoss="false")
+    assert strict.batch() == lax.batch() == ["1"]
+    plan = strict.reader.partitions(strict.initial, strict.at)
+    admin.delete_topics([topic])
+    produce(cluster, kept, "2")
+    with pytest.raises(IllegalStateError, match=f"topic '{topic}' was deleted"):
+        strict.batch()
+    assert lax.batch() == ["2"]
+    assert rows(lax.shipped, plan) == []  # tasks that are late
+    admin.create_topics([NewTopic(topic, partition_count=1)])
+    produce(cluster, topic, "new")
+    found: list[str] = []
+    while not found:
+        found = lax.batch() or []
+    assert found == ["new"]
+
+
+def test_a_topic_created_anew_is_another_one(cluster, admin, topic):
+    produce(cluster, topic, "old 1", "old 2")
+    strict, lax = Query(cluster, subscribe=topic), Query(cluster, subscribe=topic, failOnDataLoss="false")
+    assert strict.batch() == lax.batch() == ["old 1", "old 2"]
+    plans = [query.reader.partitions(query.initial, query.at) for query in (strict, lax)]
+    recreate(admin, topic)
+    produce(cluster, topic, "new 1", "new 2", "new 3")
+    with pytest.raises(IllegalStateError, match="created again while it was read"):
+        rows(strict.shipped, plans[0])
+    with pytest.raises(IllegalStateError, match=f"topic '{topic}' was deleted and created again"):
+        strict.batch()
+    assert lax.batch() == ["new 1", "new 2", "new 3"]
+
+
+def test_progress_is_a_group_s_offsets(cluster, admin, topic):
+    produce(cluster, topic, "1", "2", "3")
+    query = Query(cluster, subscribe=topic, maxOffsetsPerTrigger="2", commitOffsetsToGroup=topic)
+    query.batch()
+    query.batch()
+    assert query.batch() is None
+    committed = admin.list_group_offsets(topic)
+    assert {tp: each.offset for tp, each in committed.items()} == {
+        TopicPartition(topic, 0): 3,
+        TopicPartition(topic, 1): 0,
+    }
+
+
+def test_the_same_settings_share_one_connection(cluster, topic):
+    settings = {"bootstrap.servers": cluster.bootstrap}
+    assert accesses.get(settings) is accesses.get(dict(settings))

@@ -1,0 +1,126 @@
+"""Every moment at which a batch of Spark can be hit, and that it counts once all the same.
+
+The numbers are those of the failure windows that the sink is designed by: a task that dies with its rows written (1) or
+prepared (2); a driver that dies before the decision (3), after it (5), or with the cluster (4); a commit that raises
+after the decision (6), or of which the request or the answer is lost (7); a driver that comes back when another has
+taken over (8); a speculative copy of a task that has prepared as well (9).
+"""
+
+from __future__ import annotations
+
+import pathlib
+import time
+
+import psutil
+import pytest
+
+from tests.support import spark_copy
+from tests.support.copy_job import CopyJob
+from tests.support.dying_sink import Moment
+from tests.support.spark_standalone import standalone_cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+DEADLINE_S = 180
+VALUES = [f"{number:04}" for number in range(2 * spark_copy.ROWS_PER_BATCH)]
+
+
+@pytest.fixture
+def query(job: CopyJob) -> CopyJob:
+    """A query of two batches with two tasks each."""
+    job.produce(*VALUES)
+    return job
+
+
+def sink(query: CopyJob, moment: Moment) -> dict[str, str]:
+    return {"moment": moment, "marker": str(marker(query)), "cluster": str(query.cluster.pid)}
+
+
+def marker(query: CopyJob) -> pathlib.Path:
+    """Is there when the moment has been."""
+    return query.directory / "marker"
+
+
+def has_prepared(query: CopyJob) -> bool:
+    ledger = query.ledger()
+    return ledger is not None and any(part.prepared_ms > 0 for part in ledger.open_parts)
+
+
+@pytest.mark.parametrize("moment", [Moment.TASK_WROTE, Moment.TASK_PREPARED, Moment.DECIDED_TWICE])
+def test_a_batch_counts_once_though(query, moment):
+    """Windows 1, 2 and half of 7: Spark runs the task again."""
+    query.run_to_end(sink(query, moment))
+    assert marker(query).exists()
+    query.check(VALUES)
+
+
+@pytest.mark.parametrize("moment", [Moment.REQUEST_LOST, Moment.ANSWER_LOST])
+def test_a_batch_counts_once_in_the_next_run_though(query, moment):
+    """Windows 6 and 7: Spark has the batch aborted, which must not undo what is decided, and ends the query."""
+    with pytest.raises(Exception, match="planned"):
+        query.run_to_end(sink(query, moment))
+    query.run_to_end()
+    query.check(VALUES)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    "moment",
+    [
+        Moment.DRIVER_DURING_TASKS,
+        Moment.DRIVER_BEFORE_DECISION,
+        Moment.DRIVER_AFTER_DECISION,
+        Moment.DRIVER_AND_CLUSTER,
+    ],
+)
+def test_a_batch_counts_once_with_the_next_driver_though(query, moment):
+    """Windows 3, 5 and 4."""
+    with query.driver(0.0, sink(query, moment)) as process:
+        process.wait(DEADLINE_S)
+    assert marker(query).exists(), query.log_path.read_text()
+    if moment is Moment.DRIVER_AND_CLUSTER:
+        query.cluster.kill()  # it is dead: this forgets its process
+        query.cluster.start()
+    query.run_to_end()
+    query.check(VALUES)
+
+
+@pytest.mark.chaos
+def test_a_driver_that_comes_back_when_another_has_taken_over_writes_nothing(query):
+    """Window 8."""
+    with query.driver(0.2) as process:
+        until_s = time.monotonic() + DEADLINE_S
+        while not has_prepared(query):
+            assert time.monotonic() < until_s, query.log_path.read_text()
+            time.sleep(0.01)
+        driver = next(child for child in psutil.Process(process.pid).children(True) if child.name() == "java")
+        driver.suspend()
+        query.run_to_end()
+        driver.resume()
+        assert process.wait(DEADLINE_S) != 0
+    query.check(VALUES)
+
+
+@pytest.mark.chaos
+def test_a_batch_counts_once_though_a_speculative_copy_of_its_task_prepares_as_well(query, tmp_path):
+    """Window 9. Spark takes the answer of one of the two and tells the other nothing: what that has prepared is given
+    up with the decision. Spark copies tasks on a cluster only, and only to another host than that of the first."""
+    hosts = ("127.0.0.1", "127.0.0.2")
+    with standalone_cluster(tmp_path, hosts=hosts) as master:
+        settings = {
+            "spark.master": master,
+            "spark.speculation": "true",
+            "spark.speculation.quantile": "0.5",
+            "spark.speculation.multiplier": "1.1",
+            "spark.sql.shuffle.partitions": "2",
+        }
+        with query.driver(0.0, {**sink(query, Moment.COPIED), **settings}) as process:
+            until_s = time.monotonic() + DEADLINE_S
+            while (ledger := query.ledger()) is None or ledger.committed_batch_id < 1:
+                assert process.poll() is None, query.log_path.read_text()
+                assert time.monotonic() < until_s, query.log_path.read_text()
+                time.sleep(0.05)
+    assert marker(query).exists(), "two attempts have prepared, and neither ended before the other had"
+    assert ledger.open_parts == ()
+    query.check(VALUES)
+    assert len(query.read("read_uncommitted")) > len(VALUES), "both wrote"

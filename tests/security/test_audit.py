@@ -1,0 +1,202 @@
+"""A cluster that tells who logs in, who is refused what, and who changes what; and no secret."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import stat
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from klamm import Admin
+from klamm.acls import AclOperation, ResourceType
+from klamm.admin import ConfigChange, ConfigResource, ConfigResourceType, NewTopic
+from klamm.errors import EXCEPTIONS, ErrorCode
+from klamm.model import AUDIT_TOPIC
+from tests.support.audit_events import short
+from tests.support.authorized_cluster import allow
+from tests.support.klamm_process import running_cluster
+from tests.support.sasl_cluster import PASSWORD, TIMEOUT_S, USER, SaslCluster, token
+from tests.support.waiting import wait_until
+
+ALICE, ANONYMOUS = f"User:{USER}", "User:ANONYMOUS"
+WRONG_PASSWORD = "canary-wrong-password"
+TOPIC = "payments"
+
+
+class Audited:
+    """`klamm up` where clients log in, and the file of its audit. Clients that come by gRPC are super users."""
+
+    def __init__(self, cluster: SaslCluster, path: pathlib.Path) -> None:
+        self.cluster = cluster
+        self.path = path
+
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.path.read_text().splitlines()]
+
+    def wait_for(self, *wanted: object, whose: str | None = None) -> dict[str, Any]:
+        """The first event that is so, in short but for the count; `whose` account it is about."""
+
+        def found() -> dict[str, Any] | None:
+            alike = (one for one in self.events() if short(one)[:-1] == wanted)
+            return next((one for one in alike if whose in (None, one.get("user", {}).get("name"))), None)
+
+        event = wait_until(found, lambda: "\n".join(str(short(one)) for one in self.events()))
+        assert event is not None
+        return event
+
+    def admin(self) -> Admin:
+        return Admin({"bootstrap.servers": f"127.0.0.1:{self.cluster.grpc}"})
+
+    def produce(self, settings: Mapping[str, Any], topic: str) -> KafkaError | None:
+        """What comes of a record."""
+        errors: list[KafkaError | None] = []
+        failures: list[KafkaError] = []
+
+        def on_error(error: KafkaError) -> None:
+            if error.code() == KafkaError._AUTHENTICATION:
+                failures.append(error)
+
+        given = {**settings, "error_cb": on_error, "message.timeout.ms": TIMEOUT_S * 1000}
+        producer = Producer(given)
+        producer.produce(topic, b"x", on_delivery=lambda error, _: errors.append(error))
+        wait_until(lambda: errors or failures, between=lambda: producer.poll(0.1))
+        return (failures or errors)[0]
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
+    directory = tmp_path_factory.mktemp("audit")
+    path = directory / "audit.log"
+    made = SaslCluster(
+        directory,
+        authorizer_class_name="StandardAuthorizer",
+        super_users=ANONYMOUS,
+        audit_enable="true",
+        audit_log_file=str(path),
+    )
+    with running_cluster(made.directory, made.settings, port=made.grpc) as made.process:
+        made.set_password(USER, PASSWORD)
+        yield Audited(made, path)
+
+
+def test_a_login_that_succeeds_and_one_that_is_refused(audited: Audited) -> None:
+    refused = audited.produce(audited.cluster.client("SCRAM-SHA-256", WRONG_PASSWORD), TOPIC)
+    assert refused is not None
+    assert refused.code() == KafkaError._AUTHENTICATION
+    failure = audited.wait_for(3002, False, ALICE, "")
+    assert failure["auth_protocol"] == "SCRAM-SHA-256"
+    assert failure["dst_endpoint"]["svc_name"] == "SASL_SSL"
+    audited.produce(audited.cluster.client("PLAIN"), TOPIC)
+    success = audited.wait_for(3002, True, ALICE, "")
+    assert success["src_endpoint"]["ip"] in ("127.0.0.1", "::1")
+
+
+def test_a_topic_that_is_denied(audited: Audited) -> None:
+    refused = audited.produce({**audited.cluster.client("PLAIN"), "client.id": "app-7"}, "denied")
+    assert refused is not None
+    assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    event = audited.wait_for(6003, False, ALICE, "METADATA", "denied")
+    assert event["actor"]["authorizations"] == [{"decision": "Denied", "policy": {"name": "default"}}]
+    assert event["resources"] == [{"type": "TOPIC", "name": "denied"}]
+
+
+def test_what_is_changed_and_by_whom(audited: Audited) -> None:
+    entry = allow("bob", AclOperation.READ, ResourceType.TOPIC, TOPIC)
+    with audited.admin() as admin:
+        admin.create_topics([NewTopic(TOPIC, partition_count=1, replication_factor=1)])
+        admin.create_acls([entry])
+    audited.wait_for(6003, True, ANONYMOUS, "CreateTopics", TOPIC)
+    made = audited.wait_for(3001, True, ANONYMOUS, "CreateAcls", whose="bob")
+    assert (made["activity_id"], made["policy"]["desc"]) == (7, str(entry))
+    password = audited.wait_for(3001, True, ANONYMOUS, "AlterUserScramCredentials", whose=USER)
+    assert password["activity_id"] == 3
+
+
+def test_no_secret_is_in_the_file_and_nobody_else_may_read_it(audited: Audited) -> None:
+    jwt = token(audience="another")
+    audited.produce(audited.cluster.client("OAUTHBEARER", jwt), TOPIC)
+    audited.produce(audited.cluster.client("PLAIN", WRONG_PASSWORD), TOPIC)
+    wait_until(lambda: {"OAUTHBEARER", "PLAIN"} <= {one["auth_protocol"] for one in audited.events() if _failed(one)})
+    text = audited.path.read_text() + audited.cluster.log()
+    assert not any(secret in text for secret in (PASSWORD, WRONG_PASSWORD, jwt, jwt.split(".")[2]))
+    assert stat.S_IMODE(audited.path.stat().st_mode) == 0o600
+
+
+def _failed(event: dict[str, Any]) -> bool:
+    return bool(event["class_uid"] == 3002 and event["status_id"] == 2)
+
+
+def in_topic(audited: Audited, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The events of the topic, from its beginning on, when there are three of its partitions to read."""
+    consumer = Consumer({**settings, "group.id": "auditors", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(AUDIT_TOPIC, number, 0) for number in range(3)])
+    events: list[dict[str, Any]] = []
+    failures: list[KafkaError] = []
+
+    def poll() -> None:
+        message = consumer.poll(0.2)
+        if message is None:
+            return
+        error, value = message.error(), message.value()
+        if error is None:
+            assert value is not None
+            events.append(json.loads(value))
+        elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            failures.append(error)
+
+    def is_complete() -> bool:
+        wanted = {short(one)[:-1] for one in audited.events()}
+        return bool(failures) or wanted <= {short(one)[:-1] for one in events}
+
+    try:
+        wait_until(is_complete, lambda: str(len(events)), between=poll)
+    finally:
+        consumer.close()
+    if failures:
+        raise KafkaException(failures[0])
+    return events
+
+
+def test_who_may_read_the_topic_reads_what_is_in_the_file_and_others_do_not(audited: Audited) -> None:
+    audited.cluster.set_password("auditor", PASSWORD)
+    auditor = audited.cluster.client("PLAIN", user="auditor")
+    audited.produce(audited.cluster.client("PLAIN"), "denied")
+    audited.wait_for(6003, False, ALICE, "METADATA", "denied")
+    with audited.admin() as admin:
+        wait_until(lambda: AUDIT_TOPIC in admin.list_topics(include_internal=True))
+    with audited.admin() as admin:
+        # Without it librdkafka does not so much as try.
+        admin.create_acls([allow("auditor", AclOperation.DESCRIBE, ResourceType.TOPIC, AUDIT_TOPIC)])
+    with pytest.raises(KafkaException) as refused:
+        in_topic(audited, auditor)
+    assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    with audited.admin() as admin:
+        admin.create_acls([allow("auditor", AclOperation.READ, ResourceType.TOPIC, AUDIT_TOPIC)])
+    events = in_topic(audited, auditor)
+    text = json.dumps(events)
+    assert not any(secret in text for secret in (PASSWORD, WRONG_PASSWORD))
+
+
+def test_no_client_writes_to_the_topic_or_changes_it(audited: Audited) -> None:
+    with audited.admin() as admin:
+        wait_until(lambda: AUDIT_TOPIC in admin.list_topics(include_internal=True))
+        admin.create_acls([allow(USER, AclOperation.ALL, ResourceType.TOPIC, AUDIT_TOPIC)])
+    refused = audited.produce(audited.cluster.client("PLAIN"), AUDIT_TOPIC)
+    assert refused is not None
+    assert refused.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.TOPIC_EXCEPTION)
+    topic = ConfigResource(ConfigResourceType.TOPIC, AUDIT_TOPIC)
+    # A super user, too: at this listener everybody is one.
+    refused = audited.produce({"bootstrap.servers": f"127.0.0.1:{audited.cluster.plaintext}"}, AUDIT_TOPIC)
+    assert refused is not None
+    assert refused.code() == KafkaError.TOPIC_EXCEPTION
+    with audited.admin() as admin:
+        with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_TOPIC_EXCEPTION]):
+            admin.delete_topics([AUDIT_TOPIC])
+        with pytest.raises(EXCEPTIONS[ErrorCode.POLICY_VIOLATION]):
+            admin.incremental_alter_configs({topic: [ConfigChange("retention.ms", "1")]})
+        with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_PARTITIONS]):
+            admin.create_partitions({AUDIT_TOPIC: 9})

@@ -1,0 +1,23 @@
+"""What befalls a simulated cluster: its faults come to an end, and what happens is noted."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from tests.sim.kit.world import MS, World
+
+
+class SimCluster:
+    """The base of the simulations' clusters."""
+
+    def __init__(self, world: World, trace: deque[str] | None) -> None:
+        """`trace` takes what is noted; a bounded one keeps the last lines."""
+        self.world = world
+        self.is_faulty = True
+        """Faults still come."""
+        self._trace = trace
+
+    def note(self, text: str) -> None:
+        """A line that tells what led to a violation."""
+        if self._trace is not None:
+            self._trace.append(f"{self.world.now_us / MS:10.3f} {text}")

@@ -1,0 +1,64 @@
+"""Events of an audit, and what comes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from klamm_server.config.audit_settings import AuditSettings
+from klamm_server.security.audit.backlog import Backlog
+from klamm_server.security.audit.events import Activity, AuditEvent, Category
+from klamm_server.security.audit.trail import AuditTrail
+from tests.support.callers import ALICE, HOST
+
+NODE = "broker-1"
+
+
+def denied(topic: str = "orders", *, client_id: str = "") -> AuditEvent:
+    """ALICE was refused to write to a topic."""
+    return AuditEvent(
+        Category.DENIED,
+        Activity.UPDATE,
+        False,
+        ALICE,
+        HOST,
+        client_id=client_id,
+        api="PRODUCE",
+        operation="WRITE",
+        resource_type="TOPIC",
+        resource_name=topic,
+        rule="no ACL allows it",
+    )
+
+
+class Heard:
+    """A trail, and all that it has told. Settings are fields of AuditSettings."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.dropped = 0
+        self.backlog = Backlog(self._on_dropped)
+        self.trail = AuditTrail(AuditSettings(audit_enable=True, **settings), NODE, [self.backlog])
+
+    def events(self) -> list[dict[str, Any]]:
+        """Those since the last call."""
+        lines = self.backlog.first(2**30)
+        self.backlog.take_out(len(lines))
+        return [json.loads(line) for line in lines]
+
+    def _on_dropped(self, count: int) -> None:
+        self.dropped += count
+
+
+def short(event: Mapping[str, Any]) -> tuple[object, ...]:
+    """Its class, whether it went well, who did what to what, and how often."""
+    user = event["user"] if "user" in event and "actor" not in event else event["actor"]["user"]
+    resources: Iterable[Mapping[str, str]] = event.get("resources", ())
+    return (
+        event["class_uid"],
+        event["status_id"] == 1,
+        f"{user['type']}:{user['name']}",
+        event.get("api", {}).get("operation", ""),
+        *(one["name"] for one in resources),
+        event["count"],
+    )

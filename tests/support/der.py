@@ -1,0 +1,51 @@
+"""Distinguished names in DER (X.690), of any attribute and string type; certificates with nothing else in them."""
+
+from __future__ import annotations
+
+UTF8 = 0x0C
+SEQUENCE, SET, OID, INTEGER, VERSION = 0x30, 0x31, 0x06, 0x02, 0xA0
+
+
+def element(tag: int, content: bytes) -> bytes:
+    """One element with its length."""
+    if len(content) < 0x80:
+        return bytes([tag, len(content)]) + content
+    length = len(content).to_bytes((len(content).bit_length() + 7) // 8, "big")
+    return bytes([tag, 0x80 | len(length)]) + length + content
+
+
+def oid(text: str) -> bytes:
+    """An object identifier from its numbers with dots between."""
+    first, second, *rest = map(int, text.split("."))
+    return element(OID, b"".join(_base_128(number) for number in (40 * first + second, *rest)))
+
+
+def attribute(number: str, tag: int, text: str | bytes) -> bytes:
+    """An attribute of a name; the text is encoded as UTF-8."""
+    content = text if isinstance(text, bytes) else text.encode()
+    return element(SEQUENCE, oid(number) + element(tag, content))
+
+
+def rdn(*attributes: bytes) -> bytes:
+    """One part of a name, with its attributes in that order."""
+    return element(SET, b"".join(attributes))
+
+
+def name(*parts: bytes) -> bytes:
+    """A whole name."""
+    return element(SEQUENCE, b"".join(parts))
+
+
+def certificate(subject: bytes, *, version: int = 3) -> bytes:
+    """A certificate as far as its subject; the other fields are there and empty."""
+    head = element(VERSION, element(INTEGER, bytes([version - 1]))) if version > 1 else b""
+    serial, empty = element(INTEGER, b"\5"), element(SEQUENCE, b"")
+    tbs = head + serial + empty + name(rdn(attribute("2.5.4.3", UTF8, "issuer"))) + empty + subject + empty
+    return element(SEQUENCE, element(SEQUENCE, tbs) + empty)
+
+
+def _base_128(number: int) -> bytes:
+    digits = [number & 0x7F]
+    while number := number >> 7:
+        digits.append(number & 0x7F | 0x80)
+    return bytes(reversed(digits))

@@ -1,0 +1,142 @@
+"""Every RPC of the contracts, from their descriptors: a request of each about things of one name, and calls of them as
+any gRPC client makes them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import grpc
+from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+import klamm.wire.v1
+from tests.support import certificates
+
+TIMEOUT_S: Final = 60
+_ID: Final = bytes(range(16))
+"""What every field of bytes has; nobody's."""
+_BY_NAME: Final = {"records": b"", "replica_id": -1, "acks": -1}
+_DEPTH_MAX: Final = 4
+
+
+class Rpc(NamedTuple):
+    """One call of a contract."""
+
+    path: str
+    """`/klamm.v1.Broker/Produce`"""
+    descriptor: MethodDescriptor
+
+    def request(self, name: str) -> bytes:
+        """Everything in it that is a text is `name`, every list has one element, and numbers are 0. A fetch is a
+        consumer's, a produce has no records and wants an answer."""
+        message = GetMessageClass(self.descriptor.input_type)()
+        _fill(message, name, _DEPTH_MAX)
+        return message.SerializeToString()
+
+    def answer(self, data: bytes) -> Message:
+        """The answer's message."""
+        return GetMessageClass(self.descriptor.output_type).FromString(data)
+
+
+def every_rpc() -> Iterator[Rpc]:
+    """In the order of the contracts."""
+    for module in pkgutil.iter_modules(klamm.wire.v1.__path__):
+        if module.name.endswith("_pb2"):
+            file = importlib.import_module(f"klamm.wire.v1.{module.name}").DESCRIPTOR
+            for service in file.services_by_name.values():
+                for method in service.methods:
+                    yield Rpc(f"/{service.full_name}/{method.name}", method)
+
+
+def _fill(message: Message, name: str, depth: int) -> None:
+    for field in message.DESCRIPTOR.fields:
+        is_another_of_one = field.containing_oneof is not None and field.containing_oneof.fields[0] is not field
+        if depth and not is_another_of_one:
+            _fill_field(message, field, name, depth - 1)
+
+
+def _fill_field(message: Message, field: Any, name: str, depth: int) -> None:
+    if field.message_type is not None:
+        if field.message_type.GetOptions().map_entry:
+            return
+        value: Any = getattr(message, field.name)
+        _fill(value.add() if field.is_repeated else value, name, depth)
+        return
+    scalar = _scalar(field, name)
+    if field.is_repeated:
+        getattr(message, field.name).append(scalar)
+    elif scalar:
+        setattr(message, field.name, scalar)
+
+
+def _scalar(field: Any, name: str) -> object:
+    if field.name in _BY_NAME:
+        return _BY_NAME[field.name]
+    match field.type:
+        case FieldDescriptor.TYPE_STRING:
+            return name
+        case FieldDescriptor.TYPE_BYTES:
+            return _ID
+        case FieldDescriptor.TYPE_DOUBLE | FieldDescriptor.TYPE_FLOAT:
+            return 0.0
+        case _:
+            return 0
+
+
+class Caller:
+    """A client at one server, by a certificate. `metadata` goes with each call."""
+
+    def __init__(self, address: str, stores: certificates.Stores, metadata: Sequence[tuple[str, bytes]] = ()) -> None:
+        keystore = stores.keystore.read_bytes()
+        credentials = grpc.ssl_channel_credentials(stores.truststore.read_bytes(), keystore, keystore)
+        self._channel = grpc.secure_channel(address, credentials)
+        self._metadata = tuple(metadata)
+
+    def __enter__(self) -> Caller:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+
+    def call(self, rpc: Rpc, request: bytes) -> Message:
+        """The answer, the first one of a stream. Raises grpc.RpcError."""
+        if not rpc.descriptor.server_streaming:
+            return rpc.answer(self._begin(rpc, request))
+        stream = self.stream(rpc, request)
+        try:
+            return next(stream)
+        except StopIteration:
+            raise AssertionError(f"{rpc.path} ended without an answer") from None
+        finally:
+            stream.close()
+
+    def stream(self, rpc: Rpc, request: bytes) -> Generator[Message, None, None]:
+        """The answers of a stream, which ends when it is closed. Raises grpc.RpcError."""
+        answers = self._begin(rpc, request)
+        try:
+            yield from map(rpc.answer, answers)
+        finally:
+            answers.cancel()
+
+    def _begin(self, rpc: Rpc, request: bytes) -> Any:
+        method = rpc.descriptor
+        kind = "_".join("stream" if many else "unary" for many in (method.client_streaming, method.server_streaming))
+        asked = iter([request]) if method.client_streaming else request
+        call = getattr(self._channel, kind)(rpc.path)
+        return call(asked, timeout=TIMEOUT_S, metadata=self._metadata, wait_for_ready=True)
+
+
+def codes_of(message: Message) -> set[int]:
+    """All error codes of an answer, wherever they are."""
+    found: set[int] = set()
+    for field, value in message.ListFields():
+        if field.name.endswith("error_code"):
+            found.add(value)
+        elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
+            for one in value if field.is_repeated else (value,):
+                found |= codes_of(one)
+    return found

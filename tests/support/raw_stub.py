@@ -1,0 +1,28 @@
+"""Calls as any gRPC client makes them: what fails raises gRPC's own error, with the status that went over the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grpc import aio
+
+from klamm.wire.stubs import Service
+
+
+class RawStub:
+    """`await RawStub(channel, BROKER).list_offsets(request, timeout=1.5)`: each method is gRPC's own callable."""
+
+    def __init__(self, channel: aio.Channel, service: Service[Any, Any]) -> None:
+        for method in service.methods:
+            kind = "_".join(
+                "stream" if many else "unary" for many in (method.client_streaming, method.server_streaming)
+            )
+            multicallable = getattr(channel, kind)(
+                method.path,
+                request_serializer=method.request_serializer,
+                response_deserializer=method.response_deserializer,
+            )
+            setattr(self, method.name, multicallable)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the service has no method {name!r}")

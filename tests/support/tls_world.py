@@ -1,0 +1,47 @@
+"""Both ends of connections with TLS, for listeners whose handler is a test's."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from klamm.security.contexts import client_context, server_context
+from klamm.security.dev_certificates import SignedKey
+from klamm.security.material import load_material
+from klamm.security.principal_rules import PrincipalRules
+from klamm.security.tls_settings import ListenerTlsSettings, TlsSettings
+from klamm.setting import parse
+from klamm_broker.kafka.handshake_room import HandshakeRoom
+from klamm_broker.kafka.tls_clients import TlsClients
+from tests.support import certificates
+
+
+class TlsWorld:
+    """A listener's certificate and its clients' in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def clients(
+        self, signed: SignedKey | None = None, *, rules: str = "DEFAULT", handshakes_max: int = 100, **settings: str
+    ) -> TlsClients:
+        """What the listener knows; `settings` with underscores for dots."""
+        dotted = {name.replace("_", "."): text for name, text in settings.items()}
+        stores = certificates.write_stores(self._directory / "server", signed or certificates.server())
+        given = ListenerTlsSettings.parse({**stores.settings(), **dotted})
+        context = server_context(given, load_material(given, now=datetime.now(UTC)))
+        return TlsClients(
+            lambda: context,
+            PrincipalRules.parse(rules),
+            timeout_ms=given.ssl_handshake_timeout_ms,
+            room=HandshakeRoom(handshakes_max),
+        )
+
+    def dialler(self, signed: SignedKey | None = None) -> ssl.SSLContext:
+        """A client's context, with a certificate or without."""
+        stores = certificates.write_stores(self._directory / "client", signed or certificates.client())
+        given = stores.settings() if signed else {"ssl.truststore.location": str(stores.truststore)}
+        values = TlsSettings(**parse(TlsSettings, given))
+        # A client's clock may be late: what has expired is the listener's to find out.
+        return client_context(values, load_material(values, now=certificates.NOW - timedelta(minutes=1)))

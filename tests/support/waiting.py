@@ -1,0 +1,85 @@
+"""Waiting for what other processes, threads or tasks do: a test asks again and again until it is so.
+
+`wait_until` blocks; `until` lets the event loop run meanwhile. Both return the first answer that is true, and fail with
+a story when none comes in time. `settle` is for tasks of this event loop that wait for nothing outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+Story = str | Callable[[], object]
+"""What an error says; a function is called when the time is over, and tells what there is instead."""
+
+TIMEOUT_S: Final = 60.0
+PAUSE_S: Final = 0.02
+LOOP_PAUSE_S: Final = 0.002
+FREE_TURNS: Final = 1_000
+"""How many turns of the event loop pass without a pause: what lasts for a few turns only is seen."""
+SETTLE_TURNS: Final = 10
+
+
+def wait_until(
+    ask: Callable[[], T],
+    story: Story = "",
+    *,
+    timeout_s: float = TIMEOUT_S,
+    pause_s: float = PAUSE_S,
+    between: Callable[[], object] | None = None,
+) -> T:
+    """Returns the first answer of `ask` that is true. Raises AssertionError with `story` after `timeout_s`.
+
+    `between` is called between two questions, in place of a pause: it polls a consumer, say."""
+    deadline_s = time.monotonic() + timeout_s
+    while not (answer := ask()):
+        if time.monotonic() > deadline_s:
+            raise AssertionError(_told(story, timeout_s, answer))
+        if between is None:
+            time.sleep(pause_s)
+        else:
+            between()
+    return answer
+
+
+async def until(
+    ask: Callable[[], Any],
+    story: Story = "",
+    *,
+    timeout_s: float = TIMEOUT_S,
+    pause_s: float = LOOP_PAUSE_S,
+) -> Any:
+    """Returns the first answer of `ask` that is true; `ask` may be a coroutine function.
+
+    Raises AssertionError with `story` after `timeout_s`, also while an answer is awaited."""
+    answer: Any = None
+    try:
+        async with asyncio.timeout(timeout_s) as limit:
+            for turn in itertools.count():
+                asked = ask()
+                is_awaited = inspect.isawaitable(asked)
+                answer = await asked if is_awaited else asked
+                if answer:
+                    return answer
+                await asyncio.sleep(pause_s if is_awaited or turn >= FREE_TURNS else 0)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise AssertionError(_told(story, timeout_s, answer)) from error
+    raise AssertionError("unreachable")
+
+
+async def settle(turns: int = SETTLE_TURNS) -> None:
+    """Lets every task run until it waits for something outside; each may take `turns` steps."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+def _told(story: Story, timeout_s: float, answer: object) -> str:
+    told = story() if callable(story) else story
+    return f"{told or answer!r} after {timeout_s:g} s"

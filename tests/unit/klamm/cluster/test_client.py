@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from klamm.cluster.client import KlammClient
+from klamm.cluster.metadata import ClusterView, Node
+from klamm.config import ClientConfig
+from klamm.errors import EXCEPTIONS, ErrorCode, IllegalStateError, KlammError, NoBrokerError
+from klamm.model import TopicPartition
+from klamm.wire.v1 import broker_pb2, common_pb2
+from tests.support.ports import closed_port
+from tests.support.scripted_broker import ScriptedCluster
+from tests.support.waiting import TIMEOUT_S
+
+NetworkError = EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]
+RequestTimedOutError = EXCEPTIONS[ErrorCode.REQUEST_TIMED_OUT]
+
+
+def with_client(
+    body: Callable[[KlammClient, ScriptedCluster], Awaitable[None]],
+    cluster: ScriptedCluster | None = None,
+    **settings: Any,
+) -> None:
+    async def main() -> None:
+        async with (cluster or ScriptedCluster()).serve() as served:
+            settings.setdefault("bootstrap_servers", served.bootstrap)
+            client = KlammClient(ClientConfig.parse(**settings), rng=random.Random(1))
+            try:
+                await body(client, served)
+            finally:
+                await client.close()
+
+    asyncio.run(main())
+
+
+def test_refresh_learns_topics_and_servers() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        cluster.create_topic("t", 3)
+
+        view = await client.refresh_metadata(["t"])
+
+        assert view is client.cluster
+        assert view.cluster_id == "scripted"
+        assert view.partition_count("t") == 3
+        assert [node.port for node in view.brokers.values()] == cluster.ports
+
+    with_client(body, ScriptedCluster(broker_count=2))
+
+
+def test_unknown_topic_is_reported_in_the_view() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        view = await client.refresh_metadata(["missing"])
+
+        assert view.topic_errors == {"missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+    with_client(body)
+
+
+def test_callers_at_the_same_time_share_one_request() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        for name in ("a", "b", "c"):
+            cluster.create_topic(name, 1)
+
+        await asyncio.gather(*(client.refresh_metadata([name]) for name in ("a", "b", "c")))
+
+        assert set(client.cluster.topics) == {"a", "b", "c"}
+        assert cluster.metadata_count == 1
+
+    with_client(body)
+
+
+def test_who_is_cancelled_while_the_client_closes_is_cancelled() -> None:
+    """Told that the client is closed instead, a task that goes on after errors would never end, nor would `close`."""
+
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        await client._refreshing.acquire()  # the refresh waits for another one
+        asking = asyncio.create_task(client.refresh_metadata(["t"]))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(client.close())
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait({asking, closing}, timeout=30)
+        assert closing.done()
+        assert asking.cancelled()
+
+    with_client(body)
+
+
+def test_listeners_hear_of_changes_only() -> None:
+    heard: list[tuple[ClusterView, ClusterView]] = []
+
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        cluster.create_topic("t", 1)
+        client.on_change(lambda before, after: heard.append((before, after)))
+
+        await client.refresh_metadata(["t"])
+        await client.refresh_metadata(["t"])
+
+        assert heard == [(ClusterView(), client.cluster)]
+
+    with_client(body)
+
+
+def test_metadata_is_refreshed_when_it_is_old() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        cluster.create_topic("t", 1)
+        await client.refresh_metadata(["t"])
+        grown = asyncio.Event()
+        client.on_change(lambda before, after: grown.set())
+
+        cluster.topics["t"].append(cluster.topics["t"][0])
+        await asyncio.wait_for(grown.wait(), TIMEOUT_S)
+
+        assert client.cluster.partition_count("t") == 2
+
+    with_client(body, metadata_max_age_ms=10)
+
+
+def test_second_bootstrap_server_is_asked_when_the_first_is_down() -> None:
+    async def main(down: int) -> None:
+        async with ScriptedCluster().serve() as cluster:
+            config = ClientConfig.parse(bootstrap_servers=f"127.0.0.1:{down},{cluster.bootstrap}")
+            client = KlammClient(config)
+            assert (await client.refresh_metadata([])).brokers
+            await client.close()
+
+    with closed_port() as down:
+        asyncio.run(main(down))
+
+
+def test_no_server_at_all_is_a_no_broker_error_that_names_them() -> None:
+    async def main(address: str) -> None:
+        client = KlammClient(ClientConfig.parse(bootstrap_servers=address))
+        with pytest.raises(NoBrokerError, match=address):
+            await client.refresh_metadata([])
+        await client.close()
+
+    with closed_port() as down:
+        asyncio.run(main(f"127.0.0.1:{down}"))
+
+
+def test_server_that_does_not_answer_in_time_is_a_timeout() -> None:
+    async def main(address: str) -> None:
+        client = KlammClient(ClientConfig.parse(bootstrap_servers=address, request_timeout_ms=20))
+        with pytest.raises(RequestTimedOutError, match=address):
+            await client.any_broker().metadata(broker_pb2.MetadataRequest())
+        await client.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        asyncio.run(main(f"127.0.0.1:{silent.getsockname()[1]}"))
+
+
+def test_call_under_way_when_the_client_closes_is_a_network_error() -> None:
+    async def main(silent: socket.socket) -> None:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        client = KlammClient(ClientConfig.parse(bootstrap_servers=address))
+        call = asyncio.ensure_future(client.any_broker().metadata(broker_pb2.MetadataRequest()))
+        connection, _ = await asyncio.get_running_loop().sock_accept(silent)
+        await client.close()
+        with pytest.raises(NetworkError):
+            await call
+        connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        asyncio.run(main(silent))
+
+
+def test_refresh_under_way_when_the_client_closes_says_so() -> None:
+    async def main(silent: socket.socket) -> None:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        client = KlammClient(ClientConfig.parse(bootstrap_servers=address))
+        refresh = asyncio.create_task(client.refresh_metadata([]))
+        connection, _ = await asyncio.get_running_loop().sock_accept(silent)
+        await client.close()
+        with pytest.raises(IllegalStateError, match="closed"):
+            await refresh
+        connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        asyncio.run(main(silent))
+
+
+def test_what_the_server_does_not_implement_is_named() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        with pytest.raises(EXCEPTIONS[ErrorCode.UNSUPPORTED_VERSION], match="list_offsets"):
+            await client.any_broker().list_offsets(broker_pb2.ListOffsetsRequest())
+
+    with_client(body)
+
+
+def test_broker_that_is_not_alive_is_refused() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        await client.refresh_metadata([])
+        with pytest.raises(NoBrokerError, match="broker 7"):
+            client.broker(7)
+
+    with_client(body)
+
+
+def test_controller_is_not_known_before_metadata() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        with pytest.raises(NoBrokerError, match="controller"):
+            client.admin()
+        await client.refresh_metadata([])
+        assert client.admin().create_topics
+
+    with_client(body)
+
+
+def test_coordinator_is_remembered_until_forgotten() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        cluster.coordinator_errors.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        with pytest.raises(EXCEPTIONS[ErrorCode.COORDINATOR_NOT_AVAILABLE]):
+            await client.coordinator_for("g")
+
+        first = await client.coordinator_for("g")
+        cluster.coordinator_errors.append(ErrorCode.INVALID_GROUP_ID)
+        assert await client.coordinator_for("g") is first
+
+        client.forget_coordinator("g")
+        with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_GROUP_ID]):
+            await client.coordinator_for("g")
+
+    with_client(body)
+
+
+def test_leader_hint_changes_the_view_once() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        cluster.create_topic("t", 1, leaders=[0])
+        await client.refresh_metadata(["t"])
+        tp = TopicPartition("t", 0)
+
+        assert client.update_leader(tp, 1, 1)
+        assert not client.update_leader(tp, 1, 1)
+        leader = client.cluster.leader_of(tp)
+        assert leader is not None
+        assert leader.node_id == 1
+
+    with_client(body, ScriptedCluster(broker_count=2))
+
+
+def test_retrying_repeats_retriable_errors_only() -> None:
+    outcomes: list[KlammError | None] = [NetworkError("first"), NoBrokerError("second"), None]
+
+    async def operation() -> str:
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+        return "done"
+
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        assert await client.retrying(operation, timeout_ms=60_000) == "done"
+        outcomes.extend([EXCEPTIONS[ErrorCode.INVALID_REQUEST]("no"), None])
+        with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_REQUEST]):
+            await client.retrying(operation, timeout_ms=60_000)
+
+    with_client(body, retry_backoff_ms=1)
+
+
+def test_retrying_ends_with_the_last_error_when_time_is_up() -> None:
+    async def operation() -> None:
+        raise NoBrokerError("nobody")
+
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        with pytest.raises(NoBrokerError, match="nobody"):
+            await client.retrying(operation, timeout_ms=20)
+
+    with_client(body, retry_backoff_ms=5)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ],
+)
+def test_a_coordinator_that_takes_over_within_a_second_is_found_soon_after(code: ErrorCode) -> None:
+    """A second of failures, the pauses as long as they may get: no pause is longer than a third of it."""
+
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        client.rng = SimpleNamespace(uniform=lambda low, high: high)
+        passed_ms, pauses_ms = 0.0, []
+        while passed_ms < 1_000:
+            pauses_ms.append(client.pause_ms(EXCEPTIONS[code](), len(pauses_ms) + 1))
+            passed_ms += pauses_ms[-1]
+        assert max(pauses_ms) < 1_000 / 3
+        assert client.pause_ms(EXCEPTIONS[ErrorCode.NOT_LEADER_OR_FOLLOWER](), 4) > 800
+        assert client.pause_ms(EXCEPTIONS[code](), 100) == client.config.retry_backoff_max_ms
+
+    with_client(body)
+
+
+def test_closed_client_refuses_work() -> None:
+    async def body(client: KlammClient, cluster: ScriptedCluster) -> None:
+        await client.close()
+        with pytest.raises(IllegalStateError, match="closed"):
+            await client.refresh_metadata([])
+        with pytest.raises(IllegalStateError, match="closed"):
+            client.any_broker()
+
+    with_client(body)
+
+
+def test_the_controller_that_is_asked_follows_what_controllers_say() -> None:
+    def asked(client: KlammClient) -> str:
+        before = set(client._connections)
+        client.admin()
+        (new,) = set(client._connections) - before or {""}
+        return new
+
+    async def main() -> None:
+        client = KlammClient(ClientConfig.parse())
+        try:
+            with pytest.raises(NoBrokerError):
+                client.admin()
+            client.leave_controller(None)
+            client.cluster = ClusterView(
+                controllers=tuple(Node(node_id=port, host="h", port=port) for port in (1, 2, 3))
+            )
+            assert asked(client) == "h:1"
+            client.leave_controller(common_pb2.Endpoint(host="h", port=3))
+            assert asked(client) == "h:3"
+            client.leave_controller(common_pb2.Endpoint(host="elsewhere", port=9))
+            assert asked(client) == "elsewhere:9"
+            client.leave_controller(None)
+            assert asked(client) == "", "the first one again: it has a connection"
+            client.leave_controller(common_pb2.Endpoint())
+            assert asked(client) == "h:2"
+        finally:
+            await client.close()
+
+    asyncio.run(main())

@@ -1,0 +1,40 @@
+"""The timers of a member; what it does about them is in test_membership.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.consumer.classic.heartbeat_timer import HeartbeatTimer
+
+
+@pytest.fixture
+def heartbeat() -> HeartbeatTimer:
+    made = HeartbeatTimer(interval_ms=30, session_timeout_ms=100)
+    made.begin(1_000)
+    return made
+
+
+def test_one_is_due_after_the_interval_unless_one_is_under_way(heartbeat):
+    assert heartbeat.next_deadline_ms() == 1_030
+    assert not heartbeat.take_due(1_029)
+    assert heartbeat.take_due(1_030)
+    assert not heartbeat.take_due(1_060)
+    assert heartbeat.next_deadline_ms() == 1_100
+    heartbeat.reset()
+    assert heartbeat.take_due(1_060)
+
+
+def test_a_session_expires_without_answers_and_then_begins_again(heartbeat):
+    heartbeat.heard(1_020)
+    assert heartbeat.take_due(1_030)
+    assert not heartbeat.take_expiry(1_119)
+    assert heartbeat.take_expiry(1_120)
+    assert not heartbeat.take_expiry(1_121)
+    assert heartbeat.take_due(1_121), "the one under way is not waited for"
+
+
+def test_a_retry_comes_when_it_is_told_to(heartbeat):
+    heartbeat.take_due(1_030)
+    heartbeat.reset()
+    heartbeat.retry_at(1_045)
+    assert heartbeat.next_deadline_ms() == 1_045

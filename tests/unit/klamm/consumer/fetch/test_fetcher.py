@@ -1,0 +1,693 @@
+"""What the Fetcher asks of whom and when, against brokers whose answers each test gives by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from types import SimpleNamespace
+
+from klamm.cluster.metadata import ClusterView, Node, PartitionView, TopicView, node_of
+from klamm.consumer.config import ConsumerConfig
+from klamm.consumer.fetch.fetch_buffer import FetchBuffer
+from klamm.consumer.fetch.fetcher import Fetcher
+from klamm.consumer.offset_policy import OffsetPolicy
+from klamm.consumer.partition_state import PositionState
+from klamm.consumer.subscription import SubscriptionState
+from klamm.errors import EXCEPTIONS, ErrorCode, OffsetOutOfRangeError, TopicAuthorizationFailedError
+from klamm.model import EARLIEST_TIMESTAMP, TopicPartition
+from klamm.records import encode_batch
+from klamm.retry import Backoff
+from klamm.wire.framed import encode_framed
+from klamm.wire.v1 import broker_pb2, common_pb2
+from tests.support.waiting import settle, until
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+
+
+class Call:
+    """A Fetch request as a broker got it; `answer` or `fail` ends it."""
+
+    def __init__(self, node_id: int, request: broker_pb2.FetchRequest) -> None:
+        self.node_id = node_id
+        self.request = request
+        self.outcome: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    @property
+    def asked(self) -> dict[TopicPartition, int]:
+        return {TopicPartition(each.topic, each.partition): each.fetch_offset for each in self.request.partitions}
+
+    @property
+    def waits(self) -> bool:
+        return self.request.max_wait_ms > 0
+
+    async def answer(
+        self,
+        parts: dict[TopicPartition, object] | None = None,
+        nodes: Sequence[common_pb2.Node] = (),
+        throttle_ms: int = 0,
+    ) -> None:
+        """Batches, an ErrorCode, more than that, or nothing for each partition that was asked for."""
+        header, records = broker_pb2.FetchHeader(node_endpoints=nodes, throttle_time_ms=throttle_ms), []
+        for tp in self.asked:
+            part = (parts or {}).get(tp, b"")
+            made = broker_pb2.FetchedPartition(topic=tp.topic, partition=tp.partition, current_leader=-1)
+            if isinstance(part, ErrorCode):
+                made.error_code = part
+            elif isinstance(part, broker_pb2.FetchedPartition):
+                made.MergeFrom(part)
+            else:
+                made.records_bytes = len(part)
+                made.high_watermark = 1_000
+                records.append(part)
+            header.partitions.append(made)
+        self.outcome.set_result(encode_framed(header, records))
+        await settle()
+
+    async def fail(self, code: ErrorCode) -> None:
+        await self.break_with(EXCEPTIONS[code]("scripted"))
+
+    async def break_with(self, error: Exception) -> None:
+        self.outcome.set_exception(error)
+        await settle()
+
+
+class Client:
+    """The parts of KlammClient that a Fetcher uses. Partition n is led by broker `leaders[n]`."""
+
+    def __init__(self, leaders: dict[int, int]) -> None:
+        self.backoff = Backoff(initial_ms=1, max_ms=60_000, jitter=0.0)
+        self.rng = random.Random(1)
+        self.calls: list[Call] = []
+        self.refreshed: list[set[str]] = []
+        self.on_change: Callable[[], None] = lambda: None
+        self.lead(leaders)
+
+    def lead(self, leaders: dict[int, int], leader_epoch: int = 7, also: tuple[int, ...] = ()) -> None:
+        """Nobody leads what -1 leads. `also`: brokers that lead nothing."""
+        partitions = tuple(
+            PartitionView(partition=number, leader=leader, leader_epoch=leader_epoch, replicas=(leader,), isr=(leader,))
+            for number, leader in leaders.items()
+        )
+        nodes = {broker: Node(node_id=broker, host="h", port=1) for broker in {*leaders.values(), *also} - {-1}}
+        self.cluster = ClusterView(
+            brokers=nodes, topics={"t": TopicView(name="t", topic_id=uuid.UUID(int=1), partitions=partitions)}
+        )
+
+    def broker(self, node_id: int) -> SimpleNamespace:
+        async def fetch(request: broker_pb2.FetchRequest, *, timeout_ms: int) -> bytes:
+            assert timeout_ms > request.max_wait_ms
+            call = Call(node_id, request)
+            self.calls.append(call)
+            return await call.outcome
+
+        return SimpleNamespace(fetch=fetch)
+
+    def update_leader(
+        self, tp: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[common_pb2.Node]
+    ) -> bool:
+        before = self.cluster
+        self.cluster = before.with_leader(tp, leader, leader_epoch, map(node_of, nodes))
+        if self.cluster is not before:
+            self.on_change()
+        return self.cluster is not before
+
+    async def refresh_metadata(self, topics: set[str]) -> None:
+        self.refreshed.append(topics)
+
+
+class World:
+    """A Fetcher with everything around it; a, b and c are assigned at offset 0 of brokers of their own."""
+
+    def __init__(
+        self,
+        reset: str = "earliest",
+        leaders: dict[int, int] | None = None,
+        buffer_bytes: int = 10_000,
+        **config: object,
+    ):
+        self.client = Client(leaders or {0: 1, 1: 1, 2: 2})
+        self.subscription = SubscriptionState()
+        self.subscription.assign([A, B, C])
+        for tp in (A, B, C):
+            self.subscription.require(tp).seek(0)
+        self.buffer = FetchBuffer(self.subscription, buffer_bytes)
+        self.progress = 0
+        policy = OffsetPolicy(self.subscription, reset)
+        parsed = ConsumerConfig.parse(fetch_max_wait_ms=60_000, **config)
+        self.fetcher = Fetcher(self.client, parsed, self.subscription, self.buffer, policy, self._on_progress)
+        self.client.on_change = self.fetcher.pump
+
+    def _on_progress(self) -> None:
+        self.progress += 1
+
+    async def pump(self, **more: bool) -> list[Call]:
+        """Pumps; the calls that are under way afterwards."""
+        self.fetcher.pump(**more)
+        await settle()
+        return self.open
+
+    @property
+    def open(self) -> list[Call]:
+        return [call for call in self.client.calls if not call.outcome.done()]
+
+    def check_leaders(self) -> None:
+        """What a poll does before it returns anything."""
+        cluster = self.client.cluster
+        self.subscription.check_leaders(lambda tp: -1 if cluster.leader_of(tp) is None else cluster.leader_epoch_of(tp))
+
+    async def read(self, tp: TopicPartition, position: int, leader_epoch: int) -> None:
+        """All that was fetched, and what a poll does besides."""
+        self.check_leaders()
+        self.buffer.release(self.buffer.take())
+        state = self.subscription.require(tp)
+        state.position, state.leader_epoch = position, leader_epoch
+        await self.pump(read=True)
+
+    def open_at(self, node_id: int) -> Call:
+        (call,) = [call for call in self.open if call.node_id == node_id]
+        return call
+
+
+def scenario(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    @functools.wraps(test)
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
+
+
+def batch(first: int, count: int = 1, size: int = 10, leader_epoch: int = -1) -> bytes:
+    return encode_batch([(0, None, bytes(size), ())] * count, base_offset=first, partition_leader_epoch=leader_epoch)
+
+
+def epochs(call: Call) -> dict[TopicPartition, tuple[int, int]]:
+    """(current leader epoch, last fetched epoch) of each partition asked for."""
+    return {
+        TopicPartition(each.topic, each.partition): (each.current_leader_epoch, each.last_fetched_epoch)
+        for each in call.request.partitions
+    }
+
+
+def part(**fields: object) -> broker_pb2.FetchedPartition:
+    return broker_pb2.FetchedPartition(**fields)
+
+
+@scenario
+async def test_every_leader_gets_one_long_poll_for_all_of_its_partitions():
+    world = World()
+    await world.pump()
+    assert [(call.node_id, call.asked, call.waits) for call in world.open] == [
+        (1, {A: 0, B: 0}, True),
+        (2, {C: 0}, True),
+    ]
+    assert world.open[0].request.partitions[0].current_leader_epoch == 7
+    assert len(await world.pump()) == 2, "pumping again asks nothing twice"
+    await world.fetcher.close()
+
+
+@scenario
+async def test_what_came_is_buffered_and_the_others_are_asked_without_waiting():
+    world = World()
+    await world.pump()
+    await world.open_at(1).answer({A: batch(0, 3)})
+    assert world.progress == 1
+    assert world.buffer.has_ready()
+    assert world.subscription.require(A).high_watermark == 1_000
+    again = world.open_at(1)
+    assert (again.asked, again.waits) == ({B: 0}, False)
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_broker_that_said_how_long_to_rest_is_asked_nothing_before_that_is_over():
+    world = World()
+    await world.pump()
+    await world.open_at(1).answer({A: batch(0, 3)}, throttle_ms=3_600_000)
+    assert world.progress == 1, "what came is read"
+    assert [call.node_id for call in world.open] == [2]
+    await world.read(A, 3, -1)
+    assert [call.node_id for call in world.open] == [2], "also when there is room again"
+    await world.fetcher.close()
+
+
+@scenario
+async def test_after_its_rest_a_fetcher_goes_on_by_itself():
+    world = World()
+    await world.pump()
+    await world.open_at(1).answer({A: batch(0, 3)}, throttle_ms=20)
+    await until(lambda: [call for call in world.open if call.node_id == 1], "broker 1 is not asked again")
+    await world.fetcher.close()
+
+
+@scenario
+async def test_an_empty_answer_that_did_not_wait_is_not_asked_for_again_before_something_is_read():
+    world = World()
+    await world.pump()
+    await world.open_at(1).answer({A: batch(0, 3)})
+    await world.open_at(1).answer()
+    assert [call.node_id for call in world.open] == [2]
+    assert [call.node_id for call in await world.pump()] == [2]
+    world.buffer.release(world.buffer.take())
+    await world.pump(read=True)
+    again = world.open_at(1)
+    assert again.waits
+    assert again.asked == {A: 3, B: 0}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_fetch_goes_on_while_what_came_is_being_read():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 5)})
+    world.buffer.take()
+    await world.pump(read=True)
+    assert world.open_at(2).asked == {C: 5}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_full_buffer_stops_fetching():
+    world = World(buffer_bytes=50)
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 1, size=100)})
+    taken = world.buffer.take()
+    await world.pump(read=True)
+    assert [call.node_id for call in world.open] == [1]
+    world.buffer.release(taken)
+    await world.pump(read=True)
+    assert world.open_at(2).asked == {C: 1}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_seek_gives_the_waiting_request_up_and_its_answer_with_it():
+    world = World()
+    await world.pump()
+    old = world.open_at(2)
+    world.subscription.require(C).seek(500)
+    await world.pump()
+    assert old.outcome.cancelled()
+    assert world.open_at(2).asked == {C: 500}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_an_answer_that_a_seek_overtook_is_not_buffered():
+    world = World()
+    await world.pump()
+    world.subscription.require(C).seek(500)
+    await world.open_at(2).answer({C: batch(0, 5)})
+    assert world.buffer.buffered_bytes == 0
+    assert world.open_at(2).asked == {C: 500}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_pause_keeps_the_waiting_request_and_a_resume_replaces_it():
+    world = World()
+    world.subscription.require(B).paused = True
+    await world.pump()
+    only_a = world.open_at(1)
+    assert only_a.asked == {A: 0}
+    world.subscription.require(B).paused = False
+    await world.pump()
+    assert only_a.outcome.cancelled()
+    assert world.open_at(1).asked == {A: 0, B: 0}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_out_of_range_resets_by_policy():
+    world = World(reset="earliest")
+    await world.pump()
+    await world.open_at(2).answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
+    assert world.subscription.resetting() == {C: EARLIEST_TIMESTAMP}
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_out_of_range_without_a_policy_is_an_error_of_the_next_poll():
+    world = World(reset="none")
+    await world.pump()
+    await world.open_at(2).answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
+    assert isinstance(world.fetcher.take_failure(), OffsetOutOfRangeError)
+    assert world.fetcher.take_failure() is None
+    assert world.subscription.require(C).state is PositionState.FETCHING
+    await world.fetcher.close()
+
+
+@scenario
+async def test_out_of_range_ahead_of_what_is_still_unread_waits_until_it_is_read():
+    world = World(reset="none")
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 5)})
+    world.buffer.take()
+    await world.pump(read=True)
+    await world.open_at(2).answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
+    assert world.fetcher.take_failure() is None
+    world.subscription.require(C).position = 5
+    await until(lambda: any(call.node_id == 2 for call in world.open))
+    await world.open_at(2).answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
+    assert isinstance(world.fetcher.take_failure(), OffsetOutOfRangeError)
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_moved_leader_is_looked_up_and_asked():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    assert world.client.refreshed == [{"t"}]
+    world.client.lead({0: 1, 1: 1, 2: 3})
+    await world.pump()
+    await until(lambda: any(call.node_id == 3 for call in world.open))
+    assert world.open_at(3).asked == {C: 0}
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_what_an_old_leader_and_the_new_one_both_answer_is_buffered_once():
+    world = World()
+    await world.pump()
+    old = world.open_at(2)
+    world.client.lead({0: 1, 1: 1, 2: 3})
+    await world.pump()
+    new = world.open_at(3)
+    assert new.asked == old.asked == {C: 0}
+    await old.answer({C: batch(0, 3)})
+    await new.answer({C: batch(0, 5)})
+    assert [(each.fetch_offset, each.next_offset) for each in world.buffer.take()] == [(0, 3)]
+    assert world.buffer.buffered_bytes == len(batch(0, 3))
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_broker_that_does_not_answer_is_asked_again():
+    world = World()
+    await world.pump()
+    await world.open_at(2).fail(ErrorCode.NETWORK_EXCEPTION)
+    assert world.fetcher.metrics.failures == 1
+    await until(lambda: any(call.node_id == 2 for call in world.open))
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_what_no_retry_can_help_is_an_error_of_the_next_poll():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+    failure = world.fetcher.take_failure()
+    assert isinstance(failure, TopicAuthorizationFailedError)
+    assert "t-2" in str(failure)
+    await world.open_at(1).fail(ErrorCode.MESSAGE_TOO_LARGE)
+    assert world.fetcher.take_failure().code is ErrorCode.MESSAGE_TOO_LARGE
+    await world.fetcher.close()
+
+
+@scenario
+async def test_what_nobody_expected_is_an_error_of_the_next_poll_and_the_leader_is_asked_again():
+    world = World()
+    await world.pump()
+    progress = world.progress
+    await world.open_at(2).break_with(TypeError("a bug"))
+    assert world.progress > progress
+    failure = world.fetcher.take_failure()
+    assert isinstance(failure, TypeError)
+    await until(lambda: any(call.node_id == 2 for call in world.open))
+    await world.open_at(2).answer({C: batch(0, 5)})
+    assert world.buffer.has_ready()
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_an_answer_about_what_was_not_asked_for_is_an_error_and_the_leader_is_asked_again():
+    world = World()
+    await world.pump()
+    header = broker_pb2.FetchHeader(partitions=[broker_pb2.FetchedPartition(topic="another", partition=0)])
+    world.open_at(2).outcome.set_result(encode_framed(header, []))
+    await settle()
+    assert isinstance(world.fetcher.take_failure(), KeyError)
+    await until(lambda: any(call.node_id == 2 for call in world.open))
+    await world.fetcher.close()
+
+
+@scenario
+async def test_closing_gives_everything_up():
+    world = World()
+    await world.pump()
+    await world.fetcher.close()
+    assert all(call.outcome.cancelled() for call in world.client.calls)
+    assert await world.pump() == []
+
+
+@scenario
+async def test_a_fetch_says_which_epoch_what_was_read_is_of():
+    world = World()
+    await world.pump()
+    assert epochs(world.open_at(2)) == {C: (7, -1)}
+    await world.open_at(2).answer({C: batch(0, 2, leader_epoch=3) + batch(2, 1, leader_epoch=5)})
+    await world.read(C, 3, 5)
+    assert epochs(world.open_at(2)) == {C: (7, 5)}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_what_was_read_is_validated_before_a_new_leader_is_asked_for_more():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
+    await world.read(C, 3, 7)
+    waiting = world.open_at(2)
+    world.client.lead({0: 1, 1: 3, 2: 3}, leader_epoch=8)
+    await world.pump()
+    assert world.open_at(3).asked == {B: 0}, "of which nothing was read"
+    await waiting.answer({C: ErrorCode.FENCED_LEADER_EPOCH})
+    await world.open_at(3).answer()
+    world.check_leaders()
+    (waits,) = world.subscription.validating()
+    assert waits == C
+    world.subscription.complete_validation(C, 3, 7, current_leader_epoch=8)
+    await world.pump()
+    await until(lambda: any(C in call.asked for call in world.open))
+    assert epochs(world.open_at(3))[C] == (8, 7)
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_leader_is_looked_for_as_long_as_there_is_none_whatever_its_epoch_and_what_was_read():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
+    await world.read(C, 3, 7)
+    waiting = world.open_at(2)
+    world.client.lead({0: 1, 1: 1, 2: -1}, leader_epoch=8)
+    await waiting.fail(ErrorCode.NETWORK_EXCEPTION)
+    asked = len(world.client.refreshed)
+    await until(lambda: len(world.client.refreshed) >= asked + 3)
+    world.check_leaders()
+    assert not world.subscription.validating(), "there is nobody to ask"
+    world.client.lead({0: 1, 1: 1, 2: 3}, leader_epoch=9)
+    world.check_leaders()
+    assert set(world.subscription.validating()) == {C}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_leader_is_looked_for_who_can_tell_where_the_logs_part():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
+    await world.read(C, 3, 7)
+    await world.open_at(2).answer({C: part(diverging=broker_pb2.DivergingEpoch(epoch=6, end_offset=1))})
+    world.client.lead({0: 1, 1: 1, 2: -1})
+    await world.pump()
+    await until(lambda: len(world.client.refreshed) >= 3)
+    assert all(C not in call.asked for call in world.open)
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_log_that_parts_from_what_was_read_is_not_asked_again_before_that_is_looked_into():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
+    await world.read(C, 3, 7)
+    progress = world.progress
+    await world.open_at(2).answer({C: part(diverging=broker_pb2.DivergingEpoch(epoch=6, end_offset=1))})
+    assert world.progress > progress, "the next poll need not wait"
+    assert world.subscription.is_unchecked
+    assert [call.node_id for call in await world.pump()] == [1]
+    assert world.subscription.require(C).state is PositionState.FETCHING, "until the poll: records may be being read"
+    world.check_leaders()
+    assert set(world.subscription.validating()) == {C}
+    assert world.buffer.buffered_bytes == 0
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_divergence_ahead_of_the_first_records_read_is_fetched_again_from_the_position():
+    """Without an epoch before the position there is nothing to ask for."""
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: batch(0, 3, leader_epoch=7)})
+    world.buffer.release(world.buffer.take())
+    world.check_leaders()
+    await world.pump(read=True)
+    await world.open_at(2).answer({C: part(diverging=broker_pb2.DivergingEpoch(epoch=6, end_offset=1))})
+    world.check_leaders()
+    await world.pump()
+    assert world.open_at(2).asked == {C: 0}
+    assert epochs(world.open_at(2)) == {C: (7, -1)}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_hint_is_followed_without_metadata_also_to_a_broker_that_was_not_known():
+    world = World()
+    await world.pump()
+    node = common_pb2.Node(node_id=9, endpoint=common_pb2.Endpoint(host="new", port=9))
+    hint = part(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=9, current_leader_epoch=8)
+    await world.open_at(2).answer({C: hint}, nodes=[node])
+    assert world.open_at(9).asked == {C: 0}
+    assert epochs(world.open_at(9)) == {C: (8, -1)}
+    assert world.client.refreshed == []
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_hint_beside_records_asks_nothing_twice():
+    world = World()
+    await world.pump()
+    hint = part(error_code=ErrorCode.FENCED_LEADER_EPOCH, current_leader=2, current_leader_epoch=8)
+    await world.open_at(1).answer({A: hint, B: batch(0, 3)})
+    assert [call.asked for call in world.client.calls if B in call.asked] == [{A: 0, B: 0}]
+    assert world.open_at(2).asked == {A: 0, C: 0}
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_broker_that_lags_behind_the_metadata_is_asked_again_without_new_ones():
+    world = World()
+    await world.pump()
+    await world.open_at(2).answer({C: ErrorCode.UNKNOWN_LEADER_EPOCH})
+    await until(lambda: any(call.node_id == 2 for call in world.open))
+    assert world.client.refreshed == []
+    await world.open_at(2).answer({C: ErrorCode.OFFSET_NOT_AVAILABLE})
+    await until(lambda: any(call.node_id == 2 for call in world.open))
+    assert world.client.refreshed == [{"t"}]
+    await world.fetcher.close()
+
+
+async def near() -> tuple[World, Call]:
+    """The follower 3 of partition C is closer than its leader 2; returns the world and the call that waits there."""
+    world = World(client_rack="here")
+    world.client.lead({0: 1, 1: 1, 2: 2}, also=(3,))
+    await world.pump()
+    assert world.open_at(2).request.rack_id == "here"
+    await world.open_at(2).answer({C: part(preferred_read_replica=3)})
+    return world, world.open_at(3)
+
+
+@scenario
+async def test_the_closest_replica_is_read_from():
+    world, call = await near()
+    assert (call.asked, epochs(call), call.request.rack_id) == ({C: 0}, {C: (7, -1)}, "here")
+    assert [call.node_id for call in world.open] == [1, 3]
+    await call.answer({C: batch(0, 3, leader_epoch=7)})
+    await world.read(C, 3, 7)
+    assert world.open_at(3).asked == {C: 3}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_what_is_out_of_range_of_the_closest_replica_is_asked_of_the_leader_first():
+    world, call = await near()
+    await call.answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
+    again = world.open_at(2)
+    assert (again.asked, again.request.rack_id) == ({C: 0}, ""), "or it would be sent back at once"
+    assert world.subscription.require(C).state is PositionState.FETCHING
+    await again.answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
+    assert world.subscription.resetting() == {C: EARLIEST_TIMESTAMP}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_closest_replica_that_dies_is_left_for_the_leader():
+    world, call = await near()
+    await call.fail(ErrorCode.NETWORK_EXCEPTION)
+    await until(lambda: any(call.node_id == 2 for call in world.open))
+    assert world.open_at(2).request.rack_id == ""
+    assert world.client.refreshed == [{"t"}]
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_closest_replica_that_the_metadata_do_not_know_is_not_asked():
+    world = World(client_rack="here")
+    await world.pump()
+    await world.open_at(2).answer({C: part(preferred_read_replica=3)})
+    assert world.open_at(2).request.rack_id == ""
+    assert world.client.refreshed == [{"t"}]
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_closest_replica_whose_log_parts_from_what_was_read_has_not_the_last_word():
+    world, call = await near()
+    await call.answer({C: batch(0, 3, leader_epoch=7)})
+    await world.read(C, 3, 7)
+    await world.open_at(3).answer({C: part(diverging=broker_pb2.DivergingEpoch(epoch=6, end_offset=1))})
+    world.check_leaders()
+    world.subscription.complete_validation(C, 3, 7, current_leader_epoch=7)
+    await world.pump()
+    assert world.open_at(2).asked == {C: 3}
+    await world.fetcher.close()
+
+
+@scenario
+async def test_that_a_topic_is_kept_from_the_client_is_an_error_again_and_again():
+    world = World()
+    world.client.cluster = ClusterView(topic_errors={"t": ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+    world.client.backoff = Backoff(initial_ms=0, max_ms=0)
+    for _ in range(2):
+        await world.pump()
+        assert isinstance(world.fetcher.take_failure(), TopicAuthorizationFailedError)
+        assert world.progress, "a poll that waits has to hear of it"
+    assert {"t"} in world.client.refreshed
+    await world.fetcher.close()
+
+
+@scenario
+async def test_a_topic_that_is_not_there_may_come_yet():
+    world = World()
+    world.client.cluster = ClusterView(topic_errors={"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+    await world.pump()
+    assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_closing_does_not_wait_for_metadata():
+    world = World(leaders={0: -1, 1: -1, 2: -1})
+    asked = asyncio.Event()
+
+    async def never(topics: set[str]) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    world.client.refresh_metadata = never
+    await world.pump()
+    await asked.wait()
+    async with asyncio.timeout(60):
+        await world.fetcher.close()

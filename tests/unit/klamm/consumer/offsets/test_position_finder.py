@@ -1,0 +1,200 @@
+"""What becomes of a look-up of positions that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from klamm.consumer.config import ConsumerConfig
+from klamm.consumer.errors import LogTruncation, LogTruncationError, NoOffsetForPartitionError
+from klamm.consumer.offset_policy import OffsetPolicy
+from klamm.consumer.offsets.position_finder import PositionFinder
+from klamm.consumer.subscription import SubscriptionState
+from klamm.errors import FencedLeaderEpochError, NoBrokerError, TopicAuthorizationFailedError
+from klamm.model import TopicPartition
+from klamm.offsets import EpochEnd, OffsetAndMetadata, OffsetAndTimestamp
+from klamm.retry import Backoff
+
+TP = TopicPartition("t", 0)
+
+
+class Epochs:
+    """An EpochFinder that fails with each of `errors` in turn, then answers `ends`."""
+
+    def __init__(self) -> None:
+        self.errors: list[Exception] = []
+        self.ends: dict[TopicPartition, EpochEnd] = {}
+        self.asked: list[dict[TopicPartition, int]] = []
+
+    async def ask_once(self, epochs, found) -> None:
+        self.asked.append(dict(epochs))
+        found.update({tp: self.ends[tp] for tp in epochs if tp in self.ends})
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+class World:
+    """A finder whose look-ups fail with each of `errors` in turn, then find offset 7."""
+
+    def __init__(self, *errors: Exception, reset: str = "earliest") -> None:
+        self.errors = list(errors)
+        self.subscription = SubscriptionState()
+        self.subscription.assign([TP])
+        self.idle = asyncio.Event()
+        self.epochs = Epochs()
+        self.refreshed: list[set[str]] = []
+        client = SimpleNamespace(
+            backoff=Backoff(initial_ms=0, max_ms=0), rng=random.Random(1), refresh_metadata=self._refresh
+        )
+        policy = OffsetPolicy(self.subscription, reset)
+        self.finder = PositionFinder(
+            *(client, ConsumerConfig.parse(), self.subscription, policy, None, self, self.epochs, self._on_progress)
+        )
+
+    async def _refresh(self, topics) -> None:
+        self.refreshed.append(topics)
+
+    async def ask_once(self, wanted, found) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        found[TP] = OffsetAndTimestamp(7, 0)
+
+    def _on_progress(self) -> None:
+        if self.finder._task is None:
+            self.idle.set()
+
+    async def look_up(self) -> Exception | None:
+        self.idle.clear()
+        self.finder.start()
+        async with asyncio.timeout(60):
+            await self.idle.wait()
+        return self.finder.take_failure()
+
+
+def test_what_may_pass_is_tried_again():
+    async def story() -> None:
+        world = World(NoBrokerError("scripted"), NoBrokerError("scripted"))
+        assert await world.look_up() is None
+        assert world.subscription.require(TP).position == 7
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("error", [TopicAuthorizationFailedError("scripted"), TypeError("a bug")])
+def test_anything_else_is_an_error_of_the_next_poll_and_the_one_after_it_tries_again(error):
+    async def story() -> None:
+        world = World(error)
+        assert await world.look_up() is error
+        assert await world.look_up() is None
+        assert world.subscription.require(TP).position == 7
+
+    asyncio.run(story())
+
+
+OTHER = TopicPartition("t", 1)
+
+
+def test_a_seek_ends_an_error_that_no_poll_has_raised_yet():
+    async def story() -> None:
+        world = World(reset="none")
+        world.finder.start()
+        async with asyncio.timeout(60):
+            await world.idle.wait()
+        world.subscription.require(TP).seek(5)
+        world.finder.restart()
+        assert world.finder.take_failure() is None
+        assert isinstance(await World(reset="none").look_up(), NoOffsetForPartitionError)
+
+    asyncio.run(story())
+
+
+def test_positions_with_an_epoch_are_validated_and_go_on():
+    async def story() -> None:
+        world = World()
+        world.subscription.require(TP).seek(9, 3)
+        world.epochs.errors = [FencedLeaderEpochError("the metadata are old")]
+        world.epochs.ends = {}
+        asking = asyncio.create_task(world.look_up())
+        while not world.refreshed:  # noqa: ASYNC110 - the finder's own progress is what it waits for
+            await asyncio.sleep(0)
+        world.epochs.ends = {TP: EpochEnd(3, 9, 6)}
+        assert await asking is None
+        assert world.epochs.asked[0] == {TP: 3}
+        assert world.refreshed[0] == {"t"}
+        assert world.subscription.require(TP).fetchable
+
+    asyncio.run(story())
+
+
+def test_a_partition_that_cannot_be_asked_about_keeps_no_other_waiting():
+    async def story() -> None:
+        world = World()
+        world.subscription.assign([TP, OTHER])
+        world.subscription.require(TP).seek(9, 3)
+        world.subscription.require(OTHER).seek(9, 3)
+        world.epochs.ends = {TP: EpochEnd(3, 9, 6)}
+        world.epochs.errors = [NoBrokerError("scripted")] * 1_000
+        world.finder.start()
+        while not world.subscription.require(TP).fetchable:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0)
+        assert set(world.subscription.validating()) == {OTHER}
+        await world.finder.close()
+
+    asyncio.run(story())
+
+
+def test_a_failing_look_up_of_one_kind_does_not_hold_up_another():
+    async def story() -> None:
+        world = World(*[NoBrokerError("no offsets")] * 1_000)
+        world.subscription.assign([TP, OTHER])
+        world.subscription.require(OTHER).seek(9, 3)
+        world.epochs.ends = {OTHER: EpochEnd(3, 9, 6)}
+        world.finder.start()
+        while not world.subscription.require(OTHER).fetchable:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0)
+        await world.finder.close()
+
+    asyncio.run(story())
+
+
+def test_truncation_without_a_policy_is_an_error_of_every_poll_until_a_seek():
+    async def story() -> None:
+        world = World(reset="none")
+        world.subscription.require(TP).seek(9, 3)
+        world.epochs.ends = {TP: EpochEnd(2, 7, 6)}
+        for _ in range(2):
+            failure = await world.look_up()
+            assert isinstance(failure, LogTruncationError)
+            assert failure.truncations == (LogTruncation(TP, 9, 3, OffsetAndMetadata(7, "", 2)),)
+        divergent = failure.divergent_offsets[TP]
+        world.subscription.require(TP).seek(divergent.offset, divergent.leader_epoch)
+        assert await world.look_up() is None
+        assert world.subscription.require(TP).position == 7
+
+    asyncio.run(story())
+
+
+def test_truncation_with_a_policy_is_said_in_the_log(caplog):
+    async def story() -> None:
+        world = World()
+        world.subscription.require(TP).seek(9, 3)
+        world.epochs.ends = {TP: EpochEnd(2, 7, 6)}
+        assert await world.look_up() is None
+        assert world.subscription.require(TP).position == 7
+
+    asyncio.run(story())
+    assert "t-0: what was read from offset 7" in caplog.text
+
+
+def test_records_that_another_epoch_replaced_are_said_in_the_log_even_if_it_reaches_the_position(caplog):
+    async def story() -> None:
+        world = World(reset="none")
+        world.subscription.require(TP).seek(9, 3)
+        world.epochs.ends = {TP: EpochEnd(2, 20, 6)}
+        assert await world.look_up() is None
+
+    asyncio.run(story())
+    assert "where the logs part cannot be told" in caplog.text

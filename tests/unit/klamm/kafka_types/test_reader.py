@@ -1,0 +1,155 @@
+"""What was written is read again, and whatever else comes is refused before it costs anything."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm.errors import KlammError
+from klamm.kafka_types.reader import KafkaReader, MalformedTypesError
+from klamm.kafka_types.writer import KafkaWriter
+
+Read = Callable[[KafkaReader[bytes]], object]
+
+int32s = st.integers(-(2**31), 2**31 - 1)
+texts = st.text(max_size=200)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "int8": st.integers(-128, 127),
+    "boolean": st.booleans(),
+    "int16": st.integers(-(2**15), 2**15 - 1),
+    "int32": int32s,
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "uuid": st.binary(min_size=16, max_size=16),
+    "string": texts,
+    "nullable_string": st.none() | texts,
+    "bytes_": st.binary(max_size=300),
+    "nullable_bytes": st.none() | st.binary(max_size=300),
+    "int32_array": st.lists(int32s, max_size=40).map(tuple),
+    "unsigned_varint": st.integers(0, 2**31 - 1),
+}
+typed_values = st.sampled_from(sorted(VALUES)).flatmap(lambda kind: st.tuples(st.just(kind), VALUES[kind]))
+"""(method, value)"""
+READS: list[Read] = [
+    *(lambda reader, kind=kind: getattr(reader, kind)() for kind in VALUES),
+    lambda reader: reader.array(reader.int8),
+    lambda reader: reader.nullable_array(reader.string),
+    lambda reader: reader.tagged_fields(),
+    lambda reader: reader.skip_tagged_fields(),
+    lambda reader: reader.fields(struct.Struct(">ihq")),
+]
+
+
+@given(st.lists(typed_values, max_size=20), st.booleans(), st.booleans())
+def test_what_is_written_is_read(values: list[tuple[str, Any]], flexible: bool, as_view: bool) -> None:
+    writer = KafkaWriter(flexible=flexible)
+    for kind, value in values:
+        getattr(writer, kind)(value)
+    data = writer.value()
+    reader = KafkaReader(memoryview(data), flexible=flexible) if as_view else KafkaReader(data, flexible=flexible)
+    assert [getattr(reader, kind)() for kind, _ in values] == [value for _, value in values]
+    reader.expect_end()
+
+
+@given(st.lists(texts, max_size=10), st.dictionaries(st.integers(0, 2**31 - 1), st.binary(max_size=50), max_size=9))
+def test_arrays_and_tagged_fields(items: list[str], fields: dict[int, bytes]) -> None:
+    writer = KafkaWriter().int16(7).use_flexible()
+    data = writer.array(items, writer.string).null_array().tagged_fields(sorted(fields.items())).value()
+    for skips in (False, True):
+        reader = KafkaReader(data)
+        assert reader.int16() == 7
+        reader.use_flexible()
+        assert reader.array(reader.string) == items
+        assert reader.nullable_array(reader.int8) is None
+        if skips:
+            reader.skip_tagged_fields()
+        else:
+            assert reader.tagged_fields() == fields
+        reader.expect_end()
+
+
+@given(st.binary(max_size=60), st.sampled_from(READS), st.booleans())
+def test_any_bytes_are_a_value_or_refused(data: bytes, read: Read, flexible: bool) -> None:
+    reader = KafkaReader(data, flexible=flexible)
+    try:
+        read(reader)
+    except MalformedTypesError:
+        return
+    assert 0 <= reader.position <= len(data)
+
+
+@given(st.lists(typed_values, min_size=1, max_size=5), st.booleans(), st.data())
+def test_what_is_cut_off_is_refused(values: list[tuple[str, Any]], flexible: bool, data: st.DataObject) -> None:
+    writer = KafkaWriter(flexible=flexible)
+    for kind, value in values:
+        getattr(writer, kind)(value)
+    whole = writer.value()
+    if not whole:
+        return
+    reader = KafkaReader(whole[: data.draw(st.integers(0, len(whole) - 1))], flexible=flexible)
+    with pytest.raises(MalformedTypesError):
+        [getattr(reader, kind)() for kind, _ in values]
+
+
+def varint(value: int) -> bytes:
+    return KafkaWriter().unsigned_varint(value).value()
+
+
+@pytest.mark.parametrize(
+    ("data", "flexible", "read", "refusal"),
+    [
+        (struct.pack(">h", -2) + bytes(9), False, KafkaReader.nullable_string, "a length of -2"),
+        (struct.pack(">i", -2) + bytes(9), False, KafkaReader.nullable_bytes, "a length of -2"),
+        (
+            struct.pack(">i", -(2**31)) + bytes(9),
+            False,
+            KafkaReader.nullable_array_size,
+            "an array of -2147483648 items",
+        ),
+        (struct.pack(">h", -1), False, KafkaReader.string, "is null"),
+        (struct.pack(">i", -1), False, KafkaReader.bytes_, "are null"),
+        (struct.pack(">i", -1), False, KafkaReader.array_size, "is null"),
+        (b"\x00", True, KafkaReader.string, "is null"),
+        (b"\x00", True, KafkaReader.array_size, "is null"),
+        (struct.pack(">h", 5) + b"abcd", False, KafkaReader.string, "5 bytes at byte 2, but all end at 6"),
+        (struct.pack(">i", 2**31 - 1) + b"abcd", False, KafkaReader.bytes_, "2147483647 bytes at byte 4"),
+        (struct.pack(">i", 5) + b"abcd", False, KafkaReader.array_size, "an array of 5 items in 4 bytes"),
+        (struct.pack(">i", 1) + b"abc", False, KafkaReader.int32_array, "inside a number"),
+        (varint(2**31) + b"ab", True, KafkaReader.array_size, "an array of 2147483647 items in 2 bytes"),
+        (varint(4) + b"ab", True, KafkaReader.string, "3 bytes at byte 1"),
+        (varint(2) + b"\xff", True, KafkaReader.string, "is not UTF-8"),
+        (b"\x80" * 5 + b"\x00", True, KafkaReader.unsigned_varint, "has more than 5 bytes"),
+        (b"\xff" * 4, True, KafkaReader.unsigned_varint, "inside a varint"),
+        (varint(1) + varint(3) + varint(9), True, KafkaReader.skip_tagged_fields, "9 bytes at byte 3"),
+        (varint(1) + varint(3) + varint(9), True, KafkaReader.tagged_fields, "9 bytes at byte 3"),
+        (varint(2**31), True, KafkaReader.skip_tagged_fields, "inside a varint"),
+        (b"ab", False, KafkaReader.expect_end, "2 bytes after the end at byte 0"),
+        (b"abc", False, KafkaReader.int32, "inside a number at byte 0"),
+        (b"a" * 15, False, KafkaReader.uuid, "16 bytes at byte 0"),
+    ],
+)
+def test_hostile_bytes(data: bytes, flexible: bool, read: Read, refusal: str) -> None:
+    with pytest.raises(MalformedTypesError, match=refusal):
+        read(KafkaReader(data, flexible=flexible))
+
+
+def test_a_subclass_says_of_what_the_bytes_are() -> None:
+    class LetterError(KlammError):
+        """The bytes of a letter are malformed."""
+
+    class LetterReader(KafkaReader[bytes]):
+        error = LetterError
+
+    with pytest.raises(LetterError):
+        LetterReader(b"").int8()
+
+
+def test_parts_of_a_view_are_views() -> None:
+    data = memoryview(KafkaWriter().bytes_(b"abc").value())
+    taken = KafkaReader(data).bytes_()
+    assert isinstance(taken, memoryview)
+    assert taken == b"abc"

@@ -1,0 +1,83 @@
+"""Files that change: what fits is taken up, what does not leaves what is there, and each reason is told once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from klamm.errors import ConfigError
+from klamm.security.material import TlsMaterial
+from klamm.security.reload import WatchedMaterial
+from klamm.security.tls_settings import TlsSettings
+from klamm.setting import parse
+from tests.support.certificates import NOW, ca, replace, server, write_stores
+
+
+def settings(directory: Path) -> TlsSettings:
+    return TlsSettings(**parse(TlsSettings, write_stores(directory, server()).settings()))
+
+
+def test_what_changed_is_taken_up_once(tmp_path: Path) -> None:
+    watched = WatchedMaterial(settings(tmp_path), now=NOW)
+    first = watched.material
+    assert not watched.refresh(NOW)
+
+    write_stores(tmp_path, server(valid_days=30))
+    assert watched.refresh(NOW)
+    assert (watched.version, watched.material != first) == (1, True)
+    assert not watched.refresh(NOW)
+
+    write_stores(tmp_path, server(valid_days=30), trusts=ca("New CA"))
+    assert watched.refresh(NOW)
+    assert watched.version == 2
+
+
+def test_the_same_content_in_a_new_file_is_no_change(tmp_path: Path) -> None:
+    watched = WatchedMaterial(settings(tmp_path), now=NOW)
+    write_stores(tmp_path, server())
+    assert not watched.refresh(NOW)
+    assert watched.version == 0
+
+
+def test_a_reason_is_told_once_and_what_fits_later_is_taken_up(tmp_path: Path) -> None:
+    watched = WatchedMaterial(settings(tmp_path), now=NOW)
+    first = watched.material
+    keystore = tmp_path / "keystore.pem"
+
+    replace(keystore, "half of a fi")
+    with pytest.raises(ConfigError, match="there is no private key in it"):
+        watched.refresh(NOW)
+    assert not watched.refresh(NOW)
+    keystore.unlink()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        watched.refresh(NOW)
+    early = ca().for_server("server", ["localhost"], now=NOW + timedelta(days=1))
+    replace(keystore, early.keystore_pem)
+    with pytest.raises(ConfigError, match="is not valid before"):
+        watched.refresh(NOW)
+    assert not watched.refresh(NOW)
+    assert (watched.material, watched.version) == (first, 0)
+
+    assert watched.refresh(NOW + timedelta(days=2)), "time alone made it fit"
+    assert watched.version == 1
+
+
+def test_the_check_compares_with_what_is_in_use(tmp_path: Path) -> None:
+    seen: list[tuple[TlsMaterial | None, TlsMaterial]] = []
+
+    def check(old: TlsMaterial | None, new: TlsMaterial) -> None:
+        seen.append((old, new))
+        if len(seen) == 2:
+            raise ConfigError("it does not fit")
+
+    watched = WatchedMaterial(settings(tmp_path), now=NOW, check=check)
+    first = watched.material
+    write_stores(tmp_path, server("other"))
+    with pytest.raises(ConfigError, match="it does not fit"):
+        watched.refresh(NOW)
+    assert watched.material is first
+    assert seen[0] == (None, first)
+    assert seen[1][0] is first
+    assert seen[1][1] != first

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import Any
+
+import pytest
+
+from klamm.errors import IllegalStateError
+from klamm.threads.loop_thread import LoopThread, _handle_loop_exception
+
+
+async def _name_of_thread() -> str:
+    return threading.current_thread().name
+
+
+def test_coroutines_run_on_one_shared_thread() -> None:
+    shared = LoopThread.shared()
+
+    assert shared.run(_name_of_thread) == "klamm-loop"
+    assert LoopThread.shared() is shared
+
+
+def test_error_reaches_the_caller() -> None:
+    async def fail() -> None:
+        raise LookupError("x")
+
+    with pytest.raises(LookupError, match="x"):
+        LoopThread.shared().run(fail)
+
+
+def test_blocking_on_the_loop_from_the_loop_is_refused() -> None:
+    async def nested() -> None:
+        LoopThread.shared().run(_name_of_thread)
+
+    with pytest.raises(IllegalStateError, match="inside a callback"):
+        LoopThread.shared().run(nested)
+
+
+def test_call_soon_does_not_wait() -> None:
+    called = threading.Event()
+
+    LoopThread.shared().call_soon(called.set)
+
+    assert called.wait(30)
+
+
+def test_stop_cancels_what_still_runs() -> None:
+    thread = LoopThread()
+    started, cancelled = threading.Event(), threading.Event()
+
+    async def wait_for_ever() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    asyncio.run_coroutine_threadsafe(wait_for_ever(), thread.loop)
+    assert started.wait(30)
+    thread.stop()
+
+    assert cancelled.is_set()
+    assert thread.loop.is_closed()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_forked_child_gets_a_loop_of_its_own() -> None:
+    parent = LoopThread.shared()
+    child_pid = os.fork()
+    if not child_pid:
+        status = 1
+        try:
+            child = LoopThread.shared()
+            status = 0 if child is not parent and child.run(_name_of_thread) else 1
+        finally:
+            os._exit(status)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child_pid, 0)[1]) == 0
+    assert LoopThread.shared() is parent
+    assert parent.run(_name_of_thread)
+
+
+class PollerCompletionQueue:
+    """Named as gRPC's class is, whose bound method is the handle's callback."""
+
+    def _handle_events(self) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    def _fail_otherwise(self) -> None:
+        raise ValueError("a real one")
+
+
+def _reported_by(callback: Any) -> list[dict[str, Any]]:
+    reported: list[dict[str, Any]] = []
+
+    class Loop(asyncio.SelectorEventLoop):
+        def default_exception_handler(self, context: dict[str, Any]) -> None:
+            reported.append(context)
+
+    loop = Loop()
+    loop.set_exception_handler(_handle_loop_exception)
+    loop.call_soon(callback)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    return reported
+
+
+def test_grpc_wake_up_noise_is_dropped_and_nothing_else() -> None:
+    def raise_elsewhere() -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    assert _reported_by(PollerCompletionQueue()._handle_events) == []
+    assert len(_reported_by(PollerCompletionQueue()._fail_otherwise)) == 1
+    assert len(_reported_by(raise_elsewhere)) == 1

@@ -1,0 +1,91 @@
+"""Each field of these four calls reaches the handler, and each of its answers the client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+from klamm.wire.v1 import broker_pb2 as pb
+from klamm.wire.v1.common_pb2 import TopicPartitions
+from klamm_broker.grpc.partitions import PartitionsRpc
+from klamm_broker.handlers.delete_records import DeletedRecords, RecordDeletion
+from klamm_broker.handlers.describe_producers import PartitionProducers
+from klamm_broker.handlers.list_offsets import ListedOffset, OffsetQuery
+from klamm_broker.handlers.offset_for_leader_epoch import EpochEndOffset, EpochQuery
+from klamm_broker.log.producers.producer_state import ProducerDescription
+
+
+class Scripted:
+    """Keeps what it is given under the names of the handlers' methods, and answers with what it was made with."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        self.answers = answers
+        self.given: list[Any] = []
+        self.terms: dict[str, int] = {}
+
+    def list_offsets(self, queries: Iterable[Any], **terms: int) -> list[Any]:
+        self.given, self.terms = list(queries), terms
+        return self.answers
+
+    offsets_for_leader_epochs = describe_producers = list_offsets
+
+    async def delete_records(self, deletions: Iterable[Any], **terms: int) -> list[Any]:
+        return self.list_offsets(deletions, **terms)
+
+
+def rpc(handler: Any) -> PartitionsRpc:
+    return PartitionsRpc(handler, handler, handler, handler)
+
+
+def test_list_offsets() -> None:
+    handler = Scripted(
+        [
+            ListedOffset("flights", 2, offset=5, timestamp_ms=6, leader_epoch=7),
+            ListedOffset("w", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no"),
+        ]
+    )
+    asked = pb.ListOffsetsPartition(topic="flights", partition=2, timestamp_ms=-3, current_leader_epoch=4)
+    request = pb.ListOffsetsRequest(isolation_level=1, partitions=[asked])
+    found = asyncio.run(rpc(handler).list_offsets(request, None)).partitions
+    assert (handler.given, handler.terms) == ([OffsetQuery("flights", 2, -3, 4)], {"isolation_level": 1})
+    assert list(found) == [
+        pb.ListedOffset(topic="flights", partition=2, offset=5, timestamp_ms=6, leader_epoch=7),
+        pb.ListedOffset(topic="w", error_code=3, error_message="no", offset=-1, timestamp_ms=-1, leader_epoch=-1),
+    ]
+
+
+def test_offset_for_leader_epoch() -> None:
+    handler = Scripted([EpochEndOffset("flights", 2, leader_epoch=3, end_offset=9)])
+    asked = pb.EpochQuery(topic="flights", partition=2, current_leader_epoch=5, leader_epoch=4)
+    request = pb.OffsetForLeaderEpochRequest(partitions=[asked])
+    found = asyncio.run(rpc(handler).offset_for_leader_epoch(request, None)).partitions
+    assert handler.given == [EpochQuery("flights", 2, 5, 4)]
+    assert list(found) == [pb.EpochEnd(topic="flights", partition=2, leader_epoch=3, end_offset=9)]
+
+
+def test_delete_records() -> None:
+    handler = Scripted([DeletedRecords("flights", 2, low_watermark=8)])
+    asked = pb.DeleteRecordsPartition(topic="flights", partition=2, before_offset=-1)
+    request = pb.DeleteRecordsRequest(timeout_ms=100, partitions=[asked])
+    found = asyncio.run(rpc(handler).delete_records(request, None)).partitions
+    assert (handler.given, handler.terms) == ([RecordDeletion("flights", 2, -1)], {"timeout_ms": 100})
+    assert list(found) == [pb.DeletedRecords(topic="flights", partition=2, low_watermark=8)]
+
+
+def test_describe_producers() -> None:
+    handler = Scripted([PartitionProducers("flights", 2, producers=[ProducerDescription(1, 2, 3, 4, 5, 6)])])
+    request = pb.DescribeProducersRequest(topics=[TopicPartitions(topic="flights", partitions=[2, 3])])
+    found = asyncio.run(rpc(handler).describe_producers(request, None)).partitions
+    assert handler.given == [TopicPartition("flights", 2), TopicPartition("flights", 3)]
+    described = pb.ProducerDescription(
+        producer_id=1,
+        producer_epoch=2,
+        last_sequence=3,
+        last_timestamp_ms=4,
+        coordinator_epoch=5,
+        current_txn_start_offset=6,
+    )
+    assert list(found) == [pb.PartitionProducers(topic="flights", partition=2, producers=[described])]

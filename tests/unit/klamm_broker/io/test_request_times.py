@@ -1,0 +1,135 @@
+"""Which phase of a request takes how long, by its door."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from klamm_broker.io.request_times import RequestTimes, timed
+from klamm_broker.kafka.connection import Answer, AnswerInTime
+from klamm_broker.kafka.requests import Request
+from klamm_server.metrics.prometheus import registry
+from tests.support.kafka_door import Door, answer_to, echo, echo_in_time, frame
+
+PHASES = ("queue", "local", "remote", "send", "total")
+
+
+def shown(kind: str, api: str = "Heartbeat", listener: str = "KAFKA") -> dict[str, float]:
+    """`kind`: "count" or "sum". What was not observed yet is 0."""
+    found = registry().get_sample_value
+    labels = {"listener": listener, "api": api}
+    return {phase: found(f"klamm_broker_request_seconds_{kind}", {**labels, "phase": phase}) or 0.0 for phase in PHASES}
+
+
+async def answered_one(door: Door) -> None:
+    reader, writer = await door.connect()
+    writer.write(frame(1, b"body"))
+    assert await answer_to(reader) == (1, b"body")
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("handle", "phases"),
+    [(echo, {"local", "total"}), (echo_in_time, {"local", "remote", "send", "total"})],
+    ids=["at once", "in time"],
+)
+def test_a_kafka_request_is_counted_in_the_phases_it_has(
+    handle: Callable[[Request], Answer | AnswerInTime], phases: set[str]
+) -> None:
+    before = shown("count")
+
+    async def scenario() -> None:
+        async with Door(handle) as door:
+            await answered_one(door)
+
+    asyncio.run(scenario())
+    assert {phase: count - before[phase] for phase, count in shown("count").items()} == {
+        phase: phase in phases for phase in PHASES
+    }
+
+
+def test_a_request_that_waits_for_memory_is_queued_meanwhile() -> None:
+    counts, sums = shown("count"), shown("sum")
+
+    async def scenario() -> None:
+        async with Door(echo) as door:
+            door.memory.take_anyway(10_000_000)
+            answered = asyncio.create_task(answered_one(door))
+            await asyncio.sleep(0.05)
+            door.memory.give_back(10_000_000)
+            await answered
+
+    asyncio.run(scenario())
+    added = {phase: count - counts[phase] for phase, count in shown("count").items()}
+    assert added == {"queue": 1, "local": 1, "remote": 0, "send": 1, "total": 1}
+    took = {phase: seconds - sums[phase] for phase, seconds in shown("sum").items()}
+    assert 0.03 < took["queue"] <= took["total"]
+
+
+class TestCoroutines:
+    """Those of gRPC."""
+
+    def test_up_to_its_first_wait_it_is_local(self) -> None:
+        async def work() -> str:
+            time.sleep(0.02)  # noqa: ASYNC251 - what is measured
+            await asyncio.sleep(0.04)
+            return "answer"
+
+        async def scenario() -> None:
+            assert await timed(work(), RequestTimes("GRPC", "Wait")) == "answer"
+
+        asyncio.run(scenario())
+        took = shown("sum", "Wait", "GRPC")
+        assert took["local"] >= 0.02
+        assert took["remote"] > 0.03
+        assert took["total"] == pytest.approx(took["local"] + took["remote"])
+        assert shown("count", "Wait", "GRPC") == {"queue": 0, "local": 1, "remote": 1, "send": 0, "total": 1}
+
+    def test_what_waits_for_nothing_is_all_local(self) -> None:
+        async def work() -> int:
+            return 1
+
+        async def scenario() -> None:
+            assert await timed(work(), RequestTimes("GRPC", "AtOnce")) == 1
+
+        asyncio.run(scenario())
+        assert shown("count", "AtOnce", "GRPC") == {"queue": 0, "local": 1, "remote": 0, "send": 0, "total": 1}
+
+    @pytest.mark.parametrize("waits", [False, True])
+    def test_what_fails_is_counted_and_fails_as_it_did(self, waits: bool) -> None:
+        api = f"Fails{waits}"
+
+        async def work() -> None:
+            if waits:
+                await asyncio.sleep(0)
+            raise ValueError("mine")
+
+        async def scenario() -> None:
+            with pytest.raises(ValueError, match="mine"):
+                await timed(work(), RequestTimes("GRPC", api))
+
+        asyncio.run(scenario())
+        assert shown("count", api, "GRPC")["total"] == 1
+
+    def test_what_is_cancelled_hears_of_it(self) -> None:
+        heard: list[str] = []
+
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                heard.append("cancelled")
+
+        async def scenario() -> None:
+            task = asyncio.ensure_future(timed(work(), RequestTimes("GRPC", "Cancelled")))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(scenario())
+        assert heard == ["cancelled"]
+        assert shown("count", "Cancelled", "GRPC")["remote"] == 1

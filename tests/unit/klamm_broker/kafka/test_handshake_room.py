@@ -1,0 +1,41 @@
+"""Bounds of those who are not in yet: of all, and of one address."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm_broker.kafka.handshake_room import HandshakeRoom
+
+
+def test_an_address_has_a_tenth_and_all_together_the_whole() -> None:
+    room = HandshakeRoom(20)
+    assert [room.take("a"), room.take("a")] == ["", ""]
+    assert room.take("a") == "a tenth of max.unauthenticated.connections=20 are on their way in from its address"
+    for number in range(18):
+        assert room.take(f"b{number}") == ""
+    assert room.take("c") == "max.unauthenticated.connections=20 are on their way in"
+    room.give_back("a")
+    assert room.take("c") == ""
+
+
+def test_one_is_always_let_in() -> None:
+    room = HandshakeRoom(1)
+    assert room.take("a") == ""
+    assert room.take("b") != ""
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc"))), st.integers(1, 40))
+def test_what_is_given_back_is_there_again(steps: list[tuple[bool, str]], bound: int) -> None:
+    """Against a list of those inside."""
+    room, inside = HandshakeRoom(bound), list[str]()
+    for comes, address in steps:
+        if comes:
+            fits = len(inside) < bound and inside.count(address) < max(1, bound // 10)
+            assert (room.take(address) == "") == fits
+            if fits:
+                inside.append(address)
+        elif address in inside:
+            inside.remove(address)
+            room.give_back(address)
+        assert len(room) == len(inside)

@@ -1,0 +1,64 @@
+"""The answers to requests in the middle of a login, as kio reads them. What Kafka says is asked in
+`tests/clients/test_security_login_order.py`."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from kio.index import load_response_schema
+from kio.serial import entity_reader
+
+from klamm.errors import ErrorCode
+from klamm_broker.kafka.login_interrupted import interrupted_answer
+from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
+
+SINCE = {
+    ApiKey.FETCH: 7,
+    ApiKey.METADATA: 13,
+    ApiKey.LEAVE_GROUP: 0,
+    ApiKey.API_VERSIONS: 0,
+    ApiKey.INIT_PRODUCER_ID: 0,
+    ApiKey.DESCRIBE_CLUSTER: 0,
+}
+"""From which version on an answer has an error of its own."""
+NEVER = (ApiKey.PRODUCE, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT, ApiKey.CREATE_TOPICS, ApiKey.WRITE_TXN_MARKERS)
+
+
+def request(api_key: ApiKey, version: int) -> Request:
+    """With a body that nobody could read."""
+    return parse_request(memoryview(struct.pack(">hhih", api_key, version, 7, -1) + b"\x00\xff\xff"), "here")
+
+
+def read(api_key: ApiKey, version: int, parts: list[Any]) -> Any:
+    data = b"".join(parts)
+    answer, size = entity_reader(load_response_schema(api_key, version))(memoryview(data), 0)
+    assert size == len(data)
+    return answer
+
+
+@pytest.mark.parametrize("api_key", set(ApiKey) - {ApiKey.SASL_AUTHENTICATE})
+def test_whatever_can_say_it_says_it(api_key: ApiKey) -> None:
+    spoken = SPOKEN[api_key]
+    since = spoken.max + 1 if api_key in NEVER else SINCE.get(api_key)
+    for version in range(spoken.min, spoken.max + 1):
+        parts = interrupted_answer(request(api_key, version))
+        if since is not None:
+            assert (parts is not None) == (version >= since)
+        if parts is not None:
+            assert read(api_key, version, list(parts)).error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+
+def test_it_names_nobody() -> None:
+    parts = interrupted_answer(request(ApiKey.FIND_COORDINATOR, 3))
+    assert parts is not None
+    answer = read(ApiKey.FIND_COORDINATOR, 3, list(parts))
+    assert (answer.node_id, answer.host, answer.port) == (-1, "", -1)
+    assert answer.error_message == "Unexpected Kafka request of type FIND_COORDINATOR during SASL authentication."
+
+
+def test_any_version_of_api_versions_is_answered_in_the_oldest() -> None:
+    parts = interrupted_answer(request(ApiKey.API_VERSIONS, 99))
+    assert parts is not None
+    assert read(ApiKey.API_VERSIONS, 0, list(parts)).error_code == ErrorCode.ILLEGAL_SASL_STATE

@@ -1,0 +1,312 @@
+"""A client that has used up a quota is told so at once, and then not read for as long as it was told."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Coroutine
+from time import monotonic
+from typing import Any
+
+import pytest
+import uvloop
+
+from klamm.quotas import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    QuotaEntity,
+)
+from klamm.setting import INT_MAX
+from klamm_broker.kafka.connection import Answer, AnswerInTime
+from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.throttle import Throttle, charged
+from klamm_server.security.quotas.client_quotas import ClientQuotas
+from klamm_server.security.quotas.connection_pace import ConnectionPace
+from klamm_server.security.quotas.rate_window import WindowSpan
+from tests.support.kafka_door import HEARTBEAT_V0, Door, answer_to
+from tests.support.waiting import until
+
+SLOW: QuotaEntity = (("client-id", "slow"),)
+SPAN = WindowSpan(windows=2, window_ms=200)
+REST_MS = 300
+
+
+class StillClock:
+    """Stands still."""
+
+    def __init__(self) -> None:
+        self.now_ms = 5_000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+
+def quotas_of(span: WindowSpan = SPAN, **limits: float) -> ClientQuotas:
+    quotas = ClientQuotas(span)
+    quotas.apply({SLOW: limits})
+    return quotas
+
+
+def frame(number: int, client_id: bytes = b"slow", api_key: ApiKey = ApiKey.HEARTBEAT, version: int = 0) -> bytes:
+    message = HEARTBEAT_V0.pack(api_key, version, number, len(client_id)) + client_id
+    return struct.pack(">i", len(message)) + message
+
+
+def told(request: Request) -> Answer:
+    """The answer is the throttle time."""
+    return [b"%d" % request.throttle_ms]
+
+
+def resting(request: Request) -> Answer:
+    """The client is to rest after each request but the first."""
+    assert request.throttle is not None
+    request.throttle.ms = REST_MS if request.correlation_id else 0
+    return told(request)
+
+
+async def resting_in_time(request: Request) -> Answer:
+    await asyncio.sleep(0)
+    return resting(request)
+
+
+def resting_without_answer(request: Request) -> Answer:
+    return resting(request) and None if request.correlation_id == 1 else resting(request)
+
+
+@pytest.mark.parametrize("handle", [resting, resting_in_time])
+def test_the_answer_goes_at_once_and_the_next_request_waits(handle: Any) -> None:
+    async def scenario() -> None:
+        async with Door(handle, quotas=quotas_of(request_percentage=100.0)) as door:
+            reader, writer = await door.connect()
+            began_s = monotonic()
+            writer.write(frame(0) + frame(1) + frame(2))
+            assert await answer_to(reader) == (0, b"0")
+            assert await answer_to(reader) == (1, b"%d" % REST_MS)
+            assert await answer_to(reader) == (2, b"%d" % REST_MS)
+            assert monotonic() - began_s >= REST_MS / 1000 * 0.9
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_wants_no_answer_rests_too() -> None:
+    async def scenario() -> None:
+        async with Door(resting_without_answer, quotas=quotas_of(request_percentage=100.0)) as door:
+            reader, writer = await door.connect()
+            began_s = monotonic()
+            writer.write(frame(1) + frame(2))
+            assert await answer_to(reader) == (2, b"%d" % REST_MS)
+            assert monotonic() - began_s >= REST_MS / 1000 * 0.9
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_rests_is_not_read_and_others_are_served() -> None:
+    async def scenario() -> None:
+        def handle(request: Request) -> Answer:
+            if request.client_id == "slow":
+                assert request.throttle is not None
+                request.throttle.ms = 3_600_000
+            return told(request)
+
+        async with Door(handle, quotas=quotas_of(request_percentage=100.0)) as door:
+            reader, writer = await door.connect()
+            writer.write(frame(1) + frame(2))
+            assert await answer_to(reader) == (1, b"3600000")
+            for number in range(50):
+                other_reader, other = await door.connect()
+                other.write(frame(number, b"other"))
+                assert await answer_to(other_reader) == (number, b"0")
+                other.close()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await answer_to(reader)
+        # The door has closed while the client rested.
+        writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_time_is_charged_to_the_next_request() -> None:
+    async def scenario() -> None:
+        span = WindowSpan(windows=11, window_ms=60_000)
+        async with Door(told, quotas=quotas_of(span, request_percentage=1e-12)) as door:
+            reader, writer = await door.connect()
+            writer.write(frame(1) + frame(2))
+            assert await answer_to(reader) == (1, b"0")
+            assert await answer_to(reader) == (2, b"60000"), "a window at most"
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_produce_is_charged_when_it_arrives() -> None:
+    async def scenario() -> None:
+        size = len(frame(1, api_key=ApiKey.PRODUCE, version=3)) - 4
+        span = WindowSpan(windows=11, window_ms=60_000)
+        async with Door(told, quotas=quotas_of(span, producer_byte_rate=size / 700)) as door:
+            reader, writer = await door.connect()
+            writer.write(frame(1, api_key=ApiKey.PRODUCE, version=3))
+            _, rest_ms = await answer_to(reader)
+            assert 90_000 <= int(rest_ms) <= 170_000, "700 s of the rate within ten minutes"
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("quotas", [None, ClientQuotas(WindowSpan())])
+def test_where_nothing_is_set_nothing_is_looked_at(quotas: ClientQuotas | None) -> None:
+    async def scenario() -> None:
+        def handle(request: Request) -> Answer | AnswerInTime:
+            assert request.throttle is None
+            return told(request)
+
+        async with Door(handle, quotas=quotas) as door:
+            reader, writer = await door.connect()
+            writer.write(frame(1))
+            assert await answer_to(reader) == (1, b"0")
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+def throttle(quotas: ClientQuotas, client_id: str = "slow") -> Throttle:
+    return Throttle(quotas, StillClock(), "User:ANONYMOUS", client_id)
+
+
+def test_a_fetch_that_is_too_much_does_not_count() -> None:
+    quotas = quotas_of(consumer_byte_rate=1000.0)
+    one = throttle(quotas)
+    assert one.fetch_max_bytes(10**6) == 200, "a window of 200 ms"
+    assert one.fetch_max_bytes(10) == 10
+    assert one.charge_fetch(200)
+    assert one.ms == 0
+    for _ in range(3):
+        other = throttle(quotas)
+        assert not other.charge_fetch(100)
+        assert other.ms == 100
+    assert throttle(quotas, "fast").charge_fetch(10**9)
+    assert throttle(quotas, "fast").fetch_max_bytes(10**9) == 10**9
+
+
+def test_a_fetch_of_who_has_used_up_its_time_gets_nothing_either() -> None:
+    quotas = quotas_of(consumer_byte_rate=1000.0, request_percentage=1.0)
+    throttle(quotas).charge_time(1.0)
+    late = throttle(quotas)
+    assert late.ms == SPAN.window_ms
+    assert not late.charge_fetch(1)
+    assert quotas.charge(CONSUMER_BYTE_RATE, "ANONYMOUS", "slow", 200, 5_000) == 0, "the fetch did not count"
+
+
+def test_the_longest_of_the_rests_counts() -> None:
+    quotas = quotas_of(producer_byte_rate=1000.0, request_percentage=1.0)
+    one = throttle(quotas)
+    one.charge_time(1.0)
+    one = throttle(quotas)
+    one.charge_produce(300)
+    assert one.ms == SPAN.window_ms
+    one.charge_produce(400)
+    assert one.ms == 500
+
+
+def spent(quotas: ClientQuotas) -> bool:
+    return quotas.throttle_ms(REQUEST_PERCENTAGE, "ANONYMOUS", "slow", 5_000) > 0
+
+
+def test_work_in_steps_is_charged_and_goes_on_as_it_would() -> None:
+    async def scenario() -> None:
+        quotas = quotas_of(request_percentage=1e-9)
+        gone = asyncio.get_running_loop().create_future()
+
+        async def work() -> str:
+            with pytest.raises(ConnectionError):
+                await gone
+            await asyncio.sleep(0)
+            return "done"
+
+        asyncio.get_running_loop().call_soon(gone.set_exception, ConnectionError())
+        assert await charged(work(), throttle(quotas)) == "done"
+        assert spent(quotas)
+
+    asyncio.run(scenario())
+
+
+def test_work_that_is_cancelled_or_fails_says_so() -> None:
+    async def scenario() -> None:
+        ended = []
+
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(True)
+
+        async def failing() -> None:
+            raise ConnectionError
+
+        quotas = quotas_of(request_percentage=1.0)
+        task = asyncio.create_task(charged(work(), throttle(quotas)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == [True]
+        with pytest.raises(ConnectionError):
+            await charged(failing(), throttle(quotas))
+        given_up: Coroutine[Any, Any, None] = charged(work(), throttle(quotas))
+        given_up.send(None)
+        given_up.close()
+        assert ended == [True, True]
+
+    asyncio.run(scenario())
+
+
+def test_bytes_of_produces_and_fetches_are_counted_apart() -> None:
+    quotas = quotas_of(producer_byte_rate=1000.0, consumer_byte_rate=1000.0)
+    throttle(quotas).charge_produce(200)
+    assert throttle(quotas).charge_fetch(200)
+    assert quotas.throttle_ms(PRODUCER_BYTE_RATE, "ANONYMOUS", "slow", 5_000) == 0
+
+
+@pytest.mark.parametrize("by_quota", [True, False], ids=["quota of the address", "pace of the listener"])
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_connection_that_comes_too_fast_is_held_back_and_then_served(
+    run: Callable[..., None], by_quota: bool
+) -> None:
+    async def scenario() -> None:
+        # One is free; then one a second.
+        span = WindowSpan(windows=2, window_ms=1_000)
+        quotas = ClientQuotas(span)
+        if by_quota:
+            quotas.apply({(("ip", "127.0.0.1"),): {"connection_creation_rate": 1.0}})
+        pace = ConnectionPace(INT_MAX if by_quota else 1, span)
+        async with Door(told, quotas=quotas, pace=pace) as door:
+            began_s = monotonic()
+            clients = [await door.connect() for _ in range(2)]
+            for reader, writer in clients:
+                writer.write(frame(1))
+                assert await answer_to(reader) == (1, b"0")
+            # The second came within the first second, or this machine stood still for as long.
+            assert monotonic() - began_s >= 0.9
+            for _, writer in clients:
+                writer.close()
+
+    run(scenario())
+
+
+def test_who_leaves_while_it_is_held_back_leaves_nothing_behind() -> None:
+    async def scenario() -> None:
+        quotas = ClientQuotas(WindowSpan(windows=2, window_ms=1_000))
+        quotas.apply({(("ip", None),): {"connection_creation_rate": 0.001}})
+        async with Door(told, quotas=quotas) as door:
+            for _ in range(3):
+                _, writer = await door.connect()
+                writer.close()
+            await until(lambda: not len(door.listener), "a connection is still there")
+
+    asyncio.run(scenario())

@@ -1,0 +1,330 @@
+"""A Kafka listener with TLS: which clients get through a handshake, what becomes of the others, and which principal a
+client has then."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from klamm.security.dev_certificates import SignedKey
+from klamm_broker.kafka.tls_clients import TlsClients
+from tests.support import certificates
+from tests.support.kafka_door import Door, answer_to, echo, echo_by_turns, frame
+from tests.support.tls_world import TlsWorld
+from tests.support.waiting import until
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+def run_with_uvloop(scenario: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scenario)
+
+
+both_loops = pytest.mark.parametrize("run", [asyncio.run, run_with_uvloop], ids=["asyncio", "uvloop"])
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> TlsWorld:
+    return TlsWorld(tmp_path)
+
+
+@contextlib.asynccontextmanager
+async def opened(tls: TlsClients, **door: Any) -> AsyncIterator[Door]:
+    async with Door(door.pop("handle", echo), tls=tls, **door) as made:
+        yield made
+
+
+async def refused(door: Door, tls: ssl.SSLContext) -> bool:
+    """Whether a client gets no answer. In TLS 1.3 it may be through with its handshake before the server is."""
+    try:
+        reader, writer = await door.connect(tls)
+    except OSError:
+        return True
+    try:
+        writer.write(frame(1, b"a"))
+        await answer_to(reader)
+    except (asyncio.IncompleteReadError, OSError):
+        return True
+    finally:
+        writer.close()
+    return False
+
+
+@both_loops
+def test_requests_are_answered_in_order_and_nobody_in_particular_asked(world: TlsWorld, run: Run) -> None:
+    async def scenario() -> None:
+        async with opened(world.clients(), handle=echo_by_turns) as door:
+            reader, writer = await door.connect(world.dialler())
+            bodies = [b"%d" % number * (number * 400) for number in range(1, 200)]
+            writer.write(b"".join(frame(number, body) for number, body in enumerate(bodies, 1)))
+            for number, body in enumerate(bodies, 1):
+                assert await answer_to(reader) == (number, body)
+            (connection,) = door.listener._connections
+            assert connection.principal == "User:ANONYMOUS"
+            assert connection.expires_ms is None
+            writer.close()
+
+    run(scenario())
+
+
+@both_loops
+def test_a_client_is_who_its_certificate_says_until_that_ends(world: TlsWorld, run: Run) -> None:
+    me = certificates.client("alice")
+
+    async def scenario() -> None:
+        tls = world.clients(rules="RULE:^CN=([^,]+).*$/$1/U", ssl_client_auth="required")
+        async with opened(tls) as door:
+            reader, writer = await door.connect(world.dialler(me))
+            writer.write(frame(1, b"a"))
+            assert await answer_to(reader) == (1, b"a")
+            (connection,) = door.listener._connections
+            assert connection.principal == "User:ALICE"
+            ends_ms = round(me.certificate.not_valid_after_utc.timestamp() * 1000)
+            assert connection.expires_ms == ends_ms
+            door.listener.close_expired_connections(ends_ms - 1)
+            assert not connection._is_over
+            door.listener.close_expired_connections(ends_ms)
+            with pytest.raises((asyncio.IncompleteReadError, OSError)):
+                await reader.readexactly(1)
+            writer.close()
+
+    run(scenario())
+
+
+@both_loops
+def test_a_certificate_that_no_rule_takes_lets_nobody_in(
+    world: TlsWorld, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        tls = world.clients(rules="RULE:^OU=none$/x/", ssl_client_auth="required")
+        async with opened(tls, connections_max=1) as door:
+            for _ in range(2):
+                assert await refused(door, world.dialler(certificates.client("alice")))
+                await until(lambda: len(door.listener) == 0)
+
+    run(scenario())
+    assert "no rule of ssl.principal.mapping.rules takes its certificate's name 'CN=alice" in caplog.text
+
+
+@both_loops
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+@pytest.mark.parametrize(
+    ("shown", "alert"),
+    [
+        (None, {"TLSv1.2": "HANDSHAKE_FAILURE", "TLSv1.3": "CERTIFICATE_REQUIRED"}),
+        (certificates.client("eve", of="Foreign CA"), dict.fromkeys(["TLSv1.2", "TLSv1.3"], "UNKNOWN_CA")),
+        (certificates.client("late", valid_days=0), dict.fromkeys(["TLSv1.2", "TLSv1.3"], "CERTIFICATE_EXPIRED")),
+    ],
+    ids=["none", "foreign", "expired"],
+)
+def test_an_alert_tells_a_client_why_its_handshake_failed(
+    world: TlsWorld, run: Run, version: str, shown: SignedKey | None, alert: dict[str, str]
+) -> None:
+    async def dial(door: Door) -> None:
+        reader, _ = await door.connect(world.dialler(shown))
+        # In TLS 1.3 a client is through with its handshake before the server is, and reads of it later.
+        await reader.readexactly(1)
+
+    async def scenario() -> None:
+        tls = world.clients(ssl_client_auth="required", ssl_enabled_protocols=version)
+        async with opened(tls) as door:
+            with pytest.raises(ssl.SSLError) as raised:
+                await dial(door)
+        assert alert[version] in (raised.value.reason or "")
+
+    run(scenario())
+
+
+@both_loops
+@pytest.mark.parametrize(
+    ("shown", "reason"),
+    [
+        (None, "PEER_DID_NOT_RETURN_A_CERTIFICATE"),
+        (certificates.client("eve", of="Foreign CA"), "CERTIFICATE_VERIFY_FAILED: unable to get local issuer"),
+        (certificates.client("late", valid_days=0), "CERTIFICATE_VERIFY_FAILED: certificate has expired"),
+    ],
+    ids=["none", "foreign", "expired"],
+)
+def test_a_wrong_certificate_is_told_once_and_takes_no_room(
+    world: TlsWorld, run: Run, shown: SignedKey | None, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with opened(world.clients(ssl_client_auth="required"), connections_max=1) as door:
+            for _ in range(3):
+                assert await refused(door, world.dialler(shown))
+                await until(lambda: not door.listener._acceptors[0]._under_way)
+            reader, writer = await door.connect(world.dialler(certificates.client()))
+            writer.write(frame(1, b"a"))
+            assert await answer_to(reader) == (1, b"a")
+            writer.close()
+
+    run(scenario())
+    told = [one.getMessage() for one in caplog.records if "handshake" in one.getMessage()]
+    assert len(told) == 1
+    assert re.search(
+        rf"a TLS handshake of 127\.0\.0\.1 failed at the Kafka listener 127\.0\.0\.1:\d+: {reason}", told[0]
+    )
+
+
+@both_loops
+@pytest.mark.parametrize(
+    ("first_bytes", "visitor"),
+    [(frame(1, b"hello"), "a client without TLS"), (b"GET / HTTP/1.1\r\n\r\n", "an HTTP client")],
+    ids=["kafka", "http"],
+)
+def test_plain_bytes_get_no_answer_and_the_log_names_the_port(
+    world: TlsWorld, run: Run, first_bytes: bytes, visitor: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with opened(world.clients(), connections_max=1) as door:
+            for _ in range(2):
+                reader, writer = await door.connect()
+                writer.write(first_bytes)
+                with contextlib.suppress(ConnectionError):
+                    # At most a TLS alert.
+                    assert len(await reader.read()) <= 7
+                writer.close()
+                await until(lambda: not door.listener._acceptors[0]._under_way)
+
+    run(scenario())
+    told = [one.getMessage() for one in caplog.records]
+    assert len(told) == 1
+    assert re.fullmatch(
+        rf"{visitor} from 127\.0\.0\.1 came to the Kafka listener 127\.0\.0\.1:\d+: it speaks TLS only"
+        r" \(security\.protocol=SSL\)",
+        told[0],
+    )
+
+
+@both_loops
+def test_a_handshake_that_does_not_end_is_cut_off(world: TlsWorld, run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with opened(world.clients(ssl_handshake_timeout_ms="50"), connections_max=1) as door:
+            reader, writer = await door.connect()
+            writer.write(b"\x16\x03\x01\x02")
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+            await until(lambda: not door.listener._acceptors[0]._under_way)
+            reader, writer = await door.connect(world.dialler())
+            writer.write(frame(1, b"a"))
+            assert await answer_to(reader) == (1, b"a")
+            writer.close()
+
+    run(scenario())
+    assert "a TLS handshake of 127.0.0.1 failed" in caplog.text
+    assert "not done in 50 ms" in caplog.text
+
+
+@both_loops
+def test_where_there_is_no_room_no_handshake_is_begun(world: TlsWorld, run: Run) -> None:
+    tls = world.clients()
+    taken = 0
+
+    def context() -> ssl.SSLContext:
+        nonlocal taken
+        taken += 1
+        return current()
+
+    current, tls.context = tls.context, context
+
+    async def scenario() -> None:
+        async with opened(tls, connections_max=1) as door:
+            reader, writer = await door.connect(world.dialler())
+            writer.write(frame(1, b"a"))
+            assert await answer_to(reader) == (1, b"a")
+            assert await refused(door, world.dialler())
+            assert taken == 1
+            writer.close()
+            await until(lambda: len(door.listener) == 0)
+            _, writer = await door.connect(world.dialler())
+            writer.close()
+
+    run(scenario())
+
+
+@both_loops
+def test_the_silent_are_few_and_keep_nobody_out_for_longer_than_they_may(
+    world: TlsWorld, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        tls = world.clients(handshakes_max=20, ssl_handshake_timeout_ms="300")
+        async with opened(tls) as door:
+            silent = [await door.connect() for _ in range(10)]
+            # An address has a tenth: the first two of them.
+            ended = [asyncio.create_task(reader.read()) for reader, _ in silent]
+            await until(lambda: sum(one.done() for one in ended) == 8)
+            assert len(tls.room) == 2
+            assert await refused(door, world.dialler())
+            await until(lambda: len(tls.room) == 0)
+            assert not await refused(door, world.dialler())
+            await asyncio.gather(*ended, return_exceptions=True)
+            for _, writer in silent:
+                writer.close()
+        assert len(tls.room) == 0
+
+    run(scenario())
+    told = [one.getMessage() for one in caplog.records if "a connection" in one.getMessage()]
+    assert len(told) == 1
+    assert "a tenth of max.unauthenticated.connections=20 are on their way in from its address" in told[0]
+
+
+@both_loops
+def test_another_context_holds_from_the_next_connection_on(world: TlsWorld, run: Run) -> None:
+    tls = world.clients(certificates.server("before"))
+    later = world.clients(certificates.server("after")).context
+
+    async def scenario() -> None:
+        async with opened(tls) as door:
+            old_reader, old = await door.connect(world.dialler())
+            tls.context = later
+            new_reader, new = await door.connect(world.dialler())
+            assert [_name_of(old), _name_of(new)] == ["before", "after"]
+            for number, (reader, writer) in enumerate([(old_reader, old), (new_reader, new)]):
+                writer.write(frame(number, b"a"))
+                assert await answer_to(reader) == (number, b"a")
+                writer.close()
+
+    run(scenario())
+
+
+def _name_of(writer: asyncio.StreamWriter) -> str:
+    subject = dict(part[0] for part in writer.get_extra_info("peercert")["subject"])
+    return str(subject["commonName"])
+
+
+@both_loops
+def test_a_listener_closes_in_the_middle_of_a_handshake(world: TlsWorld, run: Run) -> None:
+    async def scenario() -> None:
+        async with opened(world.clients()) as door:
+            with socket.create_connection(("127.0.0.1", door.port)):
+                await until(lambda: bool(door.listener._acceptors[0]._under_way))
+        assert door.listener._room._taken == 0
+
+    run(scenario())
+
+
+def test_tls_at_a_port_without_it_is_told_once(world: TlsWorld, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def scenario() -> None:
+        async with Door(echo) as door:
+            for _ in range(2):
+                assert await refused(door, world.dialler())
+
+    asyncio.run(scenario())
+    (told,) = [one.getMessage() for one in caplog.records]
+    assert re.search(
+        r"a TLS client from 127\.0\.0\.1 came to the Kafka listener 127\.0\.0\.1:\d+: .* without TLS", told
+    )

@@ -1,0 +1,717 @@
+"""Cleanings of one log: what stays, what goes, what is kept of empty batches, and who gets in the way."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.records import (
+    CompressionType,
+    ControlRecordType,
+    CorruptBatchError,
+    assign_offset,
+    decode_batch,
+    encode_batch,
+    end_transaction_marker,
+    iter_headers,
+    read_header,
+    set_log_append_time,
+)
+from klamm_broker.log.cleaning.log_cleaning import LogCleaning
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.files.storage_failure import DiskFull, LogDirFailure
+from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.partition.partition_log import PartitionLog
+from tests.support.cleaning_steps import DAY_MS, compact
+
+NOW = 1_000_000
+CONFIG = LogConfig(
+    segment_bytes=1024,
+    index_interval_bytes=100,
+    retention_ms=-1,
+    cleanup_policy=("compact",),
+    delete_retention_ms=5_000,
+)
+Pairs = list[tuple[bytes | None, bytes | None]]
+
+
+@pytest.fixture
+def log(harness) -> PartitionLog:
+    harness.config = CONFIG
+    return harness.open(now_ms=NOW)
+
+
+def append(log: PartitionLog, pairs: Pairs, *, now_ms: int = NOW, roll: bool = False, **fields: Any) -> None:
+    """One batch; with `roll` the segment is full after it."""
+    batch = encode_batch([(now_ms, key, value, ()) for key, value in pairs], **fields)
+    log.append_as_leader(batch, leader_epoch=0, now_ms=now_ms)
+    if roll:
+        seal(log)
+
+
+def seal(log: PartitionLog) -> None:
+    """Ends the active segment, and makes everything durable."""
+    log.segments.roll(log.log_end_offset, NOW)
+    log.flusher.flush()
+
+
+def pairs(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key and value of all records."""
+    return [(record.offset, record.key, record.value) for batch in batches(log) for record in decode_batch(batch)]
+
+
+def batches(log: PartitionLog) -> list[bytes]:
+    data = log.reader.read(log.log_start_offset, 10**6).records
+    found = [data]
+    while data and (offset := headers(data)[-1].next_offset) < log.log_end_offset:
+        data = log.reader.read(offset, 10**6).records
+        found.append(data)
+    whole = b"".join(found)
+    return [whole[position : position + header.size_bytes] for position, header in iter_headers(whole)]
+
+
+def headers(data: bytes) -> list[Any]:
+    return [header for _, header in iter_headers(data)]
+
+
+def test_the_last_record_of_each_key_stays_where_it_was(log) -> None:
+    append(log, [(b"a", b"1"), (b"b", b"1"), (b"a", b"2")])
+    append(log, [(b"c", b"1"), (b"b", b"2")], roll=True)
+    append(log, [(b"a", b"3")])
+    stats = compact(log)
+    assert pairs(log) == [(2, b"a", b"2"), (3, b"c", b"1"), (4, b"b", b"2"), (5, b"a", b"3")]
+    assert (stats.key_count, stats.read_records, stats.written_records) == (3, 5, 3)
+    assert log.compaction.cleaned_to_offset == 5
+    log.check_invariants()
+
+
+def test_the_active_segment_is_not_touched_and_not_looked_at(log) -> None:
+    append(log, [(b"a", b"1")], roll=True)
+    append(log, [(b"a", b"2"), (b"a", b"3")])
+    compact(log)
+    assert [offset for offset, _, _ in pairs(log)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("stable", [0, 1, 2])
+def test_only_whole_segments_below_the_last_stable_offset(log, stable) -> None:
+    append(log, [(b"a", b"1"), (b"a", b"2")], roll=True)
+    append(log, [(b"a", b"3")], roll=True)
+    compact(log, last_stable_offset=stable)
+    assert log.compaction.cleaned_to_offset == (2 if stable == 2 else 0)
+    assert [offset for offset, _, _ in pairs(log)] == ([1, 2] if stable == 2 else [0, 1, 2])
+
+
+def test_only_what_is_on_disk(log) -> None:
+    append(log, [(b"a", b"1"), (b"a", b"2")])
+    log.segments.roll(log.log_end_offset, NOW)
+    compact(log)
+    assert log.compaction.cleaned_to_offset == 0
+    log.flusher.flush()
+    compact(log)
+    assert log.compaction.cleaned_to_offset == 2
+
+
+def test_a_batch_that_stays_whole_is_the_same_bytes(log) -> None:
+    append(log, [(b"a", b"1")], compression=CompressionType.ZSTD, producer_id=5, producer_epoch=1, base_sequence=0)
+    append(log, [(b"b", b"1"), (b"b", b"2")], roll=True)
+    before = batches(log)
+    compact(log)
+    after = batches(log)
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+    fields = read_header(after[1])._asdict()
+    kept = {"base_offset": 1, "last_offset_delta": 1, "record_count": 1}
+    assert {name: fields[name] for name in kept} == kept
+
+
+def test_segments_without_anything_to_remove_stay_the_same_files(log, harness) -> None:
+    append(log, [(b"a", b"1")], roll=True)
+    inode = harness.path(0).stat().st_ino
+    compact(log)
+    assert harness.path(0).stat().st_ino == inode
+    assert log.compaction.cleaned_to_offset == 1
+    assert not [name for name in os.listdir(harness.directory) if "cleaned" in name]
+
+
+@pytest.mark.parametrize("compression", CompressionType)
+def test_a_batch_that_loses_records_keeps_its_fields(log, compression) -> None:
+    rows = [(NOW + at, b"k%d" % (at % 3), b"v%d" % at, (("h", b"x"),) if at % 2 else ()) for at in range(9)]
+    batch = encode_batch(rows, compression=compression, producer_id=4, producer_epoch=2, base_sequence=17)
+    log.append_as_leader(batch, leader_epoch=3, now_ms=NOW)
+    seal(log)
+    expected = decode_batch(batches(log)[0])[6:]
+    compact(log)
+    (found,) = batches(log)
+    header = read_header(found)
+    assert decode_batch(found) == expected
+    assert (header.base_offset, header.last_offset, header.partition_leader_epoch) == (0, 8, 3)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (4, 2, 17, 25)
+    assert (header.compression, header.max_timestamp_ms, header.record_count) == (compression, NOW + 8, 3)
+
+
+def test_the_largest_timestamp_is_that_of_a_record_that_is_left(log) -> None:
+    append(log, [(b"a", b"1")], now_ms=NOW)
+    rows = [(NOW + 50, b"b", b"1", ()), (NOW + 10, b"c", b"1", ())]
+    log.append_as_leader(encode_batch(rows), leader_epoch=0, now_ms=NOW)
+    append(log, [(b"b", b"2")], now_ms=NOW + 20, roll=True)
+    compact(log)
+    assert [read_header(batch).max_timestamp_ms for batch in batches(log)] == [NOW, NOW + 10, NOW + 20]
+    newest = log.reader.find_max_timestamp()
+    assert newest is not None
+    assert newest[:2] == (NOW + 20, 3)
+
+
+def test_log_append_time_stays(log) -> None:
+    batch = bytearray(encode_batch([(1, b"a", b"1", ()), (2, b"a", b"2", ()), (3, b"b", None, ())]))
+    set_log_append_time(batch, NOW)
+    log.append_as_follower(batch, now_ms=NOW)
+    seal(log)
+    compact(log, now_ms=NOW)
+    assert [record.timestamp_ms for record in decode_batch(batches(log)[0])] == [NOW, NOW]
+
+
+class TestTombstones:
+    def test_stay_until_delete_retention_is_over(self, log) -> None:
+        append(log, [(b"a", b"1"), (b"b", b"1")])
+        append(log, [(b"a", None), (b"c", b"1")], roll=True)
+        compact(log, now_ms=NOW)
+        assert pairs(log) == [(1, b"b", b"1"), (2, b"a", None), (3, b"c", b"1")]
+        (_, marked) = batches(log)
+        assert read_header(marked).delete_horizon_ms == NOW + 5_000
+        assert [record.timestamp_ms for record in decode_batch(marked)] == [NOW, NOW]
+        compact(log, now_ms=NOW + 4_999)
+        assert batches(log)[1] == marked, "the horizon was set once and for all"
+        compact(log, now_ms=NOW + 5_000)
+        assert pairs(log) == [(1, b"b", b"1"), (3, b"c", b"1")]
+
+    def test_a_new_one_for_the_same_key_has_its_own_time(self, log) -> None:
+        append(log, [(b"a", None)], roll=True)
+        compact(log, now_ms=NOW)
+        append(log, [(b"a", b"1"), (b"a", None)], roll=True)
+        compact(log, now_ms=NOW + 6_000)
+        assert pairs(log) == [(2, b"a", None)]
+        compact(log, now_ms=NOW + 10_999)
+        assert pairs(log) == [(2, b"a", None)]
+        compact(log, now_ms=NOW + 11_000)
+        assert pairs(log) == []
+
+    def test_one_that_a_leader_marked_deletes_here_what_it_deleted_there(self, log) -> None:
+        """A follower may get the tombstone with its horizon, and the value before it."""
+        append(log, [(b"a", b"1")], roll=True)
+        append(log, [(b"a", None), (b"b", b"1")], roll=True)
+        compact(log, now_ms=NOW)
+        marked = batches(log)[-1]
+        log.truncate_fully_and_start_at(0, now_ms=NOW)
+        append(log, [(b"a", b"1")])
+        log.append_as_follower(marked, now_ms=NOW)
+        seal(log)
+        compact(log, now_ms=NOW + 5_000)
+        assert pairs(log) == [(2, b"b", b"1")]
+
+    @pytest.mark.parametrize("retention_ms", [0, 2**63 - 1])
+    def test_extremes(self, log, retention_ms) -> None:
+        log.config = replace(CONFIG, delete_retention_ms=retention_ms)
+        append(log, [(b"a", None), (b"b", b"1")], roll=True)
+        compact(log, now_ms=NOW)
+        assert [record.timestamp_ms for record in decode_batch(batches(log)[0])] == [NOW, NOW]
+        compact(log, now_ms=NOW)
+        assert len(pairs(log)) == (1 if retention_ms == 0 else 2)
+
+
+class TestWhatIsKeptOfEmptyBatches:
+    def test_the_last_batch_of_a_producer(self, log) -> None:
+        fields = {"producer_epoch": 0, "compression": CompressionType.LZ4}
+        append(log, [(b"a", b"1")], producer_id=1, base_sequence=0, **fields)
+        append(log, [(b"a", b"2")], producer_id=1, base_sequence=1, **fields)
+        append(log, [(b"a", b"3")], producer_id=2, base_sequence=0, **fields)
+        append(log, [(b"a", b"4")], roll=True)
+        compact(log, now_ms=NOW)
+        found = [read_header(batch) for batch in batches(log)]
+        assert [(one.producer_id, one.last_sequence, one.record_count) for one in found] == [
+            (1, 1, 0),
+            (2, 0, 0),
+            (-1, -1, 1),
+        ]
+        assert found[0].max_timestamp_ms == NOW
+        before = batches(log)
+        compact(log, now_ms=NOW)
+        assert batches(log) == before
+
+    def test_its_timestamp_is_nobodys_any_more(self, log, harness) -> None:
+        append(log, [(b"a", b"1")], now_ms=NOW + 100, producer_id=1, producer_epoch=0, base_sequence=0)
+        append(log, [(b"a", b"2")], now_ms=NOW, roll=True)
+        compact(log, now_ms=NOW)
+        assert [read_header(batch).max_timestamp_ms for batch in batches(log)] == [NOW + 100, NOW]
+        assert log.reader.find_max_timestamp()[:2] == (NOW, 1)
+        log.close()
+        assert harness.open(clean=True).reader.find_max_timestamp()[:2] == (NOW, 1)
+
+    def test_not_of_a_producer_that_has_not_written_for_long(self, log, harness) -> None:
+        append(log, [(b"a", b"1")], producer_id=1, producer_epoch=0, base_sequence=0)
+        append(log, [(b"a", b"4")], roll=True)
+        os.utime(harness.path(0), (NOW / 1_000, NOW / 1_000))
+        compact(log, now_ms=NOW + DAY_MS + 1)
+        assert [read_header(batch).producer_id for batch in batches(log)] == [-1]
+
+    def test_one_that_writes_old_timestamps_is_not_forgotten(self, log, harness) -> None:
+        append(log, [(b"a", b"1")], producer_id=1, producer_epoch=0, base_sequence=0)
+        append(log, [(b"a", b"4")], roll=True)
+        os.utime(harness.path(0), (NOW / 1_000 + 2 * 86_400, NOW / 1_000 + 2 * 86_400))
+        compact(log, now_ms=NOW + 2 * DAY_MS)
+        assert [read_header(batch).producer_id for batch in batches(log)] == [1, -1]
+
+    def test_the_last_batch_of_a_segment(self, log, harness) -> None:
+        append(log, [(b"a", b"1")])
+        append(log, [(b"a", b"2"), (b"a", b"3")], roll=True)
+        append(log, [(b"a", b"4")], roll=True)
+        log.config = replace(CONFIG, segment_bytes=140)  # too small for both
+        compact(log, now_ms=NOW)
+        assert log.segments.base_offsets == (0, 3, 4)
+        assert [(one.base_offset, one.last_offset, one.record_count) for one in map(read_header, batches(log))] == [
+            (1, 2, 0),
+            (3, 3, 1),
+        ]
+        assert log.reader.find_max_timestamp()[:2] == (NOW, 3)
+
+    def test_it_ends_where_the_next_begins_so_that_nothing_looks_lost(self, log, harness) -> None:
+        self.test_the_last_batch_of_a_segment(log, harness)
+        found = pairs(log)
+        log.abandon()
+        harness.config = LogConfig(segment_bytes=1024)  # as long as the broker does not know the topic's
+        assert pairs(harness.open(recovery_point=0)) == found
+
+    def test_its_modification_time_is_that_of_the_newest_segment(self, log, harness) -> None:
+        append(log, [(b"a", b"1")], roll=True)
+        append(log, [(b"a", b"2")], roll=True)
+        os.utime(harness.path(0), (1_000, 1_000))
+        os.utime(harness.path(1), (2_000, 2_000))
+        compact(log, now_ms=NOW)
+        assert harness.path(0).stat().st_mtime == 2_000
+
+
+def test_records_without_a_key_go(log) -> None:
+    log.config = LogConfig(segment_bytes=1024)  # they came before the policy
+    append(log, [(None, b"1"), (b"a", b"1"), (None, b"2")], roll=True)
+    log.config = CONFIG
+    compact(log)
+    assert pairs(log) == [(1, b"a", b"1")]
+
+
+def test_the_keys_of_control_batches_are_nobodys(log) -> None:
+    marker = end_transaction_marker(
+        ControlRecordType.COMMIT, producer_id=9, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW
+    )
+    key = decode_batch(marker)[0].key
+    append(log, [(key, b"data")])
+    written = bytearray(marker)
+    assign_offset(written, base_offset=1, partition_leader_epoch=0)
+    log.append_as_follower(written, now_ms=NOW)
+    append(log, [(b"a", b"data")], roll=True)
+    compact(log)
+    assert [offset for offset, _, _ in pairs(log)] == [0, 1, 2]
+
+
+def test_small_segments_become_one(log, harness) -> None:
+    for number in range(12):
+        append(log, [(b"k%d" % number, b"v" * 40)], roll=True)
+    sizes = [harness.path(base).stat().st_size for base in log.segments.base_offsets[:-1]]
+    compact(log)
+    assert log.segments.base_offsets == (0, 9, 12)
+    assert harness.path(0).stat().st_size == sum(sizes[:9]) <= CONFIG.segment_bytes
+    assert [offset for offset, _, _ in pairs(log)] == list(range(12))
+    log.check_invariants()
+    for base in log.segments.base_offsets:
+        assert {path.suffix for path in harness.directory.glob(f"{base:020d}.*")} >= {".log", ".index", ".timeindex"}
+    assert not list(harness.directory.glob("*.deleted")) + list(harness.directory.glob("*.swap"))
+
+
+def test_the_indexes_are_those_of_the_new_segment(log, harness) -> None:
+    for number in range(30):
+        append(log, [(b"k%d" % (number % 7), b"v" * 30)], now_ms=NOW + number)
+    seal(log)
+    compact(log)
+    expected = {path.name: path.read_bytes() for path in harness.directory.glob("*index")}
+    assert any(expected.values())
+    for offset, _, _ in pairs(log):
+        assert decode_batch(log.reader.read(offset, 1).records)[0].offset == offset
+        assert log.reader.find_timestamp(NOW + offset).offset == offset
+    log.close()
+    for path in harness.directory.glob("*index"):
+        path.unlink()
+    harness.open(clean=True).check_invariants()
+    rebuilt = {path.name: path.read_bytes() for path in harness.directory.glob("*index")}
+    assert {name: rebuilt[name] for name in expected} == expected
+
+
+class TestMaxCompactionLag:
+    """What is older is compacted whatever the ratio, and must leave the active segment for that."""
+
+    def test_the_active_segment_is_rolled(self, log) -> None:
+        log.config = replace(CONFIG, max_compaction_lag_ms=500)
+        append(log, [(b"a", b"1")], now_ms=NOW)
+        append(log, [(b"a", b"2")], now_ms=NOW + 500)
+        assert log.segments.base_offsets == (0,)
+        append(log, [(b"a", b"3")], now_ms=NOW + 501)
+        assert log.segments.base_offsets == (0, 2)
+
+    def test_only_with_the_policy(self, log) -> None:
+        log.config = replace(CONFIG, max_compaction_lag_ms=500, cleanup_policy=("delete",))
+        append(log, [(b"a", b"1")], now_ms=NOW)
+        append(log, [(b"a", b"2")], now_ms=NOW + 501)
+        assert log.segments.base_offsets == (0,)
+
+    def test_without_another_record_too(self, log) -> None:
+        log.config = replace(CONFIG, max_compaction_lag_ms=500)
+        append(log, [(b"a", b"1")], now_ms=NOW)
+        append(log, [(b"a", b"2")], now_ms=NOW + 400)
+        assert (log.compaction.roll_overdue(now_ms=NOW + 500), log.segments.base_offsets) == (False, (0,))
+        assert (log.compaction.roll_overdue(now_ms=NOW + 501), log.segments.base_offsets) == (True, (0, 2))
+        assert not log.compaction.roll_overdue(now_ms=NOW + 10**6), "there is nothing in it"
+
+    @pytest.mark.parametrize(
+        "settings",
+        [{}, {"max_compaction_lag_ms": 500, "cleanup_policy": ("delete",)}],
+        ids=["no limit", "not compacted"],
+    )
+    def test_what_need_not_be_compacted_stays_where_it_is(self, log, settings) -> None:
+        log.config = replace(CONFIG, **settings)
+        append(log, [(b"a", b"1")], now_ms=NOW)
+        assert not log.compaction.roll_overdue(now_ms=NOW + 10**9)
+
+    def test_records_of_long_ago_do_not_roll_at_each_look(self, log) -> None:
+        log.config = replace(CONFIG, max_compaction_lag_ms=500)
+        append(log, [(b"a", b"1")], now_ms=NOW)
+        assert log.compaction.roll_overdue(now_ms=NOW + 10**6)
+        append(log, [(b"a", b"2")], now_ms=NOW)
+        assert not log.compaction.roll_overdue(now_ms=NOW + 10**6 + 500)
+        assert log.compaction.roll_overdue(now_ms=NOW + 10**6 + 501)
+
+    def test_the_oldest_record_that_is_dirty_counts(self, log) -> None:
+        append(log, [(b"a", b"1")], now_ms=NOW, roll=True)
+        append(log, [(b"a", b"2")], now_ms=NOW + 100, roll=True)
+
+        def delay_ms(now_ms: int) -> int:
+            to_clean = log.compaction.to_clean(last_stable_offset=2, now_ms=now_ms)
+            return log.compaction.delay_ms(to_clean, now_ms=now_ms)
+
+        assert delay_ms(NOW + 10**9) == 0, "no limit"
+        log.config = replace(CONFIG, max_compaction_lag_ms=500)
+        assert (delay_ms(NOW + 500), delay_ms(NOW + 501)) == (0, 1)
+        log.compaction.cleaned_to_offset = 1
+        assert (delay_ms(NOW + 600), delay_ms(NOW + 601)) == (0, 1)
+        log.compaction.cleaned_to_offset = 2
+        assert delay_ms(NOW + 10**6) == -500
+
+
+def test_a_full_map_means_several_rounds(log) -> None:
+    for number in range(6):
+        append(log, [(b"k%d" % (number % 3), b"%d" % number)], roll=True)
+    ends = []
+    while log.compaction.cleaned_to_offset < 6:
+        stats = compact(log, dedupe_buffer_bytes=1)
+        ends.append(log.compaction.cleaned_to_offset)
+        assert (stats.key_count, stats.buffer_utilization > 1) == (1, True)
+    assert ends == [1, 2, 3, 4, 5, 6]
+    assert [offset for offset, _, _ in pairs(log)] == [3, 4, 5]
+
+
+def test_a_checkpoint_inside_a_batch_is_as_good(log) -> None:
+    """Kafka's cleaner may stop between two records of a batch."""
+    append(log, [(b"a", b"1")])
+    append(log, [(b"a", b"2"), (b"b", b"1"), (b"a", b"3")], roll=True)
+    log.compaction.cleaned_to_offset = 2
+    compact(log)
+    assert pairs(log) == [(2, b"b", b"1"), (3, b"a", b"3")]
+
+
+def test_delete_and_compact_together(log) -> None:
+    log.config = replace(CONFIG, cleanup_policy=("delete", "compact"), retention_ms=1_000)
+    append(log, [(b"a", b"1"), (b"b", b"1")], now_ms=NOW, roll=True)
+    append(log, [(b"a", b"2")], now_ms=NOW + 2_000, roll=True)
+    log.config = replace(log.config, segment_bytes=100)
+    compact(log, now_ms=NOW)
+    assert pairs(log) == [(1, b"b", b"1"), (2, b"a", b"2")]
+    assert log.retention.apply(now_ms=NOW + 2_500, high_watermark=3) is not None
+    assert (log.log_start_offset, pairs(log)) == (2, [(2, b"a", b"2")])
+
+
+class TestDamage:
+    @pytest.mark.parametrize("cleaned_before", [False, True])
+    def test_a_batch_that_cannot_be_read_ends_it_and_leaves_the_log_alone(self, log, harness, cleaned_before) -> None:
+        append(log, [(b"a", b"1"), (b"b", b"1")], roll=True)
+        if cleaned_before:
+            compact(log)
+        append(log, [(b"a", b"2")], roll=True)
+        path = harness.path(0)
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+        files = {path.name: path.read_bytes() for path in harness.directory.iterdir()}
+        with pytest.raises(CorruptBatchError):
+            compact(log)
+        assert {path.name: path.read_bytes() for path in harness.directory.iterdir()} == files
+
+    def test_records_that_are_not_where_their_lengths_say(self, log, harness) -> None:
+        batch = bytearray(encode_batch([(NOW, b"a", b"1", ())]))
+        batch[61] = 0x7F
+        set_log_append_time(batch, NOW)  # a checksum that fits
+        log.append_as_follower(batch, now_ms=NOW)
+        seal(log)
+        with pytest.raises(CorruptBatchError):
+            compact(log)
+
+
+class TestMeanwhile:
+    """What happens to the log while a thread cleans it."""
+
+    @pytest.fixture
+    def planned(self, log) -> tuple[PartitionLog, Any, LogCleaning]:
+        for number in range(3):
+            append(log, [(b"a", b"%d" % number)], roll=True)
+        log.config = replace(CONFIG, segment_bytes=160)
+        plan = log.compaction.plan(log.compaction.to_clean(last_stable_offset=3, now_ms=NOW))
+        cleaning = LogCleaning(
+            Disk(),
+            plan,
+            dedupe_buffer_bytes=1_000_000,
+            io_buffer_bytes=4096,
+            producer_id_expiration_ms=DAY_MS,
+            pace=lambda _: None,
+            now_ms=NOW,
+        )
+        cleaning.build_offset_map()
+        return log, plan, cleaning
+
+    def test_a_read_that_found_its_bytes_before_gets_them(self, planned, harness) -> None:
+        log, _, cleaning = planned
+        expected = log.reader.read(0, 1000).records
+        located = log.reader.locate(0, 1000)
+        fd = located.segment.files.duplicate_fd()  # as a cold read does
+        for group in cleaning.groups():
+            cleaned = cleaning.clean(group)
+            if cleaned is not None:
+                Disk().remove(log.replacement.replace(group, cleaned, now_ms=NOW).paths)
+        assert os.pread(fd, located.part.size_bytes, located.part.position) == expected
+        os.close(fd)
+        assert log.reader.read(0, 1000).records != expected
+
+    def test_what_it_replaced_is_removed_later(self, planned, harness) -> None:
+        log, _, cleaning = planned
+        (group, *_) = cleaning.groups()
+        deletion = log.replacement.replace(group, cleaning.clean(group), now_ms=NOW)
+        assert deletion.due_ms == NOW + CONFIG.file_delete_delay_ms
+        assert sorted(deletion.paths) == sorted(str(path) for path in harness.directory.glob("*.deleted"))
+
+    @pytest.mark.parametrize(
+        "happens",
+        [
+            lambda log: log.truncate_to(1, now_ms=NOW),
+            lambda log: log.truncate_fully_and_start_at(7, now_ms=NOW),
+            lambda log: log.abandon(),
+        ],
+        ids=["truncated", "truncated fully", "deleted"],
+    )
+    def test_a_log_that_is_another_one_is_left_alone(self, planned, happens: Callable[[PartitionLog], None]) -> None:
+        log, plan, cleaning = planned
+        groups = cleaning.groups()
+        assert all(log.replacement.has_planned(plan, group) for group in groups)
+        assert log.replacement.has_planned(plan, ())
+        happens(log)
+        assert not any(log.replacement.has_planned(plan, group) for group in groups)
+        assert not log.replacement.has_planned(plan, ())
+
+    def test_segments_that_retention_took_are_not_replaced(self, planned) -> None:
+        log, plan, cleaning = planned
+        log.config = replace(log.config, cleanup_policy=("delete",), retention_bytes=100)
+        log.retention.apply(now_ms=NOW, high_watermark=3)
+        first, *rest = cleaning.groups()
+        assert not log.replacement.has_planned(plan, first)
+        assert all(log.replacement.has_planned(plan, group) for group in rest)
+
+    def test_a_pacer_can_end_it_at_any_moment(self, log, harness) -> None:
+        for number in range(3):
+            append(log, [(b"a", b"%d" % number)], roll=True)
+        before = pairs(log)
+        for calls in itertools.count():
+            left = iter(range(calls))
+
+            def pace(_: int, left: Any = left) -> None:
+                if next(left, None) is None:
+                    raise InterruptedError
+
+            try:
+                compact(log, pace=pace)
+            except InterruptedError:
+                assert pairs(log) == before
+                assert not [path for path in harness.directory.iterdir() if path.suffix == ".cleaned"]
+            else:
+                break
+        assert calls > 6
+        assert len(pairs(log)) == 1
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+class MortalDisk(Disk):
+    """Lets the process do `operations_left` operations that change something; the next one finds it dead."""
+
+    def __init__(self) -> None:
+        self.operations_left = 10**9
+        self.errno: int | None = None
+        """Instead of dying: the error that operation meets, once."""
+
+    def _use(self) -> None:
+        if not self.operations_left:
+            if self.errno is None:
+                raise Killed
+            self.operations_left = 10**9
+            raise OSError(self.errno, os.strerror(self.errno))
+        self.operations_left -= 1
+
+    def open(self, path: str, flags: int) -> int:
+        if flags & os.O_CREAT:
+            self._use()
+        return super().open(path, flags)
+
+    def writev(self, fd: int, buffers: Any) -> int:
+        self._use()
+        return os.writev(fd, buffers)
+
+    def pwrite(self, fd: int, data: Any, position: int) -> int:
+        self._use()
+        return os.pwrite(fd, data, position)
+
+    def fdatasync(self, fd: int) -> None:  # type: ignore[override]
+        self._use()
+        os.fdatasync(fd)
+
+    def replace(self, source: str, target: str) -> None:  # type: ignore[override]
+        self._use()
+        os.replace(source, target)
+
+    def remove(self, paths: Any) -> None:
+        if self.errno is None and not self.operations_left:
+            return  # a process that is dead cleans nothing up
+        super().remove(paths)
+
+
+class TestCrashes:
+    def fill(self, log: PartitionLog) -> None:
+        for number in range(7):
+            append(log, [(b"k%d" % (number % 3), b"%d" % number), (b"t%d" % number, None)], roll=number % 2 == 1)
+        seal(log)
+
+    def test_a_kill_at_any_moment_leaves_the_old_segments_or_the_new_one(self, harness) -> None:
+        harness.config = CONFIG
+        log = harness.open(now_ms=NOW)
+        self.fill(log)
+        old = pairs(log)
+        saved = harness.root / "saved"
+        log.close()
+        shutil.copytree(harness.directory, saved)
+        outcomes = []
+        for operations in itertools.count():
+            shutil.rmtree(harness.directory)
+            shutil.copytree(saved, harness.directory)
+            disk = harness.disk = MortalDisk()
+            log = harness.open(clean=True, now_ms=NOW)
+            disk.operations_left = operations
+            try:
+                compact(log, disk=disk, now_ms=NOW)
+                killed = False
+            except Killed:
+                killed = True
+            log.abandon()
+            harness.disk = Disk()
+            log = harness.open(clean=False, recovery_point=log.flusher.recovery_point, now_ms=NOW)
+            found = pairs(log)
+            outcomes.append(found)
+            assert found == old or found == outcomes[-1] == self.expected(old), (operations, found)
+            leftovers = {".cleaned", ".swap", ".deleted"}
+            assert not [path for path in harness.directory.iterdir() if path.suffix in leftovers]
+            log.check_invariants()
+            log.close()
+            if not killed:
+                break
+        first_new = next(number for number, found in enumerate(outcomes) if found != old)
+        assert outcomes == [old] * first_new + [self.expected(old)] * (len(outcomes) - first_new)
+        assert len(outcomes) - first_new > 10, "kills while the segments are being swapped"
+
+    def expected(self, old: list[Any]) -> list[Any]:
+        last = {key: offset for offset, key, _ in old}
+        return [record for record in old if last[record[1]] == record[0]]
+
+    def test_a_power_failure_before_the_renames_are_on_disk(self, harness) -> None:
+        """The new segment is synced before it is announced."""
+        harness.config = CONFIG
+        log = harness.open(now_ms=NOW)
+        self.fill(log)
+        events: list[str] = []
+
+        class Watched(Disk):
+            def sync_path(self, path: str) -> None:
+                events.append(f"sync {Path(path).name}")
+                super().sync_path(path)
+
+            def fsync_directory(self, path: str) -> None:
+                events.append("sync directory")
+                super().fsync_directory(path)
+
+            def replace(self, source: str, target: str) -> None:  # type: ignore[override]
+                events.append(f"rename {Path(target).name}")
+                super().replace(source, target)
+
+        log.segments.disk = watched = Watched()
+        compact(log, disk=watched, now_ms=NOW)
+        base = "0" * 20
+        synced = {f"sync {base}.{kind}.cleaned" for kind in ("log", "index", "timeindex")}
+        assert set(events[:3]) == synced
+        assert events[3] == "sync directory"
+        assert events[4:7] == [f"rename {base}.{kind}.swap" for kind in ("index", "timeindex", "log")]
+        assert events[-3:] == [f"rename {base}.{kind}" for kind in ("log", "timeindex", "index")]
+
+    def test_a_full_disk_at_any_moment_changes_nothing_or_takes_the_dir_offline(self, harness) -> None:
+        harness.config = CONFIG
+        log = harness.open(now_ms=NOW)
+        self.fill(log)
+        log.close()
+        saved = harness.root / "saved"
+        shutil.copytree(harness.directory, saved)
+        outcomes = set()
+        for operations in itertools.count():
+            shutil.rmtree(harness.directory)
+            shutil.copytree(saved, harness.directory)
+            disk = harness.disk = MortalDisk()
+            disk.errno = errno.ENOSPC
+            log = harness.open(clean=True, now_ms=NOW)
+            old = pairs(log)
+            disk.operations_left = operations
+            try:
+                compact(log, disk=disk, now_ms=NOW)
+                outcomes.add("done")
+                break
+            except (OSError, DiskFull):
+                outcomes.add("refused")
+                assert pairs(log) == old
+                log.check_invariants()
+                log.close()
+                assert {path.name for path in harness.directory.iterdir()} == {path.name for path in saved.iterdir()}
+            except LogDirFailure:
+                outcomes.add("offline")
+                log.abandon()
+                harness.log_dir.failure = None
+                harness.disk = Disk()
+                log = harness.open(recovery_point=log.flusher.recovery_point, now_ms=NOW)
+                assert pairs(log) == self.expected(old)
+                log.abandon()
+        assert outcomes == {"refused", "offline", "done"}

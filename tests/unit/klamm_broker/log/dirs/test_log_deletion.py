@@ -1,0 +1,72 @@
+"""Deleting logs: what a crash leaves, and what the next log of that name inherits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from klamm.model import TopicPartition
+from tests.support.log_managers import NOW, create, fill
+from tests.support.log_steps import delete_log
+
+
+def test_the_directory_is_renamed_now_and_removed_when_due(manager, harness, make_batch) -> None:
+    log = create(manager, 0)
+    fill(log, make_batch)
+    deletion = delete_log(manager, TopicPartition("orders", 0), now_ms=NOW)
+    assert manager.get(TopicPartition("orders", 0)) is None
+    assert not Path(log.directory).exists()
+    (path,) = deletion.paths
+    assert Path(path).name.startswith("orders-0.")
+    assert path.endswith("-delete")
+    assert deletion.due_ms == NOW + 60
+    manager.deletion.remove_files(deletion)
+    assert not Path(path).exists()
+    manager.deletion.remove_files(deletion)
+
+
+def test_the_same_name_can_be_created_again_at_once(manager, make_batch) -> None:
+    fill(create(manager, 0), make_batch)
+    delete_log(manager, TopicPartition("orders", 0), now_ms=NOW)
+    assert create(manager, 0).log_end_offset == 0
+
+
+def test_the_next_log_of_that_name_inherits_no_offsets(manager, harness, make_batch) -> None:
+    log = create(manager, 0)
+    fill(log, make_batch, 40)
+    log.flusher.flush()
+    for job in manager.checkpoints.plan({TopicPartition("orders", 0): 80}):
+        job.run()
+    delete_log(manager, TopicPartition("orders", 0), now_ms=NOW)
+    fill(create(manager, 0), make_batch, 20)
+    harness.crash(manager)
+    again = harness.start()
+    log = again.get(TopicPartition("orders", 0))
+    assert (log.log_end_offset, log.flusher.recovery_point) == (40, 0)
+    assert again.checkpoints.high_watermark(log) == 0
+
+
+def test_a_crash_before_the_removal_leaves_it_for_the_next_start(manager, harness, make_batch) -> None:
+    fill(create(manager, 0), make_batch)
+    deletion = delete_log(manager, TopicPartition("orders", 0), now_ms=NOW)
+    harness.crash(manager)
+    again = harness.start()
+    assert not again.hosted.current
+    assert [found.paths for found in harness.deletions] == [deletion.paths]
+
+
+def test_a_long_name_fits_the_file_system(manager) -> None:
+    topic = "t" * 249
+    create(manager, 0, topic)
+    deletion = delete_log(manager, TopicPartition(topic, 0), now_ms=NOW)
+    assert len(Path(deletion.paths[0]).name) == 255
+
+
+def test_a_flush_planned_before_does_no_harm(manager, make_batch) -> None:
+    log = create(manager, 0)
+    fill(log, make_batch)
+    job = log.flusher.plan()
+    deletion = delete_log(manager, TopicPartition("orders", 0), now_ms=NOW)
+    manager.deletion.remove_files(deletion)
+    job.run()
+    manager.complete_flush(job)
+    assert not manager.directories.offline()

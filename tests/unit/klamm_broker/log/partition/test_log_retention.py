@@ -1,0 +1,70 @@
+"""What retention takes away of one log."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from klamm_broker.log.log_config import LogConfig
+from tests.support.partition_logs import NOW
+
+
+def test_files_are_renamed_now_and_due_later(log, harness) -> None:
+    log.config = LogConfig(retention_ms=1_000, file_delete_delay_ms=60)
+    second = log.segments.base_offsets[1]
+    deletion = log.retention.apply(now_ms=NOW + 10 * ((second - 1) // 3) + 1_001, high_watermark=120)
+    assert deletion is not None
+    assert deletion.due_ms == NOW + 10 * ((second - 1) // 3) + 1_061
+    assert log.segments.base_offsets[0] == second == log.log_start_offset
+    assert {Path(path).name for path in deletion.paths} == {
+        f"{0:020d}{suffix}.deleted" for suffix in (".log", ".index", ".timeindex")
+    }
+    assert all(Path(path).exists() for path in deletion.paths)
+    assert not harness.path(0).exists()
+
+
+def test_a_segment_without_an_index_file_expires_too(log, harness) -> None:
+    harness.path(0, ".index").unlink()  # as a full disk leaves it
+    log.config = LogConfig(retention_ms=1_000)
+    deletion = log.retention.apply(now_ms=10**12, high_watermark=log.segments.base_offsets[1])
+    assert deletion is not None
+    assert {Path(path).name for path in deletion.paths} == {
+        f"{0:020d}{suffix}.deleted" for suffix in (".log", ".timeindex")
+    }
+    assert log.log_dir.failure is None
+
+
+def test_everything_may_expire_and_offsets_go_on(log, make_batch, read_all) -> None:
+    log.retention.apply(now_ms=10**12, high_watermark=120)
+    assert read_all(log) == []
+    assert (log.log_start_offset, log.log_end_offset, log.segments.base_offsets) == (120, 120, (120,))
+    result = log.append_as_leader(make_batch(1), leader_epoch=2, now_ms=NOW)
+    assert result.base_offset == 120
+
+
+def test_not_above_the_high_watermark(log) -> None:
+    third = log.segments.base_offsets[2]
+    log.retention.apply(now_ms=10**12, high_watermark=third)
+    assert log.segments.base_offsets[0] == third
+
+
+def test_by_size(log) -> None:
+    log.config = LogConfig(retention_bytes=2_000, retention_ms=-1)
+    log.retention.apply(now_ms=NOW, high_watermark=120)
+    assert 2_000 <= log.segments.size_bytes < 2_000 + 1_024
+
+
+def test_nothing_expired_is_no_deletion(log) -> None:
+    assert log.retention.apply(now_ms=NOW, high_watermark=120) is None
+
+
+def test_without_timestamps_the_time_of_writing_counts(harness, make_batch) -> None:
+    log = harness.open()
+    for _ in range(40):
+        log.append_as_leader(make_batch(3, timestamps=[-1] * 3), leader_epoch=0, now_ms=NOW)
+    written_ms = int(harness.path(0).stat().st_mtime * 1000)
+    log.config = LogConfig(retention_ms=1_000)
+    assert log.retention.apply(now_ms=written_ms + 900, high_watermark=120) is None
+    os.utime(harness.path(0), (1, 1))
+    log.retention.apply(now_ms=written_ms + 900, high_watermark=120)
+    assert log.log_start_offset > 0

@@ -1,0 +1,279 @@
+"""A partition's log over several segments: append, delete, truncate, close, and what a failing disk leaves."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.records.errors import CorruptBatchError
+from klamm.records.header import iter_headers
+from klamm_broker.log.files.storage_failure import DiskFull, LogDirFailure, UnexpectedOffset
+from klamm_broker.log.log_config import LOG_APPEND_TIME, LogConfig
+from tests.support.partition_logs import NOW, fill
+
+
+def test_append_says_where_the_records_went(harness, make_batch) -> None:
+    log = harness.open()
+    assert log.append_as_leader(make_batch(3), leader_epoch=0, now_ms=NOW) == (0, 2, -1, 0, False)
+    assert log.append_as_leader(make_batch(2) + make_batch(1), leader_epoch=0, now_ms=NOW) == (3, 5, -1, 0, False)
+    assert log.log_end_offset == 6
+
+
+def test_append_reports_the_append_time(harness, make_batch) -> None:
+    harness.config = LogConfig(message_timestamp_type=LOG_APPEND_TIME)
+    log = harness.open()
+    assert log.append_as_leader(make_batch(1), leader_epoch=0, now_ms=77).log_append_time_ms == 77
+    assert log.reader.find_timestamp(77) == (77, 0, 0)
+
+
+def test_a_refused_append_changes_nothing(log, make_batch) -> None:
+    before = (log.log_end_offset, log.segments.size_bytes)
+    batch = bytearray(make_batch(2))
+    batch[-1] ^= 1
+    with pytest.raises(CorruptBatchError):
+        log.append_as_leader(make_batch(1) + batch, leader_epoch=2, now_ms=NOW)
+    assert (log.log_end_offset, log.segments.size_bytes) == before
+
+
+def test_few_files_are_open_however_many_segments(log, harness, read_all) -> None:
+    assert len(read_all(log)) == 120
+    prefix = str(harness.directory)
+    targets = [
+        os.readlink(f"/proc/self/fd/{fd}")
+        for fd in os.listdir("/proc/self/fd")
+        if os.path.exists(f"/proc/self/fd/{fd}")
+    ]
+    assert sum(target.startswith(prefix) for target in targets) <= 3 + 1
+
+
+class TestFollower:
+    def test_what_the_leader_sent_is_stored_as_it_is(self, log, tmp_path, harness, make_batch) -> None:
+        sent = [log.reader.read(offset, 1).records for offset in range(0, 120, 3)]
+        harness.directory = tmp_path / "copy-0"
+        follower = harness.open()
+        follower.append_as_follower(b"".join(sent[:25]), now_ms=NOW)
+        follower.append_as_follower(b"".join(sent[25:]), now_ms=NOW)
+        follower.check_invariants()
+        assert [follower.reader.read(offset, 1).records for offset in range(0, 120, 3)] == sent
+        assert follower.epochs.entries == log.epochs.entries
+        assert len(follower.segments.base_offsets) > 5
+
+    def test_offsets_may_have_gaps_but_not_go_back(self, harness, make_batch) -> None:
+        log = harness.open()
+        log.append_as_follower(make_batch(2, base_offset=10, partition_leader_epoch=3), now_ms=NOW)
+        log.append_as_follower(make_batch(1, base_offset=20, partition_leader_epoch=5), now_ms=NOW)
+        assert log.log_end_offset == 21
+        assert log.epochs.entries == ((3, 10), (5, 20))
+        with pytest.raises(UnexpectedOffset, match="offset 19; expected 21"):
+            log.append_as_follower(make_batch(1, base_offset=19), now_ms=NOW)
+        headers = [header.base_offset for _, header in iter_headers(log.reader.read(0, 10**6).records)]
+        assert headers == [10, 20]
+
+    def test_an_empty_log_takes_the_batch_within_which_the_leader_starts(self, harness, make_batch, read_all) -> None:
+        log = harness.open()
+        log.truncate_fully_and_start_at(15, now_ms=NOW)
+        batch = make_batch(10, base_offset=10, partition_leader_epoch=3)
+        log.append_as_follower(batch, now_ms=NOW)
+        assert (log.log_start_offset, log.log_end_offset) == (15, 20)
+        assert [offset for offset, _ in read_all(log)] == [15, 16, 17, 18, 19]
+        log.check_invariants()
+        with pytest.raises(UnexpectedOffset):
+            log.append_as_follower(batch, now_ms=NOW)
+
+    def test_an_offset_out_of_reach_of_the_segment_begins_a_new_one(self, harness, make_batch) -> None:
+        log = harness.open()
+        far = 2**33
+        log.append_as_follower(make_batch(2, base_offset=far), now_ms=NOW)
+        assert log.segments.base_offsets == (far,)
+        log.append_as_follower(make_batch(2, base_offset=far + 2**31), now_ms=NOW)
+        assert log.segments.base_offsets == (far, far + 2)
+        log.append_as_follower(make_batch(2, base_offset=far + 2**33), now_ms=NOW)
+        assert log.segments.base_offsets == (far, far + 2, far + 2**33)
+        assert log.reader.read(far + 2, 100).records == make_batch(2, base_offset=far + 2**31)
+
+
+class TestDeleteRecords:
+    def test_records_below_are_gone_at_once_and_files_with_retention(self, log, harness, read_all) -> None:
+        assert log.advance_log_start(50, high_watermark=120)
+        assert not log.advance_log_start(49, high_watermark=120)
+        assert [offset for offset, _ in read_all(log)] == list(range(50, 120))
+        with pytest.raises(BrokerError) as caught:
+            log.reader.read(49, 100)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        deletion = log.retention.apply(now_ms=NOW, high_watermark=120)
+        assert deletion is not None
+        assert log.segments.base_offsets[0] <= 50 < log.segments.base_offsets[1]
+        assert log.log_start_offset == 50
+        assert log.epochs.entries == ((2, 50),)
+
+    def test_not_above_the_high_watermark(self, log) -> None:
+        with pytest.raises(BrokerError, match="high watermark is 40") as caught:
+            log.advance_log_start(41, high_watermark=40)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def test_up_to_the_end(self, log, read_all) -> None:
+        log.advance_log_start(120, high_watermark=120)
+        log.retention.apply(now_ms=NOW, high_watermark=120)
+        assert read_all(log) == []
+        assert (log.log_start_offset, log.log_end_offset) == (120, 120)
+
+
+class TestTruncation:
+    @pytest.mark.parametrize("offset", [119, 118, 117, 60, 3, 2, 1, 0])
+    def test_to_an_offset(self, log, make_batch, read_all, offset: int) -> None:
+        before = read_all(log)
+        assert log.truncate_to(offset, now_ms=NOW)
+        end = offset - offset % 3
+        assert log.log_end_offset == end
+        assert read_all(log) == before[:end]
+        log.check_invariants()
+        fill(log, make_batch, 10)
+        assert log.log_end_offset == end + 30
+        log.check_invariants()
+
+    def test_to_the_end_or_beyond_is_nothing(self, log) -> None:
+        assert not log.truncate_to(120, now_ms=NOW)
+        assert not log.truncate_to(500, now_ms=NOW)
+        assert log.log_end_offset == 120
+
+    def test_epochs_follow(self, log, make_batch) -> None:
+        log.append_as_leader(make_batch(3), leader_epoch=7, now_ms=NOW)
+        assert log.epochs.entries == ((2, 0), (7, 120))
+        log.truncate_to(120, now_ms=NOW)
+        assert log.epochs.entries == ((2, 0),)
+        assert Path(log.directory, "leader-epoch-checkpoint").read_text() == "0\n1\n2 0\n"
+
+    def test_fully(self, log, make_batch, harness) -> None:
+        log.truncate_fully_and_start_at(5_000, now_ms=NOW)
+        assert (log.log_start_offset, log.log_end_offset, log.segments.size_bytes) == (5_000, 5_000, 0)
+        assert log.epochs.entries == ()
+        log.append_as_follower(make_batch(1, base_offset=5_000), now_ms=NOW)
+        assert sorted(p.name for p in harness.directory.glob("*.log")) == [f"{5_000:020d}.log"]
+
+    def test_below_the_first_segment(self, log) -> None:
+        log.retention.apply(now_ms=10**12, high_watermark=60)
+        log.truncate_to(1, now_ms=NOW)
+        assert (log.log_start_offset, log.log_end_offset) == (1, 1)
+
+
+class TestClose:
+    """What an orderly stop costs: a broker has thousands of logs, and few were written to since they were flushed."""
+
+    @pytest.fixture
+    def reopened(self, log, harness, faulty_disk):
+        """After an orderly stop, on a disk that counts."""
+        log.close()
+        harness.disk = faulty_disk
+        reopened = harness.open(clean=True)
+        faulty_disk.calls.clear()
+        return reopened
+
+    def test_a_log_that_nothing_happened_to_is_not_synced(self, reopened, faulty_disk) -> None:
+        reopened.close()
+        assert "fdatasync" not in faulty_disk.calls
+
+    def test_a_new_log_without_records_is_not_synced(self, harness, faulty_disk) -> None:
+        harness.disk = faulty_disk
+        log = harness.open()
+        log.close()
+        assert "fdatasync" not in faulty_disk.calls
+
+    @pytest.mark.parametrize("change", ["append", "truncate", "roll", "crash"])
+    def test_any_change_is(self, reopened, harness, faulty_disk, make_batch, change) -> None:
+        log = reopened
+        match change:
+            case "append":
+                log.append_as_leader(make_batch(1), leader_epoch=2, now_ms=NOW)
+            case "truncate":
+                log.truncate_to(60, now_ms=NOW)
+            case "roll":
+                log.retention.apply(now_ms=10**12, high_watermark=120)
+            case "crash":
+                recovery_point = harness.crash(log)
+                log = harness.open(recovery_point=recovery_point)
+        faulty_disk.calls.clear()
+        log.close()
+        assert "fdatasync" in faulty_disk.calls
+
+
+class TestFailingDisk:
+    @pytest.fixture
+    def log(self, harness, make_batch, faulty_disk):
+        harness.disk = faulty_disk
+        log = harness.open()
+        fill(log, make_batch, 10)
+        return log
+
+    @pytest.mark.parametrize("room", [0, 1, 100])
+    def test_a_full_disk_refuses_appends_and_serves_reads(self, log, make_batch, faulty_disk, read_all, room) -> None:
+        before = read_all(log)
+        for _ in range(3):
+            faulty_disk.room = room
+            with pytest.raises(DiskFull, match="orders-0") as caught:
+                log.append_as_leader(make_batch(3), leader_epoch=3, now_ms=NOW)
+            assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert read_all(log) == before
+            assert log.epochs.latest_epoch == 2
+        faulty_disk.room = None
+        log.check_invariants()
+        assert log.append_as_leader(make_batch(3), leader_epoch=3, now_ms=NOW).base_offset == 30
+
+    def test_full_during_a_roll(self, harness, log, make_batch, faulty_disk, read_all) -> None:
+        before = read_all(log)
+        log.config = LogConfig(segment_bytes=200)
+        faulty_disk.room = 0
+        with pytest.raises(DiskFull):
+            log.append_as_leader(make_batch(3), leader_epoch=2, now_ms=NOW)
+        assert read_all(log) == before
+        faulty_disk.room = None
+        fill(log, make_batch, 5)
+        log.check_invariants()
+        assert log.log_end_offset == 45
+
+    @pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
+    def test_a_failed_write_takes_the_dir_offline(self, log, make_batch, faulty_disk, number) -> None:
+        faulty_disk.errors["writev"] = number
+        with pytest.raises(LogDirFailure, match="append to orders-0"):
+            log.append_as_leader(make_batch(3), leader_epoch=2, now_ms=NOW)
+        faulty_disk.errors.clear()
+        with pytest.raises(LogDirFailure) as caught:
+            log.append_as_leader(make_batch(3), leader_epoch=2, now_ms=NOW)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+    def test_a_failed_undo_takes_the_dir_offline(self, log, make_batch, faulty_disk) -> None:
+        faulty_disk.room = 50
+        faulty_disk.errors["ftruncate"] = errno.EIO
+        with pytest.raises(LogDirFailure):
+            log.append_as_leader(make_batch(3), leader_epoch=2, now_ms=NOW)
+
+    def test_a_failed_read_takes_the_dir_offline(self, log, faulty_disk) -> None:
+        faulty_disk.errors["pread"] = errno.EIO
+        with pytest.raises(LogDirFailure, match="read of orders-0"):
+            log.reader.read(0, 1_000)
+
+    def test_bytes_lost_on_disk_are_a_corrupt_message(self, log, harness) -> None:
+        with harness.path(0).open("r+b") as file:
+            file.seek(8)
+            file.write(b"\xff\xff\xff\xff")
+        with pytest.raises(CorruptBatchError):
+            log.reader.read(0, 1_000)
+        assert log.log_dir.failure is None
+
+    def test_offsets_are_not_given_twice_because_of_damage(self, log, harness, make_batch) -> None:
+        """A batch that an index entry names is damaged: the index is rebuilt up to there, the end stays."""
+        log.flusher.flush()
+        entry = harness.path(0, ".index").read_bytes()[:8]
+        position = int.from_bytes(entry[4:], "big")
+        with harness.path(0).open("r+b") as file:
+            file.seek(position + 8)
+            file.write(b"\xff\xff\xff\xff")
+        offset = int.from_bytes(entry[:4], "big")
+        for _ in range(2):
+            with pytest.raises(CorruptBatchError):
+                log.reader.read(offset, 1_000)
+        assert log.log_end_offset == 30
+        assert log.append_as_leader(make_batch(1), leader_epoch=2, now_ms=NOW).base_offset == 30

@@ -1,0 +1,250 @@
+"""What a leader accepts, what it rewrites, and that it leaves the rest as it came."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from klamm.checksum import crc32c
+from klamm.errors import BrokerError, ErrorCode
+from klamm.records.compression import CompressionType
+from klamm.records.control import ControlRecordType, end_transaction_marker
+from klamm.records.decoder import decode_batch
+from klamm.records.encoder import encode_batch
+from klamm.records.header import TimestampType, iter_headers, set_log_append_time, validate_batch
+from klamm_broker.log.log_config import LOG_APPEND_TIME, LogConfig
+from klamm_broker.log.segment import record_set
+from klamm_broker.log.segment.record_set import AppendOrigin, CheckedBatch, check_produced, with_offsets
+
+NOW = 1_000_000
+
+
+def check(records: Any, *, origin: AppendOrigin = AppendOrigin.CLIENT, **config: Any) -> list[CheckedBatch]:
+    return check_produced(records, LogConfig(**config), now_ms=NOW, origin=origin)
+
+
+def refused(records: Any, **config: Any) -> ErrorCode:
+    with pytest.raises(BrokerError) as caught:
+        check(records, **config)
+    return caught.value.code
+
+
+def blamed(records: Any, **config: Any) -> tuple[ErrorCode, list[tuple[int, str]]]:
+    """The code, and of each record that is to blame its index and the first word of the reason."""
+    with pytest.raises(BrokerError) as caught:
+        check(records, **config)
+    return caught.value.code, [(index, text.split()[0]) for index, text in caught.value.record_errors]
+
+
+def test_accepted_batches_are_the_senders_bytes(make_batch) -> None:
+    first, second = make_batch(3), make_batch(2, compression=CompressionType.ZSTD)
+    checked = check(bytearray(first + second))
+    assert [bytes(batch.data) for batch in checked] == [first, second]
+
+
+def test_offsets_and_epoch_are_assigned_without_touching_the_rest(make_batch) -> None:
+    first, second = make_batch(3, timestamps=[7, 9, 8]), make_batch(2, timestamps=[1, 2])
+    found = with_offsets(check(first + second), base_offset=100, leader_epoch=6)
+    stored = b"".join(found.buffers)
+    headers = [validate_batch(stored, position) for position, _ in iter_headers(stored)]
+    assert [(h.base_offset, h.last_offset, h.partition_leader_epoch) for h in headers] == [
+        (100, 102, 6),
+        (103, 104, 6),
+    ]
+    assert (found.base_offset, found.last_offset, found.size_bytes) == (100, 104, len(stored))
+    assert found.max_timestamp_ms == 9
+    assert stored[16 : len(first)] == first[16:]
+
+
+def test_damage_is_corrupt_message(make_batch) -> None:
+    batch = bytearray(make_batch(3))
+    batch[70] ^= 1
+    assert refused(batch) is ErrorCode.CORRUPT_MESSAGE
+    assert refused(make_batch(3)[:-1]) is ErrorCode.CORRUPT_MESSAGE
+    assert refused(make_batch(3) + b"tail") is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_an_empty_set_is_refused() -> None:
+    assert refused(b"") is ErrorCode.INVALID_RECORD
+
+
+def test_old_magic_is_refused(make_batch) -> None:
+    batch = bytearray(make_batch(1))
+    batch[16] = 1
+    assert refused(batch) is ErrorCode.INVALID_RECORD
+
+
+def test_counts_must_agree(make_batch) -> None:
+    gaps = make_batch(2, offset_deltas=[0, 3], last_offset_delta=3)
+    assert refused(gaps) is ErrorCode.INVALID_RECORD
+
+
+def test_size_limits(make_batch) -> None:
+    batch = make_batch(1, value_bytes=500)
+    assert refused(batch, max_message_bytes=len(batch) - 1) is ErrorCode.MESSAGE_TOO_LARGE
+    assert len(check(batch, max_message_bytes=len(batch))) == 1
+    assert refused(batch * 2, segment_bytes=2 * len(batch) - 1) is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert len(check(batch * 2, segment_bytes=2 * len(batch))) == 2
+
+
+def test_control_batches_are_for_coordinators_only() -> None:
+    marker = end_transaction_marker(
+        ControlRecordType.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW
+    )
+    assert refused(marker) is ErrorCode.INVALID_RECORD
+    assert check(marker, origin=AppendOrigin.COORDINATOR)[0].header.is_control
+
+
+def test_a_producer_needs_a_sequence(make_batch) -> None:
+    assert refused(make_batch(1, producer_id=4, producer_epoch=0)) is ErrorCode.INVALID_RECORD
+    assert check(make_batch(1, producer_id=4, producer_epoch=0, base_sequence=0))
+
+
+def test_timestamps_too_far_from_now(make_batch) -> None:
+    late = make_batch(2, timestamps=[NOW, NOW + 101])
+    assert refused(late, message_timestamp_after_max_ms=100) is ErrorCode.INVALID_TIMESTAMP
+    assert check(late, message_timestamp_after_max_ms=101)
+    early = make_batch(3, timestamps=[NOW, NOW - 101, NOW])
+    assert refused(early, message_timestamp_before_max_ms=100) is ErrorCode.INVALID_TIMESTAMP
+    assert check(early, message_timestamp_before_max_ms=101)
+    assert check(make_batch(1, timestamps=[-1]), message_timestamp_before_max_ms=1)
+
+
+def test_a_producer_may_not_claim_log_append_time(make_batch) -> None:
+    stamped = make_batch(1, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert refused(stamped) is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_log_append_time_stamps_every_record(make_batch) -> None:
+    sent = make_batch(3, timestamps=[1, 2, 10**15])
+    (batch,) = check(sent, message_timestamp_type=LOG_APPEND_TIME)
+    validate_batch(batch.data)
+    assert {record.timestamp_ms for record in decode_batch(batch.data)} == {NOW}
+    assert batch.header.max_timestamp_ms == NOW
+    assert sent == make_batch(3, timestamps=[1, 2, 10**15])
+
+
+@pytest.mark.parametrize(
+    ("compression_type", "codec"),
+    [
+        ("uncompressed", CompressionType.NONE),
+        ("gzip", CompressionType.GZIP),
+        ("snappy", CompressionType.SNAPPY),
+        ("lz4", CompressionType.LZ4),
+        ("zstd", CompressionType.ZSTD),
+    ],
+)
+@pytest.mark.parametrize("sent_as", [CompressionType.NONE, CompressionType.GZIP])
+def test_compression_type_of_the_topic_wins(make_batch, compression_type, codec, sent_as) -> None:
+    sent = make_batch(
+        5,
+        value_bytes=200,
+        compression=sent_as,
+        producer_id=9,
+        producer_epoch=2,
+        base_sequence=33,
+        is_transactional=True,
+    )
+    (batch,) = check(sent, compression_type=compression_type)
+    header = validate_batch(batch.data)
+    assert header.compression is codec
+    assert decode_batch(batch.data) == decode_batch(sent)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, 33)
+    assert header.is_transactional
+    if sent_as is codec:
+        assert bytes(batch.data) == sent
+
+
+def test_the_size_that_counts_is_the_stored_one(make_batch) -> None:
+    sent = make_batch(1, value_bytes=5_000, compression=CompressionType.ZSTD)
+    assert refused(sent, compression_type="uncompressed", max_message_bytes=5_000) is ErrorCode.MESSAGE_TOO_LARGE
+    plain = make_batch(1, value_bytes=5_000)
+    assert check(plain, compression_type="zstd", max_message_bytes=1_000)
+
+
+class TestRecordErrors:
+    """Which records are to blame (KIP-467)."""
+
+    COMPACTED = ("compact",)
+    ROWS = ((NOW, b"k"), (NOW, None), (NOW + 101, b"k"), (NOW - 101, None), (NOW - 101, b"k"), (-1, b"k"))
+
+    def batch(self, rows: Any = ROWS, **fields: Any) -> bytes:
+        return encode_batch([(timestamp_ms, key, b"v", ()) for timestamp_ms, key in rows], **fields)
+
+    @pytest.mark.parametrize("compression", CompressionType)
+    def test_all_are_named_with_the_code_of_the_worst(self, compression) -> None:
+        batch = self.batch(compression=compression)
+        limits = {"message_timestamp_after_max_ms": 100, "message_timestamp_before_max_ms": 100}
+        assert blamed(batch, cleanup_policy=self.COMPACTED) == (ErrorCode.INVALID_RECORD, [(1, "it"), (3, "it")])
+        assert blamed(batch, **limits) == (
+            ErrorCode.INVALID_TIMESTAMP,
+            [(2, "timestamp"), (3, "timestamp"), (4, "timestamp")],
+        )
+        assert blamed(batch, cleanup_policy=self.COMPACTED, **limits) == (
+            ErrorCode.INVALID_TIMESTAMP,
+            [(1, "it"), (2, "timestamp"), (3, "it"), (4, "timestamp")],
+        )
+
+    def test_they_are_counted_over_all_batches(self) -> None:
+        good = self.batch([(NOW, b"k")] * 3)
+        assert blamed(good + self.batch(self.ROWS[:2]), cleanup_policy=self.COMPACTED) == (
+            ErrorCode.INVALID_RECORD,
+            [(4, "it")],
+        )
+
+    def test_the_whole_is_told_in_a_line(self) -> None:
+        with pytest.raises(BrokerError, match=r"^INVALID_RECORD: 2 of 6 records are refused; record 1: it has no key;"):
+            check(self.batch(), cleanup_policy=self.COMPACTED)
+
+    def test_a_header_that_lies_names_nobody(self) -> None:
+        batch = bytearray(self.batch([(NOW, b"k")]))
+        struct.pack_into(">q", batch, 35, NOW + 101)
+        struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+        assert blamed(batch, message_timestamp_after_max_ms=100) == (ErrorCode.INVALID_TIMESTAMP, [])
+
+    def test_a_thousand_are_enough(self) -> None:
+        code, errors = blamed(self.batch([(NOW, None)] * 1_500), cleanup_policy=self.COMPACTED)
+        assert (code, [index for index, _ in errors]) == (ErrorCode.INVALID_RECORD, list(range(1_000)))
+
+    def test_what_is_large_is_not_read_for_their_names(self, monkeypatch) -> None:
+        monkeypatch.setattr(record_set, "_LOOK_MAX_BYTES", 100)
+        batch = self.batch([(NOW + 101, b"k" * 200)], compression=CompressionType.ZSTD)
+        assert blamed(batch, message_timestamp_after_max_ms=100) == (ErrorCode.INVALID_TIMESTAMP, [])
+
+    def test_a_batch_is_refused_for_what_is_not_a_records_fault_without_names(self) -> None:
+        assert blamed(self.batch([(NOW, b"k" * 100)]), max_message_bytes=10) == (ErrorCode.MESSAGE_TOO_LARGE, [])
+
+
+class TestCompactedTopics:
+    POLICY = ("delete", "compact")
+
+    @pytest.mark.parametrize("compression", CompressionType)
+    def test_every_record_needs_a_key(self, compression) -> None:
+        rows = [(1_000, b"k", b"v", ()), (1_000, None, b"v", ())]
+        batch = encode_batch(rows, compression=compression)
+        assert refused(batch, cleanup_policy=self.POLICY) is ErrorCode.INVALID_RECORD
+        assert len(check(batch)) == 1, "only where it is compacted"
+        keyed = encode_batch([(1_000, b"", None, ()), (1_000, b"k", b"v", ())], compression=compression)
+        assert bytes(check(keyed, cleanup_policy=self.POLICY)[0].data) == keyed
+
+    def test_a_batch_that_compaction_could_not_read_is_refused(self) -> None:
+        """It would make the partition uncleanable for good."""
+        batch = bytearray(encode_batch([(1_000, b"key", b"value", ())] * 3))
+        batch[61] += 2
+        set_log_append_time(batch, NOW)  # a checksum that fits
+        config = {"message_timestamp_type": LOG_APPEND_TIME}
+        assert len(check(batch, **config)) == 1
+        assert refused(batch, cleanup_policy=self.POLICY, **config) is ErrorCode.INVALID_RECORD
+
+    def test_offsets_run_without_a_gap(self) -> None:
+        rows = [(1_000, b"k", b"v", ())] * 3
+        batch = encode_batch(rows, offset_deltas=[0, 1, 1], last_offset_delta=2)
+        assert refused(batch, cleanup_policy=self.POLICY) is ErrorCode.INVALID_RECORD
+
+    def test_markers_have_keys_of_their_own(self) -> None:
+        marker = end_transaction_marker(
+            ControlRecordType.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW
+        )
+        assert len(check(marker, origin=AppendOrigin.COORDINATOR, cleanup_policy=self.POLICY)) == 1

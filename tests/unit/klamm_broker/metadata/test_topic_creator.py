@@ -1,0 +1,105 @@
+"""Waiting for topics that are created on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from klamm.errors import ErrorCode
+from klamm.rpc.grpc_transport import GrpcTransport
+from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.controller_rpc import ADMIN
+from klamm_broker.metadata.metadata_waiters import MetadataWaiters
+from klamm_broker.metadata.topic_creator import TopicCreator
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.rpc.controllers import Controllers
+from klamm_server.rpc.server import RpcServer
+
+LONG_MS = 60_000
+
+
+class CreatingController:
+    """Creates topics by record 41 once it may; `bad` it refuses."""
+
+    def __init__(self) -> None:
+        self.may_answer = asyncio.Event()
+
+    async def create_topics(self, request: Any, context: Any) -> Any:
+        await self.may_answer.wait()
+        code = ErrorCode.INVALID_REPLICATION_FACTOR if request.topics[0].name == "bad" else ErrorCode.NONE
+        created = pb.CreatedTopic(name=request.topics[0].name, error_code=code)
+        return pb.CreateTopicsResponse(topics=[created], metadata_end_index=0 if code else 42)
+
+
+for method in ADMIN.methods:
+    if not hasattr(CreatingController, method.name):
+        setattr(CreatingController, method.name, None)
+
+
+class World:
+    """A broker's metadata, and a creator that asks a real server."""
+
+    def __init__(self, controller: CreatingController, port: int) -> None:
+        self.controller = controller
+        self.image = MetadataImage.empty()
+        self.waiters = MetadataWaiters(lambda: self.image)
+        self.creator = TopicCreator(
+            GrpcTransport(), Controllers([("127.0.0.1", port)]), self.waiters, timeout_ms=10_000
+        )
+
+    def publish(self, end_index: int) -> None:
+        self.image = dataclasses.replace(self.image, end_index=end_index)
+        self.waiters.wake()
+
+
+def play(scenario: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        controller = CreatingController()
+        server = RpcServer(max_message_bytes=1_000_000, max_concurrent_rpcs=10)
+        server.add_service(ADMIN, controller)
+        world = World(controller, await server.start("127.0.0.1", 0))
+        task = asyncio.create_task(world.creator.run())
+        try:
+            await scenario(world)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await server.stop(0)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_who_waits_is_let_go_when_the_broker_knows_the_topic() -> None:
+    async def scenario(world: World) -> None:
+        assert world.creator.create("a") is ErrorCode.LEADER_NOT_AVAILABLE
+        waiting = asyncio.create_task(world.creator.created(["a", "never asked for"], timeout_ms=LONG_MS))
+        world.controller.may_answer.set()
+        world.publish(41)
+        assert not (await asyncio.wait([waiting], timeout=0.1))[0]
+        world.publish(42)
+        await waiting
+
+    play(scenario)
+
+
+def test_what_is_refused_is_not_waited_for() -> None:
+    async def scenario(world: World) -> None:
+        world.creator.create("bad")
+        world.controller.may_answer.set()
+        await world.creator.created(["bad"], timeout_ms=LONG_MS)
+
+    play(scenario)
+
+
+def test_nobody_waits_longer_than_a_moment() -> None:
+    async def scenario(world: World) -> None:
+        world.creator.create("a")
+        await world.creator.created(["a"], timeout_ms=1)
+        world.controller.may_answer.set()
+        waiting = asyncio.create_task(world.creator.created(["a"], timeout_ms=LONG_MS))
+        world.publish(42)
+        await waiting
+
+    play(scenario)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import uuid
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from klamm.model import TopicId, TopicPartition
+from klamm_broker.log.files.disk import Disk, DiskSpace
+from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.replication.full_disks import (
+    ALLOCATED_MAX_BYTES,
+    ENOUGH_MAX_BYTES,
+    REPORT_MS,
+    FullDisks,
+    enough_bytes,
+)
+from klamm_broker.replication.resignation_sender import ResignationSender
+
+TOPIC_ID = TopicId(uuid.UUID(int=7))
+GIB = 1 << 30
+
+
+class SmallDisk(Disk):
+    """Has as much free space as the test says, of 1 GiB, and a quota."""
+
+    def __init__(self) -> None:
+        self.usable_bytes = 0
+        self.allocatable_bytes = GIB
+        self.errno = errno.EDQUOT
+
+    def space(self, path):
+        return DiskSpace(GIB, self.usable_bytes)
+
+    def allocate(self, directory, size_bytes):
+        if size_bytes > min(self.usable_bytes, self.allocatable_bytes):
+            raise OSError(self.errno, os.strerror(self.errno))
+
+
+class World:
+    """Four replicas in two log dirs."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.disk = SmallDisk()
+        self.a, self.b = LogDir("a"), LogDir("b")
+        self.replicas = [self.replica(number, self.a if number < 2 else self.b) for number in range(4)]
+        self.resignations = ResignationSender(None, broker_id=1, broker_epoch=lambda: 1, image=lambda: None)
+        self.full = FullDisks(self.disk, self.replicas, self.resignations, self)
+
+    @staticmethod
+    def replica(number, log_dir):
+        name = TopicPartition("t", number)
+        return SimpleNamespace(topic_id=TOPIC_ID, topic_partition=name, log=SimpleNamespace(log_dir=log_dir))
+
+    def monotonic_ms(self):
+        return self.now_ms
+
+    def resigned(self, log_dir):
+        return sorted(number for _, number in self.resignations.resigned_for(log_dir))
+
+    def look(self):
+        asyncio.run(self.full.look())
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+@pytest.fixture
+def told(caplog):
+    caplog.set_level(logging.INFO, logger="klamm_broker.replication.full_disks")
+    return lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+def test_the_replicas_of_a_full_dir_resign_and_those_of_others_do_not(world):
+    world.full.on_full(world.a)
+    assert (world.resigned(world.a), world.resigned(world.b)) == ([0, 1], [])
+    assert (len(world.full), world.a in world.full, world.b in world.full) == (1, True, False)
+
+
+def test_they_resume_when_there_is_much_more_space_than_an_append_needs(world):
+    world.full.on_full(world.a)
+    world.disk.usable_bytes = enough_bytes(GIB) - 1
+    world.look()
+    assert world.resigned(world.a) == [0, 1]
+    world.disk.usable_bytes += 1
+    world.look()
+    assert world.resigned(world.a) == []
+    assert len(world.full) == 0
+
+
+def test_free_space_that_cannot_be_had_is_none(world):
+    world.full.on_full(world.a)
+    world.disk.usable_bytes, world.disk.allocatable_bytes = GIB, 4096
+    world.look()
+    assert world.a in world.full
+    world.disk.errno = errno.EOPNOTSUPP
+    world.look()
+    assert world.a not in world.full, "a file system without allocation is not full"
+
+
+def test_replicas_that_come_resign_too_and_those_that_were_moved_out_resume(world):
+    world.full.on_full(world.a)
+    world.replicas.append(world.replica(4, world.a))
+    world.replicas[0].log.log_dir = world.b
+    world.look()
+    assert world.resigned(world.a) == [1, 4]
+
+
+def test_a_dir_that_failed_is_not_full_any_more(world):
+    world.full.on_full(world.a)
+    world.a.take_offline(OSError(errno.EIO, "gone"), "append")
+    world.look()
+    assert (len(world.full), world.resigned(world.a)) == (0, [])
+
+
+def test_a_line_is_logged_when_it_begins_one_a_minute_and_one_at_the_end(world, told):
+    for _ in range(100):
+        world.full.on_full(world.a)
+        world.now_ms += 1_000
+        world.look()
+    world.disk.usable_bytes = GIB
+    world.look()
+    began, still, ended = told()
+    assert began[0] == "ERROR"
+    assert "log_dir=a is full: its 2 replicas take no records" in began[1]
+    assert still == ("ERROR", f"log_dir=a is still full after_s={REPORT_MS // 1000} replicas=2")
+    assert ended == ("WARNING", f"log_dir=a has space again after_s=100 usable_bytes={GIB}")
+
+
+def test_a_broker_that_starts_on_a_full_disk_knows_it_before_anybody_writes(world):
+    world.disk.usable_bytes = enough_bytes(GIB)
+    asyncio.run(world.full.look_first([world.a]))
+    assert world.resigned(world.a) == []
+    world.disk.usable_bytes = 0
+    asyncio.run(world.full.look_first([world.a]))
+    assert world.resigned(world.a) == [0, 1]
+
+
+def test_what_is_enough_grows_with_the_file_system_up_to_a_bound():
+    assert [enough_bytes(size) for size in (0, 100 << 20, 1 << 50)] == [0, 1 << 20, ENOUGH_MAX_BYTES]
+    assert ALLOCATED_MAX_BYTES < ENOUGH_MAX_BYTES
+
+
+def test_a_real_disk_allocates_and_leaves_nothing(tmp_path: Path) -> None:
+    Disk().allocate(str(tmp_path), 1 << 16)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):
+        Disk().allocate(str(tmp_path), 0)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,133 @@
+"""`klamm certs`: what it writes for whom, and what it tells of files."""
+
+from __future__ import annotations
+
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from klamm.errors import ConfigError
+from klamm.security.certificate_facts import certificate_facts
+from klamm.security.contexts import check_mutual_trust
+from klamm.security.dev_files import DevFiles
+from klamm.security.material import identity, load_material
+from klamm.security.tls_settings import ListenerTlsSettings
+from klamm_cli.app import run as run_klamm
+from tests.support.certificates import client, server
+
+
+@pytest.fixture
+def klamm(monkeypatch, capsys):
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["klamm", *arguments])
+        status = run_klamm()
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def material(files: DevFiles):
+    stores = {"ssl.keystore.location": str(files.node), "ssl.truststore.location": str(files.ca)}
+    settings = ListenerTlsSettings.parse(stores)
+    loaded = load_material(settings, now=datetime.now(UTC))
+    check_mutual_trust(settings, loaded)
+    return loaded
+
+
+def test_what_dev_makes_is_what_servers_need_and_nobody_else_may_read_it(klamm, tmp_path: Path) -> None:
+    status, out, _ = klamm(
+        "certs", "dev", "--dir", str(tmp_path / "certs"), "--host", "a.example", "--host", "10.0.0.7"
+    )
+    files = DevFiles(tmp_path / "certs")
+
+    assert status == 0
+    assert str(files.node) in out
+    assert mode(files.directory) == 0o700
+    assert {mode(each) for each in files.directory.iterdir()} == {0o600}
+    loaded = material(files)
+    assert identity(loaded).names == {"DNS:a.example", "IP:10.0.0.7"}
+    assert loaded.expires is not None
+    assert timedelta(days=89) < loaded.expires - datetime.now(UTC) <= timedelta(days=90)
+    assert f"ssl.truststore.location={files.ca}\n" in files.client_properties.read_text()
+
+
+def test_made_again_the_ca_stays_and_the_certificates_are_new(klamm, tmp_path: Path) -> None:
+    files = DevFiles(tmp_path)
+    klamm("certs", "dev", "--dir", str(tmp_path))
+    ca, node = files.ca.read_bytes(), files.node.read_bytes()
+
+    assert klamm("certs", "dev", "--dir", str(tmp_path))[0] == 0
+
+    assert files.ca.read_bytes() == ca
+    assert files.node.read_bytes() != node
+    assert identity(material(files)).names == {"DNS:localhost", "IP:127.0.0.1", "IP:::1"}
+
+
+def test_servers_with_certificates_of_their_own_are_told_apart(klamm, tmp_path: Path) -> None:
+    given = ("certs", "dev", "--dir", str(tmp_path), "--host", "localhost", "--server", "a", "--server", "b")
+    assert klamm(*given)[0] == 0
+    files = DevFiles(tmp_path)
+    assert not files.node.exists()
+    for name in ("a", "b"):
+        own = certificate_facts(name, files.server(name).read_bytes(), now=datetime.now(UTC))[0]
+        assert (own.subject, set(own.names)) == (f"CN={name}", {f"DNS:{name}", "DNS:localhost"})
+
+
+def test_a_ca_that_expired_or_is_none_is_refused(tmp_path: Path) -> None:
+    files = DevFiles(tmp_path)
+    files.make(["h"], now=datetime.now(UTC) - timedelta(days=3_651))
+    with pytest.raises(ConfigError, match="the CA expired at"):
+        files.make(["h"], now=datetime.now(UTC))
+    files.ca_key.write_text("-")
+    with pytest.raises(ConfigError, match="not a certificate with its key"):
+        files.make(["h"], now=datetime.now(UTC))
+
+
+def test_show_tells_what_others_see(klamm, tmp_path: Path) -> None:
+    file = tmp_path / "node.pem"
+    file.write_text(server("node", "a.example").keystore_pem)
+
+    status, out, _ = klamm("certs", "show", str(file))
+
+    lines = dict(line.split(":", 1) for line in out.splitlines() if line)
+    assert status == 0
+    assert lines["subject"].strip() == "CN=node"
+    assert lines["names"].strip() == "DNS:a.example"
+    assert lines["issuer"].strip() == "CN=Test CA"
+    assert lines["days_left"].strip() in {"89", "90"}
+    assert lines["key matches"].strip() == "yes"
+    assert "PRIVATE" not in out
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (server().key_pem + client().certificate_pem, "key matches: no"),
+        (server().certificate_pem, "key matches: there is no private key in the file"),
+        (server().certificate_pem + server().encrypted_key_pem("x"), "key matches: the private key is encrypted"),
+        (server(valid_days=-3).certificate_pem, "days_left:   -"),
+    ],
+)
+def test_show_tells_what_is_wrong(klamm, tmp_path: Path, content: str, told: str) -> None:
+    file = tmp_path / "some.pem"
+    file.write_text(content)
+    assert told in klamm("certs", "show", str(file))[1]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xfe\xed", server().certificate_pem.replace("MII", "***").encode()])
+def test_show_refuses_what_is_no_certificate(klamm, tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "some.pem"
+    file.write_bytes(content)
+    status, _, err = klamm("certs", "show", str(file))
+    assert status != 0
+    assert err.startswith(f"klamm: {file}: ")
+    assert (
+        klamm("certs", "show", str(tmp_path / "missing"))[2]
+        == f"klamm: {tmp_path}/missing: No such file or directory\n"
+    )

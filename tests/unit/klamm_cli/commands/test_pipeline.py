@@ -1,0 +1,46 @@
+"""`klamm pipeline`, as far as it goes without Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from klamm_pipelines.catalog import PIPELINES
+from tests.support.cli_runner import KlammCommand
+
+klamm = KlammCommand("127.0.0.1:1")
+
+
+def test_every_pipeline_is_listed_with_a_line():
+    listed = {each["pipeline"]: each["what it does"] for each in klamm.ok("pipeline", "list", "--json").document}
+    assert list(listed) == list(PIPELINES)
+    assert all(text.endswith(".") and len(text) < 120 for text in listed.values())
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_pipeline_says_what_it_does_and_what_it_needs(name):
+    ended = klamm("pipeline", "run", name, "--help")
+    assert ended.status == 0
+    assert PIPELINES[name].summary in " ".join(ended.out.split())
+    assert "--bootstrap" in ended.out
+
+
+def test_a_pipeline_that_is_none_is_named():
+    assert "'fly'" in klamm.refused(2, "pipeline", "run", "fly")
+
+
+def test_a_setting_without_a_value_is_named(tmp_path):
+    arguments = ("flight_delays", "--checkpoint", tmp_path, "--conf", "spark.ui.enabled")
+    assert "--conf 'spark.ui.enabled': expected NAME=VALUE" in klamm.refused(2, "pipeline", "run", *arguments)
+
+
+def test_without_spark_the_extra_to_install_is_named(tmp_path):
+    program = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        f"sys.argv = ['klamm', 'pipeline', 'run', 'flight_delays', '--checkpoint', {str(tmp_path)!r}]\n"
+        "from klamm_cli.main import main; main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "klamm: pyspark is missing: pip install 'klamm[spark]'\n")

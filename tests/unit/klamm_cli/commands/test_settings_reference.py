@@ -1,0 +1,66 @@
+"""The reference of all settings is what the programs go by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from klamm.config import ClientConfig
+from klamm.consumer.config import ConsumerConfig
+from klamm.producer.config import ProducerConfig
+from klamm.setting import UpdateMode, definitions
+from klamm_cli.commands.settings_reference import reference
+from klamm_controller.config import ControllerConfig
+from klamm_coordinator.config import CoordinatorConfig
+from klamm_server.config.broker_configs import BROKER_CONFIGS
+from klamm_server.config.server_config import known_configs
+from klamm_server.config.topic_configs import TOPIC_CONFIGS
+from pyspark_klamm.sink_options import SinkSettings
+from pyspark_klamm.source_options import SourceSettings
+from tests.support.cli_runner import KlammCommand
+
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "settings.md"
+ALL = {
+    "topics": TOPIC_CONFIGS,
+    "brokers": BROKER_CONFIGS,
+    "controllers": known_configs(ControllerConfig),
+    "coordinators": known_configs(CoordinatorConfig),
+    "clients": definitions(ClientConfig),
+    "producers": definitions(ProducerConfig),
+    "consumers": definitions(ConsumerConfig),
+    "Spark's source": definitions(SourceSettings),
+    "Spark's sink": definitions(SinkSettings),
+}
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return reference()
+
+
+def test_the_page_is_what_the_command_prints(page: str) -> None:
+    printed = KlammCommand("nobody:1").ok("configs", "docs").out
+    assert printed == page + "\n"
+    assert PAGE.read_text() == printed, "write it again: klamm configs docs > docs/reference/settings.md"
+
+
+def test_every_row_has_a_cell_for_each_column(page: str) -> None:
+    for section in page.split("\n## ")[1:]:
+        rows = [line.replace("\\|", "") for line in section.splitlines() if line.startswith("|")]
+        assert len({row.count("|") for row in rows}) == 1, section
+
+
+@pytest.mark.parametrize("owner", ALL)
+def test_every_setting_is_there_with_all_that_it_is(page: str, owner: str) -> None:
+    lines = page.splitlines()
+    for name, setting in ALL[owner].items():
+        rows = [line for line in lines if line.startswith(f"| `{name}` | ")]
+        assert any(setting.documentation in row and f" {setting.type.value} " in row for row in rows), name
+
+
+@pytest.mark.parametrize("owner", ALL)
+def test_a_setting_says_what_it_is_in_whole_sentences(owner: str) -> None:
+    for name, setting in ALL[owner].items():
+        assert setting.documentation.endswith("."), name
+        assert not setting.takes_effect or setting.update_mode is not UpdateMode.READ_ONLY, name

@@ -1,0 +1,78 @@
+"""`--command-config`: which commands have it, and what becomes of the settings in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from klamm.config import ClientConfig
+from klamm.consumer.config import ConsumerConfig
+from klamm.errors import ConfigError
+from klamm.producer.config import ProducerConfig
+from klamm_cli.app import app
+from klamm_cli.app import run as run_klamm
+from klamm_cli.console import command_config
+from klamm_cli.console.command_config import client_settings
+
+
+@pytest.fixture(autouse=True)
+def _no_file() -> Iterator[None]:
+    token = command_config._file.set(None)
+    yield
+    command_config._file.reset(token)
+
+
+def give(directory: Path, text: str) -> Path:
+    """A file that was named on the command line."""
+    file = directory / "client.properties"
+    file.write_text(text)
+    command_config._file.set(str(file))
+    return file
+
+
+def test_each_class_gets_what_it_knows_of_a_file_for_all(tmp_path: Path) -> None:
+    give(tmp_path, "security.protocol=SSL\nacks=1\ngroup.id=g\nssl.protocol=TLS\nbootstrap.servers=elsewhere:1\n")
+    ours = {"bootstrap.servers": "h:1", "security.protocol": "SSL"}
+
+    assert client_settings("h:1") == ours
+    assert client_settings("h:1", ClientConfig) == ours
+    assert client_settings("h:1", ProducerConfig) == {**ours, "acks": "1"}
+    assert client_settings("h:1", ConsumerConfig) == {**ours, "group.id": "g"}
+
+
+def test_without_a_file_there_is_only_the_server() -> None:
+    assert client_settings("h:1") == {"bootstrap.servers": "h:1"}
+
+
+def test_a_name_that_no_client_knows_is_refused_not_left_out(tmp_path: Path) -> None:
+    file = give(tmp_path, "security.protcol=SSL\n")
+    with pytest.raises(ConfigError) as refused:
+        client_settings("h:1")
+    assert str(refused.value) == (
+        f"--command-config {file}: unknown configuration security.protcol; did you mean security.protocol?"
+    )
+
+
+def test_commands_that_talk_to_a_cluster_have_the_option_and_others_do_not() -> None:
+    group: Any = typer.main.get_command(app)
+    context = group.make_context("klamm", ["topics", "list"])
+    for name, asks in (("topics", True), ("certs", False)):
+        command = group.resolve_command(context, [name])[1]
+        for each in command.commands.values():
+            assert any("--command-config" in param.opts for param in each.params) is asks, each.name
+
+
+def test_what_is_wrong_with_the_file_ends_the_command_with_a_line(monkeypatch, capsys, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SSL\nssl.keystore.location=/nowhere.pem\n")
+    for source in (["--command-config", str(file)], []):
+        monkeypatch.setattr("sys.argv", ["klamm", "topics", "list", *source])
+        monkeypatch.setenv("KLAMM_COMMAND_CONFIG", str(file))
+        assert run_klamm() == 2
+        assert capsys.readouterr().err == (
+            "klamm: ssl.keystore.location=/nowhere.pem: cannot be read: No such file or directory\n"
+        )

@@ -1,0 +1,96 @@
+"""Properties files of servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm_cli.doctor.config_files import check_config
+from klamm_cli.doctor.finding import Level
+
+BROKER = {
+    "node.id": "4",
+    "listeners": "GRPC://h:9094,KAFKA://h:9092",
+    "controller.quorum.bootstrap.servers": "h:9093",
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "log.dirs": "/data",
+}
+
+
+def check(**changes):
+    properties = {**BROKER, **{name.replace("_", "."): text for name, text in changes.items()}}
+    return check_config("f", {name: text for name, text in properties.items() if text is not None})
+
+
+def texts(checked, level):
+    return [each.text for each in checked.findings if each.level is level]
+
+
+def test_a_sound_file():
+    checked = check()
+    assert [(each.level, each.text) for each in checked.findings] == [(Level.OK, "f: 6 settings of a broker")]
+    assert checked.config.node_id == 4
+
+
+@pytest.mark.parametrize(
+    ("properties", "service"),
+    [
+        ({"node.id": "1", "metadata.log.dir": "/m"}, "controller"),
+        ({"node.id": "1", "controller.quorum.bootstrap.servers": "h:1", "group.max.size": "9"}, "coordinator"),
+    ],
+)
+def test_the_service_is_the_one_that_knows_the_names(properties, service):
+    assert texts(check_config("f", properties), Level.OK) == [f"f: {len(properties)} settings of a {service}"]
+
+
+def test_an_unknown_name_is_a_problem_with_the_nearest_one():
+    (found,) = [each for each in check(min_insnc_replicas="2").findings if each.level is Level.PROBLEM]
+    assert found.text == "f: a broker has no setting min.insnc.replicas, and does not start with it"
+    assert found.advice == "write min.insync.replicas"
+    assert check(zzzzzz="1").findings[0].advice == "remove it"
+
+
+def test_every_value_that_does_not_fit_is_told():
+    found = texts(check(num_partitions="many", log_retention_ms="-9"), Level.PROBLEM)
+    assert ["num.partitions" in text or "log.retention.ms" in text for text in found] == [True, True]
+
+
+def test_fields_that_contradict_each_other_are_a_problem():
+    checked = check(queued_max_request_bytes="1000000")
+    assert checked.config is None
+    assert "queued.max.request.bytes" in texts(checked, Level.PROBLEM)[0]
+
+
+def test_settings_that_lose_or_refuse_records():
+    (text,) = texts(check(min_insync_replicas="4"), Level.PROBLEM)
+    assert "min.insync.replicas=4, default.replication.factor=3" in text
+    assert "unclean" in texts(check(unclean_leader_election_enable="true"), Level.WARNING)[0]
+
+
+def test_telling_others_to_dial_their_own_loopback_is_a_warning():
+    checked = check(listeners="GRPC://0.0.0.0:9094", advertised_listeners="GRPC://localhost:9094")
+    (text,) = texts(checked, Level.WARNING)
+    assert "localhost:9094, their own loopback" in text
+    assert not texts(check(listeners="GRPC://127.0.0.1:9094"), Level.WARNING)
+
+
+def test_one_mistake_hides_no_other():
+    """A name nobody knows, a value that does not fit, one that is not set, and settings that refuse records."""
+    checked = check(
+        min_insnc_replicas="2",
+        num_partitions="many",
+        node_id=None,
+        min_insync_replicas="4",
+    )
+    found = texts(checked, Level.PROBLEM)
+    assert ["no setting min.insnc.replicas" in found[0], "num.partitions" in found[1]] == [True, True]
+    assert "node.id is not set" in found[2]
+    assert "min.insync.replicas=4, default.replication.factor=3" in found[3]
+    assert not texts(checked, Level.OK)
+
+
+def test_listeners_are_looked_at_beside_a_value_that_does_not_fit():
+    checked = check(num_partitions="many", advertised_listeners="GRPC://localhost:9094,KAFKA://h:9092")
+    assert "their own loopback" in texts(checked, Level.WARNING)[0]
+    assert checked.config is not None
+    assert check(listeners="nonsense").config is None

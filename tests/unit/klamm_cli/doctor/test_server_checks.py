@@ -1,0 +1,45 @@
+"""What servers' answers say of authorization."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm_cli.doctor.finding import Finding, Level
+from klamm_cli.doctor.server_checks import check_servers
+from klamm_cli.doctor.server_probe import ProbeAnswer, ProbeTarget
+
+
+def found(*has_authorizer: bool | None) -> list[Finding]:
+    answers = [
+        ProbeAnswer(target=ProbeTarget(name=f"broker {number}", host="localhost", port=1), has_authorizer=each)
+        for number, each in enumerate(has_authorizer, start=1)
+    ]
+    return [each for each in check_servers(answers, ["localhost"]) if each.check == "authorization"]
+
+
+@pytest.mark.parametrize(
+    ("has_authorizer", "levels"),
+    [
+        ([False, False], []),
+        ([None, None], []),
+        ([True, True], [Level.OK]),
+        ([True, None], [Level.OK]),
+        ([True, False], [Level.PROBLEM]),
+    ],
+)
+def test_all_servers_have_an_authorizer_or_none_has(has_authorizer: list[bool | None], levels: list[Level]) -> None:
+    assert [each.level for each in found(*has_authorizer)] == levels
+
+
+def test_those_without_are_named() -> None:
+    (problem,) = found(True, False, True)
+    assert "at broker 2:" in problem.text
+
+
+def test_servers_on_their_way_to_security_are_named() -> None:
+    answers = [
+        ProbeAnswer(target=ProbeTarget(name=f"broker {number}", host="localhost", port=1), is_migrating=number == 2)
+        for number in (1, 2)
+    ]
+    (found,) = [each for each in check_servers(answers, ["localhost"]) if each.check == "migration"]
+    assert (found.level, found.text) == (Level.WARNING, "security.migration.enable is on at broker 2")

@@ -1,0 +1,84 @@
+"""Tables, lines and the document of a cluster's status."""
+
+from __future__ import annotations
+
+import json
+
+from klamm.admin.types import GroupListing
+from klamm.model import TopicPartition
+from klamm_cli.status.facts import GroupLag, OpenTransaction
+from klamm_cli.status.gather import group_lag
+from klamm_cli.status.problems import Problem
+from klamm_cli.status.screen import document, headline, summary, tables
+from tests.support.status_world import partition, server, topic
+
+
+def rows(facts, title):
+    (found,) = [
+        [dict(zip(columns, row, strict=True)) for row in rows] for name, columns, rows in tables(facts) if name == title
+    ]
+    return found
+
+
+def test_brokers_have_their_leaders_and_what_is_out_of_sync(facts):
+    described = facts(
+        cluster={"brokers": (server(1), server(2, fenced=True), server(3, in_controlled_shutdown=True, rack="b"))},
+        topics={"orders": topic("orders", partition(0, isr=(1, 3)), partition(1, leader=3, isr=(1, 2, 3)))},
+    )
+    shown = [
+        (each["state"], each["leaders"], each["replicas"], each["out_of_sync"]) for each in rows(described, "brokers")
+    ]
+    assert shown == [("live", 1, 2, 0), ("fenced", 0, 2, 1), ("shutting down", 1, 2, 0)]
+
+
+def test_without_a_quorum_the_controllers_are_named_nevertheless(facts):
+    found = rows(facts(quorum=None), "controllers")
+    assert [(each["id"], each["role"], each["lag"]) for each in found] == [(1, "leader", None), (2, None, None)]
+
+
+def test_only_the_groups_with_the_most_lag_are_on_the_screen(facts):
+    groups = [GroupLag(group_id=f"g{n}", type="classic", state="Stable", lag=n, partitions=1) for n in range(40, 0, -1)]
+    described = facts(groups=groups, groups_left_out=3)
+    assert [each["lag"] for each in rows(described, "groups")] == list(range(40, 30, -1))
+    assert "groups 43, behind 40, 3 not looked at" in summary(described)
+
+
+def test_what_is_not_known_is_not_said(facts):
+    described = facts(topics=None, groups=None, open_transactions=None, hanging=None)
+    assert summary(described) == []
+    assert document(described, [])["topics"] is None
+    assert [each["leaders"] for each in rows(described, "brokers")] == [None, None, None]
+    assert summary(facts(hanging=None))[1] == "transactions open 0, hanging not looked for"
+
+
+def test_open_transactions_are_counted_with_the_age_of_the_oldest(facts):
+    one = OpenTransaction(transactional_id="t", state="Ongoing", open_ms=12_340, timeout_ms=60_000, is_prepared=False)
+    assert "transactions open 1 (oldest 12.3 s), hanging 0" in summary(facts(open_transactions=(one,)))
+
+
+def test_the_document_is_json_and_has_every_part(facts):
+    found = json.loads(json.dumps(document(facts(groups=()), [Problem("broken", "mend it")])))
+    assert found["problems"] == ["broken"]
+    assert found["healthy"] is False
+    assert found["partitions"] == {
+        "total": 2,
+        "under_replicated": [],
+        "under_min_isr": [],
+        "led_by_resigned": [],
+        "offline": [],
+    }
+    assert found["groups"] == []
+    assert len(found["brokers"]) == 3
+
+
+def test_the_headline_counts(facts):
+    assert headline(facts(), []) == "cluster the-id: healthy"
+    assert headline(facts(), [Problem("a", "")]) == "cluster the-id: degraded, 1 problem"
+    assert headline(facts(), [Problem("a", "")] * 2) == "cluster the-id: degraded, 2 problems"
+
+
+def test_lag_counts_what_has_an_end_and_is_never_negative():
+    group = GroupListing(group_id="g", protocol_type="consumer", state="Empty", type="classic")
+    a, b, gone = (TopicPartition("t", number) for number in range(3))
+    lag = group_lag(group, {a: 5, b: 9, gone: 1}, {a: 12, b: 7})
+    assert (lag.lag, lag.partitions) == (7, 2)

@@ -1,0 +1,81 @@
+"""Help: the same voice and form for all commands, and no line that a terminal of 80 columns breaks."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+import pytest
+import typer
+
+from klamm_cli.app import COMMANDS as MODULES
+from klamm_pipelines.catalog import PIPELINES
+from tests.support.cli_runner import KlammCommand
+
+klamm = KlammCommand("127.0.0.1:1")
+
+GROUPS = {
+    name: typer.main.get_command(importlib.import_module(module).app)
+    for name, (module, _) in MODULES.items()
+    if name != "up"
+}
+COMMANDS = {
+    (name, *rest): command
+    for name, group in GROUPS.items()
+    for rest, command in (
+        ((), group),
+        *(((each,), command) for each, command in getattr(group, "commands", {}).items()),
+    )
+}
+VERBS = {
+    *("Abort", "Add", "Alter", "Begin", "Change", "Create", "Delete", "Describe", "Elect", "Find", "Forget", "Give"),
+    *("Leave", "List", "Make", "Move", "Print", "Produce", "Remove", "Run", "Set", "Show", "Take", "Write"),
+}
+"""A summary says what to do, as one tells the command."""
+
+
+@pytest.fixture(autouse=True)
+def eighty_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_command_is_told_in_one_sentence_that_begins_with_a_verb(words):
+    summary, _, rest = COMMANDS[words].help.partition("\n")
+    assert summary.split()[0].rstrip(",") in VERBS
+    assert summary.endswith(".")
+    assert len(summary) <= 78
+    assert not rest or rest.startswith("\n"), "an empty line follows the sentence"
+
+
+@pytest.mark.parametrize(
+    "words", [*COMMANDS, ("up",), *(("pipeline", "run", name) for name in PIPELINES)], ids=" ".join
+)
+def test_help_fits_a_terminal_and_has_every_option_described(words):
+    text = klamm.ok(*words, "--help").out
+    assert text.startswith(f"Usage: klamm {' '.join(words)} ")
+    assert max(map(len, text.splitlines())) <= 80
+    assert words == ("pipeline", "run") or re.search(r"-h, --help +Show this message and exit\.", text)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_argument_and_option_has_a_sentence_and_a_name_for_its_value(words):
+    for each in COMMANDS[words].params:
+        assert each.help, each.name
+        assert each.help[0].isupper(), each.help
+        assert each.help.endswith("."), each.help
+        assert each.metavar is None or each.metavar.isupper() or "..." in each.metavar, each.metavar
+        if not getattr(each, "is_flag", False):
+            assert each.metavar, f"{each.name} shows a type of Python's instead of a name"
+
+
+def test_a_summary_is_the_same_in_the_list_and_in_the_commands_own_help():
+    assert {name: group.help.partition("\n")[0] for name, group in GROUPS.items()} == {
+        name: summary for name, (_, summary) in MODULES.items() if name != "up"
+    }
+
+
+def test_no_summary_is_cut_in_a_list_of_commands():
+    for words in [(), *((name,) for name, group in GROUPS.items() if hasattr(group, "commands"))]:
+        commands = klamm(*words, "--help").out.partition("Commands:")[2]
+        assert "..." not in commands, (words, commands)

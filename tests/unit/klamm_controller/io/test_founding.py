@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from klamm.errors import ConfigError
+from klamm_controller.io.founding import Introduction, first_voters, former_directory
+from klamm_controller.raft.membership import VoterSet
+from klamm_controller.raft.messages import ANY_DIRECTORY, ReplicaKey, Voter
+
+LISTED = [Voter(ReplicaKey(node_id, ANY_DIRECTORY), f"h{node_id}:1") for node_id in (1, 2, 3)]
+ONE, TWO, THREE = (Voter(ReplicaKey(node_id, f"d{node_id}"), f"h{node_id}:1") for node_id in (1, 2, 3))
+ALL = VoterSet([ONE, TWO, THREE])
+
+
+def empty(voter: Voter) -> Introduction:
+    return Introduction(key=voter.key, voters=None)
+
+
+def begun(voter: Voter, voters: VoterSet = ALL) -> Introduction:
+    return Introduction(key=voter.key, voters=voters)
+
+
+def test_the_lowest_of_the_listed_makes_the_set_when_all_others_are_there_and_empty():
+    assert first_voters(ONE, LISTED, {"h2:1": empty(TWO), "h3:1": empty(THREE)}) == ALL
+
+
+@pytest.mark.parametrize("heard", [{}, {"h2:1": empty(TWO)}, {"h3:1": empty(THREE)}])
+def test_it_waits_for_all(heard):
+    assert first_voters(ONE, LISTED, heard) is None
+
+
+def test_the_others_make_none():
+    assert first_voters(TWO, LISTED, {"h1:1": empty(ONE), "h3:1": empty(THREE)}) is None
+
+
+@pytest.mark.parametrize("me", [ONE, TWO])
+def test_a_set_that_somebody_has_is_taken_over_whatever_the_rest_says(me):
+    assert first_voters(me, LISTED, {"h3:1": begun(THREE), "h2:1": empty(TWO)}) == ALL
+
+
+def test_the_lowest_that_lost_its_disk_makes_no_second_set():
+    again = Voter(ReplicaKey(1, "new"), "h1:1")
+    assert first_voters(again, LISTED, {"h2:1": begun(TWO)}) == ALL
+    assert former_directory(again.key, ALL) == ONE.key
+    assert first_voters(again, LISTED, {"h2:1": empty(TWO)}) is None, "the third may have the set"
+
+
+def test_who_is_alone_asks_nobody():
+    alone = Voter(ReplicaKey(7, "d"), "h7:1")
+    assert first_voters(alone, [alone], {}) == VoterSet([alone])
+
+
+def test_who_joins_takes_the_set_of_those_it_joins_and_makes_none():
+    four = Voter(ReplicaKey(4, "d4"), "h4:1")
+    assert first_voters(four, [], {}) is None
+    assert first_voters(four, [], {"h2:1": empty(TWO)}) is None
+    assert first_voters(four, [], {"h2:1": begun(TWO)}) == ALL
+    assert former_directory(four.key, ALL) is None
+    assert former_directory(TWO.key, ALL) is None
+
+
+def test_another_controller_at_a_listed_address_is_a_mistake():
+    with pytest.raises(ConfigError, match=r"says 2@h2:1, but controller 3 answers there"):
+        first_voters(ONE, LISTED, {"h2:1": empty(THREE), "h3:1": empty(THREE)})

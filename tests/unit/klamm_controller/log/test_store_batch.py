@@ -1,0 +1,57 @@
+"""Operations on the store: all of them or none, however often they are offered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rocksdict import Options, Rdict
+
+from klamm_controller.log.store_batch import StoreBatch
+
+
+class StalledThenReady:
+    """Has RocksDB refuse the first writes, as it does while its memory is not flushed."""
+
+    def __init__(self, db: Rdict, refusals: int, background_errors: int = 0) -> None:
+        self._db = db
+        self._refusals = refusals
+        self._background_errors = background_errors
+
+    def write(self, *arguments: object) -> None:
+        self._db.write(*arguments)
+        if self._refusals:
+            self._refusals -= 1
+            raise Exception("Incomplete: Write stall")
+
+    def property_int_value(self, name: str) -> int:
+        assert name == "rocksdb.background-errors"
+        return self._background_errors
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Rdict:
+    return Rdict(str(tmp_path / "db"), Options(raw_mode=True))
+
+
+def batch() -> StoreBatch:
+    made = StoreBatch()
+    made.put(b"a", b"1")
+    made.put(b"b", b"2")
+    made.delete_range(b"b", b"c")
+    return made
+
+
+def test_operations_are_made_in_their_order(db: Rdict) -> None:
+    batch().write(db)
+    assert dict(db.items()) == {b"a": b"1"}
+
+
+def test_what_is_refused_is_offered_again(db: Rdict) -> None:
+    batch().write(StalledThenReady(db, refusals=3))
+    assert dict(db.items()) == {b"a": b"1"}
+
+
+def test_a_failed_flush_is_no_space(db: Rdict) -> None:
+    with pytest.raises(OSError, match="No space left on device"):
+        batch().write(StalledThenReady(db, refusals=1, background_errors=1))

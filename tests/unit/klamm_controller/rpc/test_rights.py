@@ -1,0 +1,129 @@
+"""Topics and configs through the calls of Admin, by a caller who may change or see some of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
+from klamm.errors import ErrorCode
+from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC
+from klamm_controller.metadata.decision import Decision
+from klamm_controller.rpc.configs import ConfigsRpcs
+from klamm_controller.rpc.mutations import Mutations
+from klamm_controller.rpc.topics import TopicsRpcs
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.runtime.clock import SystemClock
+from klamm_server.security.quotas.mutation_quotas import MutationQuotas
+from klamm_server.security.quotas.rate_window import WindowSpan
+from tests.support.callers import allow, called_with
+from tests.unit.klamm_controller.conftest import Cluster, policy
+
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+CONTEXT: Any = None
+
+
+class Gateway:
+    """Decides at once, on the image of a cluster; its controller is itself."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.controller = self
+        self._cluster = cluster
+
+    async def submit(self, name: str, decide: Callable[[MetadataImage], Decision[Any]]) -> Any:
+        return self._cluster.apply(decide(self._cluster.image))
+
+    async def submit_parts(self, name: str, parts: Iterable[Callable[[MetadataImage], Decision[Any]]]) -> list[Any]:
+        return [self._cluster.apply(decide(self._cluster.image)) for decide in parts]
+
+    async def confirm(self) -> MetadataImage:
+        return self._cluster.image
+
+    async def change(self, decided: Awaitable[Any], response: Any, *, timeout_ms: int = 0) -> Any:
+        return await decided
+
+    async def answer(self, decided: Awaitable[Any], response: Any) -> Any:
+        return await decided
+
+    async def read(self, describe: Callable[[MetadataImage], Any], response: Any) -> Any:
+        return describe(self._cluster.image)
+
+
+def topics_of(cluster: Cluster) -> TopicsRpcs:
+    gateway: Any = Gateway(cluster)
+    mutations = Mutations(
+        MutationQuotas(WindowSpan()), policy(), lambda: cluster.image, SystemClock(), knows_callers=True
+    )
+    return TopicsRpcs(gateway, policy(), random.Random(1), mutations)
+
+
+def create(cluster: Cluster, *names: str) -> list[tuple[str, int]]:
+    request = pb.CreateTopicsRequest(
+        topics=[pb.NewTopic(name=name, partition_count=1, replication_factor=1) for name in names]
+    )
+    answer = asyncio.run(topics_of(cluster).create_topics(request, CONTEXT))
+    return [(one.name, one.error_code) for one in answer.topics]
+
+
+def test_topics_are_created_by_whoever_may_create_that_one_or_any(one_broker: Cluster) -> None:
+    with called_with(allow(AclOperation.CREATE, ResourceType.TOPIC, "mine")):
+        assert create(one_broker, "other", "mine", "another") == [("other", DENIED), ("mine", 0), ("another", DENIED)]
+    with called_with(allow(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)):
+        assert create(one_broker, "other", "mine") == [("other", 0), ("mine", ErrorCode.TOPIC_ALREADY_EXISTS)]
+    with called_with():
+        assert create(one_broker, "mine", "missing") == [("mine", DENIED), ("missing", DENIED)]
+
+
+def test_topics_are_deleted_grown_and_seen_by_whoever_may(one_broker: Cluster) -> None:
+    assert create(one_broker, "canary", "mine") == [("canary", 0), ("mine", 0)]
+    rpcs = topics_of(one_broker)
+    grow = pb.CreatePartitionsRequest(
+        topics=[pb.NewPartitions(topic=name, total_count=2) for name in ("canary", "mine", "missing")]
+    )
+    with called_with(allow(AclOperation.ALTER, ResourceType.TOPIC, "mine")):
+        grown = asyncio.run(rpcs.create_partitions(grow, CONTEXT))
+        every = asyncio.run(rpcs.describe_topics(pb.DescribeTopicsRequest(), CONTEXT))
+        named = pb.DescribeTopicsRequest(topics=["missing", "canary", "mine"])
+        some = asyncio.run(rpcs.describe_topics(named, CONTEXT))
+        deleted = asyncio.run(rpcs.delete_topics(pb.DeleteTopicsRequest(topics=["canary", "mine"]), CONTEXT))
+    assert [each.error_code for each in grown.results] == [DENIED, 0, DENIED]
+    assert [each.name for each in every.topics] == ["mine"]
+    assert [each.error_code for each in some.topics] == [DENIED, DENIED, 0]
+    assert some.topics[0].error_message == some.topics[1].error_message
+    assert [each.error_code for each in deleted.results] == [DENIED, DENIED]
+    with called_with(allow(AclOperation.DELETE, ResourceType.TOPIC, "mine")):
+        deleted = asyncio.run(rpcs.delete_topics(pb.DeleteTopicsRequest(topics=["canary", "mine"]), CONTEXT))
+    assert [each.error_code for each in deleted.results] == [DENIED, 0]
+    assert set(one_broker.image.topics_by_name) == {"canary"}
+
+
+def test_configs_are_those_of_topics_or_of_the_cluster(one_broker: Cluster) -> None:
+    assert create(one_broker, "mine") == [("mine", 0)]
+    gateway: Any = Gateway(one_broker)
+    rpcs = ConfigsRpcs(gateway)
+    resources = [
+        pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_BROKER, name="1"),
+        pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="mine"),
+        pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="missing"),
+    ]
+    describe = pb.DescribeConfigsRequest(resources=[pb.DescribeConfigsResource(resource=one) for one in resources])
+    change = pb.ConfigChange(name="retention.ms", operation=pb.CONFIG_OPERATION_SET, value="1")
+    alter = pb.IncrementalAlterConfigsRequest(
+        resources=[pb.AlterConfigsResource(resource=one, changes=[change]) for one in resources]
+    )
+    no_cluster = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    with called_with(allow(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, "mine")):
+        described = asyncio.run(rpcs.describe_configs(describe, CONTEXT))
+        altered = asyncio.run(rpcs.incremental_alter_configs(alter, CONTEXT))
+    assert [each.error_code for each in described.results] == [no_cluster, 0, DENIED]
+    assert [bool(each.configs) for each in described.results] == [False, True, False]
+    assert [each.error_code for each in altered.results] == [no_cluster, 0, DENIED]
+    assert one_broker.image.topic_configs("mine") == {"retention.ms": "1"}
+    with called_with(allow(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)):
+        described = asyncio.run(rpcs.describe_configs(describe, CONTEXT))
+        altered = asyncio.run(rpcs.incremental_alter_configs(alter, CONTEXT))
+    assert [each.error_code for each in described.results] == [0, DENIED, DENIED]
+    assert [each.error_code for each in altered.results] == [no_cluster, DENIED, DENIED]

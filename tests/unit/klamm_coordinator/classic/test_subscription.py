@@ -1,0 +1,29 @@
+"""Topics are read from what real clients put into their metadata."""
+
+from __future__ import annotations
+
+import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+
+from klamm_coordinator.classic.subscription import subscribed_topics
+
+
+def of_aiokafka(*topics: str) -> bytes:
+    return ConsumerProtocolMemberMetadata(0, list(topics), b"user data").encode()
+
+
+def test_topics_of_all_members():
+    metadata = [of_aiokafka("a", "b"), of_aiokafka("b", "ü"), of_aiokafka()]
+
+    assert subscribed_topics(metadata) == {"a", "b", "ü"}
+
+
+def test_later_versions_begin_like_version_0():
+    version_3 = b"\x00\x03" + of_aiokafka("a")[2:] + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x05" + b"\xff\xff"
+
+    assert subscribed_topics([version_3]) == {"a"}
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\x00", b"\xff\xff", of_aiokafka("a")[:8], b"\x00\x00\x7f\xff\xff\xff"])
+def test_what_does_not_parse_is_unknown(metadata):
+    assert subscribed_topics([of_aiokafka("a"), metadata]) is None

@@ -1,0 +1,134 @@
+"""SyncGroup: assignments reach members once they are stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.errors import ErrorCode
+
+
+@pytest.fixture
+def pair(driver):
+    """A driver with two members in CompletingRebalance; the leader first."""
+    ids = [driver.new_member_id() for _ in range(2)]
+    joins = [driver.join(member_id) for member_id in ids]
+    driver.advance(9_000)
+    leader = driver.joined(joins[0]).leader
+    return driver, leader, next(member_id for member_id in ids if member_id != leader)
+
+
+def test_a_follower_waits_for_the_leader(pair):
+    driver, leader, follower = pair
+    sync = driver.sync(1, follower)
+    assert sync not in driver.replies
+
+    driver.sync(1, leader, {leader: b"L", follower: b"F"})
+
+    reply = driver.synced(sync)
+    assert (reply.assignment, reply.protocol_type, reply.protocol_name) == (b"F", "consumer", "range")
+    assert driver.state() == "Stable"
+
+
+def test_nobody_is_answered_before_the_assignments_are_stored(pair):
+    driver, leader, follower = pair
+    driver.auto_ack = False
+    syncs = [driver.sync(1, follower), driver.sync(1, leader, {follower: b"F"})]
+    assert not driver.replies.keys() & set(syncs)
+    assert driver.state() == "CompletingRebalance"
+
+    driver.ack()
+
+    assert [driver.synced(sync).assignment for sync in syncs] == [b"F", b""]
+
+
+def test_assignments_that_cannot_be_stored_send_everybody_back(pair):
+    driver, leader, follower = pair
+    driver.auto_ack = False
+    syncs = [driver.sync(1, follower), driver.sync(1, leader, {follower: b"F"})]
+
+    driver.nack(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    assert {driver.synced(sync).error for sync in syncs} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert driver.state() == "PreparingRebalance"
+
+
+def test_assignments_that_take_too_long_send_everybody_back(pair):
+    driver, leader, follower = pair
+    driver.auto_ack = False
+    syncs = [driver.sync(1, follower), driver.sync(1, leader, {follower: b"F"})]
+
+    driver.advance(5_000)
+
+    assert {driver.synced(sync).error for sync in syncs} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    driver.ack()  # it was stored after all: no reason to be Stable in a generation nobody is in
+    assert driver.state() == "PreparingRebalance"
+    assert driver.rules.state.groups["orders"].generation_id == 1
+
+
+def test_an_assignment_stored_for_a_generation_that_is_over_changes_nothing(pair):
+    driver, leader, follower = pair
+    driver.auto_ack = False
+    lost = driver.sync(1, leader, {leader: b"old"})
+    driver.join(follower, protocols=(("range", b"changed"),))
+    assert driver.synced(lost).error is ErrorCode.REBALANCE_IN_PROGRESS
+    driver.join(leader)
+
+    driver.ack()
+
+    assert driver.state() == "CompletingRebalance"
+    assert driver.rules.classic.groups["orders"].generation_id == 2
+
+
+def test_in_a_stable_group_the_assignment_can_be_asked_for_again(driver):
+    _, follower = driver.stable(2)
+
+    assert driver.synced(driver.sync(1, follower)).assignment == follower.encode()
+
+
+def test_assignments_to_strangers_are_dropped_and_forgotten_members_get_nothing(pair):
+    driver, leader, follower = pair
+    sync = driver.sync(1, follower)
+
+    driver.sync(1, leader, {"stranger": b"S", leader: b"L"})
+
+    assert driver.synced(sync).assignment == b""
+    assert {m.member_id for m in driver.rules.state.groups["orders"].members} == {leader, follower}
+
+
+def test_kafka_12890_members_that_never_sync_are_out(pair):
+    driver, leader, follower = pair
+    driver.sync(1, leader, {leader: b"L"})
+    for _ in range(12):
+        driver.advance(5_000)
+        driver.heartbeat(1, follower)
+        driver.heartbeat(1, leader)
+
+    assert list(driver.rules.classic.groups["orders"].members) == [leader]
+    assert driver.state() == "PreparingRebalance"
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error"),
+    [
+        ({"member_id": "stranger"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"generation_id": 0}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation_id": 2}, ErrorCode.ILLEGAL_GENERATION),
+        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"instance_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"group_id": "elsewhere"}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_who_may_not_sync(pair, kwargs, error):
+    driver, _, follower = pair
+    wanted = {"generation_id": 1, "member_id": follower} | kwargs
+
+    assert driver.synced(driver.sync(**wanted)).error is error
+    assert driver.state() == "CompletingRebalance"
+
+
+def test_while_members_rejoin_there_is_nothing_to_sync(driver):
+    leader, follower = driver.stable(2)
+    driver.join(leader)
+
+    assert driver.synced(driver.sync(1, follower)).error is ErrorCode.REBALANCE_IN_PROGRESS

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from klamm_coordinator.io.shard_metrics import watch_groups, watch_transactions
+from klamm_server.metrics.prometheus import registry
+from tests.support.transaction_driver import LEDGER, TransactionDriver
+
+
+def test_groups_are_shown_with_their_members_and_offsets(make_driver):
+    driver = make_driver()
+    driver.topics_are(t=3)
+    driver.settle(driver.consumer("m1", group_id="new", topics=("t",)))
+    driver.join(joins_without_id=True, group_id="old")
+    for partition, offset in enumerate((17, 5)):
+        driver.commit(offset, partition=partition, group_id="alone")
+    driver.commit(-1, partition=2, group_id="alone")
+    watch_groups(lambda: [driver.rules])
+    found = registry().get_sample_value
+    reset = {"group": "alone", "topic": "t", "partition": "2"}
+    assert found("klamm_coordinator_group_offset", reset) is None, "it begins where a member's policy says"
+    for partition, offset in enumerate((17, 5)):
+        labels = {"group": "alone", "topic": "t", "partition": str(partition)}
+        assert found("klamm_coordinator_group_offset", labels) == offset
+    members = {group: found("klamm_coordinator_group_members", {"group": group}) for group in ("new", "old", "alone")}
+    assert members == {"new": 1, "old": 1, "alone": 0}
+    assert found("klamm_coordinator_groups", {"protocol": "classic", "state": "Empty"}) == 1
+    assert found("klamm_coordinator_groups", {"protocol": "classic", "state": "PreparingRebalance"}) == 1
+    assert found("klamm_coordinator_groups", {"protocol": "consumer", "state": "Stable"}) == 1
+
+
+def test_transactions_are_shown_by_state_and_the_oldest_one_with_its_age():
+    driver = TransactionDriver()
+    watch_transactions(lambda: [driver.rules], lambda: driver.now.wall_ms)
+    found = registry().get_sample_value
+    assert found("klamm_coordinator_oldest_transaction_seconds") == 0
+    for transactional_id in ("a", "b", "c"):
+        driver.init(transactional_id=transactional_id)
+    driver.add(driver.value("a").producer, 1, transactional_id="a")
+    driver.advance(5_000)
+    driver.add(driver.value("b").producer, 1, transactional_id="b")
+    driver.advance(1_000)
+    assert found("klamm_coordinator_transactions", {"state": "Ongoing"}) == 2
+    assert found("klamm_coordinator_transactions", {"state": "Empty"}) == 1
+    assert found("klamm_coordinator_oldest_transaction_seconds") == 6
+
+
+def test_a_ledger_is_shown_with_what_waits_for_its_decision():
+    driver = TransactionDriver()
+    watch_transactions(lambda: [driver.rules], lambda: driver.now.wall_ms)
+    labels = {"sink": LEDGER.sink, "query": LEDGER.query_id}
+    found = registry().get_sample_value
+    driver.register("a-run", 7)
+    part = driver.prepared_part("a-run", 7, partition=0)
+    driver.advance(2_000)
+    assert found("klamm_coordinator_ledger_open_parts", labels) == 1
+    assert found("klamm_coordinator_ledger_idle_seconds", labels) == 2
+    driver.decide("a-run", 7, committed=True, parts=(part,))
+    assert found("klamm_coordinator_ledger_committed_batch", labels) == 7
+    assert found("klamm_coordinator_ledger_open_parts", labels) == 0

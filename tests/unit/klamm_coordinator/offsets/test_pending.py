@@ -1,0 +1,346 @@
+"""Offsets of transactions: pending until the marker, decided by where they stand in the log (KIP-98, KIP-447)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from klamm.errors import ErrorCode
+from klamm.model import TopicPartition
+from klamm_coordinator.group_shard.events import TopicsDeleted
+from klamm_coordinator.offsets.messages import EndTransaction
+from klamm_coordinator.offsets.store import ShardOffsets
+from klamm_coordinator.records.schemas import OffsetCommitValue
+from klamm_coordinator.runtime.log_write import TxnMarker, TxnProducer
+
+ONE = TxnProducer(1_000, 0)
+TWO = TxnProducer(2_000, 5)
+DAY_MS = 24 * 3_600_000
+
+
+def errors(driver, reply_id):
+    return driver.replies[reply_id].errors
+
+
+def test_an_offset_counts_once_its_transaction_commits(driver):
+    driver.commit(7)
+
+    assert errors(driver, driver.txn_commit(42, ONE)) == (ErrorCode.NONE,)
+
+    assert (driver.offset(), driver.unstable(0)) == (7, [0])
+    reply_id = driver.end_transaction(ONE, committed=True)
+    assert driver.replies[reply_id].error is ErrorCode.NONE
+    assert (driver.offset(), driver.unstable()) == (42, [])
+
+
+def test_an_offset_of_an_aborted_transaction_never_counts(driver):
+    driver.commit(7)
+    driver.txn_commit(42, ONE)
+
+    driver.end_transaction(ONE, committed=False)
+
+    assert (driver.offset(), driver.unstable()) == (7, [])
+
+
+def test_only_the_partitions_of_the_transaction_are_unstable(driver):
+    driver.txn_commit(42, ONE, partition=3)
+
+    assert driver.unstable() == [3]
+    assert driver.unstable(0, 1) == []
+    assert driver.unstable(3, group_id="another") == []
+
+
+def test_it_is_unstable_from_the_moment_it_is_on_its_way(driver):
+    driver.auto_ack = False
+
+    driver.txn_commit(42, ONE)
+
+    assert driver.unstable() == [0]
+    driver.nack(ErrorCode.MESSAGE_TOO_LARGE)
+    assert driver.unstable() == []
+
+
+def test_a_write_and_its_marker_are_what_goes_to_the_log(driver):
+    driver.auto_ack = False
+
+    driver.txn_commit(42, ONE)
+    driver.end_transaction(ONE, committed=True)
+
+    offsets, marker = driver.unsent
+    assert (offsets.producer, offsets.marker, len(offsets.records)) == (ONE, None, 1)
+    assert marker.producer == TxnProducer(ONE.producer_id, ONE.epoch + 1)
+    assert (marker.marker.committed, marker.marker.coordinator_epoch, marker.records) == (True, 1, ())
+
+
+def test_pending_offsets_survive_the_owner(driver):
+    driver.txn_commit(42, ONE)
+    driver.txn_commit(43, TWO, partition=1)
+
+    driver.crash()
+
+    assert driver.unstable() == [0, 1]
+    driver.end_transaction(ONE, committed=True)
+    driver.end_transaction(TWO, committed=False)
+    driver.crash()
+    assert (driver.offset(), driver.offset(partition=1), driver.unstable()) == (42, -1, [])
+
+
+def test_a_commit_outside_of_transactions_is_newer_than_what_is_pending(driver):
+    driver.txn_commit(42, ONE)
+
+    driver.commit(50)
+
+    assert driver.unstable() == []
+    driver.end_transaction(ONE, committed=True)
+    assert driver.offset() == 50
+
+
+def test_the_later_of_two_transactions_wins_whichever_ends_first(driver):
+    driver.txn_commit(1, ONE)
+    driver.txn_commit(2, TWO)
+
+    driver.end_transaction(TWO, committed=True)
+    assert driver.unstable() == []
+    driver.end_transaction(ONE, committed=True)
+
+    assert driver.offset() == 2
+
+
+def test_the_earlier_transaction_commits_before_the_later_one_is_decided(driver):
+    driver.txn_commit(1, ONE)
+    driver.txn_commit(2, TWO)
+
+    driver.end_transaction(ONE, committed=True)
+
+    assert (driver.offset(), driver.unstable()) == (1, [0])
+    driver.end_transaction(TWO, committed=False)
+    assert driver.offset() == 1
+
+
+def test_the_last_of_several_commits_in_one_transaction_counts(driver):
+    driver.txn_commit(1, ONE)
+    driver.txn_commit(2, ONE)
+
+    driver.end_transaction(ONE, committed=True)
+
+    assert driver.offset() == 2
+
+
+class TestWhoMay:
+    def test_a_member_of_this_generation(self, driver):
+        (member,) = driver.stable(1)
+
+        reply_id = driver.txn_commit(42, ONE, generation_id=1, member_id=member)
+
+        assert errors(driver, reply_id) == (ErrorCode.NONE,)
+
+    @pytest.mark.parametrize(
+        ("kwargs", "error"),
+        [
+            ({"member_id": "stranger", "generation_id": 1}, ErrorCode.UNKNOWN_MEMBER_ID),
+            ({"member_id": "MEMBER", "generation_id": 0}, ErrorCode.ILLEGAL_GENERATION),
+            ({"member_id": "MEMBER", "generation_id": 2}, ErrorCode.ILLEGAL_GENERATION),
+            ({"generation_id": 1, "group_id": "elsewhere"}, ErrorCode.ILLEGAL_GENERATION),
+        ],
+    )
+    def test_nobody_who_was_a_member_before(self, driver, kwargs, error):
+        (member,) = driver.stable(1)
+        wanted = {key: member if value == "MEMBER" else value for key, value in kwargs.items()}
+
+        assert errors(driver, driver.txn_commit(42, ONE, **wanted)) == (error,)
+        assert driver.unstable() == []
+
+    def test_a_fenced_static_member(self, driver):
+        (member,) = driver.stable(0, instances=("i",))
+
+        reply_id = driver.txn_commit(1, ONE, generation_id=1, member_id=member + "x", instance_id="i")
+
+        assert errors(driver, reply_id) == (ErrorCode.FENCED_INSTANCE_ID,)
+
+    def test_a_producer_that_names_no_member(self, driver):
+        driver.stable(1)
+
+        assert errors(driver, driver.txn_commit(42, ONE)) == (ErrorCode.NONE,)
+
+    def test_nobody_whose_transaction_was_not_asked_about(self, driver):
+        assert errors(driver, driver.commit(42, producer=ONE)) == (ErrorCode.TRANSACTION_ABORTABLE,)
+        assert driver.unstable() == []
+
+    def test_once_is_enough_for_a_transaction(self, driver):
+        driver.txn_commit(42, ONE)
+
+        assert driver.rules.offsets.transactions.is_open(ONE)
+        assert errors(driver, driver.commit(43, producer=ONE)) == (ErrorCode.NONE,)
+        assert not driver.rules.offsets.transactions.is_open(TxnProducer(ONE.producer_id, ONE.epoch + 1))
+
+    def test_nobody_whose_marker_came_while_the_coordinator_was_asked(self, driver):
+        verification = driver.rules.offsets.transactions.begin_verification(ONE)
+        driver.auto_ack = False
+        driver.end_transaction(ONE, committed=False)
+
+        reply_id = driver.commit(42, producer=ONE, verification=verification)
+
+        assert errors(driver, reply_id) == (ErrorCode.TRANSACTION_ABORTABLE,)
+        assert len(driver.unsent) == 1
+
+    def test_who_asks_while_the_marker_of_the_transaction_before_comes(self, driver):
+        following = TxnProducer(ONE.producer_id, ONE.epoch + 1)
+        driver.txn_commit(42, ONE)
+        verification = driver.rules.offsets.transactions.begin_verification(following)
+        driver.end_transaction(ONE, committed=True)
+
+        reply_id = driver.commit(43, producer=following, verification=verification)
+
+        assert errors(driver, reply_id) == (ErrorCode.NONE,)
+        assert (driver.offset(), driver.unstable()) == (42, [0])
+
+    def test_a_marker_of_the_same_epoch_ends_the_transaction_of_an_older_client(self, driver):
+        verification = driver.rules.offsets.transactions.begin_verification(ONE)
+        marker = TxnMarker(committed=False, coordinator_epoch=1, transaction_version=1)
+        driver.ask(EndTransaction(reply_id=0, producer=ONE, marker=marker))
+
+        reply_id = driver.commit(42, producer=ONE, verification=verification)
+
+        assert errors(driver, reply_id) == (ErrorCode.TRANSACTION_ABORTABLE,)
+
+    def test_nobody_after_the_marker(self, driver):
+        driver.txn_commit(42, ONE)
+        driver.end_transaction(ONE, committed=True)
+
+        assert errors(driver, driver.commit(43, producer=ONE)) == (ErrorCode.TRANSACTION_ABORTABLE,)
+
+    def test_who_wrote_before_the_owner_changed_is_asked_about_again(self, driver):
+        driver.txn_commit(42, ONE)
+        driver.crash()
+
+        assert not driver.rules.offsets.transactions.is_open(ONE)
+        assert errors(driver, driver.txn_commit(43, ONE)) == (ErrorCode.NONE,)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.TRANSACTION_COORDINATOR_FENCED],
+)
+def test_who_is_fenced_by_the_log_hears_so(driver, code):
+    driver.auto_ack = False
+    commit = driver.txn_commit(42, ONE)
+    driver.nack(code)
+    marker = driver.end_transaction(ONE, committed=True)
+    driver.nack(code)
+
+    assert errors(driver, commit) == (code,)
+    assert driver.replies[marker].error is code
+
+
+class TestGroups:
+    def test_a_group_lives_as_long_as_something_is_pending(self, driver):
+        driver.txn_commit(42, ONE)
+        assert driver.state() == "Empty"
+
+        driver.end_transaction(ONE, committed=False)
+
+        assert "orders" not in driver.rules.classic.groups
+
+    def test_pending_offsets_do_not_expire(self, driver):
+        driver.commit(7)
+        driver.txn_commit(42, ONE)
+
+        driver.advance(8 * DAY_MS)
+
+        assert driver.offset() == 7
+        driver.end_transaction(ONE, committed=False)
+        driver.advance(DAY_MS)
+        assert driver.offset() == -1
+
+    def test_deleting_a_group_deletes_what_is_pending(self, driver):
+        driver.txn_commit(42, ONE)
+
+        assert errors(driver, driver.delete_groups("orders")) == (ErrorCode.NONE,)
+        driver.end_transaction(ONE, committed=True)
+
+        assert driver.offset() == -1
+        assert driver.replayed() == driver.rules.state
+
+    def test_deleting_an_offset_deletes_what_is_pending(self, driver):
+        driver.txn_commit(42, ONE)
+
+        assert errors(driver, driver.delete_offsets(("t", 0))) == (ErrorCode.NONE,)
+        driver.end_transaction(ONE, committed=True)
+
+        assert driver.offset() == -1
+
+    def test_offsets_of_deleted_topics_do_not_come_back(self, driver):
+        driver.txn_commit(42, ONE)
+
+        driver.step(TopicsDeleted(topics=frozenset({"t"})))
+        driver.end_transaction(ONE, committed=True)
+
+        assert driver.offset() == -1
+
+
+# What the store says must be what a reader of the log finds who looks for the newest decided record of each key.
+
+PRODUCERS = (1, 2, 3)
+STEPS = st.one_of(
+    st.tuples(st.just("commit"), st.just(-1), st.integers(0, 1)),
+    st.tuples(st.just("txn"), st.sampled_from(PRODUCERS), st.integers(0, 1)),
+    st.tuples(st.just("delete"), st.just(-1), st.integers(0, 1)),
+    st.tuples(st.sampled_from(["end commit", "end abort"]), st.sampled_from(PRODUCERS), st.just(0)),
+)
+
+
+@dataclasses.dataclass
+class _Entry:
+    partition: int
+    offset: int | None
+    producer_id: int
+    fate: bool | None
+    """Committed, aborted, not decided."""
+
+
+def _newest(log: list[_Entry], partition: int) -> int | None:
+    decided = [entry for entry in log if entry.partition == partition and entry.fate]
+    return decided[-1].offset if decided else None
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(STEPS, max_size=25))
+def test_the_newest_decided_record_counts(steps):
+    store, log = ShardOffsets(), []
+    for number, (kind, producer_id, partition) in enumerate(steps):
+        tp = TopicPartition("t", partition)
+        if kind.startswith("end"):
+            committed = kind == "end commit"
+            store.end_transaction(producer_id, committed=committed)
+            for entry in log:
+                if entry.fate is None and entry.producer_id == producer_id:
+                    entry.fate = committed
+        elif kind == "txn":
+            store.pending.add(producer_id, "g", tp, OffsetCommitValue(number, -1, "", 0))
+            log.append(_Entry(partition, number, producer_id, None))
+        else:
+            offset = number if kind == "commit" else None
+            store.replay("g", tp, None if offset is None else OffsetCommitValue(number, -1, "", 0))
+            log.append(_Entry(partition, offset, -1, True))
+            if kind == "delete":
+                # A tombstone takes what is pending with it: nobody wants the offset any more.
+                log = [entry for entry in log if entry.partition != partition or entry.fate is not None]
+        for wanted in (0, 1):
+            value = store.of_group("g").get(TopicPartition("t", wanted))
+            assert (None if value is None else value.offset) == _newest(log, wanted)
+            assert store.is_unstable("g", TopicPartition("t", wanted)) == _is_open(log, wanted)
+    for producer_id in PRODUCERS:
+        store.end_transaction(producer_id, committed=False)
+    assert store.pending == ShardOffsets().pending
+
+
+def _is_open(log: list[_Entry], partition: int) -> bool:
+    """Whether something behind the newest decided record may still become the newest."""
+    entries = [entry for entry in log if entry.partition == partition]
+    while entries and entries[-1].fate is False:
+        entries.pop()
+    newest = max((index for index, entry in enumerate(entries) if entry.fate), default=-1)
+    return any(entry.fate is None for entry in entries[newest + 1 :])

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.support.transaction_driver import TransactionDriver
+
+
+@pytest.fixture
+def driver() -> TransactionDriver:
+    return TransactionDriver()

@@ -1,0 +1,114 @@
+"""What the coordinator does by itself: it tells partitions, completes, aborts and forgets."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.errors import ErrorCode
+from klamm_coordinator.transaction.messages import EndReply
+from klamm_coordinator.transaction.states import TxnState
+from tests.support.transaction_driver import FIRST_ID, ID, TIMEOUT_MS, TransactionDriver, partitions, producer
+
+
+class TestEnds:
+    def test_a_completion_is_stored_in_the_end(self, driver):
+        driver.init()
+        driver.add(producer(0), 1)
+        driver.auto_markers = False
+        driver.end(producer(0), committed=True)
+        driver.auto_ack = False
+        driver.write_markers()
+        driver.nack(ErrorCode.NOT_ENOUGH_REPLICAS)
+        driver.auto_ack = True
+        driver.advance(driver.settings.completion_retry_ms)
+        assert driver.value().state is TxnState.COMPLETE_COMMIT
+
+    @pytest.mark.parametrize("committed", [True, False])
+    def test_what_was_decided_is_told_to_the_partitions_by_the_next_owner(self, driver, committed):
+        driver.init()
+        driver.add(producer(0), 1, 2)
+        driver.auto_markers = False
+        driver.end(producer(0), committed=committed)
+
+        driver.crash()
+
+        (order,) = driver.markers
+        assert (order.marker, order.committed, order.partitions) == (producer(1), committed, partitions(1, 2))
+
+
+class TestTimeOut:
+    def open_and_time_out(self, driver: TransactionDriver) -> None:
+        driver.init()
+        driver.add(producer(0), 1)
+        driver.advance(TIMEOUT_MS + driver.settings.abort_check_interval_ms)
+
+    def test_an_open_transaction_is_aborted(self, driver):
+        driver.init()
+        driver.add(producer(0), 1)
+        driver.advance(TIMEOUT_MS - 1)
+        assert driver.value().state is TxnState.ONGOING
+        driver.advance(driver.settings.abort_check_interval_ms)
+        assert driver.value().state is TxnState.COMPLETE_ABORT
+        assert driver.value().producer == producer(1)
+
+    def test_its_producer_is_told_and_goes_on_after_an_abort(self, driver):
+        self.open_and_time_out(driver)
+        assert driver.add(producer(0), 2) == ErrorCode.TRANSACTION_ABORTABLE
+        assert driver.end(producer(0), committed=True).error == ErrorCode.TRANSACTION_ABORTABLE
+        assert driver.end(producer(0), committed=False) == EndReply(producer=producer(1))
+        assert driver.add(producer(1), 1) == ErrorCode.NONE
+
+    def test_or_after_it_asked_for_its_id_again(self, driver):
+        self.open_and_time_out(driver)
+        assert driver.init(producer(0)).producer == producer(1)
+
+    def test_unless_another_producer_has_taken_over(self, driver):
+        self.open_and_time_out(driver)
+        driver.init()
+        assert driver.add(producer(0), 2) == ErrorCode.PRODUCER_FENCED
+        assert driver.end(producer(0), committed=False).error == ErrorCode.PRODUCER_FENCED
+        assert driver.init(producer(0)).error == ErrorCode.PRODUCER_FENCED
+
+    def test_a_client_of_the_old_protocol_is_fenced(self, driver):
+        self.open_and_time_out(driver)
+        assert driver.end(producer(0), committed=False, bump_epoch=False).error == ErrorCode.PRODUCER_FENCED
+
+    def test_a_transaction_that_is_being_ended_is_let_end(self, driver):
+        driver.init()
+        driver.add(producer(0), 1)
+        driver.auto_ack = False
+        ended = driver.ask_end(producer(0), committed=True)
+        driver.advance(TIMEOUT_MS + driver.settings.abort_check_interval_ms)
+        driver.auto_ack = True
+        driver.settle()
+        assert ended in driver.replies
+        assert driver.value().state is TxnState.COMPLETE_COMMIT
+
+
+class TestExpiry:
+    def test_an_id_that_nobody_uses_is_forgotten(self):
+        driver = TransactionDriver(id_expiration_ms=1_000, expiration_check_interval_ms=100)
+        driver.init()
+        driver.advance(900)
+        assert ID in driver.rules.ids.values
+        driver.advance(200)
+        assert ID not in driver.rules.ids.values
+        driver.crash()
+        assert driver.init().producer == producer(0, FIRST_ID + 1)
+
+    def test_not_one_with_an_open_transaction(self):
+        driver = TransactionDriver(id_expiration_ms=1_000, expiration_check_interval_ms=100)
+        driver.init()
+        driver.add(producer(0), 1)
+        driver.advance(5_000)
+        assert driver.value().state is TxnState.ONGOING
+
+    def test_who_comes_back_in_the_last_moment_gets_a_new_id(self):
+        driver = TransactionDriver(id_expiration_ms=1_000, expiration_check_interval_ms=100)
+        driver.init()
+        driver.auto_ack = False
+        driver.advance(1_000)
+        asked = driver.ask_init()
+        driver.auto_ack = True
+        driver.settle()
+        assert driver.replies[asked].producer == producer(0, FIRST_ID + 1)

@@ -1,0 +1,42 @@
+"""Settings from environment variables."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from klamm.errors import ConfigError
+from klamm_controller.config import ControllerConfig
+from klamm_coordinator.config import CoordinatorConfig
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.environment import environment_properties, variable, without_settings
+from klamm_server.config.server_config import ServiceConfig, known_configs
+
+NAMES = ("node.id", "min.insync.replicas")
+
+
+def test_a_variable_is_a_setting_in_capitals() -> None:
+    environment = {"KLAMM_NODE_ID": "1", "KLAMM_MIN_INSYNC_REPLICAS": "2", "HOME": "/", "KLAMM_BOOTSTRAP": "h:1"}
+    assert environment_properties(environment, NAMES) == {"node.id": "1", "min.insync.replicas": "2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("KLAMM_MIN_INSYNC_REPLICA", "; did you mean KLAMM_MIN_INSYNC_REPLICAS?"), ("KLAMM_XYZZY", "")],
+)
+def test_a_variable_of_no_setting_is_refused_with_the_nearest_one(name: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        environment_properties({name: "2"}, NAMES)
+    assert str(caught.value) == f"unknown configuration in the environment: {name}{hint}"
+
+
+@pytest.mark.parametrize("config_class", [BrokerConfig, ControllerConfig, CoordinatorConfig])
+def test_no_two_settings_share_a_variable(config_class: type[ServiceConfig]) -> None:
+    variables = Counter(variable(name) for name in known_configs(config_class))
+    assert [name for name, count in variables.items() if count > 1] == []
+
+
+def test_a_server_that_is_told_its_settings_does_not_see_those_of_others() -> None:
+    environment = {"KLAMM_NODE_ID": "1", "PATH": "/bin", "KLAMM_BOOTSTRAP": "h:1"}
+    assert without_settings(environment) == {"PATH": "/bin", "KLAMM_BOOTSTRAP": "h:1"}

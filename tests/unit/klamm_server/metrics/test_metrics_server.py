@@ -1,0 +1,177 @@
+"""The metrics endpoint against clients that mean no good, or another port."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from klamm.errors import KlammError
+from klamm_server.metrics import metrics_server
+from klamm_server.metrics.instruments import Readings, counter
+from klamm_server.metrics.metrics_server import CONNECTIONS_MAX, MetricsServer
+
+HOST = "127.0.0.1"
+DEADLINE_S = 60
+
+
+@pytest.fixture
+def server() -> Iterator[MetricsServer]:
+    made = MetricsServer(HOST, 0)
+    yield made
+    made.close()
+
+
+def ask(server: MetricsServer, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(HOST, server.port, timeout=DEADLINE_S)
+    try:
+        connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    finally:
+        connection.close()
+
+
+def connect(server: MetricsServer, first: bytes = b"") -> socket.socket:
+    connection = socket.create_connection((HOST, server.port), timeout=DEADLINE_S)
+    connection.sendall(first)
+    return connection
+
+
+def is_ended(connection: socket.socket) -> bool:
+    """Whether the server ends it, with or without a word."""
+    try:
+        while connection.recv(4096):
+            pass
+    except ConnectionResetError:
+        pass
+    return True
+
+
+def test_it_listens_where_it_is_told_to(server: MetricsServer) -> None:
+    """In one process with a listener of the same port at another address."""
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", server.port), timeout=DEADLINE_S)
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            KlammError, match=rf"^metrics\.port={port}: cannot listen on {HOST}:{port}: Address already"
+        ):
+            MetricsServer(HOST, port)
+        with pytest.raises(KlammError, match=rf"^metrics\.port={port}: cannot listen on :{port}: Address already"):
+            MetricsServer("", port)
+
+
+def test_it_answers_as_prometheus_asks(server: MetricsServer) -> None:
+    counter("klamm_metrics_server_test", "Of this test.").inc(3)
+    status, headers, body = ask(server, "GET", "/metrics")
+    assert status == 200
+    assert headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert headers["content-length"] == str(len(body))
+    assert b"\nklamm_metrics_server_test_total 3.0\n" in body
+    _, headers, body = ask(
+        server, "GET", "/metrics?x=y", Accept="application/openmetrics-text;version=1.0.0", Accept_Encoding="gzip"
+    )
+    assert headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert gzip.decompress(body).endswith(b"# EOF\n")
+    status, headers, body = ask(server, "HEAD", "/metrics")
+    assert (status, body, int(headers["content-length"]) > 0) == (200, b"", True)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/", 404), ("GET", "/metrics/", 404), ("GET", "/favicon.ico", 404), ("POST", "/metrics", 405)],
+)
+def test_nothing_else_is_here(server: MetricsServer, method: str, path: str, status: int) -> None:
+    found, _, body = ask(server, method, path)
+    assert found == status
+    assert b"klamm_" not in body
+
+
+def test_a_request_without_end_is_refused(server: MetricsServer) -> None:
+    with connect(server, b"GET /metrics HTTP/1.1\r\n" + b"x" * 20_000) as connection:
+        assert connection.recv(4096).startswith(b"HTTP/1.1 431 ")
+        assert is_ended(connection)
+
+
+def test_what_is_not_http_is_ended(server: MetricsServer) -> None:
+    with connect(server, b"\0" * 20) as connection:
+        assert is_ended(connection)
+
+
+def test_idle_connections_keep_nobody_out(server: MetricsServer) -> None:
+    """The connection that waits longest gives way; there is one thread, however many come."""
+    before = set(threading.enumerate())
+    idle = [connect(server) for _ in range(3 * CONNECTIONS_MAX)]
+    try:
+        assert ask(server, "GET", "/metrics")[0] == 200
+        assert set(threading.enumerate()) <= before
+        assert len(server._connections) <= CONNECTIONS_MAX
+        assert all(is_ended(one) for one in idle[:CONNECTIONS_MAX])
+        idle[-1].sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert idle[-1].recv(4096).startswith(b"HTTP/1.1 200 ")
+    finally:
+        for one in idle:
+            one.close()
+
+
+@pytest.mark.parametrize("first", [b"", b"GE", b"GET /metrics HTTP/1.1\r\nHost:"])
+def test_who_does_not_ask_is_ended(first: bytes, monkeypatch: pytest.MonkeyPatch, server: MetricsServer) -> None:
+    monkeypatch.setattr(metrics_server, "REQUEST_TIMEOUT_S", 0.05)
+    with connect(server, first) as connection:
+        assert is_ended(connection)
+
+
+def test_who_does_not_take_the_answer_is_ended(monkeypatch: pytest.MonkeyPatch, server: MetricsServer) -> None:
+    monkeypatch.setattr(metrics_server, "ANSWER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(server, "_app", lambda _, start: start("200 OK", []) or [b"x" * 50_000_000])
+    with connect(server, b"GET /metrics HTTP/1.1\r\n\r\n"):
+        # Not read: the answer is larger than the buffers of the socket.
+        deadline = time.monotonic() + DEADLINE_S
+        while not server._connections and time.monotonic() < deadline:
+            time.sleep(0.001)
+        while server._connections and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert not server._connections
+
+
+def test_a_reading_that_fails_is_told_and_the_next_scrape_goes_on(server: MetricsServer, caplog) -> None:
+    readings = Readings("klamm_metrics_server_test_readings", "Of this test.", ("a",))
+    readings.set_function(lambda: [(("b",), 1 / 0)])
+    try:
+        assert ask(server, "GET", "/metrics")[0] == 500
+        assert "metrics cannot be shown" in caplog.text
+    finally:
+        readings.set_function(list)
+    assert ask(server, "GET", "/metrics")[0] == 200
+
+
+def test_who_came_to_the_wrong_port_is_logged_once(server: MetricsServer, caplog) -> None:
+    kafka = b"\0\0\0\x20\0\x12\0\3\0\0\0\1"
+    for first in (kafka, kafka, b"\x16\x03\x01\x02\0\1\0", kafka):
+        with connect(server, first) as connection:
+            assert is_ended(connection)
+    kafka_line, tls_line = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert kafka_line == (
+        f"a Kafka client from 127.0.0.1 came to the metrics port {server.port}: this is a metrics port of Klamm, for"
+        " Prometheus (GET /metrics); clients dial the server's listeners"
+    )
+    assert tls_line.startswith("a TLS client from 127.0.0.1 came")
+
+
+def test_a_grpc_client_is_told_in_words(server: MetricsServer, caplog) -> None:
+    with grpc.insecure_channel(f"{HOST}:{server.port}") as channel:
+        for _ in range(2):
+            with pytest.raises(grpc.RpcError) as refused:
+                channel.unary_unary("/klamm.v1.Server/DescribeServer")(b"", timeout=DEADLINE_S)
+            assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+            assert refused.value.details().startswith("this is a metrics port of Klamm, for Prometheus")
+    assert [one.getMessage()[:32] for one in caplog.records if one.levelname == "WARNING"] == [
+        "a gRPC client from 127.0.0.1 cam"
+    ]

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from klamm_server.net.wrong_door import REPEAT_AFTER_MS, Porter, Visitor, recognised
+
+
+@pytest.mark.parametrize(
+    ("first", "visitor"),
+    [
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Visitor.GRPC),
+        (b"GET / HTTP/1.1\r\n", Visitor.HTTP),
+        (b"POST /topics HTTP/1.1\r\n", Visitor.HTTP),
+        (b"OPTIONS * HTTP/1.1\r\n", Visitor.HTTP),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", Visitor.TLS),
+        (b"\0\0\0\x24\0\x12\0\x03", Visitor.KAFKA),
+        (b"\0\0\0", None),
+        (b"GE", None),
+        (b"SSH-2.0-OpenSSH", None),
+        (b"", None),
+    ],
+)
+def test_visitors_are_known_by_what_they_say_first(first: bytes, visitor: Visitor | None) -> None:
+    assert recognised(first) is visitor
+
+
+def test_each_kind_is_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    times_ms = iter((0, 1, REPEAT_AFTER_MS - 1, REPEAT_AFTER_MS, REPEAT_AFTER_MS))
+    porter = Porter(logging.getLogger("porter-test"), "the Kafka listener 9092", lambda: next(times_ms))
+    said = []
+    for _ in range(4):
+        porter.report(Visitor.GRPC, "192.0.2.1", "go to 9094")
+        said.append(len(caplog.messages))
+    assert said == [1, 1, 1, 2]
+    porter.report(Visitor.TLS, "192.0.2.1", "go")
+    assert caplog.messages[0] == "a gRPC client from 192.0.2.1 came to the Kafka listener 9092: go to 9094"
+    assert len(caplog.messages) == 3
+
+
+def test_a_refusal_is_logged_once_in_a_while_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
+    times_ms = iter([0, 1, 2, REPEAT_AFTER_MS])
+    porter = Porter(logging.getLogger("porter-test"), "the Kafka listener 9092", lambda: next(times_ms))
+    for reason in ("expired", "expired", "foreign", "expired"):
+        porter.report_refused("a TLS handshake", "192.0.2.1", reason)
+    assert caplog.messages == [
+        f"a TLS handshake of 192.0.2.1 failed at the Kafka listener 9092: {reason}"
+        for reason in ("expired", "foreign", "expired")
+    ]

@@ -1,0 +1,129 @@
+"""Calls between servers that speak for a node: let through, refused at once, or ended in the middle of a stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.rpc.status import CallFailed, Status
+from klamm.wire.service import Method
+from klamm.wire.v1 import controller_pb2 as pb
+from klamm.wire.v1.broker_pb2 import ReplicaFetchRequest
+from klamm.wire.v1.broker_rpc import REPLICATION
+from klamm.wire.v1.controller_rpc import CONTROLLER
+from klamm.wire.v1.raft_pb2 import RaftEnvelope, RaftMessage, ReplicaKey
+from klamm.wire.v1.raft_rpc import RAFT
+from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.server_config import load
+from klamm_server.net.listeners import CAME_BY
+from klamm_server.rpc.node_guard import NodeGuard
+from klamm_server.security.listeners_tls import ListenersTls
+from klamm_server.security.node_principals import NodePrincipals
+from klamm_server.security.peer_principals import PeerPrincipals
+from tests.support import certificates
+
+
+class Caller:
+    """What gRPC tells of one."""
+
+    def __init__(self, certificate: str | None) -> None:
+        self._shown = {} if certificate is None else {"x509_pem_cert": [certificate.encode()]}
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return self._shown
+
+
+ONE = Caller(certificates.server("one").certificate_pem)
+TWO = Caller(certificates.server("two").certificate_pem)
+NOBODY = Caller(None)
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Iterator[NodeGuard]:
+    stores = certificates.write_stores(tmp_path, certificates.server())
+    properties = {
+        "node.id": "1",
+        "listeners": "GRPC_SSL://localhost:9094",
+        "ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
+        **stores.settings(),
+    }
+    principals = NodePrincipals.parse(["broker:1=User:one", "broker:2=User:two", "controller:1=User:one"])
+    assert principals is not None
+    came_by = CAME_BY.set("GRPC_SSL")
+    yield NodeGuard(principals, PeerPrincipals(ListenersTls(load(BrokerConfig, properties))).of)
+    CAME_BY.reset(came_by)
+
+
+def method(methods: Sequence[Method], name: str) -> Method:
+    (found,) = [one for one in methods if one.name == name]
+    return found
+
+
+def test_what_speaks_for_no_node_is_served_as_it_is(guard: NodeGuard) -> None:
+    async def answer(request: Any, context: Any) -> None:
+        raise AssertionError("nobody called")
+
+    assert guard.guarded(method(CONTROLLER.methods, "watch_metadata"), answer) is answer
+
+
+def test_a_request_is_refused_before_it_is_looked_at(guard: NodeGuard) -> None:
+    async def answer(request: Any, context: Any) -> int:
+        return int(request.broker_id)
+
+    guarded = guard.guarded(method(CONTROLLER.methods, "broker_heartbeat"), answer)
+    request = pb.BrokerHeartbeatRequest(broker_id=1)
+    assert asyncio.run(guarded(request, ONE)) == 1
+    for caller in (TWO, NOBODY):
+        with pytest.raises(CallFailed) as caught:
+            guarded(request, caller)
+        assert caught.value.status is Status.PERMISSION_DENIED
+
+
+async def _collect(answers: AsyncIterator[int], into: list[int]) -> None:
+    async for each in answers:
+        into.append(each)
+
+
+async def _of(*requests: Any) -> AsyncIterator[Any]:
+    for request in requests:
+        yield request
+
+
+def test_a_stream_of_fetches_ends_with_the_first_that_speaks_for_another(guard: NodeGuard) -> None:
+    async def answer(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[int]:
+        async for request in requests:
+            yield request.max_wait_ms
+
+    guarded = guard.guarded(method(REPLICATION.methods, "replica_fetch"), answer)
+
+    async def scenario() -> list[int]:
+        answered: list[int] = []
+        requests = [
+            ReplicaFetchRequest(replica_id=node, max_wait_ms=number) for number, node in enumerate((1, 1, 2, 1))
+        ]
+        with pytest.raises(CallFailed, match="User:one may not speak for broker 2"):
+            await _collect(guarded(_of(*requests), ONE), answered)
+        return answered
+
+    assert asyncio.run(scenario()) == [0, 1]
+
+
+def test_messages_of_the_quorum_are_believed_from_their_sender(guard: NodeGuard) -> None:
+    async def answer(requests: AsyncIterator[Any], context: Any) -> list[int]:
+        return [one.messages[0].term async for one in requests]
+
+    guarded = guard.guarded(method(RAFT.methods, "exchange"), answer)
+
+    async def exchanged(*senders: int) -> list[int]:
+        messages = [RaftMessage(sender=ReplicaKey(node_id=node), term=7) for node in senders]
+        answered: list[int] = await guarded(_of(*(RaftEnvelope(messages=[one]) for one in messages)), ONE)
+        return answered
+
+    assert asyncio.run(exchanged(1, 1)) == [7, 7]
+    with pytest.raises(CallFailed, match="User:one may not speak for controller 2"):
+        asyncio.run(exchanged(1, 2))

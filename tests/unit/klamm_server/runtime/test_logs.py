@@ -1,0 +1,79 @@
+"""What a log line says to machines."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from klamm.model import TopicPartition
+from klamm_server.runtime.logs import JsonFormatter, LineFormatter
+
+
+def record(template: str, *arguments: object, error: BaseException | None = None) -> logging.LogRecord:
+    exc_info = None if error is None else (type(error), error, error.__traceback__)
+    made = logging.LogRecord("klamm_broker.server", logging.WARNING, __file__, 1, template, arguments, exc_info)
+    made.created, made.msecs = 1_700_000_000.25, 250.0
+    return made
+
+
+def spoken(one: logging.LogRecord) -> dict[str, Any]:
+    line = JsonFormatter("klamm-broker-2").format(one)
+    assert "\n" not in line
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def test_a_line_for_machines_has_what_one_for_people_has() -> None:
+    one = record("broker=%d serving host=%s", 2, "a.example")
+    assert spoken(one) == {
+        "ts": "2023-11-14T22:13:20.250Z",
+        "level": "WARNING",
+        "logger": "klamm_broker.server",
+        "message": "broker=2 serving host=a.example",
+        "node": "klamm-broker-2",
+        "fields": {"broker": 2, "host": "a.example"},
+    }
+    assert LineFormatter().format(one) == (
+        "2023-11-14T22:13:20.250Z WARNING klamm_broker.server broker=2 serving host=a.example"
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "arguments", "fields"),
+    [
+        ("nothing of note", (), None),
+        ("%s ended status=%d; it is started again in %.0f s", ("broker 2", -9, 1.0), {"status": -9}),
+        ("reason='%s' at=%r 5%%=%d", ("none", "here", 5), {"reason": "none", "at": "here"}),
+        (
+            "partition=%s isr=%s",
+            (TopicPartition("t", 1), [1, 2]),
+            {"partition": str(TopicPartition("t", 1)), "isr": "[1, 2]"},
+        ),
+        ("took_ms=%5.1f is_slow=%s", (7.25, True), {"took_ms": 7.25, "is_slow": True}),
+        ("stars=%*d", (5, 1), None),
+    ],
+)
+def test_fields_are_the_arguments_that_have_a_name(
+    template: str, arguments: tuple[object, ...], fields: dict[str, object] | None
+) -> None:
+    assert spoken(record(template, *arguments)).get("fields") == fields
+
+
+def test_a_traceback_stays_on_the_line() -> None:
+    try:
+        raise ValueError("of ours")
+    except ValueError as error:
+        found = spoken(record("rpc=%s failed", "Produce", error=error))
+    assert found["message"] == "rpc=Produce failed"
+    assert found["exception"].startswith("Traceback (most recent call last):")
+    assert found["exception"].endswith("ValueError: of ours")
+
+
+def test_what_is_no_text_for_json_is_said_all_the_same() -> None:
+    strange = b"\xff".decode(errors="surrogateescape")
+    found = JsonFormatter("n").format(record("path=%s", strange))
+    assert found.isascii()
+    assert json.loads(found)["fields"] == {"path": strange}

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import asyncio
+
+from klamm_server.runtime.switch import Switch
+
+
+def test_who_waits_is_woken_by_the_turn() -> None:
+    async def scenario() -> list[str]:
+        switch, story = Switch(), []
+
+        async def follow() -> None:
+            for on in (True, False, True):
+                await switch.wait(on)
+                story.append("on" if on else "off")
+
+        following = asyncio.create_task(follow())
+        await asyncio.sleep(0)
+        for on in (True, True, False, True):
+            switch.turn(on)
+            await asyncio.sleep(0)
+        await following
+        return story
+
+    assert asyncio.run(scenario()) == ["on", "off", "on"]
+
+
+def test_what_is_so_is_not_waited_for() -> None:
+    switch = Switch()
+    asyncio.run(asyncio.wait_for(switch.wait(False), 60))
+    switch.turn(True)
+    asyncio.run(asyncio.wait_for(switch.wait(True), 60))

@@ -1,0 +1,69 @@
+"""Hosts of access control lists: addresses, ranges, names."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm_server.security.acls.hosts import host_matches, host_problem
+
+
+@pytest.mark.parametrize(
+    ("acl_host", "host"),
+    [
+        ("*", "10.0.0.1"),
+        ("10.0.0.1", "10.0.0.1"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("10.0.0.1", "::ffff:10.0.0.1"),
+        ("10.0.0.0/8", "10.255.0.1"),
+        ("10.0.0.0/8", "::ffff:10.1.2.3"),
+        ("10.0.0.77/8", "10.1.2.3"),
+        ("0.0.0.0/0", "192.0.2.1"),
+        ("2001:db8::/32", "2001:db8:1::5"),
+        ("10.0.0.5/32", "10.0.0.5"),
+        ("localhost", "localhost"),
+    ],
+)
+def test_means_the_address(acl_host: str, host: str) -> None:
+    assert host_matches(acl_host, host)
+    assert host_problem(acl_host) == ""
+
+
+@pytest.mark.parametrize(
+    ("acl_host", "host"),
+    [
+        ("10.0.0.1", "10.0.0.10"),
+        ("10.0.0.0/8", "11.0.0.1"),
+        ("0.0.0.0/0", "::1"),
+        ("::/0", "10.0.0.1"),
+        ("::/0", "::ffff:10.0.0.1"),
+        ("2001:db8::/32", "2001:db9::5"),
+        ("localhost", "127.0.0.1"),
+        ("10.0.0.0/8", "localhost"),
+        ("not-an-address/8", "10.0.0.1"),
+        ("", "10.0.0.1"),
+    ],
+)
+def test_means_another_address(acl_host: str, host: str) -> None:
+    assert not host_matches(acl_host, host)
+
+
+@pytest.mark.parametrize(
+    "acl_host",
+    [
+        "",
+        "not-an-address/8",
+        "10.0.0.0/33",
+        "10.0.0.0/255.0.0.0",
+        "10.0.0.0/",
+        "10.0.0.0/8/8",
+        "10.0.256.0/8",
+        "2001:db8::/129",
+        "2001:db8::/-1",
+        "::ffff:10.0.0.0/104",
+        "10.0.0.0/٨",
+    ],
+)
+def test_what_no_acl_can_have(acl_host: str) -> None:
+    assert host_problem(acl_host)
+    assert acl_host in host_problem(acl_host)

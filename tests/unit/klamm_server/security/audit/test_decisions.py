@@ -1,0 +1,102 @@
+"""What a session tells of decisions: what is wanted, once a minute, and nothing else."""
+
+from __future__ import annotations
+
+from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
+from klamm_server.security.acls.authorizer import StandardAuthorizer
+from klamm_server.security.audit.decisions import TALLIES_MAX, Call, SessionAudit
+from klamm_server.security.audit.tallies import MINUTE_MS
+from klamm_server.security.session import CALL, Session
+from tests.support.audit_events import Heard, short
+from tests.support.callers import ALICE, HOST, allow, index_of
+
+WRITE_ORDERS = allow(AclOperation.WRITE, ResourceType.TOPIC, "orders")
+ALL_EVENTS = ("authentication", "authorization.denied", "authorization.allowed", "produce", "consume", "management")
+
+
+class Told(Heard):
+    """A session of ALICE, who may write to `orders`, at a time of `now_ms`."""
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**settings)
+        self.now_ms = 0
+        index = index_of([WRITE_ORDERS])
+        authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
+        self.audit = SessionAudit(self.trail, lambda: self.now_ms, ALICE, HOST)
+        self.session = Session(authorizer, lambda: index, ALICE, HOST, self.audit)
+
+    def may_write(self, topic: str) -> bool:
+        return self.session.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
+
+
+def test_what_is_refused_is_told_with_its_call_and_its_rule() -> None:
+    told = Told()
+    token = CALL.set(Call("PRODUCE", "app"))
+    assert not told.may_write("payments")
+    CALL.reset(token)
+    (event,) = told.events()
+    assert short(event) == (6003, False, ALICE, "PRODUCE", "payments", 1)
+    assert event["src_endpoint"] == {"ip": HOST, "name": "app"}
+    assert event["actor"]["authorizations"][0]["policy"]["name"] == "default"
+    assert event["unmapped"] == {"operation": "WRITE"}
+
+
+def test_by_default_nothing_is_told_of_what_is_allowed() -> None:
+    told = Told()
+    assert told.may_write("orders")
+    assert told.events() == []
+
+
+def test_what_was_not_asked_for_is_not_told() -> None:
+    told = Told()
+    assert not told.session.may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, "payments")
+    assert told.events() == []
+
+
+def test_a_hot_producer_makes_one_event_a_minute() -> None:
+    told = Told(audit_events=("produce",))
+    for _ in range(600):
+        assert told.may_write("orders")
+        told.now_ms += 500
+        told.trail.end_minutes(told.now_ms)
+    assert [one["count"] for one in told.events()] == [1, 119, 120, 120, 120, 120]
+
+
+def test_categories_are_told_apart() -> None:
+    for category, wanted in {
+        "produce": (AclOperation.WRITE, "orders"),
+        "authorization.allowed": (AclOperation.DESCRIBE, "orders"),
+        "authorization.denied": (AclOperation.READ, "orders"),
+    }.items():
+        for chosen in ALL_EVENTS:
+            told = Told(audit_events=(chosen,))
+            told.session.may(wanted[0], ResourceType.TOPIC, wanted[1])
+            assert len(told.events()) == (chosen == category), (category, chosen)
+
+
+def test_excluded_topics_are_not_told() -> None:
+    told = Told(audit_events=ALL_EVENTS, audit_excluded_topics=("orders", "payments"))
+    told.may_write("orders")
+    told.may_write("payments")
+    assert told.events() == []
+
+
+def test_of_operations_that_will_do_one_is_told() -> None:
+    told = Told()
+    assert not told.session.may_with_cluster(AclOperation.ALTER, AclOperation.CLUSTER_ACTION)
+    (event,) = told.events()
+    assert short(event) == (6003, False, ALICE, "", CLUSTER_NAME, 1)
+    assert event["unmapped"] == {"operation": "CLUSTER_ACTION"}
+
+
+def test_a_session_keeps_no_more_tallies_than_the_bound() -> None:
+    told = Told(audit_events=("authorization.allowed",))
+    index = index_of([allow(AclOperation.ALL, ResourceType.GROUP, "*")])
+    authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
+    session = Session(authorizer, lambda: index, ALICE, HOST, told.audit)
+    for number in range(TALLIES_MAX + 1):
+        assert session.may(AclOperation.READ, ResourceType.GROUP, f"{number}")
+    assert len(told.audit._allowed) == 1
+    assert session.may(AclOperation.READ, ResourceType.GROUP, "0")
+    told.trail.end_minutes(MINUTE_MS)
+    assert sum(one["count"] for one in told.events()) == TALLIES_MAX + 2

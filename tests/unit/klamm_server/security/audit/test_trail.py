@@ -1,0 +1,57 @@
+"""What is chosen, and what is told of it."""
+
+from __future__ import annotations
+
+from klamm_server.security.audit.events import TEXT_MAX, Category
+from klamm_server.security.audit.tallies import MINUTE_MS
+from tests.support.audit_events import Heard, denied
+
+
+def test_categories_and_exclusions_are_those_of_the_settings() -> None:
+    trail = Heard(
+        audit_events=("produce", "management"),
+        audit_excluded_principals="User:a; User:CN=b,O=c;",
+        audit_excluded_topics=("noise",),
+    ).trail
+    assert trail.wants(Category.PRODUCE)
+    assert trail.wants(Category.DENIED, Category.MANAGEMENT)
+    assert not trail.wants(Category.DENIED, Category.AUTHENTICATION)
+    assert not trail.is_about("User:a")
+    assert not trail.is_about("User:CN=b,O=c")
+    assert trail.is_about("User:c")
+    assert trail.is_excluded("noise")
+    assert not trail.is_excluded("orders")
+
+
+def test_events_become_lines() -> None:
+    heard = Heard()
+    for _ in range(3):
+        heard.trail.record(denied("x" * 1_000), 5)
+    (first,) = heard.events()
+    assert first["resources"][0]["name"] == "x" * TEXT_MAX
+    heard.trail.end_minutes(5 + MINUTE_MS)
+    assert [one["count"] for one in heard.events()] == [2]
+    heard.trail.record(denied(), 5 + MINUTE_MS)
+    heard.trail.record(denied(), 5 + MINUTE_MS)
+    heard.trail.close(6 + MINUTE_MS)
+    assert [one["count"] for one in heard.events()] == [1, 1]
+
+
+def test_minutes_end_also_when_the_clock_is_set_back() -> None:
+    heard = Heard()
+    heard.trail.record(denied(), 10 * MINUTE_MS)
+    heard.trail.record(denied(), 0)
+    heard.trail.end_minutes(11 * MINUTE_MS)
+    assert [(one["time"], one["count"]) for one in heard.events()] == [(10 * MINUTE_MS, 1), (11 * MINUTE_MS, 1)]
+
+
+def test_what_finds_no_room_is_dropped_and_counted() -> None:
+    heard = Heard()
+    number = 0
+    while not heard.trail.is_overrun:
+        heard.trail.record(denied(f"{number}"), 0)
+        number += 1
+    assert heard.dropped == 1
+    assert heard.backlog.held_bytes < 17 * 1024**2
+    heard.events()
+    assert not heard.trail.is_overrun

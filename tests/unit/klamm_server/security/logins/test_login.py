@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from klamm.errors import ErrorCode
+from klamm.secret import Secret
+from klamm.security.sasl.plain_client import PlainClient
+from klamm.security.sasl.scram_client import ScramClient
+from klamm.security.sasl.scram_keys import ScramMechanism, credential_of, salted_password
+from klamm_server.config.sasl_settings import ListenerSaslSettings
+from klamm_server.config.server_config import ServiceConfig, load
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.runtime.clock import SystemClock
+from klamm_server.security.auditor import Auditor
+from klamm_server.security.logins.login import CredentialChangedError, Login, TooManyFailuresError
+from klamm_server.security.logins.logins import Logins
+from klamm_server.security.sasl.failed_logins import WAITING_MAX
+from klamm_server.security.sasl.proven_sessions import REASON
+from klamm_server.security.sasl.sasl_door import AuthenticateReply
+from tests.support.waiting import until
+
+SHA_256 = ScramMechanism.SHA_256
+
+
+def image(**passwords: str) -> MetadataImage:
+    """A cluster with these users."""
+    credentials = {
+        (name, SHA_256): credential_of(SHA_256, salted_password(SHA_256, Secret(text), b"salt", 4096), b"salt", 4096)
+        for name, text in passwords.items()
+    }
+    return replace(MetadataImage.empty(), scram_credentials=credentials, cluster_secret=b"secret")
+
+
+class World:
+    """A server with a listener OUTSIDE, and alice among its users; `ended` has why sessions did."""
+
+    def __init__(
+        self, mechanisms: str = "SCRAM-SHA-256,PLAIN", delay_ms: int = 0, auditor: Auditor | None = None
+    ) -> None:
+        settings = {
+            "sasl.enabled.mechanisms": mechanisms,
+            "connection.failed.authentication.delay.ms": str(delay_ms),
+        }
+        self.logins = Logins({"OUTSIDE": ListenerSaslSettings.parse(settings)}, SystemClock(), auditor)
+        self.logins.on_image(image(alice="wonderland"))
+        self.ended: list[str] = []
+
+    def login(self, address: str = "10.0.0.1") -> Login:
+        at = self.logins.at("OUTSIDE")
+        assert at is not None
+        return Login(at, address, self.ended.append)
+
+    async def by_plain(self, password: str, name: str = "alice", *, login: Login | None = None) -> AuthenticateReply:
+        one = login or self.login()
+        assert one.door.handshake("PLAIN").code is ErrorCode.NONE
+        return await one.authenticate(PlainClient(name, Secret(password)).first())
+
+    async def by_scram(self, password: str, *, login: Login | None = None) -> Sequence[AuthenticateReply]:
+        one, client = login or self.login(), ScramClient(SHA_256, "alice", Secret(password), nonce="client")
+        assert one.door.handshake("SCRAM-SHA-256").code is ErrorCode.NONE
+        first = await one.authenticate(client.first())
+        proof = client.step(first.auth_bytes)
+        assert proof is not None
+        return first, await one.authenticate(proof)
+
+
+def test_only_listeners_where_clients_log_in_have_logins() -> None:
+    world = World()
+    assert world.logins.at("INSIDE") is None
+    assert world.logins.at("OUTSIDE") is not None
+    world.logins.close()
+
+
+@pytest.mark.parametrize(("password", "code"), [("wonderland", 0), ("Wonderland", 58), ("", 58)])
+def test_the_password_decides(password: str, code: int) -> None:
+    async def scenario() -> None:
+        world = World()
+        assert (await world.by_plain(password or "x")).code == code
+        assert (await world.by_scram(password or "x"))[-1].code == code
+        world.logins.close()
+
+    asyncio.run(scenario())
+
+
+def test_until_there_is_metadata_nobody_is_a_user() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.logins.on_image(MetadataImage.empty())
+        assert (await world.by_plain("wonderland")).code is ErrorCode.SASL_AUTHENTICATION_FAILED
+        world.logins.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_session_ends_with_its_credential_and_the_new_password_counts() -> None:
+    async def scenario() -> None:
+        world = World()
+        scram, plain, gone = world.login(), world.login(), world.login()
+        await world.by_scram("wonderland", login=scram)
+        for one in (plain, gone):
+            await world.by_plain("wonderland", login=one)
+        gone.close()
+        world.logins.on_image(image(alice="wonderland", bob="b"))
+        assert not world.ended
+        world.logins.on_image(image(alice="looking glass"))
+        assert world.ended == [REASON] * 2
+        assert (await world.by_plain("wonderland")).code is ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert (await world.by_plain("looking glass")).code is ErrorCode.NONE
+        world.logins.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_credential_that_changes_during_the_login_makes_no_session() -> None:
+    async def scenario() -> None:
+        world = World()
+        one, client = world.login(), ScramClient(SHA_256, "alice", Secret("wonderland"), nonce="client")
+        one.door.handshake("SCRAM-SHA-256")
+        proof = client.step((await one.authenticate(client.first())).auth_bytes)
+        assert proof is not None
+        world.logins.on_image(image(alice="looking glass"))
+        with pytest.raises(CredentialChangedError, match="has changed or is gone"):
+            await one.authenticate(proof)
+        world.logins.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_logs_in_again_has_one_session() -> None:
+    async def scenario() -> None:
+        world = World()
+        one = world.login()
+        for _ in range(3):
+            await world.by_plain("wonderland", login=one)
+        world.logins.on_image(image())
+        assert world.ended == [REASON]
+        world.logins.close()
+
+    asyncio.run(scenario())
+
+
+def test_failures_of_one_address_wait_in_a_bounded_number() -> None:
+    async def scenario() -> None:
+        world = World(delay_ms=10_000)
+        failing = [asyncio.create_task(world.by_scram("wrong")) for _ in range(WAITING_MAX)]
+        users = world.logins.at("OUTSIDE")
+        assert users is not None
+        failures = users.users.failures
+
+        def is_full() -> bool:
+            if failures.begin_wait("10.0.0.1"):
+                failures.end_wait("10.0.0.1")
+                return False
+            return True
+
+        await until(is_full)
+        with pytest.raises(TooManyFailuresError):
+            await world.by_scram("wrong")
+        assert (await world.by_scram("wonderland"))[-1].code is ErrorCode.NONE
+        assert not any(task.done() for task in failing)
+        for task in failing:
+            task.cancel()
+        await asyncio.gather(*failing, return_exceptions=True)
+        assert not is_full()
+        world.logins.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_log_has_the_cause_and_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        world = World()
+        with caplog.at_level("INFO"):
+            reply = await world.by_plain("canary-4711", "n" * 1000)
+        assert "has no credential" in reply.cause
+        world.logins.close()
+
+    asyncio.run(scenario())
+    assert "client=10.0.0.1 login failed: user 'nnn" in caplog.text
+    assert "canary" not in caplog.text
+    assert len(caplog.messages[0]) < 300
+
+
+class Told:
+    """An auditor's output."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        given = {"node.id": "1", "audit.enable": "true"}
+        self.auditor = Auditor(load(ServiceConfig, given), "broker-1", SystemClock(), {"out": self})
+
+    async def write(self, lines: Sequence[bytes]) -> None:
+        self.events += map(json.loads, lines)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def test_the_audit_hears_how_each_login_ended_and_no_password() -> None:
+    async def run() -> list[dict[str, Any]]:
+        told = Told()
+        world = World(auditor=told.auditor)
+        await world.by_plain("wonderland")
+        await world.by_plain("canary-password")
+        await world.by_plain("canary-password", name="nobody")
+        assert world.login().handshake("GSSAPI").code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        await told.auditor.close()
+        return told.events
+
+    events = asyncio.run(run())
+    found = [(one["user"]["name"], one["auth_protocol"], one["status_id"]) for one in events]
+    assert found == [("alice", "PLAIN", 1), ("alice", "PLAIN", 2), ("nobody", "PLAIN", 2), ("", "GSSAPI", 2)]
+    assert {one["dst_endpoint"]["svc_name"] for one in events} == {"OUTSIDE"}
+    assert {one["src_endpoint"]["ip"] for one in events} == {"10.0.0.1"}
+    assert len({one.get("status_detail") for one in events}) == 4, "each failure has its own cause"
+    assert not any(secret in json.dumps(events) for secret in ("canary-password", "wonderland"))

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from klamm_server.config.sasl_settings import ListenerSaslSettings
+from klamm_server.metadata.image import MetadataImage
+from klamm_server.runtime.clock import SystemClock
+from klamm_server.security.logins.logins import ListenerLogins, Logins
+
+PLAIN = ListenerSaslSettings.parse({"sasl.enabled.mechanisms": "PLAIN", "connections.max.reauth.ms": "5000"})
+SCRAM = ListenerSaslSettings.parse({})
+
+
+def at(logins: Logins, name: str) -> ListenerLogins:
+    found = logins.at(name)
+    assert found is not None
+    return found
+
+
+def test_listeners_have_mechanisms_of_their_own_and_users_in_common() -> None:
+    logins = Logins({"INSIDE": PLAIN, "OUTSIDE": SCRAM}, SystemClock())
+    inside, outside = at(logins, "INSIDE"), at(logins, "OUTSIDE")
+    assert logins.at("OTHER") is None
+    assert inside.users is outside.users
+    assert inside.new_door().handshake("?").mechanisms == ("PLAIN",)
+    assert outside.new_door().handshake("?").mechanisms == ("SCRAM-SHA-256", "SCRAM-SHA-512")
+    logins.close()
+
+
+def test_a_store_of_users_lasts_until_they_change() -> None:
+    logins = Logins({"INSIDE": PLAIN}, SystemClock())
+    users, image = at(logins, "INSIDE").users, MetadataImage.empty()
+    logins.on_image(image)
+    before = users.store
+    logins.on_image(image)
+    assert users.store is before
+    logins.close()
+
+
+def test_keys_of_tokens_are_kept_where_there_are_any() -> None:
+    async def scenario() -> None:
+        logins = Logins({"INSIDE": PLAIN}, SystemClock())
+        await logins.run()
+        logins.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_each_login_by_scram_has_a_nonce_of_its_own(name: str) -> None:
+    logins = Logins({"OUTSIDE": SCRAM}, SystemClock())
+    answers = set()
+    for _ in range(5):
+        door = at(logins, "OUTSIDE").new_door()
+        door.handshake(name)
+        answers.add(door.authenticate(b"n,,n=alice,r=client", 0))
+    assert len(answers) == 5
+    logins.close()

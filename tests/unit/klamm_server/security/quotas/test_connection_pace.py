@@ -1,0 +1,61 @@
+"""Connections of all addresses together: how many a second, at a listener and at all of them."""
+
+from __future__ import annotations
+
+from klamm.quotas import CONNECTION_CREATION_RATE
+from klamm.setting import INT_MAX
+from klamm_server.security.quotas.client_quotas import ClientQuotas
+from klamm_server.security.quotas.connection_pace import ConnectionPace
+from klamm_server.security.quotas.connection_rates import HELD_BACK_MAX, ConnectionRates
+from klamm_server.security.quotas.rate_window import WindowSpan
+
+SPAN = WindowSpan()
+
+
+def test_without_a_bound_nobody_is_held_back() -> None:
+    pace = ConnectionPace(INT_MAX, SPAN, ConnectionPace(INT_MAX, SPAN))
+    assert not pace.is_on
+    assert {pace.note(0) for _ in range(1_000)} == {0}
+
+
+def test_who_comes_too_fast_is_held_back_the_longer_the_more_come() -> None:
+    pace = ConnectionPace(2, SPAN)
+    assert pace.is_on
+    assert [pace.note(0) for _ in range(22)] == [0] * 20 + [500, 1000], "ten seconds' worth, then two a second"
+
+
+def test_a_listener_keeps_to_the_slower_pace_of_the_two() -> None:
+    whole = ConnectionPace(1, SPAN)
+    slow, fast = ConnectionPace(INT_MAX, SPAN, whole), ConnectionPace(3, SPAN, whole)
+    assert slow.is_on
+    assert [slow.note(0) for _ in range(5)] + [fast.note(0) for _ in range(5)] == [0] * 10
+    assert (slow.note(0), fast.note(0)) == (1_000, 2_000)
+    whole.rate_max = INT_MAX
+    assert (slow.is_on, fast.is_on) == (False, True)
+    assert fast.note(0) == 0
+
+
+def test_what_is_refused_does_not_count() -> None:
+    whole = ConnectionPace(1, SPAN)
+    pace = ConnectionPace(1, SPAN, whole)
+    assert [pace.note(0) for _ in range(11)][-1] == 1_000
+    pace.take_back(0)
+    assert pace.note(0) == 1_000
+    assert whole.note(0) == 2_000
+
+
+def test_addresses_keep_to_it_together_with_their_quotas() -> None:
+    quotas = ClientQuotas(SPAN)
+    rates = ConnectionRates(quotas, ConnectionPace(100, SPAN))
+    assert rates.is_on
+    assert {rates.admit(f"192.0.2.{number % 250}", 0) for number in range(1_000)} == {0}
+    assert rates.admit("192.0.2.1", 0) == 10
+    quotas.apply({(("ip", "192.0.2.1"),): {CONNECTION_CREATION_RATE: 0.05}})
+    assert (rates.admit("192.0.2.1", 0), rates.admit("192.0.2.2", 0)) == (10_000, 30)
+
+
+def test_so_many_are_held_back_by_it_and_no_more() -> None:
+    rates = ConnectionRates(ClientQuotas(SPAN), ConnectionPace(1, SPAN))
+    admitted = [rates.admit("192.0.2.1", 0) for _ in range(10 + HELD_BACK_MAX + 5)]
+    assert admitted[9:11] == [0, 1_000]
+    assert admitted[-6:] == [1_000 * HELD_BACK_MAX] + [None] * 5

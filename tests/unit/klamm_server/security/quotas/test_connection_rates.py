@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from klamm.quotas import QuotaEntity
+from klamm.setting import INT_MAX
+from klamm_server.security.quotas import connection_rates
+from klamm_server.security.quotas.client_quotas import ClientQuotas
+from klamm_server.security.quotas.connection_pace import ConnectionPace
+from klamm_server.security.quotas.connection_rates import ConnectionRates
+from klamm_server.security.quotas.rate_window import WindowSpan
+
+DEFAULT: QuotaEntity = (("ip", None),)
+HOME = "192.0.2.1"
+
+
+def rates_of(**limits: float) -> ConnectionRates:
+    """The rates of addresses with these limits; the default is called `default`."""
+    quotas = ClientQuotas(WindowSpan())
+    entities = {DEFAULT if name == "default" else (("ip", name),): limit for name, limit in limits.items()}
+    quotas.apply({entity: {"connection_creation_rate": limit} for entity, limit in entities.items()})
+    return ConnectionRates(quotas, ConnectionPace(INT_MAX, WindowSpan()))
+
+
+def test_it_is_on_where_an_address_has_a_quota() -> None:
+    assert rates_of(default=1.0).is_on
+    assert not rates_of().is_on
+
+
+def test_who_is_too_fast_is_held_back_the_longer_the_more_come() -> None:
+    rates = rates_of(default=2.0)
+    assert [rates.admit(HOME, 0) for _ in range(20)] == [0] * 20, "ten seconds' worth"
+    assert [rates.admit(HOME, 0) for _ in range(3)] == [500, 1000, 1500]
+    assert rates.admit("192.0.2.2", 0) == 0, "each address for itself"
+
+
+def test_an_address_may_be_written_in_many_ways() -> None:
+    rates = rates_of(**{"2001:DB8:0::1": 0.1, "192.0.2.1": 0.1})
+    for address in ("2001:db8::1", "::ffff:192.0.2.1"):
+        assert [rates.admit(address, 0), rates.admit(address, 0)] == [0, 10_000]
+    assert rates.admit("2001:db8::2", 0) == 0
+
+
+def test_so_many_are_held_back_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_rates, "HELD_BACK_MAX", 2)
+    rates = rates_of(default=0.1)
+    assert [rates.admit(HOME, 0) for _ in range(3)] == [0, 10_000, 20_000]
+    assert [rates.admit(HOME, 0) for _ in range(3)] == [None] * 3
+    # Those that were refused did not count; the first of those that wait has gone in.
+    assert rates.admit(HOME, 10_000) == 30_000
+    assert rates.admit(HOME, 10_000) is None

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import heapq
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm_server.security.quotas.rate_window import RateWindow, WindowSpan
+
+SPANS = st.builds(WindowSpan, st.integers(2, 12), st.sampled_from([1, 100, 1_000, 3_000]))
+STEPS = st.lists(st.tuples(st.integers(0, 15_000), st.integers(0, 10**9)), min_size=1, max_size=60)
+"""How long after the one before, and how much."""
+
+
+class NaiveRate:
+    """Kafka's, word for word: samples in a ring that are reset, not dropped, and start at that time again."""
+
+    def __init__(self, span: WindowSpan) -> None:
+        self.span = span
+        self.samples: list[list[float]] = []
+        """Start, last event, value."""
+        self.current = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        if not self.samples:
+            self.samples.append([now_ms, now_ms, 0.0])
+        if now_ms - self.samples[self.current][0] >= self.span.window_ms:
+            self.current = (self.current + 1) % (self.span.windows + 1)
+            if self.current >= len(self.samples):
+                self.samples.append([now_ms, now_ms, 0.0])
+            else:
+                self.samples[self.current] = [now_ms, now_ms, 0.0]
+        self.samples[self.current][1] = now_ms
+        self.samples[self.current][2] += value
+
+    def throttle_ms(self, limit: float, now_ms: int) -> float:
+        for sample in self.samples:
+            if now_ms - sample[1] >= self.span.windows * self.span.window_ms:
+                sample[:] = [now_ms, now_ms, 0.0]
+        elapsed_ms = now_ms - min(sample[0] for sample in self.samples)
+        full = int(elapsed_ms // self.span.window_ms)
+        if full < self.span.windows - 1:
+            elapsed_ms += (self.span.windows - 1 - full) * self.span.window_ms
+        elapsed_ms = max(elapsed_ms, 1)
+        rate = sum(sample[2] for sample in self.samples) / (elapsed_ms / 1000)
+        return (rate - limit) / limit * elapsed_ms if rate > limit else 0
+
+
+@given(span=SPANS, steps=STEPS, limit=st.floats(0.01, 1e9))
+def test_it_says_what_kafkas_says_or_more_where_too_much_was_forgotten(
+    span: WindowSpan, steps: list[tuple[int, int]], limit: float
+) -> None:
+    ours, naive, now_ms = RateWindow(span), NaiveRate(span), 1_000_000
+    too_much = limit * span.window_ms / 1000
+    most_bytes, burst_ms = 0, span.burst_s * 1000
+    for later_ms, amount in steps:
+        now_ms += later_ms
+        ours.record(amount, limit, now_ms)
+        naive.record(amount, now_ms)
+        most_bytes = max(most_bytes, sum(int(sample[2]) for sample in naive.samples))
+        told_ms, kafkas_ms = ours.throttle_ms(limit, now_ms), naive.throttle_ms(limit, now_ms)
+        if most_bytes <= too_much or now_ms - 1_000_000 < span.windows * span.window_ms:
+            assert told_ms == pytest.approx(kafkas_ms, rel=1e-9, abs=0.51)
+        assert kafkas_ms * (1 - 1e-9) - 0.51 <= told_ms <= (kafkas_ms + burst_ms) * (1 + 1e-9) + 0.51
+
+
+@given(span=SPANS, steps=STEPS)
+def test_what_is_kept_is_bounded(span: WindowSpan, steps: list[tuple[int, int]]) -> None:
+    window, now_ms = RateWindow(span), 0
+    for later_ms, amount in steps:
+        now_ms += later_ms
+        window.record(amount, 1e6, now_ms)
+        assert len(window._windows) <= span.windows + 1
+
+
+LIMIT = 2_000_000
+
+
+def share_done(connections: int, request_bytes: int, seconds: int) -> float:
+    """What connections that ask as fast as they are let send in that time, of what the limit allows."""
+    window, done, served_ms = RateWindow(WindowSpan()), 0, 5_000.0
+    turns = [(served_ms, number) for number in range(connections)]
+    end_ms = served_ms + seconds * 1000
+    while turns[0][0] < end_ms:
+        asked_ms, number = heapq.heappop(turns)
+        served_ms = max(served_ms, asked_ms) + request_bytes / 300_000
+        window.record(request_bytes, LIMIT, int(served_ms))
+        done += request_bytes
+        heapq.heappush(turns, (served_ms + 1 + window.throttle_ms(LIMIT, int(served_ms)), number))
+    return done / (LIMIT * seconds)
+
+
+@pytest.mark.parametrize("seconds", [15, 30, 60])
+@pytest.mark.parametrize("connections", [1, 10, 100])
+def test_connections_come_to_the_limit_together(connections: int, seconds: int) -> None:
+    """From the first request on, a new client's burst included."""
+    assert share_done(connections, 16_384, seconds) == pytest.approx(1, abs=0.1)
+
+
+def test_connections_that_overshoot_by_seconds_of_the_limit_come_to_it_in_the_end() -> None:
+    """Ten that send half a second's worth each do five seconds' worth before they all rest."""
+    assert share_done(10, LIMIT // 2, 240) == pytest.approx(1, abs=0.1)
+
+
+@given(limit=st.integers(100, 10**7), amounts=st.lists(st.floats(0.001, 2), min_size=1, max_size=5))
+def test_who_rests_as_told_comes_to_the_limit(limit: int, amounts: list[float]) -> None:
+    """Amounts are in seconds of the limit."""
+    window, began_ms, done, turn = RateWindow(WindowSpan()), 5_000, 0.0, 0
+    now_ms = began_ms
+    while now_ms < began_ms + 60_000:
+        amount = limit * amounts[turn % len(amounts)]
+        window.record(amount, limit, now_ms)
+        done += amount
+        turn += 1
+        now_ms += max(1, window.throttle_ms(limit, now_ms))
+    assert done <= 1.1 * limit * 60
+    if sum(amounts) / len(amounts) > 0.01:
+        assert done >= 0.9 * limit * 60, "the limit is used"
+
+
+def test_a_burst_is_there_again_for_who_has_used_nothing() -> None:
+    window = RateWindow(WindowSpan())
+    for now_ms in (0, 11_000, 40_000):
+        window.record(10_000, 1_000, now_ms)
+        assert window.throttle_ms(1_000, now_ms) == 0
+        window.record(1, 1_000, now_ms)
+        assert window.throttle_ms(1_000, now_ms) == 1
+
+
+def test_no_more_than_a_burst_is_owed() -> None:
+    window = RateWindow(WindowSpan())
+    window.record(1_000_000, 1_000, 0)
+    assert window.throttle_ms(1_000, 0) == 990_000
+    window.record(1, 1_000, 11_000)
+    assert window.throttle_ms(1_000, 11_000) == 1
+    assert window.throttle_ms(1_000, 22_000) == 0
+
+
+def test_what_is_taken_back_does_not_count() -> None:
+    window = RateWindow(WindowSpan())
+    window.record(10_000, 1_000, 0)
+    before = window.throttle_ms(1_000, 0)
+    window.record(5_000, 1_000, 0)
+    assert window.throttle_ms(1_000, 0) > before
+    window.record(-5_000, 1_000, 0)
+    assert window.throttle_ms(1_000, 0) == before
+
+
+def test_the_burst_is_what_does_not_throttle() -> None:
+    span = WindowSpan()
+    window = RateWindow(span)
+    window.record(span.burst_s * 500, 500, 0)
+    assert window.throttle_ms(500, 0) == 0
+    window.record(1, 500, 0)
+    assert window.throttle_ms(500, 0) == math.floor(1 / 500 * 1000 + 0.5)
+
+
+def test_the_last_record_is_known() -> None:
+    window = RateWindow(WindowSpan())
+    assert window.last_ms == -1
+    window.record(1, 1_000, 7)
+    window.record(1, 1_000, 1_900)
+    assert window.last_ms == 1_900

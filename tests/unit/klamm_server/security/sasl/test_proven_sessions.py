@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from klamm.security.sasl.scram_keys import ScramCredential, ScramMechanism
+from klamm_server.security.sasl.proven_sessions import REASON, ProvenSession, ProvenSessions
+
+SHA_256, SHA_512 = ScramMechanism
+
+
+def credential(salt: bytes = b"salt") -> ScramCredential:
+    return ScramCredential(salt=salt, iterations=4096, stored_key=b"stored", server_key=b"server")
+
+
+def test_a_session_ends_with_its_credential_and_no_other_does() -> None:
+    sessions, ended = ProvenSessions(), list[tuple[str, str]]()
+
+    def begun(name: str, mechanism: ScramMechanism) -> ProvenSession:
+        one = ProvenSession(
+            (name, mechanism), credential(), lambda why: ended.append((f"{name} {mechanism.number}", why))
+        )
+        assert sessions.begin(one)
+        return one
+
+    users = {(name, mechanism): credential() for name in ("alice", "bob", "carol") for mechanism in ScramMechanism}
+    sessions.on_credentials(users)
+    for name, mechanism in users:
+        begun(name, mechanism)
+    # The same again, as of a snapshot; then one is changed, and one is gone.
+    sessions.on_credentials(dict(users))
+    assert not ended
+    sessions.on_credentials({**users, ("alice", SHA_256): credential(b"new")})
+    assert ended == [("alice 1", REASON)]
+    sessions.on_credentials({key: each for key, each in users.items() if key != ("bob", SHA_512)})
+    assert ended[1:] == [("bob 2", REASON)]
+    assert len(sessions) == 4
+
+
+def test_who_proves_a_credential_that_has_changed_meanwhile_has_no_session() -> None:
+    sessions = ProvenSessions()
+    one = ProvenSession(("alice", SHA_256), credential(), lambda _: None)
+    assert not sessions.begin(one)
+    sessions.on_credentials({("alice", SHA_256): credential(b"new")})
+    assert not sessions.begin(one)
+    assert len(sessions) == 0
+
+
+def test_who_has_gone_is_not_ended() -> None:
+    sessions, ended = ProvenSessions(), list[str]()
+    sessions.on_credentials({("alice", SHA_256): credential()})
+    one, other = (ProvenSession(("alice", SHA_256), credential(), ended.append) for _ in range(2))
+    for each in (one, other):
+        assert sessions.begin(each)
+    sessions.forget(one)
+    sessions.forget(one)
+    sessions.on_credentials({})
+    assert ended == [REASON]
+    sessions.forget(other)
+    assert len(sessions) == 0
+
+
+def test_what_ends_a_session_may_forget_others() -> None:
+    sessions, ended = ProvenSessions(), list[str]()
+    sessions.on_credentials({("alice", SHA_256): credential()})
+    every: list[ProvenSession] = []
+
+    def end(reason: str) -> None:
+        ended.append(reason)
+        for each in every:
+            sessions.forget(each)
+
+    every += [ProvenSession(("alice", SHA_256), credential(), end) for _ in range(3)]
+    for each in every:
+        assert sessions.begin(each)
+    sessions.on_credentials({})
+    assert ended == [REASON] * 3

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm.errors import ErrorCode
+from klamm.secret import Secret
+from klamm.security.sasl.plain_client import PlainClient
+from klamm.security.sasl.scram_client import ScramClient
+from klamm.security.sasl.scram_keys import ScramMechanism, credential_of, salted_password
+from klamm_server.security.sasl.credential_store import CredentialStore
+from klamm_server.security.sasl.known_passwords import KnownPasswords
+from klamm_server.security.sasl.plain_server import PlainServer
+from klamm_server.security.sasl.sasl_door import (
+    API_VERSIONS_MAX,
+    ROUNDS_MAX,
+    AuthenticateReply,
+    LoginInterruptedError,
+    SaslDoor,
+    SaslStateError,
+)
+from klamm_server.security.sasl.scram_server import ScramServer
+from klamm_server.security.sasl.server import Authenticated, SaslServer, Verification
+
+SHA_256 = ScramMechanism.SHA_256
+SALT = b"0123456789abcdef"
+NOW_MS = 1_000_000
+STORE = CredentialStore(
+    {
+        (name, SHA_256): credential_of(SHA_256, salted_password(SHA_256, Secret(name * 2), SALT, 4096), SALT, 4096)
+        for name in ("alice", "bob")
+    },
+    b"secret",
+)
+
+
+class TokenServer:
+    """A login whose token is good until a time."""
+
+    def __init__(self, expires_at_s: float) -> None:
+        self._expires_at_s = expires_at_s
+
+    def step(self, data: bytes) -> Authenticated:
+        return Authenticated(name=data.decode(), expires_at_s=self._expires_at_s)
+
+
+class EndlessServer:
+    """A login that always wants one message more."""
+
+    def step(self, data: bytes) -> bytes:
+        return b"more"
+
+
+def door_of(max_reauth_ms: int = 0, **others: Callable[[], SaslServer]) -> SaslDoor:
+    servers: dict[str, Callable[[], SaslServer]] = {
+        "SCRAM-SHA-256": lambda: ScramServer(SHA_256, STORE, nonce="server"),
+        "PLAIN": lambda: PlainServer(STORE, KnownPasswords(b"key"), 0),
+        **others,
+    }
+    return SaslDoor(servers, max_reauth_ms=lambda _: max_reauth_ms)
+
+
+def answered(door: SaslDoor, data: bytes, now_ms: int = NOW_MS) -> AuthenticateReply:
+    reply = door.authenticate(data, now_ms)
+    return door.conclude(reply, reply.check(), now_ms) if isinstance(reply, Verification) else reply
+
+
+def by_scram(door: SaslDoor, name: str, password: str, now_ms: int = NOW_MS) -> AuthenticateReply:
+    assert door.handshake("SCRAM-SHA-256").code is ErrorCode.NONE
+    client = ScramClient(SHA_256, name, Secret(password), nonce="client")
+    proof = client.step(answered(door, client.first(), now_ms).auth_bytes)
+    assert proof is not None
+    return answered(door, proof, now_ms)
+
+
+def by_plain(door: SaslDoor, name: str, password: str) -> AuthenticateReply:
+    assert door.handshake("PLAIN").code is ErrorCode.NONE
+    return answered(door, PlainClient(name, Secret(password)).first())
+
+
+@pytest.mark.parametrize("login", [by_scram, by_plain])
+def test_who_has_logged_in_is_served(login: Callable[[SaslDoor, str, str], AuthenticateReply]) -> None:
+    door = door_of()
+    assert login(door, "alice", "alicealice").code is ErrorCode.NONE
+    assert (door.is_complete, door.user, door.expires_ms) == (True, "alice", None)
+    door.other("Fetch", NOW_MS)
+    door.api_versions()
+
+
+@pytest.mark.parametrize("login", [by_scram, by_plain])
+@pytest.mark.parametrize("name", ["alice", "nobody"])
+def test_every_cause_of_a_failure_is_told_by_one_sentence(
+    login: Callable[[SaslDoor, str, str], AuthenticateReply], name: str
+) -> None:
+    door = door_of()
+    reply = login(door, name, "guessed")
+    assert reply.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert name in reply.cause
+    assert name not in reply.message
+    assert "guessed" not in reply.cause
+    assert not door.is_complete
+    assert door.user is None
+    with pytest.raises(SaslStateError):
+        door.handshake("PLAIN")
+
+
+def test_an_unknown_mechanism_is_told_those_that_are_enabled() -> None:
+    door = door_of()
+    reply = door.handshake("GSSAPI")
+    assert (reply.code, reply.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, ("SCRAM-SHA-256", "PLAIN"))
+    with pytest.raises(SaslStateError):
+        door.handshake("PLAIN")
+
+
+@pytest.mark.parametrize("handshakes", [False, True])
+def test_nothing_else_is_served_before_the_login_is_complete(handshakes: bool) -> None:
+    door = door_of()
+    if handshakes:
+        door.handshake("PLAIN")
+    with pytest.raises(SaslStateError, match="Produce") as raised:
+        door.other("Produce", NOW_MS)
+    assert isinstance(raised.value, LoginInterruptedError) == handshakes
+    with pytest.raises(SaslStateError):
+        door.authenticate(b"\0alice\0alicealice", NOW_MS)
+
+
+def test_authenticate_before_handshake_ends_the_connection() -> None:
+    door = door_of()
+    with pytest.raises(SaslStateError, match="before SaslHandshake"):
+        door.authenticate(b"\0alice\0alicealice", NOW_MS)
+    with pytest.raises(SaslStateError, match="after the end"):
+        door.handshake("PLAIN")
+
+
+def test_a_second_handshake_during_a_login_ends_the_connection() -> None:
+    door = door_of()
+    door.handshake("PLAIN")
+    with pytest.raises(LoginInterruptedError, match="during the login"):
+        door.handshake("PLAIN")
+
+
+def test_few_api_versions_are_answered_before_the_login() -> None:
+    door = door_of()
+    for _ in range(API_VERSIONS_MAX):
+        door.api_versions()
+    with pytest.raises(SaslStateError):
+        door.api_versions()
+
+
+def test_a_login_has_few_rounds() -> None:
+    door = door_of(ENDLESS=EndlessServer)
+    door.handshake("ENDLESS")
+    assert all(answered(door, b"x").auth_bytes == b"more" for _ in range(ROUNDS_MAX))
+    assert answered(door, b"x").code is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+@pytest.mark.parametrize(
+    ("max_reauth_ms", "left_s", "lifetime_ms"), [(5000, 60, 5000), (90_000, 60, 60_000), (0, 60, 60_000)]
+)
+def test_a_session_ends_with_its_token_or_by_the_setting(max_reauth_ms: int, left_s: int, lifetime_ms: int) -> None:
+    door = door_of(max_reauth_ms, TOKEN=lambda: TokenServer(NOW_MS / 1000 + left_s))
+    door.handshake("TOKEN")
+    assert answered(door, b"alice").session_lifetime_ms == lifetime_ms
+    door.other("Fetch", NOW_MS + lifetime_ms - 1)
+    with pytest.raises(SaslStateError, match="alice"):
+        door.other("Fetch", NOW_MS + lifetime_ms)
+
+
+def test_a_mechanism_may_have_a_time_of_its_own() -> None:
+    by_mechanism = {"SHORT": 10_000, "LONG": 20_000}
+    for name, lifetime_ms in by_mechanism.items():
+        servers = dict.fromkeys(by_mechanism, lambda: TokenServer(NOW_MS / 1000 + 60))
+        door = SaslDoor(servers, max_reauth_ms=by_mechanism.__getitem__)
+        door.handshake(name)
+        assert answered(door, b"alice").session_lifetime_ms == lifetime_ms
+
+
+def test_a_token_past_its_end_makes_no_session_without_an_end() -> None:
+    door = door_of(TOKEN=lambda: TokenServer(NOW_MS / 1000 - 1))
+    door.handshake("TOKEN")
+    answered(door, b"alice")
+    with pytest.raises(SaslStateError):
+        door.other("Fetch", NOW_MS)
+
+
+def test_a_new_login_makes_the_session_longer() -> None:
+    door = door_of(5000)
+    by_scram(door, "alice", "alicealice")
+    assert by_scram(door, "alice", "alicealice", NOW_MS + 6000).session_lifetime_ms == 5000
+    door.other("Fetch", NOW_MS + 10_999)
+
+
+@pytest.mark.parametrize(("login", "name"), [(by_scram, "bob"), (by_plain, "alice"), (by_scram, "mallory")])
+def test_who_logs_in_again_is_the_same_by_the_same_mechanism(
+    login: Callable[[SaslDoor, str, str], AuthenticateReply], name: str
+) -> None:
+    door = door_of(5000)
+    by_scram(door, "alice", "alicealice")
+    assert login(door, name, name * 2).code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert door.user == "alice"
+    assert not door.is_complete
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["versions", "handshake", "authenticate", "other"]), st.binary(max_size=40)),
+        max_size=12,
+    )
+)
+def test_nobody_comes_in_without_a_password(requests: list[tuple[str, bytes]]) -> None:
+    door = door_of()
+    with contextlib.suppress(SaslStateError):
+        for kind, data in requests:
+            if kind == "versions":
+                door.api_versions()
+            elif kind == "handshake":
+                door.handshake("PLAIN" if len(data) % 2 else "SCRAM-SHA-256")
+            elif kind == "authenticate":
+                answered(door, data)
+            else:
+                door.other("Fetch", NOW_MS)
+    assert door.user is None
+    assert not door.is_complete

@@ -1,0 +1,123 @@
+"""Lines come to their outputs, also after these have failed, and what is lost is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+from klamm.setting import definitions
+from klamm_server.config.server_config import ServiceConfig, load
+from klamm_server.runtime.clock import SystemClock
+from klamm_server.security import auditor as audit
+from klamm_server.security.audit.events import Category
+from klamm_server.security.auditor import Auditor, auditor_of
+from tests.support.audit_events import NODE, denied
+from tests.support.callers import ALICE, HOST
+from tests.support.waiting import until
+
+
+def config(**settings: str) -> ServiceConfig:
+    given = {name.replace("_", "."): text for name, text in settings.items()}
+    return load(ServiceConfig, {"node.id": "1", "audit.enable": "true", **given})
+
+
+class Output:
+    """Takes lines, or fails."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.is_failing = False
+        self.failures = 0
+        self.is_closed = False
+
+    async def write(self, lines: Sequence[bytes]) -> None:
+        if self.is_failing:
+            self.failures += 1
+            raise OSError(28, "No space left on device")
+        self.lines += lines
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def auditor(output: Output, **settings: str) -> Auditor:
+    return Auditor(config(**settings), NODE, SystemClock(), {"out": output})
+
+
+def test_off_by_default() -> None:
+    off = load(ServiceConfig, {"node.id": "1"})
+    assert auditor_of(off, "broker", SystemClock()) is None
+    assert "audit.enable" in definitions(ServiceConfig)
+
+
+def test_lines_come_in_order_and_wait_for_an_output_that_fails() -> None:
+    async def run() -> None:
+        output = Output()
+        output.is_failing = True
+        one = auditor(output)
+        running = asyncio.create_task(one.run())
+        for number in range(3):
+            one.trail.record(denied(f"{number}"), one.now_ms())
+        await until(lambda: output.failures)
+        output.is_failing = False
+        await until(lambda: len(output.lines) == 3)
+        assert [json.loads(line)["resources"][0]["name"] for line in output.lines] == ["0", "1", "2"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_the_last_events_are_told_at_the_end() -> None:
+    async def run() -> None:
+        output = Output()
+        one = auditor(output)
+        for _ in range(4):
+            one.trail.record(denied(), one.now_ms())
+        await one.close()
+        assert [json.loads(line)["count"] for line in output.lines] == [1, 3]
+        assert output.is_closed
+
+    asyncio.run(run())
+
+
+def test_an_output_that_fails_does_not_hold_up_the_end() -> None:
+    async def run() -> None:
+        output = Output()
+        output.is_failing = True
+        one = auditor(output)
+        one.trail.record(denied(), one.now_ms())
+        await one.close()
+        assert output.is_closed
+
+    asyncio.run(run())
+
+
+def test_what_finds_no_room_is_a_metric() -> None:
+    one = auditor(Output())
+    before = audit.DROPPED.labels("out").value
+    number = 0
+    while not one.trail.is_overrun:
+        one.trail.record(denied(f"{number}"), 0)
+        number += 1
+    assert audit.DROPPED.labels("out").value == before + 1
+
+
+def test_logins_are_told_where_they_are_wanted() -> None:
+    async def told(events: str) -> list[object]:
+        output = Output()
+        one = auditor(output, audit_events=events)
+        one.logged_in(ALICE, HOST, "PLAIN", "OUT")
+        one.logged_in("User:bob", HOST, "PLAIN", "OUT", "wrong password")
+        await one.close()
+        return [(json.loads(line)["status_id"], json.loads(line)["user"]["name"]) for line in output.lines]
+
+    assert asyncio.run(told(Category.AUTHENTICATION.value)) == [(1, "alice"), (2, "bob")]
+    assert asyncio.run(told(Category.MANAGEMENT.value)) == []
+
+
+def test_nothing_is_told_of_the_decisions_about_an_excluded_principal() -> None:
+    one = auditor(Output(), audit_excluded_principals="User:alice")
+    assert one.of_session(ALICE, HOST) is None
+    assert one.of_session("User:bob", HOST) is not None

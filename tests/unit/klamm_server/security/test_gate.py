@@ -1,0 +1,347 @@
+"""Every RPC of the contracts, called by a client that may do nothing, by servers, and by clients that claim to be
+one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import json
+import pkgutil
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import pytest
+
+import klamm.wire.v1
+from klamm.acls import CLUSTER_NAME, AclBinding, AclOperation, ResourceType
+from klamm.rpc.call_metadata import CALL_METADATA
+from klamm.rpc.status import CallFailed, Status
+from klamm.wire.acls import binding_message
+from klamm.wire.service import Method, methods
+from klamm.wire.v1.controller_pb2 import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from klamm_server.config.server_config import ServiceConfig, load
+from klamm_server.metadata.acl_index import AclIndex
+from klamm_server.runtime.clock import SystemClock
+from klamm_server.security.acls.authorizer import StandardAuthorizer
+from klamm_server.security.auditor import Auditor
+from klamm_server.security.gate import FORWARDED, Gate, for_caller, forwarded, host_of
+from klamm_server.security.operations import check_of_rpc
+from klamm_server.security.peer_principals import LOGGED_IN
+from klamm_server.security.session import CALLER, Session
+from tests.support.audit_events import short
+from tests.support.callers import ALICE, HOST, allow, called_with, index_of, session_of
+
+SERVER = "User:CN=broker"
+IS_SERVER = allow(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, SERVER)
+
+
+def contracts() -> list[Method]:
+    found: list[Method] = []
+    for module in pkgutil.iter_modules(klamm.wire.v1.__path__):
+        if module.name.endswith("_pb2"):
+            file = importlib.import_module(f"klamm.wire.v1.{module.name}").DESCRIPTOR
+            for service in file.services_by_name.values():
+                found += methods(service)
+    return found
+
+
+METHODS = {method.path: method for method in contracts()}
+OF_CLUSTER = [path for path in METHODS if check_of_rpc(path).of_cluster]
+OTHERS = [path for path in METHODS if not check_of_rpc(path).of_cluster]
+
+
+class Context:
+    """A call as a transport tells of it."""
+
+    def __init__(self, *metadata: tuple[str, str | bytes]) -> None:
+        self._metadata = metadata
+
+    def peer(self) -> str:
+        return f"ipv4:{HOST}:50321"
+
+    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
+        return self._metadata
+
+    def add_done_callback(self, function: Any) -> None:
+        """Nobody waits for its end."""
+
+
+def assert_denied(path: str, principal: str, *acls: AclBinding, context: Context | None = None) -> None:
+    with pytest.raises(CallFailed) as refused:
+        call(path, principal, *acls, context=context, servicer=_must_not_be_called)
+    assert refused.value.status is Status.PERMISSION_DENIED
+
+
+def _must_not_be_called() -> None:
+    raise AssertionError("the servicer was called")
+
+
+def call(
+    path: str,
+    principal: str,
+    *acls: AclBinding,
+    context: Context | None = None,
+    servicer: Callable[[], None] = lambda: None,
+) -> list[Session | None]:
+    """Calls a method whose servicer notes who calls it."""
+    index, method = index_of(acls), METHODS[path]
+    authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
+    gate = Gate(authorizer, lambda: index, lambda _: principal)
+    called: list[Session | None] = []
+
+    async def unary(request: Any, context: Any) -> None:
+        servicer()
+        called.append(CALLER.get())
+
+    async def stream(request: Any, context: Any) -> AsyncIterator[None]:
+        servicer()
+        called.append(CALLER.get())
+        yield None
+
+    async def run() -> None:
+        if method.server_streaming:
+            async for _ in gate.guarded(method, stream)(None, context or Context()):
+                pass
+        else:
+            await gate.guarded(method, unary)(None, context or Context())
+
+    asyncio.run(run())
+    return called
+
+
+@pytest.mark.parametrize("path", OF_CLUSTER)
+def test_what_is_of_the_cluster_never_reaches_the_servicer(path: str) -> None:
+    assert_denied(path, ALICE)
+    assert_denied(path, ALICE, allow(AclOperation.ALL, ResourceType.TOPIC, "*"))
+
+
+@pytest.mark.parametrize("path", OF_CLUSTER)
+def test_each_operation_that_will_do_does(path: str) -> None:
+    for operation in check_of_rpc(path).of_cluster:
+        (caller,) = call(path, ALICE, allow(operation, ResourceType.CLUSTER, CLUSTER_NAME))
+        # A caller that may do CLUSTER_ACTION is a server, which acts for itself.
+        assert (caller is None) is (operation is AclOperation.CLUSTER_ACTION)
+
+
+@pytest.mark.parametrize("path", OTHERS)
+def test_what_is_of_resources_is_called_by_somebody(path: str) -> None:
+    (caller,) = call(path, ALICE)
+    assert caller is not None
+    assert (caller.principal, caller.host) == (ALICE, HOST)
+    assert not caller.may(AclOperation.DESCRIBE, ResourceType.TOPIC, "orders")
+
+
+@pytest.mark.parametrize("path", [path for path in METHODS if METHODS[path].server_streaming])
+def test_a_servers_stream_ends_with_its_right(path: str) -> None:
+    """The stream is a client's from then on, which has no right to what servers ask of each other."""
+    indexes = [index_of([IS_SERVER])]
+    authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
+    gate = Gate(authorizer, lambda: indexes[-1], lambda _: SERVER)
+    callers: list[Session | None] = []
+
+    async def stream(request: Any, context: Any) -> AsyncIterator[int]:
+        for number in range(4):
+            callers.append(CALLER.get())
+            yield number
+
+    async def run() -> list[int | Status]:
+        told: list[int | Status] = []
+        try:
+            async for number in gate.guarded(METHODS[path], stream)(None, Context()):
+                told.append(number)
+                if number == 1:
+                    indexes.append(index_of([]))
+        except CallFailed as error:
+            told.append(error.status)
+        return told
+
+    told = asyncio.run(run())
+    if path in OF_CLUSTER:
+        assert told == [0, 1, Status.PERMISSION_DENIED]
+    else:
+        assert told == [0, 1, 2, 3]
+        assert [caller and caller.principal for caller in callers] == [None, None, None, SERVER]
+
+
+@pytest.mark.parametrize("path", METHODS)
+def test_servers_call_for_themselves_or_for_a_client(path: str) -> None:
+    assert call(path, SERVER, IS_SERVER) == [None]
+    alice = session_of(principal=ALICE)
+    if path in OF_CLUSTER:
+        assert_denied(path, SERVER, IS_SERVER, context=Context(forwarded(alice)))
+    else:
+        (caller,) = call(path, SERVER, IS_SERVER, context=Context(("x", "y"), forwarded(alice)))
+        assert caller is not None
+        assert (caller.principal, caller.host) == (ALICE, HOST)
+
+
+@pytest.mark.parametrize("path", METHODS)
+def test_nobody_else_speaks_for_others(path: str) -> None:
+    """The rights of whom it claims to speak for do not help."""
+    admin = allow(AclOperation.ALL, ResourceType.CLUSTER, CLUSTER_NAME, "User:admin")
+    claims = Context(forwarded(session_of(principal="User:admin")))
+    assert_denied(path, ALICE, admin, context=claims)
+
+
+@pytest.mark.parametrize("told", [b"\xff\nUser:admin", b"10.0.0.1\n\xff", b"no line", b""])
+def test_what_cannot_be_read_of_whose_request_it_is_is_refused(told: bytes) -> None:
+    """To a stranger it is no other claim than one that can be read."""
+    path, claims = "/klamm.v1.Admin/DescribeCluster", Context((FORWARDED, told))
+    assert_denied(path, ALICE, context=claims)
+    with pytest.raises(CallFailed, match="klamm-principal-bin is not an address and a principal") as refused:
+        call(path, SERVER, IS_SERVER, context=claims, servicer=_must_not_be_called)
+    assert refused.value.status is Status.INVALID_ARGUMENT
+
+
+def test_calls_for_a_caller_say_so() -> None:
+    assert CALL_METADATA.get() == ()
+    with for_caller():
+        assert CALL_METADATA.get() == ()
+    with called_with(), for_caller():
+        assert CALL_METADATA.get() == (forwarded(session_of()),)
+    assert CALL_METADATA.get() == ()
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ("ipv4:10.0.0.1:50321", "10.0.0.1"),
+        ("ipv6:%5B::1%5D:50321", "::1"),
+        ("ipv6:[2001:db8::5]:1", "2001:db8::5"),
+        ("unix:/tmp/socket", "unix:/tmp/socket"),
+    ],
+)
+def test_hosts_of_peers(peer: str, host: str) -> None:
+    assert host_of(peer) == host
+
+
+@pytest.mark.parametrize("default", [True, False])
+def test_until_the_lists_are_loaded_super_users_alone_pass(default: bool) -> None:
+    is_loaded = False
+    who = ALICE
+    authorizer = StandardAuthorizer(super_users=["User:root"], allow_everyone_if_no_acl_found=default)
+    gate = Gate(authorizer, lambda: index_of(()), lambda _: who, is_loaded=lambda: is_loaded)
+
+    async def answer(request: Any, context: Any) -> str:
+        return "answered"
+
+    describe = gate.guarded(METHODS["/klamm.v1.Admin/DescribeCluster"], answer)
+    with pytest.raises(CallFailed) as refused:
+        asyncio.run(describe(None, Context()))
+    assert refused.value.status is Status.UNAVAILABLE
+    who = "User:root"
+    assert asyncio.run(describe(None, Context())) == "answered"
+    who, is_loaded = ALICE, True
+    assert asyncio.run(describe(None, Context())) == "answered"
+
+
+class Told:
+    """An auditor of a gate, and what it has told."""
+
+    def __init__(self) -> None:
+        given = {"node.id": "1", "audit.enable": "true"}
+        self._auditor = Auditor(load(ServiceConfig, given), "broker-1", SystemClock(), {"out": self})
+        self.events: list[dict[str, Any]] = []
+
+    async def write(self, lines: Sequence[bytes]) -> None:
+        self.events += map(json.loads, lines)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def after(
+        self,
+        path: str,
+        principal: str,
+        *acls: AclBinding,
+        context: Context | None = None,
+        answer: Any = None,
+        request: Any = None,
+        logged_in: str | None = None,
+    ) -> list[tuple[object, ...]]:
+        """What is told of a call, in short."""
+        index = index_of(acls)
+        authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
+        gate = Gate(authorizer, lambda: index, lambda _: principal, auditor=self._auditor)
+
+        async def servicer(request: Any, context: Any) -> Any:
+            return answer
+
+        async def run() -> None:
+            LOGGED_IN.set(logged_in)
+            for _ in range(2):
+                with contextlib.suppress(CallFailed):
+                    await gate.guarded(METHODS[path], servicer)(request, context or Context())
+            await self._auditor.close()
+
+        asyncio.run(run())
+        return [short(event) for event in self.events]
+
+
+CREATE_ACLS = "/klamm.v1.Admin/CreateAcls"
+ALTER = allow(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def test_the_audit_hears_what_the_gate_refuses_and_of_each_certificate_once() -> None:
+    assert Told().after(CREATE_ACLS, ALICE) == [
+        (3002, True, ALICE, "", 1),
+        (6003, False, ALICE, "CreateAcls", CLUSTER_NAME, 1),
+        (6003, False, ALICE, "CreateAcls", CLUSTER_NAME, 1),
+    ]
+
+
+def test_who_has_logged_in_is_not_told_to_have_shown_a_certificate() -> None:
+    denied = (6003, False, ALICE, "CreateAcls", CLUSTER_NAME, 1)
+    assert Told().after(CREATE_ACLS, ALICE, logged_in=ALICE) == [denied, denied]
+
+
+def test_the_audit_hears_what_was_changed_and_by_whom() -> None:
+    entry = allow(AclOperation.READ, ResourceType.TOPIC, "orders", "User:bob")
+    request = CreateAclsRequest(creations=[binding_message(entry)])
+    answer = CreateAclsResponse(results=[AclCreationResult()])
+    told = Told()
+    told.after(CREATE_ACLS, ALICE, ALTER, request=request, answer=answer, logged_in=ALICE)
+    made, again = told.events
+    assert made["class_uid"] == 3001
+    assert made["actor"]["user"]["name"] == "alice"
+    assert made["user"]["name"] == "bob"
+    assert made["policy"]["desc"] == str(entry)
+    assert again["count"] == 1
+
+
+def test_a_server_that_changes_something_for_itself_is_named() -> None:
+    answer = CreateAclsResponse(results=[AclCreationResult()])
+    request = CreateAclsRequest(creations=[binding_message(IS_SERVER)])
+    told = Told()
+    told.after(CREATE_ACLS, SERVER, IS_SERVER, request=request, answer=answer, logged_in=SERVER)
+    assert {event["actor"]["user"]["name"] for event in told.events} == {"CN=broker"}
+
+
+def test_the_audit_hears_who_claims_to_be_a_server() -> None:
+    context = Context(forwarded(session_of(principal="User:victim")))
+    told = Told()
+    told.after(CREATE_ACLS, ALICE, context=context, logged_in=ALICE)
+    assert {short(event) for event in told.events} == {(6003, False, ALICE, "CreateAcls", CLUSTER_NAME, 1)}
+    assert {event["unmapped"]["operation"] for event in told.events} == {"CLUSTER_ACTION"}
+
+
+def test_the_audit_hears_of_certificates_that_make_no_name() -> None:
+    def principal_of(_: Any) -> str:
+        raise CallFailed(Status.UNAUTHENTICATED, "no rule takes it")
+
+    told = Told()
+    authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
+    gate = Gate(authorizer, AclIndex, principal_of, auditor=told._auditor)
+
+    async def servicer(request: Any, context: Any) -> None:
+        raise AssertionError("the servicer was called")
+
+    async def run() -> None:
+        with pytest.raises(CallFailed):
+            await gate.guarded(METHODS[CREATE_ACLS], servicer)(None, Context())
+        await told._auditor.close()
+
+    asyncio.run(run())
+    (event,) = told.events
+    assert (event["class_uid"], event["status_id"], event["status_detail"]) == (3002, 2, "no rule takes it")

@@ -1,0 +1,67 @@
+"""Which partitions a subscription chooses, and which it cannot read."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from klamm.cluster.metadata import ClusterView, PartitionView, TopicView
+from klamm.errors import ConfigError
+from klamm.model import TopicPartition
+from pyspark_klamm.option_values import OptionValues
+from pyspark_klamm.source_options import SourceSettings
+from pyspark_klamm.topic_selection import TopicSelection, subscription
+
+
+def topic(name: str, partition_count: int, *, internal: bool = False) -> TopicView:
+    partitions = tuple(
+        PartitionView(partition=number, leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
+        for number in range(partition_count)
+    )
+    return TopicView(name=name, topic_id=uuid.uuid4(), partitions=partitions, internal=internal)
+
+
+TOPICS = (topic("flights", 2), topic("my-flights", 1), topic("weather", 1), topic("__flights", 1, internal=True))
+VIEW = ClusterView(topics={each.name: each for each in TOPICS})
+
+
+def parsed(**options: str) -> TopicSelection:
+    return subscription(OptionValues(options, SourceSettings))
+
+
+def test_subscribe_is_every_partition_of_the_topics_that_are_there():
+    chosen = parsed(subscribe="weather, flights, none-such")
+    assert chosen.asked_topics == ("weather", "flights", "none-such")
+    assert chosen.choose(VIEW) == [TopicPartition(*each) for each in (("weather", 0), ("flights", 0), ("flights", 1))]
+
+
+def test_a_pattern_is_looked_for_anywhere_in_the_name_and_not_in_internal_topics():
+    chosen = parsed(subscribePattern="fli.ht")
+    assert chosen.asked_topics is None
+    assert chosen.names(VIEW) == ["flights", "my-flights"]
+    assert parsed(subscribePattern="^fli").names(VIEW) == ["flights"]
+
+
+def test_assign_is_just_those_partitions():
+    chosen = parsed(assign='{"flights": [1], "weather": [0, 5]}')
+    assert chosen.choose(VIEW) == [TopicPartition("flights", 1), TopicPartition("weather", 0)]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "named"),
+    [
+        ("subscribePattern", "(", "expected a regular expression"),
+        ("subscribePattern", r"\p{Lower}", "bad escape"),
+        ("subscribePattern", "[a-z&&[^b]]", "set"),
+        ("subscribePattern", "(?<name>a)", "expected a regular expression"),
+        ("subscribePattern", "", "expected a regular expression"),
+        ("assign", "flights", "expected JSON such as"),
+        ("assign", '{"flights": [-1]}', "-1 is no partition"),
+        ("assign", '{"flights": []}', "no partition is named"),
+        ("assign", '{"a b": [0]}', "assign="),
+    ],
+)
+def test_what_cannot_be_read_is_refused(option, value, named):
+    with pytest.raises(ConfigError, match=named):
+        parsed(**{option: value})

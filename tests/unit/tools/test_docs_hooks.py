@@ -1,0 +1,33 @@
+"""The site's menu follows the folders in reading order, and its pages have no links that lead nowhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.docs_hooks import in_reading_order, without_links_out
+
+
+def ordered(*titles: str | None) -> list[str | None]:
+    return [titles[place] for place in in_reading_order(list(titles))]
+
+
+def test_pages_come_first_then_the_sections_as_they_are_read() -> None:
+    assert ordered("Decisions", None, "How to", "Tutorial") == [None, "Tutorial", "How to", "Decisions"]
+
+
+def test_a_section_that_is_not_known_comes_last() -> None:
+    assert ordered("Appendix", "Reference", "Blog") == ["Reference", "Appendix", "Blog"]
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("see [Audit](../../deploy/OPERATIONS.md#audit).", "see Audit (`deploy/OPERATIONS.md`)."),
+        ("[LICENSE](../../LICENSE)", "`LICENSE`"),
+        ("[`klamm/errors.py`](../../klamm/errors.py)", "`klamm/errors.py`"),
+        ("[Settings](../reference/settings.md#topics)", "[Settings](../reference/settings.md#topics)"),
+        ("[here](#audit) and [there](other.md)", "[here](#audit) and [there](other.md)"),
+    ],
+)
+def test_a_link_out_of_the_site_becomes_a_path(written: str, shown: str) -> None:
+    assert without_links_out(written, "how-to/security.md") == shown

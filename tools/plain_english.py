@@ -1,0 +1,247 @@
+"""Finds turns of phrase that a reader has to translate, in docstrings, comments, messages and pages.
+
+Run: python tools/plain_english.py [--count] [FILE or FOLDER ...]
+
+Without arguments it reads everything that people write in this repository. Of Python files it reads docstrings,
+comments, and the texts of errors and log lines, by `ast` and `tokenize`; names and data of tests are never judged.
+Text between backticks is code, and is not judged either.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+LEFT_OUT: Final = ("README.md",)
+"""Files and folders that are not yet read, because they are still being rewritten."""
+
+GENERATED: Final = ("build", "dist", "klamm/wire/v1")
+"""Folders of files that programs write."""
+
+
+class Pattern(NamedTuple):
+    """A turn of phrase that is refused."""
+
+    name: str
+    """The name under which findings are counted."""
+    expression: re.Pattern[str]
+    """What is searched for in a passage. Words may be on two lines."""
+    advice: str
+    """What to write instead."""
+    of_docstrings: bool = False
+    """Whether only docstrings are searched."""
+
+
+_NO_NOUN: Final = (
+    "about|after|against|as|at|because|before|between|by|except|for|from|how|if|in|into|of|on|once|only|over|since|so|than|that"
+    "|though|to|under|unless|until|upon|what|when|where|which|while|with|without"
+)
+"""Words after which "who" has no noun that it could refer to."""
+
+_NAME: Final = "name the client, member, caller or reader"
+
+PATTERNS: Final = (
+    Pattern("begins with Of", re.compile(r"\AOf\b"), "say what the thing is", of_docstrings=True),
+    Pattern("begins with By", re.compile(r"\ABy\b"), "say what the thing is", of_docstrings=True),
+    Pattern("whoever", re.compile(r"\bwho(?:so)?m?ever\b", re.IGNORECASE), _NAME),
+    Pattern("anew", re.compile(r"\banew\b", re.IGNORECASE), 'write "again", or "a new one"'),
+    Pattern("is otherwise", re.compile(r"\b(?:is|are|was|were)\s+otherwise(?=[.,;:)]|\s*\Z)"), "say what changed"),
+    Pattern("is its", re.compile(r"\b(?:is|are|was|were)\s+its(?=[.,;:)]|\s*\Z)"), "say what it belongs to"),
+    Pattern(
+        "so many",
+        re.compile(r"\bso\s+many\b(?![^.;:]*\s(?:that|as)\s)", re.IGNORECASE),
+        "say the number, or what counts",
+    ),
+    Pattern("Who ...", re.compile(r"(?:(?:\A|[.!?*|]\s+|\()Who|[:;]\s+[Ww]ho)\b(?![^.!|]*\?)"), _NAME),
+    Pattern("of who ...", re.compile(rf"\b(?:{_NO_NOUN})\s+who\b(?![^.!|]*\?)", re.IGNORECASE), "give who a noun"),
+)
+
+
+class Passage(NamedTuple):
+    """Text that belongs together: a docstring, a block of comments, or a paragraph."""
+
+    line: int
+    """The number of its first line, from 1."""
+    text: str
+    is_docstring: bool = False
+
+
+class Finding(NamedTuple):
+    """A turn of phrase that was found."""
+
+    line: int
+    pattern: Pattern
+    words: str
+    """The words found, with a few of those around them."""
+
+
+def findings(text: str, suffix: str) -> Iterator[Finding]:
+    """What is refused in the text of a file whose name ends in `suffix` (".py", ".md", ...), passage by passage."""
+    for passage in passages(text, suffix):
+        plain = _without_code(passage.text)
+        for pattern in PATTERNS:
+            if pattern.of_docstrings and not passage.is_docstring:
+                continue
+            for match in pattern.expression.finditer(plain):
+                around = plain[max(0, match.start() - 30) : match.end() + 40]
+                yield Finding(passage.line + plain.count("\n", 0, match.end()), pattern, " ".join(around.split()))
+
+
+def _without_code(text: str) -> str:
+    """The text with an "x" for every character between backticks, except ends of lines."""
+    return re.sub(r"`[^`]*`", lambda match: re.sub(r"[^\n`]", "x", match.group()), text)
+
+
+def passages(text: str, suffix: str) -> Iterator[Passage]:
+    """What people have written for people in the text of a file whose name ends in `suffix`."""
+    if suffix == ".py":
+        if _MAY_FIND.search(text):
+            tree = ast.parse(text)
+            yield from _docstrings(tree)
+            yield from _messages(tree)
+            yield from _blocks(_python_comments(text))
+    elif suffix == ".md":
+        yield from _paragraphs(text)
+    elif suffix in _COMMENT_SIGNS:
+        yield from _blocks(_line_comments(text, _COMMENT_SIGNS[suffix]))
+
+
+_MAY_FIND: Final = re.compile(r"""who|anew|\bmany\b|otherwise|\bits\b['".,;:)]*\s|(?:Of|By)\b""", re.IGNORECASE)
+"""What every finding contains: a file without it need not be parsed."""
+
+_COMMENT_SIGNS: Final = {
+    ".proto": "//",
+    ".java": "//",
+    ".sh": "#",
+    ".toml": "#",
+    ".yml": "#",
+    ".yaml": "#",
+    ".in": "#",
+    "Makefile": "#",
+    "Dockerfile": "#",
+}
+"""What a line of comment begins with, by the end of a file's name."""
+
+
+def _docstrings(tree: ast.Module) -> Iterator[Passage]:
+    """All strings that stand alone: docstrings, those of fields and constants among them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield Passage(node.lineno, node.value.value, is_docstring=True)
+
+
+def _messages(tree: ast.Module) -> Iterator[Passage]:
+    """The texts of errors that are raised where they are made, and of lines for a log."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) or (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _LOG_LEVELS
+        ):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield Passage(part.lineno, part.value)
+
+
+_LOG_LEVELS: Final = ("debug", "info", "warning", "error", "exception", "critical")
+
+
+def _python_comments(text: str) -> Iterator[tuple[int, str]]:
+    """The number of a line and the comment on it."""
+    if "#" not in text:
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("#:! ")
+
+
+def _line_comments(text: str, sign: str) -> Iterator[tuple[int, str]]:
+    """The number of a line and the comment on it, where comments have lines or ends of lines to themselves."""
+    for number, line in enumerate(text.splitlines(), 1):
+        before, found, comment = line.partition(sign)
+        if found and (not before or before[-1].isspace()):
+            yield number, comment.lstrip(sign + " ")
+
+
+def _blocks(comments: Iterator[tuple[int, str]]) -> Iterator[Passage]:
+    """Comments on lines that follow each other, as one passage."""
+    first = 0
+    block: list[str] = []
+    for number, comment in comments:
+        if block and number != first + len(block):
+            yield Passage(first, "\n".join(block))
+            block = []
+        if not block:
+            first = number
+        block.append(comment)
+    if block:
+        yield Passage(first, "\n".join(block))
+
+
+def _paragraphs(text: str) -> Iterator[Passage]:
+    """The paragraphs of a page. Blocks of code are left out."""
+    lines = text.splitlines()
+    is_code = False
+    for number, line in enumerate(lines):
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+            lines[number] = ""
+        elif is_code:
+            lines[number] = ""
+    yield from _blocks((number, line.strip()) for number, line in enumerate(lines, 1) if line.strip())
+
+
+def files(paths: list[Path]) -> Iterator[Path]:
+    """The files among and below the paths that people write, in the order of their names."""
+    for path in sorted(paths):
+        name = path.relative_to(ROOT).as_posix()
+        if path.name.startswith(".") or name in GENERATED or name in LEFT_OUT:
+            continue
+        if path.is_dir():
+            # Caches of programs that run beside this one come and go.
+            with suppress(FileNotFoundError):
+                yield from files(list(path.iterdir()))
+        elif _kind(path) in (".py", ".md", *_COMMENT_SIGNS):
+            yield path
+
+
+def findings_in(path: Path) -> Iterator[Finding]:
+    """What is refused in the file; nothing if it is gone meanwhile."""
+    with suppress(FileNotFoundError):
+        yield from findings(path.read_text(encoding="utf-8"), _kind(path))
+
+
+def _kind(path: Path) -> str:
+    """The end of the file's name that says what it holds."""
+    return path.suffix or path.name
+
+
+def main() -> int:
+    """See the module. Returns 1 if anything was found, else 0."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--count", action="store_true", help="print how often each is found, and nothing else")
+    parser.add_argument("paths", nargs="*", type=Path, default=[ROOT], metavar="FILE or FOLDER")
+    arguments = parser.parse_args()
+    counts: Counter[str] = Counter()
+    for path in files([each.resolve() for each in arguments.paths]):
+        for finding in findings_in(path):
+            counts[finding.pattern.name] += 1
+            if not arguments.count:
+                place = f"{path.relative_to(ROOT)}:{finding.line}"
+                print(f'{place}: "{finding.pattern.name}": {finding.pattern.advice}: {finding.words}')
+    if arguments.count:
+        print("\n".join(f"{pattern.name:<16}{counts[pattern.name]:>5}" for pattern in PATTERNS))
+    return min(counts.total(), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

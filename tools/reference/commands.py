@@ -1,0 +1,117 @@
+"""The page of the command line, read from the commands themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+import typer
+
+from klamm_cli.app import COMMANDS, app
+from klamm_cli.commands.up import up
+from klamm_cli.console.exit_status import ExitStatus
+from tools.reference.markdown import prose, table
+
+HEAD: Final = """# Command line
+
+`klamm COMMAND --help` prints what this page says of a command; the page is made from the commands themselves
+(`python -m tools.reference`). The [pipelines](../../spark/klamm_pipelines/catalog.py) have options of their own:
+`klamm pipeline run NAME --help`.
+"""
+_COMMON: Final = {"--bootstrap", "--timeout", "--command-config", "--help"}
+"""Options that many commands have. They are told once where a command has them in the same words."""
+_EXIT_STATUSES: Final = {
+    0: "The command did all that it was asked for.",
+    int(ExitStatus.FAILED): "The cluster refused, or part of the work was refused.",
+    int(ExitStatus.USAGE): "The command line or the input is wrong.",
+    int(ExitStatus.UNREACHABLE): "No server answered.",
+    int(ExitStatus.DENIED): "`klamm acls check` was answered, and the answer is no.",
+    int(ExitStatus.INTERRUPTED): "Ctrl-C ended the command.",
+}
+
+Record = tuple[str, str]
+"""How a parameter is written, and what help says of it."""
+
+
+def page() -> str:
+    """The whole text."""
+    root = typer.main.get_command(app)
+    context = typer.Context(root, info_name="klamm", **root.context_settings)
+    commands = dict(_commands(root, context))
+    common = _common(commands)
+    lines = [HEAD, *_common_section(common), *_exit_statuses()]
+    for words, (command, own) in commands.items():
+        lines += _section(words, command, own, common)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _commands(root: Any, context: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """All commands and their subcommands by their words, each with its context."""
+    for name in COMMANDS:
+        _, command, _ = root.resolve_command(context, [name])
+        own = typer.Context(command, info_name=name, parent=context)
+        yield name, (command, own)
+        for each, subcommand in getattr(command, "commands", {}).items():
+            yield f"{name} {each}", (subcommand, typer.Context(subcommand, info_name=each, parent=own))
+
+
+def _records(command: Any, context: Any, kind: str) -> list[Record]:
+    found = [each.get_help_record(context) for each in command.get_params(context) if each.param_type_name == kind]
+    return [record for record in found if record is not None]
+
+
+def _common(commands: dict[str, tuple[Any, Any]]) -> list[Record]:
+    command, context = commands["topics create"]
+    return [each for each in _records(command, context, "option") if _COMMON & set(each[0].split())]
+
+
+def _common_section(common: list[Record]) -> Iterator[str]:
+    yield "## Options of many commands"
+    yield ""
+    yield "A command that talks to a cluster also has these."
+    yield ""
+    yield from _table("Option", common)
+
+
+def _exit_statuses() -> Iterator[str]:
+    yield "## Exit status"
+    yield ""
+    yield from table(("Status", "What it says"), ((str(status), text) for status, text in _EXIT_STATUSES.items()))
+
+
+def _section(words: str, command: Any, context: Any, common: list[Record]) -> Iterator[str]:
+    is_group = " " not in words
+    yield f"{'##' if is_group else '###'} klamm {words}"
+    yield ""
+    if words == "up":
+        yield from ("```text", _help_of_up(), "```", "")
+        return
+    yield from (prose(command.help or ""), "")
+    if hasattr(command, "commands"):
+        return
+    yield from ("```text", f"klamm {words} {' '.join(command.collect_usage_pieces(context))}", "```", "")
+    yield from _table("Argument", _records(command, context, "argument"))
+    yield from _table("Option", [each for each in _records(command, context, "option") if each not in common])
+    yield from _examples(command.epilog or "")
+
+
+def _table(title: str, records: list[Record]) -> Iterator[str]:
+    yield from table((title, "What it is"), ((f"`{name}`", prose(text)) for name, text in records))
+
+
+def _examples(epilog: str) -> Iterator[str]:
+    """Typer marks a paragraph whose lines stay as they are by a backspace."""
+    for paragraph in epilog.split("\n\n"):
+        is_verbatim = paragraph.startswith("\b\n")
+        yield from ("```console", paragraph.removeprefix("\b\n"), "```", "") if is_verbatim else (prose(paragraph), "")
+
+
+def _help_of_up() -> str:
+    """`klamm up` has argparse's options, so its help is shown as it is."""
+    os.environ["COLUMNS"] = "80"
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        up(["--help"])
+    return out.getvalue().strip("\n")

@@ -1,0 +1,77 @@
+"""The page of all metrics, read from the instruments that the servers make at import."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+from klamm_server.metrics.instruments import FAMILIES, SERIES_MAX, Counter, Family, Gauge, Readings
+from tools.reference.markdown import prose, table
+
+MEASURING: Final = (
+    "klamm_server.metrics.process_metrics",
+    "klamm_server.rpc.retries",
+    "klamm_server.security.auditor",
+    "klamm_server.security.logins.login",
+    "klamm_server.security.server_tls",
+    "klamm_broker.io.metrics",
+    "klamm_broker.io.request_times",
+    "klamm_broker.replication.partition_metrics",
+    "klamm_controller.active.metrics",
+    "klamm_controller.active.unclean",
+    "klamm_controller.log.raft_metrics",
+    "klamm_coordinator.io.metrics",
+    "klamm_coordinator.io.shard_metrics",
+)
+"""All modules that make instruments: first what every server measures, which the others import."""
+_TITLES: Final = {
+    "klamm_server": "Every server",
+    "klamm_broker": "Brokers",
+    "klamm_controller": "Controllers",
+    "klamm_coordinator": "Coordinators",
+}
+"""The sections by the packages of the modules."""
+
+HEAD: Final = f"""# Metrics
+
+A server with `metrics.port` shows these at `/metrics`, for Prometheus. The page is made from the instruments themselves
+(`python -m tools.reference`). `klamm up` gives each of its processes a port of its own, from `metrics.port` on.
+
+A counter only grows: ask for its `rate`. A gauge is a value of now. A histogram has `_bucket`, `_count` and `_sum`;
+`histogram_quantile` makes percentiles of it. Of metrics that have a series for each partition, group or ledger a server
+shows the first {SERIES_MAX:,}; `klamm_metrics_truncated` is 1 for a metric that has more. The `process_*` and
+`python_gc_*` metrics are those of Prometheus' own client for Python.
+
+The rules that raise alarms are on the page of [alerts](alerts.md). Lag is a rule too, `klamm:group_lag:records`:
+brokers know where partitions end, and coordinators know what groups have committed.
+"""
+
+
+def page() -> str:
+    """The whole text. It is right only in a process that has not imported the modules before."""
+    lines = [HEAD]
+    for package, title in _TITLES.items():
+        lines += [f"## {title}", ""]
+        lines += table(("Metric", "What it tells", "Kind", "Labels"), map(_row, _families(package)))
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _families(package: str) -> Iterator[Family[Any] | Readings]:
+    """What the modules of a package add, in their order."""
+    for module in MEASURING:
+        if module.startswith(f"{package}."):
+            before = len(FAMILIES)
+            importlib.import_module(module)
+            yield from FAMILIES[before:]
+
+
+def _row(family: Family[Any] | Readings) -> tuple[str, str, str, str]:
+    kind = _kind(family)
+    name = f"{family.name}_total" if kind == "counter" else family.name
+    return f"`{name}`", prose(family.text), kind, ", ".join(f"`{each}`" for each in family.label_names)
+
+
+def _kind(family: Family[Any] | Readings) -> str:
+    kind = Gauge if isinstance(family, Readings) else family.kind
+    return "counter" if kind is Counter else "gauge" if kind is Gauge else "histogram"
