@@ -18,8 +18,10 @@ help:  ## Lists the targets.
 $(VENV)/.ready: requirements.lock pyproject.toml tools/build_proto.py tools/rpc_stubs.py tools/compile_pyspark.py $(wildcard proto/klamm/v1/*.proto)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "klamm needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Set PYTHON=..."; exit 1; }
+	@# A lock names every package, so pip must not look for dependencies itself: it would find a newer version of one that
+	@# is asked for with an extra, and refuse it for want of a hash.
 	$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: on Debian, apt-get install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@# As pip does for a wheel. An editable install leaves it to the first start, and each one after that where
 	@# PYTHONDONTWRITEBYTECODE is set.
@@ -112,17 +114,17 @@ bench: setup  ## Every benchmark; bench/RESULTS.md says how to read them.
 bench-peers: setup  ## Klamm beside Kafka, NATS, Redis and RabbitMQ, an hour; PEERS="--only nats" for one, "--quick" for less.
 	sh tools/install_programs.sh "make bench-peers" java:default-jdk-headless mvn:maven nats-server:nats-server \
 	    redis-server:redis-server rabbitmq-server:rabbitmq-server
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/peers-requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r bench/peers-requirements.lock
 	$(BIN)/python bench/peers.py $(PEERS)
 
 fuzz: setup  ## 10,000,000 inputs each to the Kafka listener, its login and the mechanisms, guided by coverage; FUZZ="--inputs 100000" for fewer.
-	$(BIN)/python -m pip install --quiet --require-hashes -r tests/fuzz/requirements.lock
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r tests/fuzz/requirements.lock
 	$(BIN)/python tests/fuzz/kafka_listener.py $(FUZZ)
 	$(BIN)/python tests/fuzz/kafka_login.py $(FUZZ)
 	$(BIN)/python tests/fuzz/sasl.py $(FUZZ)
 
 $(VENV)/.docs: $(VENV)/.ready docs/requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r docs/requirements.lock
 	@touch $@
 
 reference: setup  ## Writes the pages of docs/reference that are made from the code again.

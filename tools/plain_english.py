@@ -26,7 +26,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 LEFT_OUT: Final = ("README.md",)
 """Files and folders that are not yet read, because they are still being rewritten."""
 
-GENERATED: Final = ("build", "dist", "klamm/wire/v1")
+GENERATED: Final = ("build", "deploy/wheels", "dist", "klamm-data", "klamm/wire/v1", "spark-warehouse")
 """Folders of files that programs write."""
 
 

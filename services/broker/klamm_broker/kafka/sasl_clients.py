@@ -14,9 +14,8 @@ from typing import Final
 
 from klamm.errors import ErrorCode
 from klamm_broker.io.metrics import EXPIRED_CONNECTIONS
-from klamm_broker.kafka.connection import Answer, AnswerInTime, KafkaConnection
+from klamm_broker.kafka.connection import Answer, AnswerInTime, KafkaConnection, Parts
 from klamm_broker.kafka.handshake_room import HandshakeRoom
-from klamm_broker.kafka.login_interrupted import interrupted_answer
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.sasl_messages import auth_bytes, authenticate_answer, handshake_answer, wanted_mechanism
 from klamm_server.net.wrong_door import Porter
@@ -147,6 +146,7 @@ class ClientLogin:
 
     async def _interrupted(self, error: LoginInterruptedError, request: Request) -> Answer:
         """Raises the error where no answer can tell of it."""
+        interrupted_answer = await asyncio.to_thread(_interrupted_answer)
         answer = interrupted_answer(request)
         if answer is None:
             raise error
@@ -173,3 +173,10 @@ class ClientLogin:
         if self._has_place:
             self._has_place = False
             self._clients.room.give_back(self._connection.peer)
+
+
+def _interrupted_answer() -> Callable[[Request], Parts | None]:
+    """Loads the module and all schemas of messages, which the start of a broker does not need."""
+    from klamm_broker.kafka.login_interrupted import interrupted_answer
+
+    return interrupted_answer
