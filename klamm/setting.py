@@ -31,6 +31,7 @@ class ConfigType(enum.Enum):
     """Kafka's `ConfigDef.Type`, as DescribeConfigs spells it. A LIST is a tuple of strings."""
 
     BOOLEAN = "BOOLEAN"
+    SHORT = "SHORT"
     INT = "INT"
     LONG = "LONG"
     DOUBLE = "DOUBLE"
@@ -404,6 +405,7 @@ def to_list(value: Any) -> tuple[str, ...]:
 
 _CONVERTERS: Mapping[ConfigType, Callable[[Any], Any]] = {
     ConfigType.BOOLEAN: _to_boolean,
+    ConfigType.SHORT: _to_integer(16),
     ConfigType.INT: _to_integer(32),
     ConfigType.LONG: _to_integer(64),
     ConfigType.DOUBLE: _to_double,

@@ -6,7 +6,7 @@ Everything in it is read from the classes that declare the settings.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from klamm.config import ClientConfig
@@ -16,6 +16,7 @@ from klamm.setting import INT_MAX, LONG_MAX, Setting, UpdateMode, definitions, r
 from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.configs_without_effect import configs_without_effect
 from klamm_server.config.member_config import MemberConfig
 from klamm_server.config.server_config import ServiceConfig, known_configs
 from klamm_server.config.topic_configs import TOPIC_CONFIGS
@@ -49,6 +50,10 @@ name makes it a setting of every client; `kafka.isolation.level` is read_committ
 `kafka.max.partition.fetch.bytes` is the size of one fetch."""
 _SINK: Final = """Options of `write.format("klamm")` and `writeStream.format("klamm")`. `kafka.` before a name makes it
 a producer's setting."""
+_IDLE: Final = """A server accepts Kafka's other broker configs, so that a configuration of Kafka's can be brought
+along. They have no effect. The server checks the type of their values, and names them in its log when it starts. At
+run time they change as in Kafka (`klamm configs alter`). `klamm configs describe` shows those that are set, but no
+value of a password. Only a name that Kafka does not know either is refused."""
 _NUMBERS: Final = {str(LONG_MAX): "2^63-1", str(INT_MAX): "2^31-1", render(sys.float_info.max): "no limit"}
 
 Cells = Mapping[str, str]
@@ -65,6 +70,7 @@ def reference() -> str:
         *_table("Brokers", "", _new(BrokerConfig, MemberConfig), _broker_columns),
         *_table("Controllers", "", _new(ControllerConfig, ServiceConfig), _server_columns),
         *_table("Coordinators", "", _new(CoordinatorConfig, MemberConfig), _server_columns),
+        *_broker_configs_without_effect(),
         *_table("Every client", _names_without_effect(ClientConfig), _known(ClientConfig), _server_columns),
         *_table(
             "Producers", _names_without_effect(ProducerConfig), _new(ProducerConfig, ClientConfig), _server_columns
@@ -89,10 +95,27 @@ def _new(owner: type[Any], base: type[Any]) -> dict[str, Setting]:
     return {name: setting for name, setting in _known(owner).items() if before.get(name) != setting}
 
 
+def _broker_configs_without_effect() -> Iterator[str]:
+    idle = configs_without_effect().values()
+    yield "## Kafka's broker configs without effect"
+    yield ""
+    yield _IDLE
+    yield ""
+    yield f"No server reads {_listed(one.name for one in idle if not one.read_by)}."
+    yield ""
+    for servers in ("controllers", "coordinators"):
+        names = _listed(one.name for one in idle if one.read_by == servers)
+        yield f"At a broker these have no effect, because the {servers} read them: {names}."
+        yield ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
 def _names_without_effect(owner: type[ClientConfig]) -> str:
     names = owner.WITHOUT_EFFECT - (ClientConfig.WITHOUT_EFFECT if owner is not ClientConfig else set())
-    listed = ", ".join(f"`{name}`" for name in sorted(names))
-    return f"Accepted without effect, so that a configuration of Kafka's can be brought along: {listed}."
+    return f"Accepted without effect, so that a configuration of Kafka's can be brought along: {_listed(names)}."
 
 
 # Tables

@@ -14,7 +14,7 @@ from klamm_cli.doctor.server_checks import is_loopback
 from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_server.config.broker_configs import BrokerConfig
-from klamm_server.config.server_config import ServiceConfig, known_configs, load
+from klamm_server.config.server_config import ServiceConfig, accepted_configs, known_configs, load
 
 _SERVICES: tuple[tuple[str, type[ServiceConfig]], ...] = (
     ("broker", BrokerConfig),
@@ -23,6 +23,7 @@ _SERVICES: tuple[tuple[str, type[ServiceConfig]], ...] = (
 )
 _CHECK = "config"
 _ADVICE = "change it, or the server does not start"
+_IDLE_ADVICE = "remove it, or keep it for Kafka's servers"
 _PLACES = frozenset({"listeners", "advertised.listeners", "log.dirs", "metadata.log.dir"})
 """Their defaults say nothing of the ports and directories that were meant."""
 
@@ -41,7 +42,9 @@ def check_config(path: str, properties: Mapping[str, str]) -> CheckedFile:
     wrong = dict(_wrong_values(service, properties))
     missing = _missing(service, properties)
     sound = {
-        key: text for key, text in properties.items() if key in known_configs(service, properties) and key not in wrong
+        key: text
+        for key, text in properties.items()
+        if key in accepted_configs(service, properties) and key not in wrong
     }
     findings = list(_check_names(path, name, service, properties))
     findings += [problem(_CHECK, f"{path}: {text}", _ADVICE) for text in (*wrong.values(), *missing)]
@@ -51,6 +54,9 @@ def check_config(path: str, properties: Mapping[str, str]) -> CheckedFile:
             config = load(service, sound)
     except ConfigError as error:
         findings.append(problem(_CHECK, f"{path}: {error}", _ADVICE))
+    idle = sorted(sound.keys() - known_configs(service, properties).keys())
+    if idle:
+        findings.append(warning(_CHECK, f"{path}: {', '.join(idle)}: without effect on a {name}", _IDLE_ADVICE))
     if not findings:
         findings.append(ok(_CHECK, f"{path}: {len(sound)} settings of a {name}"))
     if service is BrokerConfig:
@@ -63,7 +69,7 @@ def check_config(path: str, properties: Mapping[str, str]) -> CheckedFile:
 def _check_names(
     path: str, name: str, service: type[ServiceConfig], properties: Mapping[str, str]
 ) -> Iterator[Finding]:
-    known = known_configs(service, properties)
+    known = accepted_configs(service, properties)
     for key in sorted(properties.keys() - known.keys()):
         nearest = difflib.get_close_matches(key, known, n=1)
         advice = f"write {nearest[0]}" if nearest else "remove it"
@@ -72,7 +78,7 @@ def _check_names(
 
 def _wrong_values(service: type[ServiceConfig], properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Each with what is wrong with it."""
-    known = known_configs(service, properties)
+    known = accepted_configs(service, properties)
     for key, text in sorted(properties.items()):
         try:
             if key in known:

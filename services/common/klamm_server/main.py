@@ -26,6 +26,7 @@ from klamm_server.config.environment import environment_properties, listeners_in
 from klamm_server.config.server_config import (
     MIGRATION,
     ServiceConfig,
+    accepted_configs,
     describe,
     known_configs,
     load_layers,
@@ -122,8 +123,11 @@ def _layers(config_class: type[ServiceConfig], options: argparse.Namespace) -> d
     file = read_properties(options.config) if options.config else {}
     command_line = parse_properties(options.set, "--set")
     # Of which listeners there are settings, each place may say.
-    known = known_configs(config_class, {**file, **listeners_in(os.environ), **command_line})
-    return {"file": file, "environment": environment_properties(os.environ, known), "command line": command_line}
+    together = {**file, **listeners_in(os.environ), **command_line}
+    environment = environment_properties(
+        os.environ, known_configs(config_class, together), lambda: accepted_configs(config_class, together)
+    )
+    return {"file": file, "environment": environment, "command line": command_line}
 
 
 def run_service(name: str, make_server: MakeServer[C], config: C, *, die_with_parent: bool = False) -> int:

@@ -23,7 +23,7 @@ from klamm.security.tls_settings import ListenerTlsSettings
 from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_server.config.broker_configs import BROKER_CONFIGS, BrokerConfig
-from klamm_server.config.server_config import ServiceConfig, known_configs, load
+from klamm_server.config.server_config import ServiceConfig, accepted_configs, known_configs, load
 
 SERVICES: Final[tuple[type[ServiceConfig], ...]] = (ControllerConfig, BrokerConfig, CoordinatorConfig)
 REPLICATION_FACTOR_MAX: Final = 3
@@ -65,15 +65,22 @@ class ProcessSpec:
 
 def check_settings(settings: Mapping[str, str]) -> None:
     """Raises ConfigError for a setting that no service knows."""
-    known = {name for service in SERVICES for name in known_configs(service, {**_ALL_LISTENERS, **settings})}
+    properties = {**_ALL_LISTENERS, **settings}
+    known = {name for service in SERVICES for name in known_configs(service, properties)}
+    if not settings.keys() <= known:
+        known |= accepted_configs(BrokerConfig, properties).keys()
     for name in settings:
         if name not in known:
             raise ConfigError(_unknown(name, known))
 
 
 def known_settings(service: type[ServiceConfig], settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings among `settings` that `service` has."""
+    """The settings among `settings` that `service` has. A broker also gets Kafka's that no service reads, because it
+    lists them."""
     known = known_configs(service, settings)
+    if service is BrokerConfig and not settings.keys() <= known.keys():
+        accepted = accepted_configs(service, settings)
+        known |= {name: setting for name, setting in accepted.items() if not setting.read_by}
     return {name: value for name, value in settings.items() if name in known}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 Known = Mapping[str, tuple[Sequence[str], str]]
 
 _ELR = "Kafka sets it for the whole cluster when it enables eligible leader replicas; here they need no setting."
-_TIERED = "There is no tiered storage, so no config of brokers for it."
+_TIERED = "There is no tiered storage, and a topic follows no config of brokers for it."
 _FILE_ONLY = (
     "It changes by a restart: a listener that Kafka adds at run time is not in its registration, so no use to clients."
 )

@@ -149,6 +149,39 @@ def test_a_broker_with_values_of_its_own(sides: Sides) -> None:
                 alter(side, BROKER_RESOURCE, broker, **dict.fromkeys(values))
 
 
+def test_a_config_without_effect_is_shown_and_refused_as_in_kafka(sides: Sides) -> None:
+    """`klamm_server.config.configs_without_effect`: one that librdkafka's tests set, one of all brokers, a password."""
+    jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required;"
+    levels: list[tuple[str, dict[str, str]]] = [
+        ("1", {"sasl_kerberos_min_time_before_relogin": "58000", "sasl_jaas_config": jaas}),
+        (ALL_BROKERS, {"max_connections_per_ip": "1000"}),
+    ]
+    keys = ["sasl.kerberos.min.time.before.relogin", "sasl.jaas.config", "max.connections.per.ip"]
+    assert described(sides[0], BROKER_RESOURCE, "1", keys=keys) == {}
+    for side in sides:
+        for broker, values in levels:
+            alter(side, BROKER_RESOURCE, broker, **values)
+        wait_until_applied(side, levels)
+    try:
+        for broker, configs in (("1", keys), (ALL_BROKERS, keys[2:])):
+            assert described(sides[0], BROKER_RESOURCE, broker, keys=keys).keys() == set(configs)
+            assert differing(sides, BROKER_RESOURCE, broker, keys=keys) == {}
+        for broker, name, value in (
+            ("1", "broker.id", "3"),
+            ("1", "offsets.retention.minutes", "3"),
+            ("1", "num.io.threads", "few"),
+            ("1", "sasl.login.refresh.buffer.seconds", "40000"),
+            ("1", "ssl.keystore.password", "secret"),
+            (ALL_BROKERS, "sasl.kerberos.min.time.before.relogin", "58000"),
+        ):
+            codes = {refusal(side, broker, name, value) for side in sides}
+            assert codes == {"invalid_request"}, (broker, name, value)
+    finally:
+        for side in sides:
+            for broker, values in levels:
+                alter(side, BROKER_RESOURCE, broker, **dict.fromkeys(values))
+
+
 def refusal(side: Side, broker: str, name: str, value: str) -> str:
     """The error code with which a change is refused."""
     change = {"name": name, "config_operation": 0, "value": value}

@@ -53,6 +53,12 @@ def test_what_is_known_is_expected_and_no_other_field_or_case() -> None:
     assert len(check(HEARTBEAT, {("a case", CODE): [0], ("other", CODE): [0]}, [known()])[0]) == 1
 
 
+def test_a_difference_that_comes_and_goes_may_be_absent() -> None:
+    assert check(HEARTBEAT, {}, [known(comes_and_goes=True)]) == ([], [])
+    assert check(HEARTBEAT, {("a case", CODE): [0]}, [known(comes_and_goes=True)]) == ([], [])
+    assert len(check(HEARTBEAT, {}, [known()])[1]) == 1
+
+
 def test_other_fields_may_follow_where_the_table_says_so() -> None:
     both = {("a case", CODE): [0], ("a case", MEMBER): [0]}
     assert check(HEARTBEAT, both, [known(with_others=True)]) == ([], [])

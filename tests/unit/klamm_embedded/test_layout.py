@@ -81,11 +81,19 @@ def test_a_setting_goes_to_the_services_that_know_it_and_wins(tmp_path):
     assert "log.segment.bytes" not in coordinator.settings
 
 
+def test_a_config_of_kafka_that_no_server_reads_goes_to_the_brokers(tmp_path):
+    settings = {"num.io.threads": "16", "offsets.retention.minutes": "5", "auto.leader.rebalance.enable": "false"}
+    controller, broker, coordinator = laid_out(tmp_path, ClusterSize(), settings)
+    chosen = [[name for name in settings if name in spec.settings] for spec in (controller, broker, coordinator)]
+    assert chosen == [["auto.leader.rebalance.enable"], ["num.io.threads"], ["offsets.retention.minutes"]]
+
+
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
         ({"log.segment.byte": "1"}, "no service has a setting 'log.segment.byte'; did you mean log.segment.bytes"),
         ({"log.segment.bytes": "many"}, "log.segment.bytes: 'many' is not valid"),
+        ({"num.io.threads": "many"}, "num.io.threads: 'many' is not valid"),
     ],
 )
 def test_a_setting_that_is_unknown_or_invalid_is_named(tmp_path, settings, complaint):

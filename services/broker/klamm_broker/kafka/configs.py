@@ -21,6 +21,7 @@ _CONFIG_TYPES: Final = {
     "BOOLEAN": 1,
     "STRING": 2,
     "INT": 3,
+    "SHORT": 4,
     "LONG": 5,
     "DOUBLE": 6,
     "LIST": 7,

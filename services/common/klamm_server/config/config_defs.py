@@ -8,6 +8,7 @@ config in ms wins over its synonyms in minutes and hours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import dropwhile
 from typing import Any, NamedTuple
 
@@ -15,10 +16,9 @@ from klamm.errors import ConfigError, ErrorCode
 from klamm.setting import ConfigType, Setting, Synonym, UpdateMode, split_list
 from klamm.wire.v1.controller_pb2 import CONFIG_SOURCE_DEFAULT, CONFIG_SOURCE_DYNAMIC_TOPIC
 from klamm_server.config.broker_configs import BROKER_CONFIGS
+from klamm_server.config.configs_without_effect import configs_without_effect
 from klamm_server.config.listener_settings import followed
 from klamm_server.config.topic_configs import SYNONYMS, TOPIC_CONFIGS
-
-_ALL: Mapping[str, Setting] = {**BROKER_CONFIGS, **TOPIC_CONFIGS}
 
 Layer = tuple[int, Mapping[str, str]]
 """What is set at one level of broker configs: (ConfigSource, text by name)."""
@@ -31,11 +31,17 @@ class Resolved(NamedTuple):
     source: int
 
 
-def parse(name: str, text: str, configs: Mapping[str, Setting] = _ALL) -> Any:
+@cache
+def accepted_broker_configs() -> Mapping[str, Setting]:
+    """The settings of a broker, and Kafka's configs that it accepts without effect, by name."""
+    return {**configs_without_effect(), **BROKER_CONFIGS}
+
+
+def parse(name: str, text: str, configs: Mapping[str, Setting] | None = None) -> Any:
     """The typed value of a config of a topic or broker (or of those in `configs`).
 
     Raises InvalidConfigError naming the config, the value and what was expected."""
-    definition = configs.get(name)
+    definition = _definition(name) if configs is None else configs.get(name)
     if definition is None:
         raise ErrorCode.INVALID_CONFIG.exception(f"unknown config {name}")
     try:
@@ -64,15 +70,20 @@ def validate_broker_configs(configs: Mapping[str, str], *, all_brokers: bool) ->
 
     Raises InvalidRequestError, as Kafka does, also for a setting that cannot be changed there."""
     for name, text in configs.items():
-        setting = BROKER_CONFIGS[name]
+        setting = accepted_broker_configs()[name]
         if setting.update_mode is UpdateMode.READ_ONLY:
-            raise ErrorCode.INVALID_REQUEST.exception(f"{name} is read-only: set it in the broker's own file")
+            raise ErrorCode.INVALID_REQUEST.exception(f"{name} is read-only: {_where_to_set(setting)}")
         if setting.update_mode is UpdateMode.PER_BROKER and all_brokers:
             raise ErrorCode.INVALID_REQUEST.exception(f"{name} can only be set on a single broker")
         try:
             setting.parse(text)
         except ConfigError as error:
             raise ErrorCode.INVALID_REQUEST.exception(str(error)) from None
+
+
+def _where_to_set(setting: Setting) -> str:
+    elsewhere = setting.read_by and setting.name not in BROKER_CONFIGS
+    return f"{setting.read_by} read it from their own files" if elsewhere else "set it in the broker's own file"
 
 
 def resolve_topic_config(name: str, own: Mapping[str, str], layers: Sequence[Layer]) -> Resolved:
@@ -91,7 +102,7 @@ def resolve_broker_config(name: str, layers: Sequence[Layer]) -> Resolved:
     for source, configs in layers:
         if name in configs:
             return Resolved(configs[name], source)
-    return Resolved(BROKER_CONFIGS[name].default_text(), CONFIG_SOURCE_DEFAULT)
+    return Resolved(accepted_broker_configs()[name].default_text(), CONFIG_SOURCE_DEFAULT)
 
 
 class SynonymValue(NamedTuple):
@@ -106,15 +117,15 @@ def topic_config_synonyms(name: str, own: Mapping[str, str], layers: Sequence[La
     """Where a topic config's value can come from, strongest first, as Kafka lists it."""
     values = [SynonymValue(name, own[name], CONFIG_SOURCE_DYNAMIC_TOPIC)] if name in own else []
     if names := [synonym.name for synonym in SYNONYMS.get(name, ())]:
-        values += _synonyms(names[0], names, [*layers, _DEFAULTS])
+        values += _synonyms(names[0], names, [*layers, _defaults(names)])
     return values
 
 
 def broker_config_synonyms(name: str, layers: Sequence[Layer], *, with_default: bool) -> list[SynonymValue]:
     """Where a broker config's value can come from, strongest first, as Kafka lists it."""
-    all_layers = [*layers, _DEFAULTS] if with_default else layers
     follows = followed(name)
-    return _synonyms(name, _STAND_INS.get(name, [name]) if follows is None else [name, follows], all_layers)
+    names = _STAND_INS.get(name, [name]) if follows is None else [name, follows]
+    return _synonyms(name, names, [*layers, _defaults(names)] if with_default else layers)
 
 
 def _synonyms(first: str, names: Sequence[str], layers: Sequence[Layer]) -> list[SynonymValue]:
@@ -129,10 +140,13 @@ def _synonyms(first: str, names: Sequence[str], layers: Sequence[Layer]) -> list
 _STAND_INS: Mapping[str, list[str]] = {
     synonym.name: [one.name for one in synonyms] for synonyms in SYNONYMS.values() for synonym in synonyms
 }
-_DEFAULTS: Layer = (
-    CONFIG_SOURCE_DEFAULT,
-    {name: definition.default_text() for name, definition in BROKER_CONFIGS.items() if definition.has_default},
-)
+
+
+def _defaults(names: Iterable[str]) -> Layer:
+    """The weakest layer: the defaults of broker configs, of those that have one."""
+    known = accepted_broker_configs()
+    settings = [known[name] for name in names if name in known]
+    return CONFIG_SOURCE_DEFAULT, {each.name: each.default_text() for each in settings if each.has_default}
 
 
 def effective_topic_configs(own: Mapping[str, str], *broker_layers: Mapping[str, str]) -> dict[str, str]:
@@ -159,7 +173,7 @@ def subtract_from_list(name: str, current: str, text: str) -> str:
 
 
 def _items(name: str, text: str) -> Iterable[str]:
-    definition = _ALL.get(name)
+    definition = _definition(name)
     if definition is None:
         raise ErrorCode.INVALID_CONFIG.exception(f"unknown config {name}")
     if definition.type is not ConfigType.LIST:
@@ -168,6 +182,10 @@ def _items(name: str, text: str) -> Iterable[str]:
         return split_list(text)
     except ValueError:
         raise ErrorCode.INVALID_CONFIG.exception(f"{name}: {text!r} is not valid, expected a list") from None
+
+
+def _definition(name: str) -> Setting | None:
+    return TOPIC_CONFIGS.get(name) or accepted_broker_configs().get(name)
 
 
 def _in_topic_units(synonym: Synonym, text: str) -> str:

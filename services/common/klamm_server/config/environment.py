@@ -8,7 +8,7 @@ misspelt one would otherwise be a setting that nobody has.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from klamm.errors import ConfigError
@@ -23,9 +23,16 @@ def variable(name: str) -> str:
     return PREFIX + name.upper().replace(".", "_").replace("-", "_")
 
 
-def environment_properties(environment: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Text by name, as set in `environment`, of the settings `names`. Raises ConfigError for a variable of none."""
+def environment_properties(
+    environment: Mapping[str, str], names: Iterable[str], more_names: Callable[[], Iterable[str]] = tuple
+) -> dict[str, str]:
+    """Text by name, as set in `environment`, of the settings `names`. Raises ConfigError for a variable of none.
+
+    `more_names` gives further settings. It is called only if a variable is none of `names`."""
     names_by_variable = {variable(name): name for name in names}
+    ours = {key for key in environment if key.startswith(PREFIX)} - OF_THE_COMMAND_LINE
+    if not ours <= names_by_variable.keys():
+        names_by_variable |= {variable(name): name for name in more_names()}
     properties: dict[str, str] = {}
     for key in sorted(environment):
         if key in names_by_variable:

@@ -1,8 +1,8 @@
 """The configuration of a service process: a frozen dataclass of settings (`klamm.setting`) with Kafka's dotted names.
 
-`load` makes one from text, as properties files have it. Unknown names are refused, values are parsed by their
-definition, rules over several fields are `validate`'s. All of it raises ConfigError with one line that says which
-name, which value, what was expected.
+`load` makes one from text, as properties files have it. Unknown names are refused, except for Kafka's own, which have
+no effect (`configs_without_effect`). Values are parsed by their definition, rules over several fields are `validate`'s.
+All of it raises ConfigError with one line that says which name, which value, what was expected.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from klamm.setting import (
     unknown,
 )
 from klamm_server.config.audit_settings import AuditSettings
+from klamm_server.config.configs_without_effect import accepted_without_effect, described
 from klamm_server.config.listener_settings import (
     check_listener,
-    followed,
     listener_names,
     listener_prefix,
     listener_settings,
@@ -331,9 +331,15 @@ def known_configs(config_class: type[ServiceConfig], properties: Mapping[str, st
     return known
 
 
+def accepted_configs(config_class: type[ServiceConfig], properties: Mapping[str, str]) -> dict[str, Setting]:
+    """The settings of `known_configs`, and Kafka's configs that the service accepts without effect."""
+    known = known_configs(config_class, properties)
+    return known | accepted_without_effect(known, listener_names(properties, known))
+
+
 def load(config_class: type[C], properties: Mapping[str, str], origins: Mapping[str, str] | None = None) -> C:
     """A validated config from text by dotted name. Raises ConfigError."""
-    known = known_configs(config_class, properties)
+    known = _definitions_of(config_class, properties)
     for name in properties:
         if name not in known:
             check_listener(name, listener_names(properties, known))
@@ -346,6 +352,12 @@ def load(config_class: type[C], properties: Mapping[str, str], origins: Mapping[
     config = config_class(**values, originals=originals, origins=dict(origins or {}))
     config.validate()
     return config
+
+
+def _definitions_of(config_class: type[ServiceConfig], properties: Mapping[str, str]) -> dict[str, Setting]:
+    """The definitions of the `properties`, among others; those without effect only if one of them is needed."""
+    known = known_configs(config_class, properties)
+    return known if properties.keys() <= known.keys() else accepted_configs(config_class, properties)
 
 
 def load_layers(config_class: type[C], layers: Mapping[str, Mapping[str, str]]) -> C:
@@ -368,21 +380,37 @@ def parse_server(name: str, text: str) -> tuple[str, int]:
 
 def effective(config: ServiceConfig) -> dict[str, str]:
     """Every name with the text of the value in force, sensitive ones hidden, sorted."""
-    known = known_configs(type(config), config.originals)
-    texts = {name: config.originals.get(name, setting.default_text()) for name, setting in config.ALSO_KNOWN.items()}
-    texts |= {name: text for name, text in config.originals.items() if followed(name) is not None}
+    known = _definitions_of(type(config), config.originals)
+    texts = {name: setting.default_text() for name, setting in config.ALSO_KNOWN.items()}
+    texts |= config.originals
     for name, setting in definitions(type(config)).items():
         texts[name] = render(getattr(config, setting.field))
     return {name: HIDDEN if known[name].sensitive else texts[name] for name in sorted(texts)}
 
 
 def describe(config: ServiceConfig) -> list[str]:
-    """`name=value` of every config, and after it where it was set, if it was."""
-    places = {name: f" ({config.origins.get(name, 'set')})" for name in config.originals}
+    """`name=value` of every config, and after it where it was set, if it was, and that it has no effect, if so."""
+    idle = {setting.name for setting in _without_effect(config)}
+    places = {
+        name: f" ({config.origins.get(name, 'set')}{', without effect' if name in idle else ''})"
+        for name in config.originals
+    }
     return [f"{name}={text}{places.get(name, '')}" for name, text in effective(config).items()]
 
 
 def log_effective(config: ServiceConfig) -> None:
-    """Logs every config, secrets hidden."""
+    """Logs every config, secrets hidden, and in one line those that were set and have no effect."""
     for line in describe(config):
         log.info("config %s", line)
+    if idle := _without_effect(config):
+        log.warning("these configs of Kafka's were set and have no effect here: %s", ", ".join(map(described, idle)))
+
+
+def _without_effect(config: ServiceConfig) -> list[Setting]:
+    """The settings that were set and have no effect, by name."""
+    known = known_configs(type(config), config.originals)
+    names = sorted(config.originals.keys() - known.keys())
+    if not names:
+        return []
+    accepted = accepted_configs(type(config), config.originals)
+    return [accepted[name] for name in names]

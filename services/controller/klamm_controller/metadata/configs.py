@@ -34,8 +34,8 @@ from klamm.wire.v1.metadata_pb2 import (
 from klamm_controller.metadata.config_layers import broker_layers
 from klamm_controller.metadata.decision import Decision, Refusal
 from klamm_controller.metadata.leader_election import after_config_changes
-from klamm_server.config.broker_configs import BROKER_CONFIGS
 from klamm_server.config.config_defs import (
+    accepted_broker_configs,
     append_to_list,
     resolve_broker_config,
     resolve_topic_config,
@@ -43,6 +43,7 @@ from klamm_server.config.config_defs import (
     validate_broker_configs,
     validate_topic_configs,
 )
+from klamm_server.config.configs_without_effect import kept_text
 from klamm_server.config.dynamic_configs import check_step, in_force, own_config
 from klamm_server.config.listener_settings import listener_setting
 from klamm_server.config.topic_configs import TOPIC_CONFIGS
@@ -133,13 +134,14 @@ def _alter(wanted: AlterConfigsResource, image: MetadataImage) -> Iterator[Metad
 
 
 def _apply(change: ConfigChange, resource: ConfigResource, settings: dict[str, str], image: MetadataImage) -> None:
-    known = TOPIC_CONFIGS if resource.type == CONFIG_RESOURCE_TYPE_TOPIC else BROKER_CONFIGS
-    if known is BROKER_CONFIGS and listener_setting(BROKER_CONFIGS, change.name) is not None:
+    is_topic = resource.type == CONFIG_RESOURCE_TYPE_TOPIC
+    known = TOPIC_CONFIGS if is_topic else accepted_broker_configs()
+    if not is_topic and listener_setting(known, change.name) is not None:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"{change.name} is read-only: set it in the broker's own file")
     if change.name not in known:
         raise Refusal(ErrorCode.INVALID_CONFIG, f"unknown config {change.name}")
     if change.operation == CONFIG_OPERATION_SET:
-        settings[change.name] = change.value
+        settings[change.name] = change.value if is_topic else kept_text(change.name, change.value)
     elif change.operation == CONFIG_OPERATION_DELETE:
         settings.pop(change.name, None)
     elif change.operation in (CONFIG_OPERATION_APPEND, CONFIG_OPERATION_SUBTRACT):

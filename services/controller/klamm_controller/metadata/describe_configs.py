@@ -1,6 +1,7 @@
 """Configs as they are in force: value, source, default, documentation (KIP-226).
 
-The empty broker name is the default of all brokers: described are only the configs that are set there, as in Kafka.
+The empty broker name is the default of all brokers: described are only the configs that are set there, as in Kafka. Of
+Kafka's configs without effect, those that are set are described (`configs_without_effect`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from klamm_server.config.config_defs import (
     Layer,
     Resolved,
     SynonymValue,
+    accepted_broker_configs,
     broker_config_synonyms,
     resolve_broker_config,
     resolve_topic_config,
@@ -78,10 +80,10 @@ def _broker(broker_name: str, image: MetadataImage) -> dict[str, _Described]:
     """The settings of a broker. An empty name means the default of all brokers: then only what is set there."""
     broker_id = int(broker_name) if broker_name else None
     layers = broker_layers(image, broker_id)
-    definitions: Mapping[str, Setting] = {**BROKER_CONFIGS, **_of_listeners(layers)}
+    definitions: Mapping[str, Setting] = {**BROKER_CONFIGS, **_set_besides(layers)}
     if broker_id is None:
         layers = layers[:1]
-        definitions = {name: BROKER_CONFIGS[name] for name in image.broker_configs(None)}
+        definitions = {name: accepted_broker_configs()[name] for name in image.broker_configs(None)}
     return {
         name: _Described(
             definition,
@@ -92,9 +94,11 @@ def _broker(broker_name: str, image: MetadataImage) -> dict[str, _Described]:
     }
 
 
-def _of_listeners(layers: Sequence[Layer]) -> dict[str, Setting]:
-    """The settings of single listeners that are set."""
-    found = (listener_setting(BROKER_CONFIGS, name) for _, configs in layers for name in configs)
+def _set_besides(layers: Sequence[Layer]) -> dict[str, Setting]:
+    """The settings of single listeners that are set, and the configs without effect."""
+    known = accepted_broker_configs()
+    names = {name for _, configs in layers for name in configs if name not in BROKER_CONFIGS}
+    found = (known.get(name) or listener_setting(known, name) for name in names)
     return {one.name: one for one in found if one is not None}
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from klamm_pipelines.catalog import PIPELINES
@@ -34,13 +31,3 @@ def test_a_pipeline_that_is_none_is_named():
 def test_a_setting_without_a_value_is_named(tmp_path):
     arguments = ("flight_delays", "--checkpoint", tmp_path, "--conf", "spark.ui.enabled")
     assert "--conf 'spark.ui.enabled': expected NAME=VALUE" in klamm.refused(2, "pipeline", "run", *arguments)
-
-
-def test_without_spark_the_extra_to_install_is_named(tmp_path):
-    program = (
-        "import sys; sys.modules['pyspark'] = None\n"
-        f"sys.argv = ['klamm', 'pipeline', 'run', 'flight_delays', '--checkpoint', {str(tmp_path)!r}]\n"
-        "from klamm_cli.main import main; main()"
-    )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (1, "klamm: pyspark is missing: pip install 'klamm[spark]'\n")

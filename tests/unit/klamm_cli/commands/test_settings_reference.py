@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from klamm_cli.commands.settings_reference import reference
 from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_server.config.broker_configs import BROKER_CONFIGS
+from klamm_server.config.configs_without_effect import configs_without_effect
 from klamm_server.config.server_config import known_configs
 from klamm_server.config.topic_configs import TOPIC_CONFIGS
 from pyspark_klamm.sink_options import SinkSettings
@@ -21,6 +23,8 @@ from pyspark_klamm.source_options import SourceSettings
 from tests.support.cli_runner import KlammCommand
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "settings.md"
+IDLE = "Kafka's broker configs without effect"
+"""The section that has no table."""
 ALL = {
     "topics": TOPIC_CONFIGS,
     "brokers": BROKER_CONFIGS,
@@ -47,8 +51,17 @@ def test_the_page_is_what_the_command_prints(page: str) -> None:
 
 def test_every_row_has_a_cell_for_each_column(page: str) -> None:
     for section in page.split("\n## ")[1:]:
+        if section.startswith(f"{IDLE}\n"):
+            continue
         rows = [line.replace("\\|", "") for line in section.splitlines() if line.startswith("|")]
         assert len({row.count("|") for row in rows}) == 1, section
+
+
+def test_each_config_without_effect_is_named_once(page: str) -> None:
+    (section,) = (one for one in page.split("\n## ") if one.startswith(f"{IDLE}\n"))
+    named = re.findall(r"`([a-z0-9.]+)`", section)
+    assert len(named) == len(set(named))
+    assert set(named) == configs_without_effect().keys()
 
 
 @pytest.mark.parametrize("owner", ALL)

@@ -67,6 +67,14 @@ def test_settings_that_lose_or_refuse_records():
     assert "unclean" in texts(check(unclean_leader_election_enable="true"), Level.WARNING)[0]
 
 
+def test_configs_of_kafka_without_effect_are_a_warning():
+    checked = check(num_io_threads="8", offsets_retention_minutes="5")
+    (text,) = texts(checked, Level.WARNING)
+    assert text == "f: num.io.threads, offsets.retention.minutes: without effect on a broker"
+    assert checked.config is not None
+    assert "num.io.threads: 'many'" in texts(check(num_io_threads="many"), Level.PROBLEM)[0]
+
+
 def test_telling_others_to_dial_their_own_loopback_is_a_warning():
     checked = check(listeners="GRPC://0.0.0.0:9094", advertised_listeners="GRPC://localhost:9094")
     (text,) = texts(checked, Level.WARNING)

@@ -222,6 +222,85 @@ def test_a_brokers_listeners_show_what_is_set_for_them_and_change_by_a_restart(c
     assert refused.error_message == f"{name} is read-only: set it in the broker's own file"
 
 
+RELOGIN = "sasl.kerberos.min.time.before.relogin"
+
+
+def test_a_config_of_kafka_without_effect_is_kept_and_described_once_it_is_set(cluster):
+    cluster.add_broker(1, static_configs={"num.network.threads": "9"})
+    cluster.add_broker(2)
+    assert not describe(cluster, BROKER_1, RELOGIN, "num.io.threads").configs
+    results = alter(cluster, (BROKER_1, set_(RELOGIN, "58000")), (ALL_BROKERS, set_("num.io.threads", "16")))
+    assert [result.error_code for result in results] == [0, 0]
+    assert cluster.image.broker_configs(1) == {RELOGIN: "58000"}
+
+    found = {one.name: one for one in describe(cluster, BROKER_1, docs=True).configs}
+    assert set(found) == {*BROKER_CONFIGS, RELOGIN, "num.io.threads", "num.network.threads"}
+    relogin = found[RELOGIN]
+    assert (relogin.value, relogin.source, relogin.type) == ("58000", CONFIG_SOURCE_DYNAMIC_BROKER, "LONG")
+    assert (relogin.default_value, relogin.read_only, relogin.sensitive) == ("60000", False, False)
+    assert "has no effect" in relogin.documentation
+    assert found["num.io.threads"].source == CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER
+    assert (found["num.network.threads"].value, found["num.network.threads"].source) == (
+        "9",
+        CONFIG_SOURCE_STATIC_BROKER,
+    )
+    assert synonyms_of(cluster, BROKER_1, RELOGIN) == [
+        (RELOGIN, "58000", CONFIG_SOURCE_DYNAMIC_BROKER),
+        (RELOGIN, "60000", CONFIG_SOURCE_DEFAULT),
+    ]
+    assert [one.name for one in describe(cluster, ALL_BROKERS).configs] == ["num.io.threads"]
+    alter(cluster, (BROKER_1, delete(RELOGIN)))
+    assert not describe(cluster, BROKER_1, RELOGIN).configs
+
+
+def test_a_list_without_effect_is_added_to(cluster):
+    cluster.add_broker(1)
+    (done,) = alter(cluster, (BROKER_1, append("sasl.kerberos.principal.to.local.rules", "RULE:x")))
+    assert done.error_code == 0
+    assert cluster.image.broker_configs(1) == {"sasl.kerberos.principal.to.local.rules": "DEFAULT,RULE:x"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "value", "message"),
+    [
+        (BROKER_1, "broker.id", "3", "broker.id is read-only: set it in the broker's own file"),
+        (BROKER_1, "offsets.retention.minutes", "3", "offsets.retention.minutes is read-only: coordinators read it"),
+        (ALL_BROKERS, RELOGIN, "3", f"{RELOGIN} can only be set on a single broker"),
+        (BROKER_1, RELOGIN, "soon", f"{RELOGIN}: 'soon' is not valid, expected a whole number of 64 bits"),
+        (
+            BROKER_1,
+            f"listener.name.x.{RELOGIN}",
+            "3",
+            f"listener.name.x.{RELOGIN} is read-only: set it in the broker's",
+        ),
+    ],
+)
+def test_a_config_of_kafka_without_effect_is_refused_as_in_kafka(cluster, resource, name, value, message):
+    cluster.add_broker(1)
+    (refused,) = alter(cluster, (resource, set_(name, value)))
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert refused.error_message.startswith(message)
+
+
+def test_only_names_that_kafka_does_not_know_either_are_unknown(cluster):
+    cluster.add_broker(1)
+    (refused,) = alter(cluster, (BROKER_1, set_("num.io.thread", "3")))
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_CONFIG, "unknown config num.io.thread")
+    cluster.create_one("a")
+    (refused,) = alter(cluster, (TOPIC_A, set_("num.io.threads", "3")))
+    assert refused.error_code == ErrorCode.INVALID_CONFIG
+
+
+def test_a_password_without_effect_does_not_get_into_the_metadata(cluster):
+    cluster.add_broker(1)
+    (done,) = alter(cluster, (BROKER_1, set_("sasl.jaas.config", "hunter2")))
+    assert done.error_code == 0
+    assert cluster.image.broker_configs(1) == {"sasl.jaas.config": "[hidden]"}
+    (found,) = describe(cluster, BROKER_1, "sasl.jaas.config", synonyms=True).configs
+    assert (found.value, found.sensitive, found.source) == ("", True, CONFIG_SOURCE_DYNAMIC_BROKER)
+    assert [one.value for one in found.synonyms] == [""]
+
+
 def test_a_change_is_held_to_what_is_in_force_on_every_broker_it_concerns(cluster):
     cluster.add_broker(1, static_configs={"log.cleaner.threads": "4"})
     cluster.add_broker(2)

@@ -11,7 +11,7 @@ from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.config.environment import environment_properties, variable, without_settings
-from klamm_server.config.server_config import ServiceConfig, known_configs
+from klamm_server.config.server_config import ServiceConfig, accepted_configs
 
 NAMES = ("node.id", "min.insync.replicas")
 
@@ -31,9 +31,23 @@ def test_a_variable_of_no_setting_is_refused_with_the_nearest_one(name: str, hin
     assert str(caught.value) == f"unknown configuration in the environment: {name}{hint}"
 
 
+def test_more_names_are_asked_for_only_if_a_variable_is_none_of_the_first() -> None:
+    asked = []
+
+    def more() -> list[str]:
+        asked.append("more")
+        return ["num.io.threads"]
+
+    assert environment_properties({"KLAMM_NODE_ID": "1", "KLAMM_BOOTSTRAP": "h:1"}, NAMES, more) == {"node.id": "1"}
+    assert not asked
+    assert environment_properties({"KLAMM_NUM_IO_THREADS": "8"}, NAMES, more) == {"num.io.threads": "8"}
+    with pytest.raises(ConfigError, match=r"KLAMM_NUM_IO_THREAD; did you mean KLAMM_NUM_IO_THREADS\?$"):
+        environment_properties({"KLAMM_NUM_IO_THREAD": "8"}, NAMES, more)
+
+
 @pytest.mark.parametrize("config_class", [BrokerConfig, ControllerConfig, CoordinatorConfig])
 def test_no_two_settings_share_a_variable(config_class: type[ServiceConfig]) -> None:
-    variables = Counter(variable(name) for name in known_configs(config_class))
+    variables = Counter(variable(name) for name in accepted_configs(config_class, {}))
     assert [name for name, count in variables.items() if count > 1] == []
 
 

@@ -1,0 +1,124 @@
+"""Kafka's broker configs that a broker of Klamm does not read."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from klamm.errors import ConfigError
+from klamm.setting import ConfigType, UpdateMode
+from klamm_controller.config import ControllerConfig
+from klamm_coordinator.config import CoordinatorConfig
+from klamm_server.config.broker_configs import BROKER_CONFIGS, BrokerConfig
+from klamm_server.config.configs_without_effect import accepted_without_effect, configs_without_effect, kept_text
+from klamm_server.config.server_config import ServiceConfig, describe, known_configs, load, log_effective
+
+RELOGIN = "sasl.kerberos.min.time.before.relogin"
+LISTENERS = {
+    "node.id": "1",
+    "listeners": "GRPC://localhost:9094,SASL_PLAINTEXT://localhost:9092",
+    "sasl.enabled.mechanisms": "PLAIN",
+}
+
+
+def test_no_config_that_a_broker_reads_is_without_effect() -> None:
+    assert not configs_without_effect().keys() & BROKER_CONFIGS.keys()
+
+
+def test_a_config_has_kafkas_type_default_and_update_mode() -> None:
+    known = configs_without_effect()
+    relogin, password, handler = (known[name] for name in (RELOGIN, "ssl.keystore.password", "sasl.login.class"))
+    assert (relogin.type, relogin.default, relogin.update_mode) == (ConfigType.LONG, 60_000, UpdateMode.PER_BROKER)
+    assert (password.type, password.sensitive, password.default) == (ConfigType.PASSWORD, True, None)
+    assert (handler.type, handler.parse("com.example.Login")) == (ConfigType.CLASS, "com.example.Login")
+    assert known["num.io.threads"].update_mode is UpdateMode.CLUSTER_WIDE
+    assert known["kafka.metrics.reporters"].default == ()
+    assert known["sasl.login.refresh.buffer.seconds"].type is ConfigType.SHORT
+
+
+def test_every_config_is_a_setting_that_can_be_parsed_and_described() -> None:
+    for name, setting in configs_without_effect().items():
+        assert setting.name == name
+        assert "has no effect" in setting.documentation
+        if setting.has_default:
+            assert setting.parse(setting.default_text()) == setting.default
+
+
+@pytest.mark.parametrize(("servers", "owner"), [("controllers", ControllerConfig), ("coordinators", CoordinatorConfig)])
+def test_a_config_that_other_servers_read_says_so(servers: str, owner: type[ServiceConfig]) -> None:
+    named = {name for name, setting in configs_without_effect().items() if setting.read_by == servers}
+    assert named == configs_without_effect().keys() & known_configs(owner).keys()
+
+
+@pytest.mark.parametrize("owner", [BrokerConfig, ControllerConfig, CoordinatorConfig])
+def test_every_server_starts_with_a_config_without_effect(owner: type[ServiceConfig]) -> None:
+    config = load(owner, {"node.id": "1", "num.io.threads": "16"})
+    assert config.originals["num.io.threads"] == "16"
+    assert "num.io.threads=16 (set, without effect)" in describe(config)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("num.io.threads", "many", "num.io.threads: 'many' is not valid, expected a whole number of 32 bits"),
+        ("sasl.login.refresh.min.period.seconds", "32768", "expected a whole number of 16 bits"),
+        ("num.io.thread", "8", "unknown configuration num.io.thread; did you mean num.io.threads?"),
+        ("zookeeper.connect", "h:2181", "unknown configuration zookeeper.connect"),
+    ],
+)
+def test_a_value_of_another_type_and_a_misspelt_name_are_refused(name: str, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(BrokerConfig, {"node.id": "1", name: text})
+    assert message in str(caught.value)
+
+
+def test_one_line_names_what_was_set_and_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"num.io.threads": "16", "offsets.retention.minutes": "5", "num.partitions": "3", "broker.id": "1"}
+    config = load(BrokerConfig, {"node.id": "1", **given})
+    with caplog.at_level(logging.INFO):
+        log_effective(config)
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    names = "broker.id, num.io.threads, offsets.retention.minutes (coordinators read it)"
+    assert warning == f"these configs of Kafka's were set and have no effect here: {names}"
+
+
+def test_a_start_without_such_configs_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        log_effective(load(BrokerConfig, {"node.id": "1", "num.partitions": "3"}))
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sasl.jaas.config", "plain.sasl.jaas.config", "ssl.provider", "num.network.threads", "principal.builder.class"],
+)
+def test_a_listener_may_have_its_own(name: str) -> None:
+    config = load(BrokerConfig, {**LISTENERS, f"listener.name.sasl_plaintext.{name}": "7"})
+    assert any(
+        f"listener.name.sasl_plaintext.{name}=" in line and "without effect" in line for line in describe(config)
+    )
+
+
+@pytest.mark.parametrize("name", ["listener.name.sasl_plaintext.num.io.threads", "listener.name.gone.sasl.jaas.config"])
+def test_what_no_listener_has_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        load(BrokerConfig, {**LISTENERS, name: "7"})
+
+
+def test_a_password_is_shown_nowhere_and_not_kept(caplog: pytest.LogCaptureFixture) -> None:
+    config = load(BrokerConfig, {"node.id": "1", "ssl.keystore.password": "hunter2"})
+    with caplog.at_level(logging.INFO):
+        log_effective(config)
+    assert "config ssl.keystore.password=[hidden] (set, without effect)" in caplog.messages
+    assert "hunter2" not in caplog.text
+    assert str(config.originals["ssl.keystore.password"]) == "[hidden]"
+    assert kept_text("sasl.jaas.config", "hunter2") == "[hidden]"
+    assert kept_text(RELOGIN, "5") == "5"
+    assert kept_text("num.partitions", "5") == "5"
+
+
+def test_a_server_does_not_accept_its_own_settings_without_effect() -> None:
+    accepted = accepted_without_effect(known_configs(CoordinatorConfig), [])
+    assert "group.max.size" not in accepted
+    assert "auto.leader.rebalance.enable" in accepted
