@@ -5,11 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
+QUICK := tests/unit tests/scenarios tests/sim tests/chaos
+
 # Of tests: one more than there are cores, for many tests wait for processes rather than for a core.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+SPREAD := --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test tests fresh-seeds clients pipelines-test compose-test wheels lint format unit integration coverage bench bench-peers sim chaos fuzz proto reference docs docs-serve lock clean
+.PHONY: help setup demo check quick-tests test tests quarantine fresh-seeds clients pipelines-test compose-test wheels lint format unit integration coverage bench bench-peers sim chaos fuzz proto reference docs docs-serve lock clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,13 +37,22 @@ setup: $(VENV)/.ready  ## Makes the virtual environment, with every dependency p
 demo: setup  ## A year of real flights through the log, Spark and back, checked against pandas.
 	$(BIN)/python demo/flights.py
 
-test: setup  ## Lint and every test a laptop can run.
+check: setup  ## Lint, unit tests, scenarios and simulations: nothing that starts a process. After each edit.
+	+@$(MAKE) --no-print-directory --jobs 2 lint quick-tests
+
+quick-tests: setup
+	$(PYTEST) $(QUICK) $(SPREAD)
+
+test: setup  ## Lint and every test a laptop can run. Before each commit.
 	@sh tools/install_programs.sh "A part of make test" prometheus:prometheus kcat:kcat || true  # the tests say what they leave out
 	@# Beside each other: mypy has one core for itself, and the first tests wait for processes.
 	+@$(MAKE) --no-print-directory --jobs 2 lint tests
 
 tests: setup
-	$(PYTEST) tests -m "not clients and not compose and not chaos and not pipelines" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) tests -m "not clients and not compose and not chaos and not pipelines and not quarantine" $(SPREAD)
+
+quarantine: setup  ## Tests that fail now and then for a cause that is known and not yet mended.
+	$(PYTEST) tests -m quarantine
 
 fresh-seeds: setup  ## Simulations and property tests with seeds that nobody has tried; a finding prints its seed and command.
 	TEST_SEED=random $(PYTEST) tests/sim -k a_slice_of_seeds --numprocesses $(JOBS)
@@ -56,18 +68,13 @@ pipelines-test: setup  ## The data pipelines at length: a year of flights, kille
 compose-test: setup  ## The image and compose.yaml: builds it, strikes its containers; starts a Docker engine if it must. As root.
 	sh tools/install_programs.sh "make compose-test" dockerd:docker.io docker-compose:docker-compose \
 	    mmdebstrap:mmdebstrap iptables:iptables || true  # the tests say what they leave out
-	$(PYTEST) tests/compose -m compose -p no:randomly --capture=no
+	$(PYTEST) tests/compose -m "compose and not quarantine" -p no:randomly --capture=no
 
 wheels: setup  ## deploy/wheels: what the image needs where it is built without a package index; WHEELS="server build spark".
 	deploy/wheels.sh $(WHEELS)
 
 lint: setup  ## ruff, mypy, import contracts, plain English, spelling.
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python tools/plain_english.py
-	$(BIN)/typos
+	@sh tools/lint.sh $(BIN)
 
 format: setup  ## Rewrites the sources in the house format.
 	$(BIN)/ruff check --fix .
@@ -79,10 +86,10 @@ unit: setup  ## Only the unit tests.
 integration: setup  ## Only the tests with real processes, sockets, disks and Spark.
 	$(PYTEST) tests/integration
 
-COVERED := tests/unit tests/scenarios tests/sim tests/integration tests/security
+COVERED := $(QUICK) tests/integration
 
 coverage: setup  ## What the tests reach, by package, processes that they start among it; COVERED="tests/unit" for a part.
-	$(PYTEST) $(COVERED) -m "not pipelines" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder \
+	$(PYTEST) $(COVERED) -m "not pipelines" $(SPREAD) \
 	    --cov --cov-report= -W "ignore::coverage.exceptions.CoverageWarning" || true  # the tests say what failed
 	$(BIN)/python tools/coverage_by_package.py
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 import klamm as klamm
-from tests.support import seeds
+from tests.support import leftovers, run_directory, second_chance, seeds
 
 # How long an example takes says more about the machine than about the code. Examples are the same in every run, as the
 # seeds of `support/seeds.py` are.
@@ -27,18 +29,51 @@ if "TEST_SEED" not in os.environ:
     # depends on the tests that it happened to run before.
     providers._get_local_constants = lambda: providers._local_constants
 
-# A JVM that lives for a minute is not worth optimising: half of its CPU time went into that.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-
-_LONGEST_FIRST = ("chaos", "clients", "compose", "integration", "security", "sim", "scenarios", "unit")
+_LONGEST_FIRST = ("chaos", "clients", "compose", "integration", "sim", "scenarios", "unit")
 """Folders of tests. Two processes share them by file: what takes minutes must not be what the last one begins with."""
+
+_HAS_PASSED = pytest.StashKey[bool]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Sets the seed of the tests' order, unless the command line names one."""
+    """Sets the seed of the tests' order, unless the command line names one, and installs what is for the whole run."""
     if config.getoption("randomly_seed", None) == "default":
         config.option.randomly_seed = seeds.run_seed()
+    run_directory.install(config)
+    second_chance.install(config)
+
+
+@pytest.fixture(autouse=True)
+def _leaves_no_task(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that passed, and left a task to `asyncio.run` to cancel."""
+    with leftovers.left_tasks() as left:
+        yield
+    if request.node.stash.get(_HAS_PASSED, False):
+        leftovers.refuse(left)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _leaves_nothing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fails the last test of a file whose tests all passed, and left a thread, a process or a mount behind.
+
+    A file's tests may share a cluster, and start its processes again."""
+    failed_before = request.session.testsfailed
+    directory = tmp_path_factory.getbasetemp()
+    before = leftovers.machine(directory)
+    yield
+    if request.session.testsfailed == failed_before:
+        leftovers.refuse(leftovers.left_since(before, directory))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Notes in the report whether its error is final, and in the test whether it passed."""
+    report = yield
+    if report.when == "call":
+        item.stash[_HAS_PASSED] = report.passed
+    second_chance.mark_final(report, call.excinfo and call.excinfo.value)
+    return report
 
 
 @pytest.hookimpl(trylast=True)

@@ -15,7 +15,8 @@ All processes share one host, so no cable is cut between two of them; instead pa
 in either direction: nobody reaches it, or hears it, while it reaches others. Disks are filled, and replicas moved, as
 ever. In exchange the command itself is killed or ended, and run again.
 
-Ends with status 1 when something happened that must not; the directory with logs and disks is kept then.
+Ends with status 3 when records or metadata are not what they must be, and with status 1 when anything else failed. The
+directory with logs and disks is kept then.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from tests.chaos.klammchaos import (
     client_workload,
@@ -42,6 +44,10 @@ from tests.chaos.klammchaos import (
     transaction_workload,
 )
 from tests.chaos.klammchaos.planted_broker import PLANTED_BUGS
+from tests.support.violation import is_violation
+
+VIOLATED: Final = 3
+"""The status of a run that found a violation."""
 
 WORKLOADS: Mapping[str, Callable[..., None]] = {
     "clients": client_workload.run,
@@ -108,10 +114,10 @@ def main() -> int:
     directory = pathlib.Path(tempfile.mkdtemp(prefix="klamm-chaos-"))
     try:
         workload(duration_s=arguments.minutes * 60, seed=seed, directory=directory, only=arguments.only)
-    except Exception:  # noqa: BLE001 - whatever it was, it is told, and how to see it again
+    except Exception as error:  # noqa: BLE001 - whatever it was, it is told, and how to see it again
         traceback.print_exc()
         print(f"FAILED, logs in {directory}; again: {again}", flush=True)
-        return 1
+        return VIOLATED if is_violation(error) else 1
     if arguments.keep:
         print(f"logs in {directory}")
     else:

@@ -8,17 +8,17 @@ import base64
 import contextlib
 import pathlib
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from klamm_broker.kafka.requests import ApiKey
 from tests.support import java_programs
 from tests.support.kafka_wire import KafkaWire
 from tests.support.ports import free_ports
+from tests.support.waiting import patience, wait_until
 
 VERSION = "4.3.1"
 HOST = "127.0.0.1"
-START_TIMEOUT_S = 120
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 """The cleaner's buffer alone takes 128 MiB of the heap."""
@@ -66,15 +66,11 @@ class ApacheKafka:
         assert java_programs.kafka_version() == VERSION
         self._processes = {node_id: self._format(node_id) for node_id in node_ids}
         for node_id, process in self._processes.items():
-            assert process.wait(START_TIMEOUT_S) == 0, self.log(node_id)
+            assert process.wait(patience()) == 0, self.log(node_id)
         for node_id in node_ids:
             self._processes[node_id] = self._run(node_id, "kafka.Kafka", str(self._config_path(node_id)))
-        deadline_s = time.monotonic() + START_TIMEOUT_S
         for node_id in node_ids:
-            while not self._is_ready(node_id):
-                assert self._processes[node_id].poll() is None, f"Kafka has ended:\n{self.log(node_id)}"
-                assert time.monotonic() < deadline_s, f"Kafka did not get ready:\n{self.log(node_id)}"
-                time.sleep(0.1)
+            wait_until(partial(self._is_ready, node_id), partial(self.log, node_id), pause_s=0.1)
 
     def kill(self) -> None:
         """Ends all nodes at once: nobody needs their data any more."""
@@ -84,6 +80,7 @@ class ApacheKafka:
             process.wait()
 
     def _is_ready(self, node_id: int) -> bool:
+        assert self._processes[node_id].poll() is None, f"Kafka has ended:\n{self.log(node_id)}"
         asked = {
             "topics": [],
             "allow_auto_topic_creation": False,

@@ -16,11 +16,10 @@ from klamm.admin import TopicDescription
 from tests.support.controller_quorum import HOST
 from tests.support.ports import free_port
 from tests.support.server_process import ServerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
-DEADLINE_S = 60
-# Nobody waits for the field's time-outs here; what a busy machine needs is still there.
-SESSION = {"broker.heartbeat.interval.ms": "200", "broker.session.timeout.ms": "3000"}
+SESSION = {"broker.heartbeat.interval.ms": "200", "broker.session.timeout.ms": "9000"}
+"""The heartbeats of a broker, and a session that a busy machine does not end."""
 
 
 class BrokerCluster:
@@ -30,6 +29,7 @@ class BrokerCluster:
         self.directory = directory
         self._log_dir_count = log_dirs
         port, self._metrics_port = free_port(), free_port()
+        session = {name: settings.get(name, text) for name, text in SESSION.items()}
         self.controller = ServerProcess(
             "klamm_controller",
             1,
@@ -38,7 +38,7 @@ class BrokerCluster:
                 "listeners": f"GRPC://{HOST}:{port}",
                 "metadata.log.dir": str(directory / "controller"),
                 "metrics.port": str(self._metrics_port),
-                **SESSION,
+                **session,
             },
         )
         self.brokers = {
@@ -52,7 +52,7 @@ class BrokerCluster:
                     "log.dirs": ",".join(map(str, self.log_dirs(broker_id))),
                     "broker.rack": f"rack-{broker_id}",
                     "metrics.port": str(free_port()),
-                    **SESSION,
+                    **session,
                     **settings,
                 },
             )
@@ -127,7 +127,7 @@ def read_metric(port: int, name: str, **labels: str) -> float:
 
 def read_samples(port: int) -> list[Sample]:
     """All that a process shows now."""
-    with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=DEADLINE_S) as answer:
+    with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=patience()) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     return [sample for family in families for sample in family.samples]
 

@@ -12,7 +12,7 @@ import grpc
 from klamm.wire.v1.controller_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
 from klamm.wire.v1.controller_rpc import ADMIN
 from tests.support.ports import free_port
-from tests.support.server_process import DEADLINE_S, ServerProcess
+from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
 
 HOST = "127.0.0.1"
@@ -104,9 +104,9 @@ class Quorum:
         assert isinstance(answer, DescribeQuorumResponse)
         return answer
 
-    def wait_leader(self, *, but: int | None = None, deadline_s: float = DEADLINE_S) -> ServerProcess:
+    def wait_leader(self, *, but: int | None = None, timeout_s: float | None = None) -> ServerProcess:
         """The controller that leads, other than `but`."""
-        found = wait_until(lambda: self._leader(but), self._logs, timeout_s=deadline_s)
+        found = wait_until(lambda: self._leader(but), self._logs, timeout_s=timeout_s)
         assert found is not None
         return found
 

@@ -29,7 +29,7 @@ from klamm_server.net.listeners import plain_listeners
 from klamm_server.rpc.server import RpcServer
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from tests.support.raw_stub import RawStub
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 
 HOST = "127.0.0.1"
 SHARD_COUNT = 8
@@ -105,7 +105,6 @@ class Cluster:
             "node.id": str(coordinator_id),
             "controller.quorum.bootstrap.servers": f"{HOST}:{self.controller.port}",
             "broker.heartbeat.interval.ms": "100",
-            "broker.session.timeout.ms": "5000",
             **self._settings,
         }
         running = await run(CoordinatorServer(load(CoordinatorConfig, properties), authorizer=self._authorizer), port)
@@ -126,8 +125,6 @@ class Cluster:
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.num.partitions": str(SHARD_COUNT),
             "transaction.state.log.replication.factor": "1",
-            # All servers and the test share one loop: a burst of the test may hold them up for a second.
-            "coordinator.session.timeout.ms": "5000",
         }
         anybody = StandardAuthorizer(super_users=[ANONYMOUS], allow_everyone_if_no_acl_found=True)
         authorizer = self._authorizer if self._of_all or self._authorizer is None else anybody
@@ -175,7 +172,7 @@ class Cluster:
         """Calls the owner of the group or transactional id until the answer is not that it is another or not ready."""
 
         async def call() -> Any:
-            response = await getattr(await self.coordinator_of(key, key_type), rpc)(request, timeout=30)
+            response = await getattr(await self.coordinator_of(key, key_type), rpc)(request, timeout=patience())
             return None if error_of(response) in NOT_YET else response
 
         return await eventually(call)

@@ -24,7 +24,6 @@ class CoordinatorProcess:
             "group.consumer.min.heartbeat.interval.ms": "100",
             "group.consumer.heartbeat.interval.ms": "200",
             "broker.heartbeat.interval.ms": "100",
-            "broker.session.timeout.ms": "5000",
         }
         self._command = [sys.executable, "-m", "klamm_coordinator", "--die-with-parent"]
         for name, value in settings.items():

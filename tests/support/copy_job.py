@@ -16,6 +16,7 @@ from klamm.admin import LedgerListing
 from tests.support import spark_copy
 from tests.support.klamm_process import KlammProcess
 from tests.support.topic_reading import read_topics
+from tests.support.violation import verdict
 
 PARTITIONS = 2
 
@@ -72,8 +73,14 @@ class CopyJob:
         records = read_topics(self.cluster.bootstrap, self.target, isolation_level=isolation_level, past_open=past_open)
         return sorted(record.value.decode() for record in records)
 
+    def check_read(self, values: list[str], *, past_open: bool = False) -> None:
+        """Raises Violation unless these values count, each of them once."""
+        found = self.read(past_open=past_open)
+        with verdict():
+            assert found == sorted(values)
+
     def check(self, values: list[str]) -> None:
         """Each of the values counts once, and nothing is left open."""
-        assert self.read(past_open=True) == sorted(values)
+        self.check_read(values, past_open=True)
         ledger = self.ledger()
         assert ledger is None or not ledger.open_parts

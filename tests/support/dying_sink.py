@@ -7,7 +7,6 @@ import enum
 import os
 import pathlib
 import signal
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +17,10 @@ from pyspark_klamm import KlammDataSource
 from pyspark_klamm.exactly_once import ExactlyOnceStreamWriter
 from pyspark_klamm.row_sender import RowSender
 from pyspark_klamm.sink_options import SinkOptions, sink_options
+from tests.support.waiting import wait_until
 
 LAST_TASK = 1
 """Which task's moments are meant."""
-COPY_TIMEOUT_S = 120
-"""How long a task waits for Spark to start a copy of it."""
 
 
 class Moment(enum.StrEnum):
@@ -77,11 +75,7 @@ class Script:
             return
         here, there = (self._marker.with_name(f"attempt-{number}") for number in (attempt, 1 - attempt))
         here.touch()
-        until_s = time.monotonic() + COPY_TIMEOUT_S
-        while not there.exists():
-            if time.monotonic() > until_s:
-                raise TimeoutError(f"{there.name} did not prepare")
-            time.sleep(0.01)
+        wait_until(there.exists, f"{there.name} did not prepare")
         self._marker.touch()
 
 

@@ -15,8 +15,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 import klamm.wire.v1
 from tests.support import certificates
+from tests.support.waiting import patience
 
-TIMEOUT_S: Final = 60
 _ID: Final = bytes(range(16))
 """What every field of bytes has; nobody's."""
 _BY_NAME: Final = {"records": b"", "replica_id": -1, "acks": -1}
@@ -127,7 +127,7 @@ class Caller:
         kind = "_".join("stream" if many else "unary" for many in (method.client_streaming, method.server_streaming))
         asked = iter([request]) if method.client_streaming else request
         call = getattr(self._channel, kind)(rpc.path)
-        return call(asked, timeout=TIMEOUT_S, metadata=self._metadata, wait_for_ready=True)
+        return call(asked, timeout=patience(), metadata=self._metadata, wait_for_ready=True)
 
 
 def codes_of(message: Message) -> set[int]:

@@ -15,17 +15,17 @@ from kio.serial.errors import OutOfBoundValue
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.requests import SPOKEN, ApiKey
 from tests.support.message_reader import MessageReader
-
-TIMEOUT_S = 30
+from tests.support.waiting import patience
 
 
 class KafkaWire:
     """A context; `ask` sends one request and gives its answer as kio's dataclass."""
 
     def __init__(
-        self, bootstrap: str, *, source: str = "", timeout_s: float = TIMEOUT_S, tls: ssl.SSLContext | None = None
+        self, bootstrap: str, *, source: str = "", timeout_s: float | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
         host, _, port = bootstrap.split(",")[0].rpartition(":")
+        timeout_s = patience() if timeout_s is None else timeout_s
         self._socket = socket.create_connection((host, int(port)), timeout_s, (source, 0) if source else None)
         if tls is not None:
             self._socket = tls.wrap_socket(self._socket, server_hostname=host)

@@ -10,8 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from tests.support.ports import free_port
-
-START_TIMEOUT_S = 120
+from tests.support.waiting import patience
 
 
 class KlammProcess:
@@ -63,7 +62,7 @@ class KlammProcess:
         assert self._process is not None
         process, self._process = self._process, None
         process.send_signal(number)
-        status = process.wait(START_TIMEOUT_S)
+        status = process.wait(patience())
         assert process.stdout is not None
         process.stdout.close()
         return status

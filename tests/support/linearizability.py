@@ -20,6 +20,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from tests.support.violation import Violation
+
 NEVER: Final = math.inf
 CONFIGURATIONS_MAX: Final = 200_000
 
@@ -64,7 +66,7 @@ class Model(Protocol):
         """The state after that call returned that result (None: any), or IMPOSSIBLE."""
 
 
-class NotLinearizableError(AssertionError):
+class NotLinearizableError(Violation):
     """No order explains the history."""
 
 

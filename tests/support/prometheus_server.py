@@ -16,11 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 import yaml
 
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
 DEPLOYED = Path(__file__).resolve().parents[2] / "deploy" / "monitoring" / "prometheus"
 SCRAPE_S = 1
-DEADLINE_S = 60
 
 T = TypeVar("T")
 
@@ -40,7 +39,7 @@ class PrometheusApi:
 
     def is_ready(self) -> bool:
         try:
-            urllib.request.urlopen(f"http://{self._address}/-/ready", timeout=DEADLINE_S).close()
+            urllib.request.urlopen(f"http://{self._address}/-/ready", timeout=patience()).close()
         except (urllib.error.URLError, ConnectionError):
             return False
         return True
@@ -62,9 +61,9 @@ class PrometheusApi:
         """With their health and state."""
         return [rule for group in self._get("rules", {})["groups"] for rule in group["rules"]]
 
-    def until(self, ask: Callable[[], T], expected: T, timeout_s: float = DEADLINE_S / 2) -> T:
+    def until(self, ask: Callable[[], T], expected: T, timeout_s: float | None = None) -> T:
         """What `ask()` gives when it is that; else, in the end, what it is: a busy machine may miss a scrape."""
-        until_s = time.monotonic() + timeout_s
+        until_s = time.monotonic() + (patience() if timeout_s is None else timeout_s)
         while (found := ask()) != expected and time.monotonic() < until_s:
             time.sleep(SCRAPE_S / 2)
         return found
@@ -72,7 +71,7 @@ class PrometheusApi:
     def _get(self, path: str, parameters: Mapping[str, str]) -> Any:
         url = f"http://{self._address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
+            with urllib.request.urlopen(url, timeout=patience()) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{parameters}: {error.read().decode()}") from error
@@ -104,7 +103,7 @@ class PrometheusServer(PrometheusApi):
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(DEADLINE_S)
+        self._process.wait(patience())
 
     def wait_scraped(self) -> None:
         """Until every target was asked after this call, and has answered: a busy one may miss its time, and one that

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from klamm.wire.v1 import controller_pb2 as pb
 from tests.support.controller_quorum import Quorum
 from tests.support.quorum_client import UNKNOWN, QuorumClient
+from tests.support.waiting import patience
 
 
 class History:
@@ -35,8 +36,8 @@ class History:
         self._acknowledged.set()
 
     async def wait_for_acknowledgement(self, since_s: float) -> None:
-        """Until there is one later than that moment; raises TimeoutError after a minute."""
-        async with asyncio.timeout(60):
+        """Waits until one is later than that moment. Raises TimeoutError when none comes."""
+        async with asyncio.timeout(patience()):
             while not self.acknowledged_s or self.acknowledged_s[-1] <= since_s:
                 self._acknowledged.clear()
                 await self._acknowledged.wait()

@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.support import certificates
 from tests.support.klamm_process import KlammProcess
 from tests.support.ports import free_ports
+from tests.support.waiting import patience
 
 HOST = "localhost"
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
 USER, PASSWORD = "alice", "wonder,land="
 ISSUER, AUDIENCE = "https://issuer", "klamm"
-TIMEOUT_S = 60
 
 
 class SaslCluster:
@@ -54,7 +54,7 @@ class SaslCluster:
         ]
         for info in infos:
             wanted = [UserScramCredentialUpsertion(user, info, password.encode())]
-            admin.alter_user_scram_credentials(wanted)[user].result(TIMEOUT_S)
+            admin.alter_user_scram_credentials(wanted)[user].result(patience())
 
     def address(self, protocol: str) -> str:
         """What clients of SASL_PLAINTEXT or SASL_SSL dial."""

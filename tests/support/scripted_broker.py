@@ -28,7 +28,7 @@ from klamm.wire.v1.broker_rpc import BROKER
 from klamm.wire.v1.coordinator_rpc import COORDINATOR
 from klamm_broker.log.producers.producer_state import ProducerStates
 from klamm_server.rpc.server import RpcServer
-from tests.support.waiting import TIMEOUT_S
+from tests.support.waiting import patience
 
 
 @dataclass(kw_only=True)
@@ -179,7 +179,7 @@ class ScriptedCluster:
 
         thread = threading.Thread(target=run, name="scripted-brokers")
         thread.start()
-        assert started.wait(TIMEOUT_S)
+        assert started.wait(patience())
         try:
             yield self
         finally:
@@ -247,7 +247,7 @@ class ScriptedCluster:
                 for asked, part in zip(header.partitions, parts, strict=True)
             ]
             if answer.wait_for is not None:
-                await asyncio.to_thread(answer.wait_for.wait, TIMEOUT_S)
+                await asyncio.to_thread(answer.wait_for.wait, patience())
         finally:
             self._in_flight -= 1
         if answer.drop:
@@ -400,7 +400,7 @@ class _ScriptedCoordinator:
         if isinstance(fate, ErrorCode) and fate:
             return refuse(fate)
         if isinstance(fate, threading.Event):
-            await asyncio.to_thread(fate.wait, TIMEOUT_S)
+            await asyncio.to_thread(fate.wait, patience())
         response = answer() if fate is not Dropped.BEFORE else None
         if isinstance(fate, Dropped):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")

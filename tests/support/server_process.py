@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-DEADLINE_S = 180
+from tests.support.waiting import patience
 
 
 class ServerProcess:
@@ -62,7 +62,7 @@ class ServerProcess:
         """Until it has ended; returns the exit status."""
         assert self._process is not None
         process, self._process = self._process, None
-        return process.wait(DEADLINE_S)
+        return process.wait(patience())
 
     def freeze(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
@@ -74,4 +74,4 @@ class ServerProcess:
         """Whatever became of it, it does not outlive the test."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(DEADLINE_S)
+            self._process.wait(patience())

@@ -13,6 +13,8 @@ import sys
 import urllib.request
 from typing import Any
 
+from tests.support.waiting import patience
+
 ROWS = 100
 TOPIC, COPY = "rows", "copies"
 
@@ -71,10 +73,10 @@ def show_ui(spark: Any) -> None:
     context = spark.sparkContext
     api = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}"
     for name in ("environment", "sql?details=true", "jobs", "stages?details=true"):
-        with urllib.request.urlopen(f"{api}/{name}", timeout=60) as answer:
+        with urllib.request.urlopen(f"{api}/{name}", timeout=patience()) as answer:
             print(name, answer.read().decode())
     for page in ("environment/", "SQL/", "StreamingQuery/"):
-        with urllib.request.urlopen(f"{context.uiWebUrl}/{page}", timeout=60) as answer:
+        with urllib.request.urlopen(f"{context.uiWebUrl}/{page}", timeout=patience()) as answer:
             print(page, answer.read().decode())
 
 

@@ -14,9 +14,8 @@ import pyspark
 
 from pyspark_klamm.java import java_home
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
-START_TIMEOUT_S = 120
 _DEPLOY = "org.apache.spark.deploy"
 
 
@@ -53,11 +52,11 @@ def standalone_cluster(directory: pathlib.Path, *, hosts: Sequence[str] = ("127.
 
 def _wait_for_workers(url: str, workers: int) -> None:
     def alive() -> bool:
-        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=patience()) as answer:
             return f'"aliveworkers" : {workers}' in answer.read().decode()
         return False
 
-    wait_until(alive, f"no {workers} workers at {url}", timeout_s=START_TIMEOUT_S, pause_s=0.2)
+    wait_until(alive, f"no {workers} workers at {url}", pause_s=0.2)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

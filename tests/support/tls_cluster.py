@@ -12,19 +12,20 @@ HOST = "localhost"
 
 
 class TlsCluster:
-    """`klamm up` whose Kafka clients come by SSL, or by MUTUAL, which wants certificates."""
+    """`klamm up` whose Kafka clients come by SSL, by MUTUAL, which wants certificates, or by HASTY, which soon cuts off
+    a client that says nothing."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
-        grpc, self.plain, self.tls, self.mutual = free_ports(range(4))
+        grpc, self.plain, self.tls, self.mutual, self.hasty = free_ports(range(5))
         self.grpc = grpc
         self.server = certificates.write_stores(directory / "server", certificates.server())
         self.settings = {
             "listeners": f"GRPC://127.0.0.1:{grpc},PLAINTEXT://127.0.0.1:{self.plain},SSL://{HOST}:{self.tls},"
-            f"MUTUAL://{HOST}:{self.mutual}",
-            "listener.security.protocol.map": "MUTUAL:SSL",
+            f"MUTUAL://{HOST}:{self.mutual},HASTY://{HOST}:{self.hasty}",
+            "listener.security.protocol.map": "MUTUAL:SSL,HASTY:SSL",
             **self.server.settings(),
-            "ssl.handshake.timeout.ms": "500",
+            "listener.name.hasty.ssl.handshake.timeout.ms": "500",
             "listener.name.mutual.ssl.client.auth": "required",
             "listener.name.mutual.ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
         }

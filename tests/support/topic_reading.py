@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
-
 from klamm import Admin, Consumer, ConsumerRecord, TopicPartition
-
-DEADLINE_S = 180
+from tests.support.waiting import wait_until
 
 
 def read_topics(
     bootstrap: str, *topics: str, isolation_level: str = "read_committed", past_open: bool = True
 ) -> list[ConsumerRecord]:
-    """Their records, by topic, partition and offset. Fails when a transaction stays open for DEADLINE_S.
+    """Their records, by topic, partition and offset. Fails when a transaction stays open.
 
     past_open: what was begun when this was called has to end; otherwise it reads up to the first open transaction."""
     with Admin(bootstrap_servers=bootstrap) as admin:
@@ -23,11 +20,15 @@ def read_topics(
         ends = _high_watermarks(bootstrap, tps) if past_open else consumer.end_offsets(tps)
         consumer.assign(tps)
         consumer.seek_to_beginning()
-        until_s = time.monotonic() + DEADLINE_S
-        while open_ends := {tp: end for tp, end in ends.items() if consumer.position(tp) < end}:
-            assert time.monotonic() < until_s, f"something stays open before {open_ends}"
+
+        def poll() -> None:
             for records in consumer.poll(timeout_ms=200, max_records=5_000).values():
-                found += records
+                found.extend(records)
+
+        def open_ends() -> dict[TopicPartition, int]:
+            return {tp: end for tp, end in ends.items() if consumer.position(tp) < end}
+
+        wait_until(lambda: not open_ends(), lambda: f"something stays open before {open_ends()}", between=poll)
     return sorted(found, key=lambda each: (each.topic, each.partition, each.offset))
 
 

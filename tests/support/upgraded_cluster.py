@@ -18,13 +18,11 @@ from klamm import health
 from tests.support import certificates
 from tests.support.ports import free_ports
 from tests.support.server_process import ServerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
 HOST: Final = "127.0.0.1"
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 USER, PASSWORD = "alice", "wonder,land="
-TIMEOUT_S: Final = 300.0
-"""On a machine that does much else."""
 PAUSE_S: Final = 0.1
 
 
@@ -88,7 +86,7 @@ class UpgradedCluster:
             assert self._processes[node.name].end(signal.SIGTERM) == 0, self.logs()
             self._begin(node, step)
             self._wait_serving(node, step)
-            wait_until(lambda: self._all_in_sync(step), self.logs, timeout_s=TIMEOUT_S, pause_s=PAUSE_S)
+            wait_until(lambda: self._all_in_sync(step), self.logs, pause_s=PAUSE_S)
 
     def klamm(self, step: Step, user: str = USER) -> dict[str, Any]:
         """The settings of a client of the gRPC API."""
@@ -128,7 +126,7 @@ class UpgradedCluster:
         process.start()
 
     def _wait_serving(self, node: Node, step: Step) -> None:
-        wait_until(lambda: self._health(node, step) == "SERVING", self.logs, timeout_s=TIMEOUT_S, pause_s=PAUSE_S)
+        wait_until(lambda: self._health(node, step) == "SERVING", self.logs, pause_s=PAUSE_S)
 
     def _health(self, node: Node, step: Step) -> str:
         tls = ssl.create_default_context(cafile=self._trusted) if step is Step.CLOSED else None
@@ -136,7 +134,7 @@ class UpgradedCluster:
         if tls is not None:
             tls.set_alpn_protocols(["h2"])
         try:
-            return health.check(HOST, port, timeout_s=TIMEOUT_S, tls=tls)
+            return health.check(HOST, port, timeout_s=patience(), tls=tls)
         except (health.ProbeError, OSError):
             assert self._processes[node.name].running, self.logs()
             return ""
@@ -144,7 +142,7 @@ class UpgradedCluster:
     def _all_in_sync(self, step: Step) -> bool:
         if step not in self._admins:
             self._admins[step] = AdminClient(self.kafka(step, "admin"))
-        topics = self._admins[step].list_topics(timeout=TIMEOUT_S).topics.values()
+        topics = self._admins[step].list_topics(timeout=patience()).topics.values()
         return all(len(one.isrs) == len(one.replicas) for topic in topics for one in topic.partitions.values())
 
     def settings(self, node: Node, step: Step) -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""Waiting for what other processes, threads or tasks do: a test asks again and again until it is so.
+"""Waiting for what other processes, threads or tasks do: a test asks again and again until the answer is true.
 
-`wait_until` blocks; `until` lets the event loop run meanwhile. Both return the first answer that is true, and fail with
-a story when none comes in time. `settle` is for tasks of this event loop that wait for nothing outside.
+`patience` says how long anything may take. `wait_until` blocks; `until` lets the event loop run meanwhile. Both return
+the first answer that is true, and fail with a story when none comes in time. `settle` is for tasks of this event loop
+that wait for nothing outside.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
+import os
 import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -17,7 +19,8 @@ T = TypeVar("T")
 Story = str | Callable[[], object]
 """What an error says; a function is called when the time is over, and tells what there is instead."""
 
-TIMEOUT_S: Final = 60.0
+_PATIENCE_S: Final = 60.0
+_MOST_PATIENCE_S: Final = 180.0
 PAUSE_S: Final = 0.02
 LOOP_PAUSE_S: Final = 0.002
 FREE_TURNS: Final = 1_000
@@ -25,17 +28,28 @@ FREE_TURNS: Final = 1_000
 SETTLE_TURNS: Final = 10
 
 
+def patience() -> float:
+    """Returns the seconds that a test waits for an event: 60 on an idle machine, up to 180 on a busy one.
+
+    It is the only measure of time in tests of real processes. A test that waits for less finds out how busy the machine
+    is; a bound on speed belongs into a benchmark."""
+    load_per_core = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return min(max(_PATIENCE_S, _PATIENCE_S * load_per_core), _MOST_PATIENCE_S)
+
+
 def wait_until(
     ask: Callable[[], T],
     story: Story = "",
     *,
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float | None = None,
     pause_s: float = PAUSE_S,
     between: Callable[[], object] | None = None,
 ) -> T:
     """Returns the first answer of `ask` that is true. Raises AssertionError with `story` after `timeout_s`.
 
+    Without `timeout_s`, it is `patience()`.
     `between` is called between two questions, in place of a pause: it polls a consumer, say."""
+    timeout_s = patience() if timeout_s is None else timeout_s
     deadline_s = time.monotonic() + timeout_s
     while not (answer := ask()):
         if time.monotonic() > deadline_s:
@@ -51,12 +65,14 @@ async def until(
     ask: Callable[[], Any],
     story: Story = "",
     *,
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float | None = None,
     pause_s: float = LOOP_PAUSE_S,
 ) -> Any:
     """Returns the first answer of `ask` that is true; `ask` may be a coroutine function.
 
-    Raises AssertionError with `story` after `timeout_s`, also while an answer is awaited."""
+    Raises AssertionError with `story` after `timeout_s`, also while an answer is awaited. Without `timeout_s`, it is
+    `patience()`."""
+    timeout_s = patience() if timeout_s is None else timeout_s
     answer: Any = None
     try:
         async with asyncio.timeout(timeout_s) as limit:

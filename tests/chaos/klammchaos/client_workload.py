@@ -27,6 +27,8 @@ from tests.chaos.klammchaos import client_programs
 from tests.chaos.klammchaos.partition_cluster import BROKERS
 from tests.chaos.klammchaos.up_cluster import UpCluster
 from tests.support import java_programs
+from tests.support.violation import require
+from tests.support.waiting import patience
 
 RECOVERY_S: Final = 120.0
 """On a machine that does other things too: clients back off for up to ten seconds at a time."""
@@ -160,7 +162,7 @@ def _create_topics(bootstrap: str, kinds: Sequence[str]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     created = admin.create_topics([NewTopic(name, PARTITIONS, len(BROKERS)) for name in names])
     for topic in created.values():
-        topic.result(60)
+        topic.result(patience())
 
 
 async def _strike(
@@ -195,9 +197,9 @@ def _check(bootstrap: str, clients: Sequence[Client]) -> None:
         is_copy = client.kind == TRANSACTIONS
         found = Counter(_read_all(bootstrap, f"{client.name}-copy" if is_copy else client.name))
         lost = sorted(set(client.acknowledged) - found.keys())
-        assert not lost, f"{client.kind}: {len(lost)} acknowledged numbers are lost: {lost[:20]}"
+        require(not lost, f"{client.kind}: {len(lost)} acknowledged numbers are lost: {lost[:20]}")
         twice = sorted(number for number, count in found.items() if count > 1) if is_copy else []
-        assert not twice, f"{client.kind}: {len(twice)} numbers were copied twice: {twice[:20]}"
+        require(not twice, f"{client.kind}: {len(twice)} numbers were copied twice: {twice[:20]}")
         print(f"{client.kind}: {len(client.acknowledged)} acknowledged numbers are there", flush=True)
 
 

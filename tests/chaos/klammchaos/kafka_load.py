@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from tests.chaos.klammchaos.partition_cluster import PARTITIONS, TOPIC
 from tests.chaos.klammchaos.partition_load import decode, encode
 from tests.support.log_checker import Consumption, Outcome, Read, Send
+from tests.support.waiting import patience
 
 NAME: Final = 1_000_000
 """As the name of a producer it is no other's."""
@@ -126,6 +127,6 @@ class KafkaConsumerClient:
 
 def _ends(consumer: Consumer) -> dict[int, int]:
     return {
-        number: consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=60)[1]
+        number: consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=patience())[1]
         for number in range(PARTITIONS)
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from typing import Any, Final
 
 import grpc
@@ -14,10 +12,10 @@ from klamm.wire.v1.common_pb2 import Endpoint
 from klamm.wire.v1.controller_pb2 import BrokerHeartbeatRequest, RegisterBrokerRequest
 from klamm.wire.v1.controller_rpc import CONTROLLER
 from tests.support.raw_stub import RawStub
+from tests.support.waiting import patience, until
 
 BROKER_ID: Final = 1
 _INCARNATION: Final = bytes(15) + b"\x01"
-_TIMEOUT_S: Final = 60
 
 
 async def register(address: str) -> None:
@@ -39,15 +37,16 @@ async def register(address: str) -> None:
 
 
 async def _call(method: Any, request: Any) -> Any:
-    until_s = time.monotonic() + _TIMEOUT_S
-    while True:
+    story: str | None = None
+
+    async def answer() -> Any:
+        nonlocal story
         try:
-            response = await method(request, timeout=_TIMEOUT_S)
+            response = await method(request, timeout=patience())
         except grpc.RpcError as error:
             story = error.details()
-        else:
-            if not response.error_code:
-                return response
-            story = ErrorCode.of(response.error_code).name
-        assert time.monotonic() < until_s, story
-        await asyncio.sleep(0.05)
+            return None
+        story = ErrorCode.of(response.error_code).name
+        return None if response.error_code else response
+
+    return await until(answer, lambda: story, pause_s=0.05)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from tests.chaos.klammchaos.history import History
-from tests.chaos.klammchaos.quorum_cluster import DEADLINE_S, QuorumCluster
+from tests.chaos.klammchaos.quorum_cluster import QuorumCluster
 from tests.chaos.klammchaos.quorum_faults import Fault, Strike
+from tests.support.waiting import patience
 
 
 class Weighted(Protocol):
@@ -90,7 +91,7 @@ class Nemesis:
         await fault.strike(strike)
         self._cluster.expect_up()
         healed_s = time.monotonic()
-        await self._history.wait_for_answer(healed_s, DEADLINE_S)
+        await self._history.wait_for_answer(healed_s, patience())
         answered_s = time.monotonic()
         await self._cluster.leader()
         self._cluster.check_running()

@@ -15,8 +15,8 @@ from tests.chaos.klammchaos.partition_cluster import BROKERS, CONTROLLERS, Parti
 HOLD_S: Final = (0.5, 4.0)
 LONG_HOLD_S: Final = (10.0, 14.0)
 """Longer than a broker's session, and than a follower may lag."""
-GO_ON_S: Final = 8.0
-"""What others may need to take over from a broker that says that it cannot go on, where processes get little CPU."""
+GO_ON_S: Final = LONG_HOLD_S[0]
+"""The seconds that others may need to take over from a broker that says that it cannot go on: it cannot for longer."""
 EXCEPT_BYTES_MAX: Final = 32 << 10
 """The most bytes that a full disk has left: some writes succeed yet."""
 

@@ -38,6 +38,7 @@ from tests.chaos.klammchaos.planted_violations import PLANTED, prove
 from tests.chaos.klammchaos.up_cluster import UpCluster
 from tests.chaos.klammchaos.up_faults import UP_FAULTS
 from tests.support.log_checker import Anomaly, Consumption, History, Outcome, Send, check, summary
+from tests.support.violation import Violation, require
 
 PRODUCERS: Final = 3
 """One of them ends now and then, and another takes its place."""
@@ -97,7 +98,7 @@ class Guests(NamedTuple):
 NO_GUESTS: Final = Guests()
 
 
-class AnomaliesError(AssertionError):
+class AnomaliesError(Violation):
     """The history has anomalies, of these `kinds`."""
 
     def __init__(self, anomalies: Sequence[Anomaly]) -> None:
@@ -141,7 +142,7 @@ def run_planted(planted: str, *, duration_s: float, seed: int, directory: pathli
         print(error)
         found = error.kinds
     expected = planted_broker.PLANTED_BUGS[planted].anomalies
-    assert found & expected, f"{planted} was not found: {sorted(found)}, expected {sorted(expected)}"
+    require(bool(found & expected), f"{planted} was not found: {sorted(found)}, expected {sorted(expected)}")
     print(f"{planted} was found", flush=True)
 
 
@@ -292,7 +293,7 @@ class _Run:
         if anomalies:
             raise AnomaliesError(anomalies)
         led_astray = [story for consumer in self._consumers for story in consumer.led_astray]
-        assert not led_astray, f"consumers were somewhere where nothing is: {led_astray}"
+        require(not led_astray, f"consumers were somewhere where nothing is: {led_astray}")
         checked_s = time.monotonic() - begin_s
         count = prove(history, self._rng)
         print(
@@ -309,7 +310,7 @@ class _Run:
             directories = {broker: self._cluster.log_dir(broker) / name for broker in BROKERS}
             size += check_same_records(name, directories)
             with flipped_byte(directories[self._rng.choice(BROKERS)], self._rng):
-                assert differ(name, directories), f"a planted difference of {name} was not found"
+                require(differ(name, directories), f"a planted difference of {name} was not found")
         print(f"equal: {len(BROKERS)} replicas of {PARTITIONS} partitions, {size} bytes; planted differences found")
 
 

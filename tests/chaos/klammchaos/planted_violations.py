@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from tests.support.log_checker import Consumption, History, Outcome, Read, Send, check
+from tests.support.violation import require
 
 EXCERPT_RECORDS: Final = 5_000
 
@@ -18,12 +19,12 @@ EXCERPT_RECORDS: Final = 5_000
 def prove(history: History, rng: random.Random) -> int:
     """Plants each in an excerpt of a sound history, a partition's first records; returns how many records those are.
 
-    Raises AssertionError for what is not found."""
+    Raises Violation for what is not found."""
     excerpt = _excerpt(history, rng.choice(sorted(history.final)))
-    assert not check(excerpt), "the excerpt is not sound"
+    require(not check(excerpt), "the excerpt is not sound")
     for kind, plant in PLANTED.items():
         found = {anomaly.kind for anomaly in check(plant(excerpt, rng))}
-        assert kind in found, f"a planted {kind} was taken for {sorted(found)}"
+        require(kind in found, f"a planted {kind} was taken for {sorted(found)}")
     return sum(map(len, excerpt.final.values()))
 
 

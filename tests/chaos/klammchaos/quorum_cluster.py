@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import pathlib
-import time
 from typing import Final
 
 import grpc
@@ -17,12 +15,11 @@ from tests.chaos.klammchaos.surroundings import Surroundings
 from tests.support.ports import free_port
 from tests.support.raw_stub import RawStub
 from tests.support.server_process import ServerProcess
+from tests.support.waiting import until
 
 NODE_IDS: Final = (1, 2, 3)
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 DISK_SIZE: Final = "48m"
-DEADLINE_S: Final = 60.0
-"""For what must come by itself."""
 _SETTINGS: Final = {
     # Often enough that those who were away for a second or two are sent a snapshot.
     "metadata.log.max.record.bytes.between.snapshots": "20000",
@@ -76,15 +73,13 @@ class QuorumCluster(StruckProcesses):
     # --- what is seen of it
 
     async def leader(self) -> ServerProcess:
-        """The controller that leads now, or the next one that does. Raises AssertionError after DEADLINE_S."""
-        until_s = time.monotonic() + DEADLINE_S
-        while True:
-            described = await self.describe()
-            if described is not None:
-                return self.controllers[described.leader_id]
+        """The controller that leads now, or the next one that does. Raises AssertionError when there is none."""
+
+        async def led() -> DescribeQuorumResponse | None:
             self.check_running()
-            assert time.monotonic() < until_s, f"no leader after {DEADLINE_S} s"
-            await asyncio.sleep(0.02)
+            return await self.describe()
+
+        return self.controllers[(await until(led, "no leader", pause_s=0.02)).leader_id]
 
     async def describe(self) -> DescribeQuorumResponse | None:
         """The leader's view, if there is a leader and it answers at once."""
@@ -104,12 +99,13 @@ class QuorumCluster(StruckProcesses):
         )
 
     async def wait_whole(self, behind_max: int = _BEHIND_ENTRIES_MAX) -> None:
-        """Raises AssertionError after DEADLINE_S."""
-        until_s = time.monotonic() + DEADLINE_S
-        while not await self.is_whole(behind_max):
+        """Raises AssertionError when the quorum does not get whole."""
+
+        async def whole() -> bool:
             self.check_running()
-            assert time.monotonic() < until_s, f"not whole again after {DEADLINE_S} s: {await self.describe()}"
-            await asyncio.sleep(0.05)
+            return await self.is_whole(behind_max)
+
+        await until(whole, "not whole again", pause_s=0.05)
 
 
 async def _describe(address: str) -> DescribeQuorumResponse | None:

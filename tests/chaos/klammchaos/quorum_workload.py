@@ -32,6 +32,9 @@ from tests.chaos.klammchaos.topic_model import TopicModel
 from tests.support.linearizability import check_linearizable
 
 CLIENTS: Final = 6
+MEASURED_MIN_S: Final = 120.0
+"""A shorter run, as those beside other tests, measures how busy the machine is: its fail-overs have no bound."""
+
 FAIL_OVER_P50_MAX_S: Final = 3.0
 FAIL_OVER_MAX_S: Final = 10.0
 """Generous, for machines that do other things too; what is aimed at is 1 s, and 3 s for 99 of 100."""
@@ -75,7 +78,8 @@ class _Run:
             self._report(struck, duration_s)
             self._check_histories()
             await self._check_replicas(end_index)
-            _check_outages(struck)
+            if duration_s >= MEASURED_MIN_S:
+                _check_outages(struck)
         finally:
             for client in self._clients:
                 await client.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Mapping
-from typing import Final
 
 from grpc import aio
 
@@ -18,25 +17,25 @@ from klamm_server.config.server_config import load
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
 from tests.support.raw_stub import RawStub
+from tests.support.violation import Violation
+from tests.support.waiting import patience
 
-TIMEOUT_S: Final = 30
 
-
-class DivergedError(AssertionError):
+class DivergedError(Violation):
     """Two controllers say different things of the same index."""
 
 
 async def metadata_end_index(address: str) -> int:
     """Where the metadata ends that the controller there knows to be committed."""
     async with aio.insecure_channel(address) as channel:
-        described = await RawStub(channel, ADMIN).describe_cluster(DescribeClusterRequest(), timeout=TIMEOUT_S)
+        described = await RawStub(channel, ADMIN).describe_cluster(DescribeClusterRequest(), timeout=patience())
     return int(described.metadata_end_index)
 
 
 async def watch_image(address: str, end_index: int) -> MetadataImage:
     """What the controller there streams to brokers, up to that index. Raises TimeoutError."""
     image = MetadataImage.empty()
-    async with asyncio.timeout(TIMEOUT_S), aio.insecure_channel(address) as channel:
+    async with asyncio.timeout(patience()), aio.insecure_channel(address) as channel:
         async for batch in RawStub(channel, CONTROLLER).watch_metadata(WatchMetadataRequest()):
             # The parts of a snapshot all carry its end.
             whole = not (batch.snapshot_begin or image.end_index == 0) or batch.snapshot_end

@@ -15,8 +15,8 @@ from typing import Final
 import psutil
 
 from tests.chaos.klammchaos import spark_driver
+from tests.support.waiting import patience
 
-_END_S: Final = 60
 _LOG_END_BYTES: Final = 3_000
 
 
@@ -80,7 +80,7 @@ class SparkProgram:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
         if self._process is not None:
-            await asyncio.wait_for(self._process.wait(), _END_S)
+            await asyncio.wait_for(self._process.wait(), patience())
 
     def log_end(self) -> str:
         return self._log_path.read_text(errors="replace")[-_LOG_END_BYTES:] if self._log_path.exists() else ""

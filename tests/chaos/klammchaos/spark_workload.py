@@ -28,6 +28,7 @@ from tests.chaos.klammchaos.spark_driver import COPIES, DELAYS, FLIGHTS, NUMBERS
 from tests.chaos.klammchaos.spark_faults import COORDINATORS, SPARK_FAULTS, SparkFault, SparkStrike
 from tests.chaos.klammchaos.spark_load import Feeder, Observer, expected_delays, flights_of, read_committed
 from tests.chaos.klammchaos.spark_program import SparkProgram
+from tests.support.violation import require
 
 MIN_INSYNC_REPLICAS: Final = 2
 PAUSE_S: Final = (0.2, 2.0)
@@ -176,7 +177,7 @@ class _Run:
         )
         for name, count in sorted(self._struck.items()):
             print(f"  {count:3} x {name}")
-        assert not found, "\n".join(found)
+        require(not found, "\n".join(found))
         print("0 lost, 0 written twice, every figure is what pandas computes", flush=True)
 
     async def _violations(self) -> list[str]:

@@ -21,6 +21,7 @@ from klamm.model import TopicPartition
 from klamm.producer import AsyncProducer
 from tests.chaos.klammchaos.partition_cluster import DEADLINE_S, PRODUCER, TOPIC
 from tests.chaos.klammchaos.secured_cluster import OUTSIDER, SecuredCluster
+from tests.support.violation import Violation
 
 PATIENCE_MS: Final = 4_000
 PAUSE_S: Final = 1.0
@@ -32,7 +33,7 @@ _DENIED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHOR
 _KAFKA_REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
-class GotInError(AssertionError):
+class GotInError(Violation):
     """A stranger did what it may not, or learned what it must not."""
 
 

@@ -36,6 +36,7 @@ from tests.chaos.klammchaos.transaction_load import (
     Worker,
     wait_until_processed,
 )
+from tests.support.violation import require
 
 WORKERS: Final = 4
 MIN_INSYNC_REPLICAS: Final = 2
@@ -161,7 +162,7 @@ class _Run:
             flush=True,
         )
         found = violations(final.seen, self._observer.seen, fates, self._feeder.count)
-        assert not found, "\n".join(found)
+        require(not found, "\n".join(found))
 
 
 async def _ended(tasks: Sequence[asyncio.Task[None]], whose: str) -> None:

@@ -14,15 +14,13 @@ from klamm import Admin, AsyncProducer, Consumer, NewTopic, Producer, TopicParti
 from klamm.errors import ConfigError
 from klamm.testing import EmbeddedCluster
 from klamm.testing.server import ServerNotReadyError
-from tests.support.waiting import wait_until
-
-TIMEOUT_S = 100
+from tests.support.waiting import patience, wait_until
 
 
 def test_records_outlive_a_kill_and_a_pause_and_the_directory_goes() -> None:
     with EmbeddedCluster() as cluster, Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         assert list(cluster.servers) == ["klamm"]
-        assert producer.send("records", b"before").result(TIMEOUT_S).offset == 0
+        assert producer.send("records", b"before").result(patience()).offset == 0
         cluster.kill()
         assert not cluster.servers["klamm"].is_running
         cluster.restart()
@@ -30,7 +28,7 @@ def test_records_outlive_a_kill_and_a_pause_and_the_directory_goes() -> None:
         waiting = producer.send("records", b"after")
         assert not waiting.done()
         cluster.resume("klamm")
-        assert waiting.result(TIMEOUT_S).offset == 1
+        assert waiting.result(patience()).offset == 1
     assert not cluster.data_dir.exists()
     assert not cluster.servers["klamm"].is_running
 
@@ -43,7 +41,7 @@ def test_one_broker_of_three_is_killed_and_comes_back() -> None:
             cluster.kill("broker-2")
             with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
                 for partition in range(3):
-                    producer.send("records", b"value", partition=partition).result(TIMEOUT_S)
+                    producer.send("records", b"value", partition=partition).result(patience())
             cluster.restart("broker-2")
             wait_until(
                 lambda: all(len(one.isr) == 3 for one in admin.describe_topics(["records"])["records"].partitions)
@@ -58,7 +56,7 @@ def test_kafka_clients_and_event_loops_use_it_too(tmp_path: pathlib.Path) -> Non
             async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
                 await (await producer.send("records", b"value", partition=1))
             kafka = AdminClient({"bootstrap.servers": cluster.kafka_bootstrap_servers})
-            described = await asyncio.to_thread(kafka.list_topics, "records", TIMEOUT_S)
+            described = await asyncio.to_thread(kafka.list_topics, "records", patience())
             assert len(described.topics["records"].partitions) == 2
             return cluster
 

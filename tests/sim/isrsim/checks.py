@@ -26,7 +26,7 @@ from klamm_broker.log.producers.producer_state import RUNS_KEPT, Run
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage
 from klamm_server.metadata.image import MetadataImage
 from tests.sim.isrsim.sim_log import NO_CHAIN, SimLog
-from tests.sim.kit.violation import require
+from tests.support.violation import require
 
 if TYPE_CHECKING:
     from tests.sim.isrsim.broker import SimBroker

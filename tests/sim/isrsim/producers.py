@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klamm.errors import ErrorCode
-from tests.sim.kit.violation import require
+from tests.support.violation import require
 
 if TYPE_CHECKING:
     from tests.sim.isrsim.broker import SimBroker

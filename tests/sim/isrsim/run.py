@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from tests.sim.isrsim.cluster import Cluster
 from tests.sim.isrsim.controller import turns_of
 from tests.sim.isrsim.options import Options
-from tests.sim.kit.violation import require
 from tests.sim.kit.world import MS, World
+from tests.support.violation import require
 
 RECOVERY_MS = 60_000
 """How long after the last fault everybody must be in sync again, at the slowest settings."""
@@ -31,7 +31,7 @@ class Outcome:
 
 
 def run_seed(seed: int, trace: deque[str] | None = None, options: Options | None = None) -> Outcome:
-    """Raises AssertionError (ViolationError among them) if anything is wrong; `trace` then has what led to it.
+    """Raises AssertionError (Violation among them) if anything is wrong; `trace` then has what led to it.
 
     `options` are those of the seed, unless they are given."""
     world = World(seed)

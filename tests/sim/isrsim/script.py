@@ -45,8 +45,8 @@ from tests.sim.isrsim.cluster import Cluster
 from tests.sim.isrsim.network import CONTROLLER, Network
 from tests.sim.isrsim.options import Options
 from tests.sim.isrsim.sim_log import decode
-from tests.sim.kit.violation import ViolationError
 from tests.sim.kit.world import MS, World
+from tests.support.violation import Violation
 
 HOUR_MS = 3_600_000
 LAG_TIME_MAX_MS = 1_000
@@ -171,7 +171,7 @@ class Script:
     """Runs commands. After a violation nothing more happens."""
 
     def __init__(self) -> None:
-        self.violation: ViolationError | None = None
+        self.violation: Violation | None = None
         self._trace: list[str] = []
         self._seen: dict[int, str] = {}
         self._image: PartitionImage | None = None
@@ -211,7 +211,7 @@ class Script:
         if self.violation is None:
             try:
                 self._run(*command.split())
-            except ViolationError as error:
+            except Violation as error:
                 self.violation = error
                 self._say(f"VIOLATION {error}")
         return list(self._trace)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.sim.isrsim.script import Script
-from tests.sim.kit.violation import ViolationError
+from tests.support.violation import Violation
 
 STORIES = sorted((Path(__file__).parents[2] / "scenarios" / "isr").glob("*.txt"))
 
 
-def tell(path: Path) -> tuple[str, ViolationError | None]:
+def tell(path: Path) -> tuple[str, Violation | None]:
     """The story with the traces of its commands as they are now, and what it broke."""
     script = Script()
     lines: list[str] = []

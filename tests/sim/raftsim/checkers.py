@@ -20,9 +20,9 @@ from klamm_controller.raft.messages import (
 from klamm_controller.raft.node import RaftNode
 from klamm_controller.raft.quorum import majority
 from klamm_controller.raft.state import RoleName
-from tests.sim.kit.violation import ViolationError, require
 from tests.sim.raftsim.history import History, Position
 from tests.sim.raftsim.replica import Replica
+from tests.support.violation import Violation, require
 
 
 class ElectionSafety:
@@ -80,7 +80,7 @@ class LogMatching:
         term = replica.disk.written.term_before(end_index)
         where = f"{replica.key} appends after {end_index}/{term}"
         if term is None or (end_index, term) not in self._history.positions:
-            raise ViolationError(f"log matching: {where}, which is in no log")
+            raise Violation(f"log matching: {where}, which is in no log")
         return self._history.positions[end_index, term]
 
 

@@ -11,7 +11,6 @@ from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import LogEntry, Message, ReplicaKey, Voter
 from klamm_controller.raft.node import RaftNode
 from klamm_controller.raft.state import RoleName
-from tests.sim.kit.violation import require
 from tests.sim.kit.world import World
 from tests.sim.raftsim.checkers import (
     CommitDurability,
@@ -31,6 +30,7 @@ from tests.sim.raftsim.history import History
 from tests.sim.raftsim.network import Network
 from tests.sim.raftsim.options import Options
 from tests.sim.raftsim.replica import Replica
+from tests.support.violation import require
 
 
 def first_key(node_id: int) -> ReplicaKey:

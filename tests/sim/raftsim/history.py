@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import EntryKind, LogEntry
-from tests.sim.kit.violation import require
 from tests.sim.raftsim.replica import digest
+from tests.support.violation import require
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ import random
 from collections import deque
 from dataclasses import dataclass
 
-from tests.sim.kit.violation import require
 from tests.sim.kit.world import MS, World
 from tests.sim.raftsim.cluster import Cluster
 from tests.sim.raftsim.decisions import Decision
 from tests.sim.raftsim.options import Options
 from tests.sim.raftsim.workload import Workload
+from tests.support.violation import require
 
 ELECTION_TIMEOUTS_TO_RECOVER = 60
 """How many election time-outs after the last fault everybody must agree again."""
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def run_seed(seed: int, trace: deque[str] | None = None, decisions: list[Decision] | None = None) -> Outcome:
-    """Raises AssertionError (ViolationError among them) if anything is wrong; `trace` and `decisions` then have what
+    """Raises AssertionError (Violation among them) if anything is wrong; `trace` and `decisions` then have what
     led to it, in words and to be replayed."""
     world = World(seed)
     options = Options.draw(random.Random(seed))

@@ -46,7 +46,7 @@ from tests.sim.raftsim.replica import Replica
 def kind_of(error: BaseException) -> str:
     """Which rule broke: violations begin with its name; other errors are known by their place."""
     text = str(error)
-    if type(error).__name__ == "ViolationError":
+    if type(error).__name__ == "Violation":
         return text.partition(":")[0]
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:

@@ -17,7 +17,7 @@ from klamm_coordinator.ledger.messages import Part
 from klamm_coordinator.ledger.records import LedgerRecord
 from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch
 from klamm_coordinator.transaction_shard.records import decode_shard_record
-from tests.sim.kit.violation import require
+from tests.support.violation import require
 
 if TYPE_CHECKING:
     from tests.sim.txnsim.cluster import Cluster

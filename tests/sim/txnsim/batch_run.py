@@ -6,12 +6,12 @@ import random
 from collections import deque
 from dataclasses import replace
 
-from tests.sim.kit.violation import require
 from tests.sim.kit.world import MS, World
 from tests.sim.txnsim.cluster import Cluster
 from tests.sim.txnsim.options import Options
 from tests.sim.txnsim.query import Query
 from tests.sim.txnsim.run import QUIET_MS, RECOVERY_MS, Outcome
+from tests.support.violation import require
 
 
 def draw(seed: int) -> Options:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from klamm.model import TopicPartition
 from klamm_coordinator.transaction.messages import InitProducerId, SendMarkers
 from klamm_coordinator.transaction.metadata import EPOCH_MAX, ProducerIdAndEpoch
-from tests.sim.kit.violation import require
+from tests.support.violation import require
 
 if TYPE_CHECKING:
     from tests.sim.txnsim.cluster import Cluster

@@ -16,11 +16,11 @@ from klamm_coordinator.ledger.ledger import Verdict
 from klamm_coordinator.ledger.messages import DecideBatch, Part, RegisterRun
 from klamm_coordinator.transaction.messages import InitProducerId, PrepareTxn
 from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch
-from tests.sim.kit.violation import require
 from tests.sim.kit.world import MS
 from tests.sim.txnsim.batch_checks import BatchChecks
 from tests.sim.txnsim.caller import Caller
 from tests.sim.txnsim.producer import AGAIN
+from tests.support.violation import require
 
 if TYPE_CHECKING:
     from tests.sim.txnsim.cluster import Cluster

@@ -6,10 +6,10 @@ import random
 from collections import deque
 from dataclasses import dataclass
 
-from tests.sim.kit.violation import require
 from tests.sim.kit.world import MS, World
 from tests.sim.txnsim.cluster import Cluster
 from tests.sim.txnsim.options import Options
+from tests.support.violation import require
 
 RECOVERY_MS = 15_000
 """How long after the last fault everybody must have committed again."""
@@ -27,7 +27,7 @@ class Outcome:
 
 
 def run_seed(seed: int, trace: deque[str] | None = None) -> Outcome:
-    """Raises AssertionError (ViolationError among them) if anything is wrong; `trace` then has what led to it."""
+    """Raises AssertionError (Violation among them) if anything is wrong; `trace` then has what led to it."""
     world = World(seed)
     options = Options.draw(random.Random(seed))
     cluster = Cluster(world, options, trace)

@@ -1,4 +1,4 @@
-"""A slice of `make chaos` with new faults each time."""
+"""A slice of each workload of `make chaos` that has its own processes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import sys
 
 import pytest
 
+from tests.chaos.run import VIOLATED
 from tests.support import seeds
+from tests.support.violation import require
 
-RUN = pathlib.Path(__file__).parent / "run.py"
+RUN = pathlib.Path(__file__).resolve().parents[2] / "chaos" / "run.py"
 DEADLINE_S = 600
 """A machine that does other things too starts processes slowly, and everybody must recover in the end."""
 
@@ -37,4 +39,5 @@ def test_nothing_is_violated_whatever_strikes(workload: str, slice_s: int, tmp_p
         print(process.communicate()[0])
         raise
     print(story)
+    require(process.returncode != VIOLATED, story)
     assert process.returncode == 0, story

@@ -1,0 +1,78 @@
+"""The folder that holds every temporary file of a run of the tests, and is removed when the run has passed.
+
+Each program that a test starts finds the folder through its environment: Python and C programs by `TMPDIR`, a JVM by
+`java.io.tmpdir`, Spark by `SPARK_LOCAL_DIRS`. So nothing of the run stays in the machine's own folder, also where a JVM
+was killed. By the same variable the run finds the processes that it left behind, and fails if there are any.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Generator, Iterable
+from typing import Any, Final
+
+import pytest
+
+from tests.support.waiting import patience
+
+PREFIX: Final = "klamm-tests-"
+
+_JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+"""Options of each JVM that a test starts. A JVM that lives for a minute is not worth optimising: that took half of its
+CPU time. Without performance data it writes no file into /tmp/hsperfdata_USER, which `java.io.tmpdir` does not move."""
+
+_PAUSE_S: Final = 0.1
+
+
+def install(config: pytest.Config) -> None:
+    """Makes the folder in the process that collects the results: with pytest-xdist, the one that starts the workers."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(RunDirectory())
+
+
+class RunDirectory:
+    """The plugin."""
+
+    def __init__(self) -> None:
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX))
+        os.environ["TMPDIR"] = os.environ["SPARK_LOCAL_DIRS"] = str(self.path)
+        os.environ["JDK_JAVA_OPTIONS"] = f"{_JVM_OPTIONS} -Djava.io.tmpdir={self.path}"
+        tempfile.tempdir = None  # Python asks the environment again
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:
+        """Ends processes that the tests left, for which the run fails, and removes the folder of a run that passed."""
+        result = yield
+        terminal: Any = session.config.pluginmanager.get_plugin("terminalreporter")
+        for number, command in self._left_processes():
+            terminal.write_line(f"the tests left the process {number}: {command}", red=True)
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        if session.exitstatus == pytest.ExitCode.TESTS_FAILED:
+            terminal.write_line(f"the files of this run are in {self.path}")
+        else:
+            shutil.rmtree(self.path, ignore_errors=True)
+        return result
+
+    def _left_processes(self) -> list[tuple[int, str]]:
+        """Returns the number and command of each process of the run, once there is none, or after `patience()`."""
+        deadline_s = time.monotonic() + patience()
+        while (left := list(self._processes())) and time.monotonic() < deadline_s:
+            time.sleep(_PAUSE_S)
+        return left
+
+    def _processes(self) -> Iterable[tuple[int, str]]:
+        mark = f"TMPDIR={self.path}".encode()
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            # A process that has just ended, or belongs to another user, cannot be read.
+            with contextlib.suppress(OSError):
+                if mark in (process / "environ").read_bytes().split(b"\0"):
+                    command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    yield int(process.name), command.strip()
