@@ -66,9 +66,11 @@ def prometheus_image(base_image: str) -> str:
 
 @pytest.fixture(scope="session")
 def cluster(engine: DockerClient, base_image: str) -> Iterator[ComposeCluster]:
-    """Not started; nothing is left of it."""
+    """The cluster of the profile `cluster`, whose containers are healthy. Nothing is left of it."""
     cluster = ComposeCluster(engine, PROJECT, base_image)
     try:
+        with _timed("containers healthy"):
+            cluster.start()
         yield cluster
     finally:
         cluster.close()

@@ -12,13 +12,12 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from typing import Final
 
 import docker
 from docker import DockerClient
 from docker.errors import DockerException
 
-START_TIMEOUT_S: Final = 60
+from tests.support.waiting import patience
 
 
 class NoEngineError(Exception):
@@ -47,7 +46,7 @@ def running_engine() -> Iterator[DockerClient]:
                 yield client
         finally:
             engine.terminate()
-            engine.wait(START_TIMEOUT_S)
+            engine.wait(patience())
             del os.environ["DOCKER_HOST"]
 
 
@@ -69,7 +68,7 @@ def _ping() -> bool:
 
 
 def _wait_until_it_answers(engine: subprocess.Popen[bytes], log: pathlib.Path) -> None:
-    until_s = time.monotonic() + START_TIMEOUT_S
+    until_s = time.monotonic() + patience()
     while not _answers():
         if engine.poll() is not None or time.monotonic() > until_s:
             raise NoEngineError(f"dockerd does not start: {log.read_text()[-1000:]}")

@@ -13,6 +13,7 @@ from docker import DockerClient
 from tests.chaos.klammchaos.partition_cluster import BROKERS
 from tests.compose.compose_cluster import SERVICES, ComposeCluster
 from tests.support.prometheus_server import PrometheusApi
+from tests.support.waiting import patience
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
@@ -20,7 +21,6 @@ DASHBOARD = Path(__file__).resolve().parents[2] / "deploy" / "monitoring" / "gra
 BROKER = 1
 RECORDS = 1_000
 RANGES = {"$cluster": "cluster", "$topic": "orders", "$__rate_interval": "1m"}
-DEADLINE_S = 180
 
 
 @pytest.fixture(scope="module")
@@ -46,20 +46,20 @@ def test_records_are_produced_consumed_and_charted(cluster: ComposeCluster) -> N
     found = cluster.exec(BROKER, "klamm consume orders --from beginning --exit")
     assert sorted(map(int, found.split())) == list(range(1, RECORDS + 1))
     prometheus = PrometheusApi("localhost:9090")
-    assert prometheus.until(prometheus.is_ready, True, DEADLINE_S)
+    assert prometheus.until(prometheus.is_ready, True, 3 * patience())
 
     def ask(expression: str) -> list[float]:
         return [sample.value for sample in prometheus.ask(expression)]
 
-    assert prometheus.until(lambda: ask("sum(up)"), [len(SERVICES)], DEADLINE_S) == [len(SERVICES)]
+    assert prometheus.until(lambda: ask("sum(up)"), [len(SERVICES)], 3 * patience()) == [len(SERVICES)]
     kept = _query("Records kept")
-    assert prometheus.until(lambda: ask(kept), [RECORDS], DEADLINE_S) == [RECORDS]
+    assert prometheus.until(lambda: ask(kept), [RECORDS], 3 * patience()) == [RECORDS]
     # A rate needs two scrapes of the broker that appends: each broker has a replica, and has been scraped since.
     counters = 'count(klamm_broker_in_messages_total{topic="orders"})'
-    assert prometheus.until(lambda: ask(counters), [len(BROKERS)], DEADLINE_S) == [len(BROKERS)]
+    assert prometheus.until(lambda: ask(counters), [len(BROKERS)], 3 * patience()) == [len(BROKERS)]
     cluster.exec(BROKER, f"seq {RECORDS} | klamm produce orders")
     rate = _query("Messages in")
-    assert prometheus.until(lambda: [each > 0 for each in ask(rate)], [True], DEADLINE_S) == [True]
+    assert prometheus.until(lambda: [each > 0 for each in ask(rate)], [True], 3 * patience()) == [True]
     rules = prometheus.rules()
     assert rules
     assert {rule["health"] for rule in rules} <= {"ok", "unknown"}, rules

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from docker import DockerClient
 
 from tests.compose.compose_cluster import BOOTSTRAP, SERVICES, ComposeCluster
+from tests.support.waiting import patience, wait_until
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
@@ -24,7 +25,6 @@ BROKER = 1
 RECORDS = 1_000
 TOPIC = "payroll-of-everybody"
 KAFKA = "localhost:9092,localhost:9102,localhost:9112"
-TIMEOUT_S = 60
 SECURED = {node: f"secure-{name}" for node, name in SERVICES.items()}
 HOST_PORTS = (9092, 9102, 9112, *range(9094, 9102))
 
@@ -73,7 +73,7 @@ def librdkafka(cluster: ComposeCluster, known: Path) -> dict[str, str]:
 def klamm(*arguments: str, config: Path | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "klamm", *arguments, "--bootstrap", BOOTSTRAP]
     command += ["--command-config", str(config)] if config else []
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=patience(), check=False)
 
 
 def test_who_has_the_password_produces_and_consumes(
@@ -87,7 +87,7 @@ def test_who_has_the_password_produces_and_consumes(
     producer = Producer(librdkafka)
     for number in range(2 * RECORDS, 3 * RECORDS):
         producer.produce(TOPIC, str(number).encode())
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(patience()) == 0
 
     everything = list(range(3 * RECORDS))
     found = klamm("consume", TOPIC, "--from", "beginning", "--exit", config=config).stdout
@@ -95,9 +95,11 @@ def test_who_has_the_password_produces_and_consumes(
     consumer = Consumer({**librdkafka, "group.id": "outside", "auto.offset.reset": "earliest"})
     consumer.subscribe([TOPIC])
     values: list[int] = []
-    until_s = time.monotonic() + TIMEOUT_S
-    while len(values) < len(everything) and time.monotonic() < until_s:
-        values += [int(message.value()) for message in consumer.consume(500, 1.0)]
+
+    def consume() -> None:
+        values.extend(int(message.value()) for message in consumer.consume(500, 1.0))
+
+    wait_until(lambda: len(values) >= len(everything), lambda: f"{len(values)} records", between=consume)
     consumer.close()
     assert sorted(values) == everything
 
@@ -123,6 +125,7 @@ def test_a_stranger_gets_nothing(known: Path, librdkafka: dict[str, str]) -> Non
             assert TOPIC not in asked.stdout + asked.stderr
 
 
+@pytest.mark.usefixtures("cluster")
 def test_no_port_of_the_host_says_anything_in_plain_text() -> None:
     """Neither records nor metrics: whatever answers HTTP or Kafka's protocol here does so over TLS only."""
     for port in HOST_PORTS:

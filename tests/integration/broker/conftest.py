@@ -42,7 +42,7 @@ def start_broker(tmp_path: Path) -> StartBroker:
                 "controller.quorum.bootstrap.servers": f"localhost:{controller_port}",
                 "log.dirs": str(tmp_path / "data"),
                 "broker.heartbeat.interval.ms": "100",
-                "initial.broker.registration.timeout.ms": "5000",
+                "initial.broker.registration.timeout.ms": "60000",
                 "socket.request.max.bytes": str(MESSAGE_BYTES_MAX),
                 **(configs or {}),
             }

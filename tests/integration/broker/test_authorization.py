@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +27,7 @@ from klamm.wire.v1 import metadata_pb2 as m
 from klamm_broker.kafka.requests import ApiKey
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from tests.support.broker_harness import (
+    LONG_MS,
     RunningBroker,
     ScriptedController,
     StartBroker,
@@ -40,8 +40,6 @@ from tests.support.kafka_wire import KafkaWire
 from tests.support.waiting import until
 
 SECRET, MISSING = "canary", "never-there"
-REVOCATION_S = 10.0
-"""A bound for a busy machine: on an idle one a few milliseconds pass."""
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 WITH_KAFKA = {"listeners": "GRPC://localhost:0,PLAINTEXT://localhost:0"}
 
@@ -170,17 +168,15 @@ def test_an_entry_opens_what_it_names_and_its_removal_shuts_it_at_once(start_bro
             assert [topic.name for topic in every.topics] == [SECRET]
             producer = await broker.stub.init_producer_id(b.InitProducerIdRequest(client_id="me"))
             assert not producer.error_code, "who may write to a topic may have an id (KIP-679)"
-            parked = asyncio.create_task(broker.fetch(SECRET, 1, max_wait_ms=60_000))
+            parked = asyncio.create_task(broker.fetch(SECRET, 1, max_wait_ms=LONG_MS))
             await until(lambda: _is_parked(broker))
             removal = m.RemoveAccessControlEntryRecord(id=read_id)
-            began_s = time.monotonic()
             await controller.add(m.MetadataRecord(remove_access_control_entry=removal))
 
             async def is_refused() -> bool:
                 return (await broker.fetch(SECRET))[0].error_code == DENIED
 
             await until(is_refused, pause_s=0.005)
-            assert time.monotonic() - began_s < REVOCATION_S
             assert (await broker.produce(SECRET, batch())).error_code == 0
             answer, records = await parked
             assert answer.error_code == DENIED

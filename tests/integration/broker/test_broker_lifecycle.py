@@ -18,8 +18,9 @@ from klamm_broker.log.files.disk import Buffer, Disk
 from klamm_broker.log.files.meta_properties import MetaProperties
 from klamm_broker.log.files.partition_metadata import encode_uuid
 from klamm_broker.log.files.storage_failure import LogDirError
-from tests.support.broker_harness import RunningBroker, ScriptedController, StartBroker, batch
-from tests.support.waiting import until
+from tests.support.broker_harness import LONG_MS, RunningBroker, ScriptedController, StartBroker, batch
+from tests.support.violation import verdict
+from tests.support.waiting import patience, until
 
 
 def test_records_survive_an_orderly_restart(start_broker: StartBroker, tmp_path: Path) -> None:
@@ -33,7 +34,8 @@ def test_records_survive_an_orderly_restart(start_broker: StartBroker, tmp_path:
         assert controller.heartbeats[-1].want_shutdown
         async with start_broker(controller=controller) as (broker, _):
             answer, records = await broker.fetch("flights", partition=1)
-            assert (answer.high_watermark, len(records)) == (3, len(batch(3)))
+            with verdict():
+                assert (answer.high_watermark, len(records)) == (3, len(batch(3)))
             assert (await broker.produce("flights", batch(1), partition=1)).base_offset == 3
         first, second = controller.registrations
         assert (first.cluster_id, first.log_dir_ids) == (second.cluster_id, second.log_dir_ids)
@@ -364,9 +366,9 @@ def test_stopping_ends_streams_and_long_polls_at_once(start_broker: StartBroker)
         async with start_broker() as (broker, controller):
             await controller.create_topic("flights")
             await broker.wait_for_topic("flights")
-            polling = asyncio.ensure_future(broker.fetch("flights", max_wait_ms=60_000))
+            polling = asyncio.ensure_future(broker.fetch("flights", max_wait_ms=LONG_MS))
             await until(lambda: broker.parked_fetches == 1)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(patience()):
                 await broker.server.stop()
                 answer, _ = await polling
             assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

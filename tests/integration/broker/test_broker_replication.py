@@ -20,6 +20,7 @@ from klamm.wire.v1 import metadata_pb2 as m
 from klamm.wire.v1.broker_rpc import REPLICATION
 from klamm.wire.v1.common_pb2 import Endpoint
 from tests.support.broker_harness import (
+    LONG_MS,
     RunningBroker,
     ScriptedController,
     StartBroker,
@@ -29,11 +30,7 @@ from tests.support.broker_harness import (
     split_fetch,
 )
 from tests.support.raw_stub import RawStub
-from tests.support.waiting import until
-
-LONG_MS = 30_000
-"""Longer than any test takes: a request that waits that long was not woken."""
-
+from tests.support.waiting import patience, until
 
 ENDPOINT_2 = Endpoint(host="two", port=2)
 
@@ -69,7 +66,7 @@ class Follower:
         await self._call.write(request)
 
     async def answer(self) -> list[tuple[b.ReplicatedPartition, bytes]]:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patience()):
             message = await self._call.read()
         assert message is not aio.EOF
         header, records = decode_framed(message, b.ReplicaFetchHeader)

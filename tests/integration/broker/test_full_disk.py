@@ -27,10 +27,8 @@ from klamm_controller.server import ControllerServer
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.config.server_config import load
 from tests.support.coordinator_cluster import HOST, run
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 
-DEADLINE_S = 60.0
-"""Less than `replica.lag.time.max.ms` and the time-out of a request: what waits for those is not done."""
 TP = TopicPartition("t", 0)
 
 
@@ -82,7 +80,7 @@ class Cluster:
 
     async def send(self, topic: str = TP.topic) -> int:
         """With acks=all; returns the offset."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(patience()):
             async with AsyncProducer(bootstrap_servers=self.bootstrap) as producer:
                 return (await (await producer.send(topic, b"v", partition=0))).offset
 
@@ -100,7 +98,7 @@ class Cluster:
             consumer.assign([TP])
             end = (await consumer.end_offsets([TP]))[TP]
             found = 0
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(patience()):
                 while await consumer.position(TP) < end:
                     found += sum(map(len, (await consumer.poll(200)).values()))
             return found
@@ -119,6 +117,8 @@ async def cluster_of_three(directory: Path) -> AsyncIterator[Cluster]:
             "controller.quorum.bootstrap.servers": f"{HOST}:{controller.port}",
             "log.dirs": str(directory / f"broker-{broker_id}"),
             "shutdown.grace.ms": "100",
+            # A replica without space resigns: nobody waits until it lags behind.
+            "replica.lag.time.max.ms": "3600000",
         }
         brokers.append(await run(BrokerServer(load(BrokerConfig, properties), disk=disk)))
     bootstrap = ",".join(f"{HOST}:{broker.port}" for broker in brokers)

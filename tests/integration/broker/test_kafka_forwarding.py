@@ -24,6 +24,8 @@ from klamm_server.metadata.image import MetadataImage
 from klamm_server.rpc.controllers import Controllers
 from klamm_server.rpc.server import RpcServer
 from klamm_server.runtime.clock import SystemClock
+from tests.support.broker_harness import LONG_MS
+from tests.support.waiting import patience
 
 
 class UndecidedController:
@@ -109,7 +111,7 @@ def test_a_decision_that_took_too_long_is_an_error_of_each_thing_asked_for() -> 
             await controller.close()
             await server.stop(0)
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), patience()))
 
 
 class DecidedController(UndecidedController):
@@ -139,8 +141,8 @@ def test_a_change_is_answered_when_the_broker_itself_has_heard_of_it_or_would_be
         waiters = MetadataWaiters(lambda: image)
         controller = ActiveController(GrpcTransport(), Controllers([("127.0.0.1", port)]), waiters, SystemClock())
         try:
-            answer = asyncio.create_task(created_by(controller, 20_000))
-            await controller.ask(AdminStub.create_topics, controller_pb2.CreateTopicsRequest(), timeout_ms=20_000)
+            answer = asyncio.create_task(created_by(controller, LONG_MS))
+            await controller.ask(AdminStub.create_topics, controller_pb2.CreateTopicsRequest(), timeout_ms=LONG_MS)
             for end_index in (1, 41):
                 image = dataclasses.replace(image, end_index=end_index)
                 waiters.wake()
@@ -155,4 +157,4 @@ def test_a_change_is_answered_when_the_broker_itself_has_heard_of_it_or_would_be
             await controller.close()
             await server.stop(0)
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), patience()))

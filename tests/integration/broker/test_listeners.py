@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from klamm import Admin
 from tests.support.klamm_process import KlammProcess, running_cluster
 from tests.support.ports import free_ports
+from tests.support.waiting import patience
 
 INSIDE, OUTSIDE = "127.0.0.1", "localhost"
 """Two names of this machine: what listens behind them cannot be taken for each other."""
@@ -49,19 +50,19 @@ def test_kafka_clients(networks: TwoNetworks, outside: bool) -> None:
     topic = f"kafka-{outside}".lower()
     producer = Producer(settings)
     producer.produce(topic, b"value")
-    assert producer.flush(60) == 0
+    assert producer.flush(patience()) == 0
     admin = AdminClient(settings)
-    told = admin.list_topics(topic, timeout=60)
+    told = admin.list_topics(topic, timeout=patience())
     assert [(one.host, one.port) for one in told.brokers.values()] == [(host, port)]
-    described = admin.describe_cluster().result(60)
+    described = admin.describe_cluster().result(patience())
     assert [(one.host, one.port) for one in described.nodes] == [(host, port)]
     group = {"group.id": topic, "auto.offset.reset": "earliest"}
     consumer = Consumer({**settings, **group})
     consumer.subscribe([topic])
-    (message,) = consumer.consume(1, 60)
+    (message,) = consumer.consume(1, patience())
     assert message.value() == b"value"
     consumer.close()
-    (found,) = [one.result(60) for one in admin.describe_consumer_groups([topic]).values()]
+    (found,) = [one.result(patience()) for one in admin.describe_consumer_groups([topic]).values()]
     assert (found.coordinator.host, found.coordinator.port) == (host, port)
 
 

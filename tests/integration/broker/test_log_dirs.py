@@ -13,7 +13,8 @@ import pytest
 from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
 from tests.support.broker_cluster import BrokerCluster, broker_cluster, describe, live_brokers
 from tests.support.cli_runner import KlammCommand
-from tests.support.waiting import wait_until
+from tests.support.violation import verdict
+from tests.support.waiting import patience, wait_until
 
 PACE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
@@ -65,20 +66,21 @@ class Writer:
         with Producer(bootstrap_servers=self._bootstrap, acks="all", metadata_max_age_ms=500) as producer:
             while not self._stop.is_set():
                 value = b"%d" % len(self.values)
-                producer.send(self._topic, value, partition=0).result(60)
+                producer.send(self._topic, value, partition=0).result(patience())
                 self.values.append(value)
 
 
 def read(cluster: BrokerCluster, topic: str, count: int, partitions: int = 1) -> list[bytes]:
-    """In the order of each partition."""
+    """Returns the values at the first `count` offsets of the topic, in the order of each partition."""
     with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition(topic, number) for number in range(partitions)])
+        assigned = [TopicPartition(topic, number) for number in range(partitions)]
+        consumer.assign(assigned)
         values: list[bytes] = []
 
         def enough() -> bool:
             for records in consumer.poll(timeout_ms=200).values():
                 values.extend(record.value for record in records if record.value is not None)
-            return len(values) >= count
+            return sum(map(consumer.position, assigned)) >= count
 
         wait_until(enough, cluster.logs)
     return values
@@ -115,13 +117,17 @@ def test_leaders_and_followers_move_while_they_are_written_to(
             wait_moved(cluster, klamm, "moved", broker, target)
         moved = len(writer.values)
         wait_until(lambda: len(writer.values) > moved + 50, cluster.logs)
-    assert read(cluster, "moved", len(writer.values)) == writer.values
+    found = read(cluster, "moved", len(writer.values))
+    with verdict():
+        assert found == writer.values
     assert set(describe(admin, "moved").partitions[0].isr) == {1, 2}
     wait_until(lambda: cluster.records(1, "moved") == cluster.records(2, "moved") != b"", cluster.logs)
     cluster.kill(1)
     cluster.brokers[1].start()
     wait_until(lambda: set(describe(admin, "moved").partitions[0].isr) == {1, 2}, cluster.logs)
-    assert read(cluster, "moved", len(writer.values)) == writer.values
+    found = read(cluster, "moved", len(writer.values))
+    with verdict():
+        assert found == writer.values
 
 
 def test_a_slow_move_goes_on_after_a_kill_and_can_be_left_off(
@@ -130,7 +136,7 @@ def test_a_slow_move_goes_on_after_a_kill_and_can_be_left_off(
     admin.create_topics([NewTopic("slow", assignments={0: (3,)})])
     with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
         for number in range(60):  # a batch each, of which a byte per second lets one through in eleven seconds
-            producer.send("slow", b"%d" % number, partition=0).result(60)
+            producer.send("slow", b"%d" % number, partition=0).result(patience())
     home = home_of(klamm, "slow", 3)
     target = other(cluster, 3, home)
     klamm.ok("configs", "alter", "--all-brokers", "--set", f"{PACE}=1")
@@ -169,7 +175,7 @@ def test_a_log_dir_that_fails_takes_its_replicas_with_it_and_no_others(
 
         def send(text: bytes) -> None:
             for future in [producer.send("failing", text, partition=number) for number in numbers]:
-                future.result(60)
+                future.result(patience())
 
         send(b"before")
         broken = Path(cluster.log_dir(1))
@@ -206,7 +212,7 @@ def test_a_broker_whose_disks_are_others_leads_nothing_until_an_operator_says_so
     """It stopped in order, and was the only one: what it has now is nothing, and its old disks may come back."""
     admin.create_topics([NewTopic("alone", assignments={0: (3,)})])
     with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
-        producer.send("alone", b"kept", partition=0).result(60)
+        producer.send("alone", b"kept", partition=0).result(patience())
     disks = {path: path.with_name(f"{path.name}-away") for path in cluster.log_dirs(3)}
 
     def restart() -> None:

@@ -17,9 +17,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from tests.support import certificates
 from tests.support.klamm_process import running_cluster
 from tests.support.tls_cluster import HOST, TlsCluster
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
-TIMEOUT_S = 60
 Settings = Mapping[str, str]
 
 
@@ -35,11 +34,11 @@ def test_records_groups_and_transactions(cluster: TlsCluster, client: Callable[[
     settings = client(cluster)
     topic = client.__name__
     producer = Producer({**settings, "transactional.id": topic})
-    producer.init_transactions(TIMEOUT_S)
+    producer.init_transactions(patience())
     producer.begin_transaction()
     for number in range(1000):
         producer.produce(topic, b"%d" % number)
-    producer.commit_transaction(TIMEOUT_S)
+    producer.commit_transaction(patience())
     consumer = Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     values: list[bytes | None] = []
@@ -47,7 +46,7 @@ def test_records_groups_and_transactions(cluster: TlsCluster, client: Callable[[
     assert values == [b"%d" % number for number in range(1000)]
     consumer.commit(asynchronous=False)
     consumer.close()
-    told = AdminClient(settings).list_topics(timeout=TIMEOUT_S)
+    told = AdminClient(settings).list_topics(timeout=patience())
     assert [(one.host, one.port) for one in told.brokers.values()] == [(HOST, int(settings["bootstrap.servers"][10:]))]
 
 
@@ -89,10 +88,10 @@ def test_a_wrong_door_is_told_by_the_log(cluster: TlsCluster) -> None:
 
 
 def test_silence_is_cut_off_and_others_are_served_meanwhile(cluster: TlsCluster) -> None:
-    silent = [socket.create_connection((HOST, cluster.tls)) for _ in range(40)]
-    assert AdminClient(cluster.client()).list_topics(timeout=TIMEOUT_S).brokers
+    silent = [socket.create_connection((HOST, cluster.hasty)) for _ in range(40)]
+    assert AdminClient(cluster.client(port=cluster.hasty)).list_topics(timeout=patience()).brokers
     for one in silent:
-        one.settimeout(TIMEOUT_S)
+        one.settimeout(patience())
         assert one.recv(1) == b""
         one.close()
 
@@ -102,7 +101,7 @@ def test_large_fetches(cluster: TlsCluster, is_cold: bool) -> None:
     """64 MiB of records in fetches as large as they can be."""
     topic = f"large-{is_cold}".lower()
     admin = AdminClient(cluster.client())
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(patience())
     values = [number.to_bytes(4, "big") * 225_000 for number in range(75)]
     failed: list[object] = []
     producer = Producer(cluster.client())
@@ -110,7 +109,7 @@ def test_large_fetches(cluster: TlsCluster, is_cold: bool) -> None:
         producer.produce(
             topic, value, partition=0, on_delivery=lambda error, _: failed.append(error) if error else None
         )
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(patience()) == 0
     assert not failed
     if is_cold:
         _evict(cluster.directory / "broker" / f"{topic}-0")
@@ -145,15 +144,15 @@ def _evict(partition: pathlib.Path) -> None:
 def test_kcat(cluster: TlsCluster) -> None:
     options = [f"-X{name}={text}" for name, text in cluster.by_certificate().items() if name != "bootstrap.servers"]
     command = ["kcat", "-b", f"{HOST}:{cluster.mutual}", *options, "-t", "by-kcat"]
-    subprocess.run([*command, "-P"], input=b"one\ntwo\n", check=True, timeout=TIMEOUT_S)
+    subprocess.run([*command, "-P"], input=b"one\ntwo\n", check=True, timeout=patience())
     read = [*command, "-C", "-o", "beginning", "-e", "-q"]
-    assert subprocess.run(read, check=True, timeout=TIMEOUT_S, capture_output=True).stdout == b"one\ntwo\n"
+    assert subprocess.run(read, check=True, timeout=patience(), capture_output=True).stdout == b"one\ntwo\n"
 
 
 def test_described_configs_tell_who_is_asked_for_what(cluster: TlsCluster) -> None:
     resource = ConfigResource(ConfigResource.Type.BROKER, "1")
     admin = AdminClient(cluster.client())
-    found = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
+    found = admin.describe_configs([resource])[resource].result(patience())
     assert found["ssl.client.auth"].value == "none"
     assert found["listener.name.mutual.ssl.client.auth"].value == "required"
     assert found["listener.name.mutual.ssl.client.auth"].is_read_only

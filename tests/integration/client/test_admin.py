@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 
 import pytest
@@ -34,6 +33,7 @@ from klamm.errors import (
 )
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
 from tests.support.klamm_process import running_cluster
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -201,9 +201,7 @@ def test_a_groups_life(admin, bootstrap, topic):
     config = {"bootstrap_servers": bootstrap, "group_id": group, "client_id": "the-member"}
     with Consumer(**config, auto_offset_reset="earliest", heartbeat_interval_ms=100) as consumer:
         consumer.subscribe([topic])
-        deadline = time.monotonic() + 60
-        while not consumer.assignment() and time.monotonic() < deadline:
-            consumer.poll(timeout_ms=100)
+        wait_until(consumer.assignment, between=lambda: consumer.poll(timeout_ms=100))
         described = admin.describe_groups([group])[group]
         assert (described.state, described.protocol_type, described.assignor) == ("Stable", "consumer", "range")
         (member,) = described.members

@@ -12,6 +12,7 @@ import pytest
 from klamm.errors import EXCEPTIONS, BufferExhaustedError, ErrorCode, IllegalStateError
 from klamm.producer import AsyncProducer, ProducerInterceptor, ProducerRecord
 from tests.support.scripted_broker import Answer, ScriptedCluster
+from tests.support.waiting import patience
 
 Body = Callable[[AsyncProducer, ScriptedCluster], Awaitable[None]]
 
@@ -28,7 +29,7 @@ def with_producer(body: Body, **settings: Any) -> None:
         ):
             await body(producer, cluster)
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), patience()))
 
 
 def test_send_returns_when_buffered_and_its_future_when_acknowledged() -> None:

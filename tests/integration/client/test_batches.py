@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +13,10 @@ from klamm.batches import BatchAbortedError, BatchRewoundError, RunFencedError
 from klamm.errors import AbortableTransactionError, FatalProducerError, IllegalStateError, InvalidTxnStateError
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import KlammProcess, running_cluster
+from tests.support.violation import verdict
+from tests.support.waiting import wait_until
 
 PARTITIONS = 2
-DEADLINE_S = 60
 SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "transaction.state.log.num.partitions": "5",
@@ -63,6 +63,12 @@ class Query:
         found = [self.task(run, batch, task, b"%d of batch %d" % (task, batch)) for task in range(PARTITIONS)]
         return [part for part in found if part is not None]
 
+    def check(self, expected: list[bytes]) -> None:
+        """Raises Violation unless these values count, each of them once."""
+        found = self.read()
+        with verdict():
+            assert found == expected
+
     def read(self) -> list[bytes]:
         """What counts, once nothing is open any more."""
         partitions = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
@@ -74,11 +80,16 @@ class Query:
             bootstrap_servers=self.cluster.bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
         ) as consumer:
             consumer.assign(partitions)
-            deadline_s = time.monotonic() + DEADLINE_S
-            while any(consumer.position(tp) < end for tp, end in ends.items()):
-                assert time.monotonic() < deadline_s, "a transaction stays open"
+
+            def poll() -> None:
                 for records in consumer.poll(200).values():
-                    values += [record.value for record in records]
+                    values.extend(record.value for record in records)
+
+            wait_until(
+                lambda: all(consumer.position(tp) >= end for tp, end in ends.items()),
+                "a transaction stays open",
+                between=poll,
+            )
         return sorted(values)
 
 
@@ -89,7 +100,7 @@ def batch_values(*batches: int) -> list[bytes]:
 def test_batches_count_once_and_as_a_whole(query: Query) -> None:
     for batch in range(3):
         query.admin.commit_batch(query.ledger, "run", batch, query.parts("run", batch))
-    assert query.read() == batch_values(0, 1, 2)
+    query.check(batch_values(0, 1, 2))
     assert not query.admin.register_run(query.ledger, "again", 2), "the batch is written already"
     with pytest.raises(BatchRewoundError):
         query.admin.register_run(query.ledger, "restored", 1)
@@ -107,20 +118,20 @@ def test_one_producer_writes_the_parts_of_many_tasks(query: Query) -> None:
                 parts.append(producer.prepare_transaction("run", batch))
         assert [part.transactional_id for part in parts if part] == [query.ledger.part(task, 0) for task in (0, 1)]
         query.admin.commit_batch(query.ledger, "run", batch, [part for part in parts if part])
-    assert query.read() == batch_values(0, 1)
+    query.check(batch_values(0, 1))
 
 
 def test_a_losing_attempt_is_aborted_by_the_decision(query: Query) -> None:
     parts = query.parts("run", 0)
     query.task("run", 0, 1, b"the loser's", attempt=1)
     query.admin.commit_batch(query.ledger, "run", 0, parts)
-    assert query.read() == batch_values(0)
+    query.check(batch_values(0))
 
 
 def test_a_driver_that_dies_before_the_decision_writes_the_batch_again(query: Query) -> None:
     query.parts("run", 0)
     query.admin.commit_batch(query.ledger, "next", 0, query.parts("next", 0))
-    assert query.read() == batch_values(0)
+    query.check(batch_values(0))
 
 
 def test_a_zombie_run_neither_prepares_nor_decides(query: Query) -> None:
@@ -143,7 +154,7 @@ def test_a_zombie_run_neither_prepares_nor_decides(query: Query) -> None:
         with pytest.raises(RunFencedError):
             ask()
     query.admin.commit_batch(query.ledger, "run", 0, query.parts("run", 0))
-    assert query.read() == batch_values(0)
+    query.check(batch_values(0))
 
 
 def test_a_batch_that_was_given_up_is_the_next_runs(query: Query) -> None:
@@ -153,7 +164,7 @@ def test_a_batch_that_was_given_up_is_the_next_runs(query: Query) -> None:
         query.admin.commit_batch(query.ledger, "run", 0, parts)
     query.admin.commit_batch(query.ledger, "next", 0, query.parts("next", 0))
     assert not query.admin.abort_batch(query.ledger, "next", 0), "it counts"
-    assert query.read() == batch_values(0)
+    query.check(batch_values(0))
 
 
 def test_a_kill_between_prepare_and_decision_loses_nothing(query: Query, cluster: KlammProcess) -> None:
@@ -161,7 +172,7 @@ def test_a_kill_between_prepare_and_decision_loses_nothing(query: Query, cluster
     cluster.kill()
     cluster.start()
     query.admin.commit_batch(query.ledger, "run", 0, parts)
-    assert query.read() == batch_values(0)
+    query.check(batch_values(0))
 
 
 def test_a_kill_after_the_decision_does_not_undo_it(query: Query, cluster: KlammProcess) -> None:
@@ -169,7 +180,7 @@ def test_a_kill_after_the_decision_does_not_undo_it(query: Query, cluster: Klamm
     cluster.kill()
     cluster.start()
     assert not query.admin.register_run(query.ledger, "next", 0)
-    assert query.read() == batch_values(0)
+    query.check(batch_values(0))
 
 
 def test_nobody_decides(tmp_path: Path) -> None:
@@ -180,7 +191,7 @@ def test_nobody_decides(tmp_path: Path) -> None:
     ):
         query = Query(cluster, admin)
         parts = query.parts("run", 0)
-        assert query.read() == []
+        query.check([])
         with pytest.raises(InvalidTxnStateError):
             admin.commit_batch(query.ledger, "run", 0, parts)
 
@@ -200,7 +211,7 @@ def test_the_command_line_shows_ledgers_and_aborts_what_is_open(query: Query, cl
         query.admin.commit_batch(query.ledger, "run", 0, parts)
     assert klamm("ledgers", "delete", *query.ledger).status == 0
     assert query.ledger not in query.admin.list_ledgers()
-    assert query.read() == []
+    query.check([])
 
 
 def test_a_task_without_records_has_nothing_to_prepare(query: Query) -> None:
@@ -221,7 +232,7 @@ def test_a_producer_goes_on_with_the_next_batch(query: Query) -> None:
             with pytest.raises(IllegalStateError):
                 producer.send(query.topic, b"too late", partition=0)
             query.admin.commit_batch(query.ledger, "run", batch, [part])
-    assert query.read() == [b"0", b"1"]
+    query.check([b"0", b"1"])
 
 
 def test_only_parts_are_prepared(query: Query, cluster: KlammProcess) -> None:

@@ -28,10 +28,11 @@ from klamm.errors import (
     UnknownTopicOrPartitionError,
     WakeupError,
 )
+from tests.support.broker_harness import LONG_MS
 from tests.support.klamm_process import running_cluster
+from tests.support.waiting import patience, wait_until
 
 POLL_MS = 30_000
-DEADLINE_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +76,12 @@ def produce(bootstrap: str, topic: str, count: int, partition: int = 0, first: i
 def read(consumer, count: int) -> list:
     """Polls until there are `count` records."""
     records = []
-    deadline = time.monotonic() + DEADLINE_S
-    while len(records) < count and time.monotonic() < deadline:
+
+    def poll() -> None:
         for of_partition in consumer.poll(timeout_ms=500).values():
-            records += of_partition
-    assert len(records) >= count, f"{len(records)} records of {count} came"
+            records.extend(of_partition)
+
+    wait_until(lambda: len(records) >= count, lambda: f"{len(records)} records of {count} came", between=poll)
     return records
 
 
@@ -199,9 +201,7 @@ def test_out_of_range_goes_where_the_policy_says(bootstrap, admin, topic, reset,
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset=reset) as consumer:
         consumer.assign([tp])
         consumer.seek(tp, 10)
-        deadline = time.monotonic() + DEADLINE_S
-        while consumer.position(tp) == 10 and time.monotonic() < deadline:
-            consumer.poll(timeout_ms=100, max_records=1)
+        wait_until(lambda: consumer.position(tp) != 10, between=lambda: consumer.poll(timeout_ms=100, max_records=1))
         assert consumer.position(tp) in (position, position + 1)
 
 
@@ -274,9 +274,10 @@ def test_automatic_commits_store_what_was_returned(bootstrap, topic):
         assert consumer.committed([tp])[tp].offset == 7, "closing committed"
         consumer.assign([tp])
         consumer.poll(timeout_ms=POLL_MS, max_records=5)
-        deadline = time.monotonic() + DEADLINE_S
-        while consumer.committed([tp])[tp].offset == 7 and time.monotonic() < deadline:
-            consumer.poll(timeout_ms=10, max_records=1)
+        wait_until(
+            lambda: consumer.committed([tp])[tp].offset != 7,
+            between=lambda: consumer.poll(timeout_ms=10, max_records=1),
+        )
         assert consumer.committed([tp])[tp].offset >= 12
 
 
@@ -287,9 +288,7 @@ def test_commit_callbacks_come_in_the_polling_thread(bootstrap, topic):
         consumer.assign([tp])
         consumer.commit({tp: 1})  # tries until the coordinator has loaded the group; commit_async does not
         consumer.commit_async({tp: 3}, lambda *outcome: heard.append((*outcome, threading.current_thread())))
-        deadline = time.monotonic() + DEADLINE_S
-        while not heard and time.monotonic() < deadline:
-            consumer.poll(timeout_ms=20)
+        wait_until(lambda: heard, between=lambda: consumer.poll(timeout_ms=20))
     assert heard == [({tp: OffsetAndMetadata(3)}, None, threading.current_thread())]
 
 
@@ -298,11 +297,11 @@ def test_wakeup_ends_a_poll_from_another_thread(topic, consumer):
     waker = threading.Timer(0.2, consumer.wakeup)
     waker.start()
     with pytest.raises(WakeupError):
-        consumer.poll(timeout_ms=20_000)
+        consumer.poll(timeout_ms=LONG_MS)
     waker.join()
     consumer.wakeup()
     with pytest.raises(WakeupError):
-        consumer.poll(timeout_ms=20_000)
+        consumer.poll(timeout_ms=LONG_MS)
     assert consumer.poll(timeout_ms=0) == {}
 
 
@@ -311,7 +310,7 @@ def test_a_second_thread_is_told_off(topic, consumer):
     begun, told_off = threading.Event(), threading.Event()
 
     def poll_too() -> None:
-        begun.wait(DEADLINE_S)
+        begun.wait(patience())
         while not told_off.is_set():
             try:
                 consumer.poll(timeout_ms=0)
@@ -324,7 +323,7 @@ def test_a_second_thread_is_told_off(topic, consumer):
             # The intruder may have come first.
             with contextlib.suppress(ConcurrentAccessError):
                 begun.set()
-                consumer.poll(timeout_ms=20_000)
+                consumer.poll(timeout_ms=LONG_MS)
 
     intruder = threading.Thread(target=poll_too)
     intruder.start()
@@ -429,7 +428,7 @@ def test_two_tasks_must_not_poll_at_once(bootstrap, topic):
     async def main() -> None:
         async with AsyncConsumer(bootstrap_servers=bootstrap) as consumer:
             consumer.assign([TopicPartition(topic, 0)])
-            first = asyncio.create_task(consumer.poll(timeout_ms=20_000))
+            first = asyncio.create_task(consumer.poll(timeout_ms=LONG_MS))
             await asyncio.sleep(0.05)
             with pytest.raises(ConcurrentAccessError):
                 await consumer.poll(timeout_ms=0)

@@ -13,10 +13,11 @@ from klamm import Admin, Consumer, ConsumerRecord, NewTopic, Producer, TopicPart
 from klamm.consumer import ConsumerThreads, WorkerPool
 from klamm.errors import ConfigError
 from tests.support.klamm_process import KlammProcess, running_cluster
+from tests.support.violation import verdict
+from tests.support.waiting import patience
 
 PARTITIONS = 4
 RECORDS = 200
-DEADLINE_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +91,10 @@ def run_until_enough(running: Any, seen: Seen) -> None:
     runner = threading.Thread(target=running.run)
     runner.start()
     try:
-        assert seen.enough.wait(DEADLINE_S)
+        assert seen.enough.wait(patience())
     finally:
         running.stop()
-        runner.join(DEADLINE_S)
+        runner.join(patience())
     assert not runner.is_alive()
 
 
@@ -106,7 +107,8 @@ def test_every_record_is_processed_in_the_order_of_its_partition_and_committed(
     run_until_enough(make(config(cluster, topic), [topic], seen), seen)
 
     each = RECORDS // PARTITIONS
-    assert seen.offsets == {number: list(range(each)) for number in range(PARTITIONS)}
+    with verdict():
+        assert seen.offsets == {number: list(range(each)) for number in range(PARTITIONS)}
     assert committed(cluster, topic) == [each] * PARTITIONS
 
 
@@ -149,20 +151,21 @@ def test_partitions_move_between_pools_with_what_is_done(cluster: KlammProcess, 
     ]
     runners = [threading.Thread(target=pool.run) for pool in pools]
     runners[0].start()
-    assert begun.wait(DEADLINE_S)
+    assert begun.wait(patience())
     runners[1].start()
     try:
-        assert seen.enough.wait(DEADLINE_S)
+        assert seen.enough.wait(patience())
     finally:
         for pool in pools:
             pool.stop()
         for runner in runners:
-            runner.join(DEADLINE_S)
+            runner.join(patience())
 
     each = RECORDS // PARTITIONS
     assert committed(cluster, topic) == [each] * PARTITIONS
     # The consumer that takes over begins where the other was done: nothing is left out.
-    assert seen.offsets == {number: list(range(each)) for number in range(PARTITIONS)}
+    with verdict():
+        assert seen.offsets == {number: list(range(each)) for number in range(PARTITIONS)}
 
 
 @BOTH

@@ -44,7 +44,7 @@ from klamm_server.security.logins.logins import Logins
 from klamm_server.security.peer_principals import LOGGED_IN
 from klamm_server.security.server_tls import ServerTls
 from tests.support.certificates import client, server, write_stores
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 
 REQUEST = DescribeServerRequest()
 USER, PASSWORD = "alice", "s3cret"
@@ -236,18 +236,18 @@ def test_until_the_users_are_known_nobody_is_told_that_he_is_none() -> None:
 
 
 async def _unary(channel: aio.Channel, path: str, **options: Any) -> Any:
-    return await channel.unary_unary(path)(b"", timeout=60, **options)
+    return await channel.unary_unary(path)(b"", timeout=patience(), **options)
 
 
 def test_every_call_but_health_wants_a_login_and_its_request_is_not_read() -> None:
     async def scenario() -> None:
         async with World().serving() as world, aio.insecure_channel(world.address) as channel:
             health = health_pb2_grpc.HealthStub(channel)
-            await health.Check(health_pb2.HealthCheckRequest(service="liveness"), timeout=60)
+            await health.Check(health_pb2.HealthCheckRequest(service="liveness"), timeout=patience())
             for said in (None, (("authorization", "Klamm AAAA"),), (("authorization", "Bearer x"),)):
                 for path in (*(method.path for method in (*BROKER.methods, *SERVER.methods)), REFLECTION):
                     # No request is ever sent, so none is waited for, and none is under way when the call ends.
-                    call = channel.stream_stream(path)(metadata=said, timeout=60)
+                    call = channel.stream_stream(path)(metadata=said, timeout=patience())
                     with pytest.raises(aio.AioRpcError) as failed:
                         await call.read()
                     assert failed.value.code() is grpc.StatusCode.UNAUTHENTICATED, path
@@ -283,7 +283,7 @@ def test_a_stolen_session_is_nothing_at_another_connection() -> None:
                 asked = reflecting.ServerReflectionInfo(
                     iter([reflection_pb2.ServerReflectionRequest(list_services="")]),
                     metadata=(("authorization", stolen),),
-                    timeout=60,
+                    timeout=patience(),
                 )
                 with pytest.raises(aio.AioRpcError) as failed:
                     await asked.read()

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
 from tests.support.klamm_process import running_cluster
 from tests.support.ports import free_port
+from tests.support.violation import verdict
+from tests.support.waiting import patience
 
 TOPIC = "ledger"
 SEED = 7
@@ -113,7 +115,7 @@ def produce_through(tmp_path: pathlib.Path, *, idempotent: bool) -> tuple[list[b
                 for _ in range(20):
                     sent.append(b"%06d" % len(sent))
                     producer.send(TOPIC, sent[-1], partition=0)
-                producer.flush(60)
+                producer.flush(patience())
             proxy.is_lossy = False
         assert proxy.swallowed_bytes
         return sent, read_all(bootstrap)
@@ -135,7 +137,8 @@ def read_all(bootstrap: str) -> list[bytes]:
 
 def test_what_is_sent_again_is_written_once(tmp_path: pathlib.Path) -> None:
     sent, written = produce_through(tmp_path, idempotent=True)
-    assert written == sent
+    with verdict():
+        assert written == sent
 
 
 def test_without_idempotence_it_is_written_twice(tmp_path: pathlib.Path) -> None:

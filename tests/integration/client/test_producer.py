@@ -25,11 +25,11 @@ from klamm.records import HEADER_SIZE_BYTES, PackedRecords, encode_batch, read_h
 from klamm_broker.log.producers.producer_state import ProducerRow, ProducerStates, Run
 from tests.support.ports import closed_port
 from tests.support.scripted_broker import Answer, ScriptedCluster, store
-from tests.support.waiting import wait_until
+from tests.support.violation import verdict
+from tests.support.waiting import patience, wait_until
 
 UnknownTopicError = EXCEPTIONS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 MessageTooLargeError = EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE]
-PATIENCE_S = 60
 SHORT_MS = 2_000
 """A time-out that a test waits for: within it every answer comes, also on a busy machine."""
 
@@ -55,7 +55,7 @@ def test_record_arrives_and_its_place_is_told() -> None:
         metadata = producer.send("t", b"value", b"key", timestamp_ms=77, headers=[("h", b"1"), ("n", None)])
         expected_partition = key_partition(b"key", 3)
 
-        assert metadata.result(PATIENCE_S) == RecordMetadata("t", expected_partition, 0, 77, 3, 5)
+        assert metadata.result(patience()) == RecordMetadata("t", expected_partition, 0, 77, 3, 5)
         (record,) = cluster.records("t", expected_partition)
         assert (record.key, record.value, record.timestamp_ms) == (b"key", b"value", 77)
         assert record.headers == (("h", b"1"), ("n", None))
@@ -63,7 +63,7 @@ def test_record_arrives_and_its_place_is_told() -> None:
 
 def test_partition_can_be_named() -> None:
     with producing(3) as (producer, cluster):
-        assert producer.send("t", b"v", partition=2).result(PATIENCE_S).partition == 2
+        assert producer.send("t", b"v", partition=2).result(patience()).partition == 2
         assert cluster.values("t", 2) == [b"v"]
 
 
@@ -71,8 +71,9 @@ def test_many_small_batches_arrive_in_order_with_their_offsets() -> None:
     with producing(batch_size=200) as (producer, cluster):
         futures = [producer.send("t", value) for value in numbered(500)]
 
-        assert [future.result(PATIENCE_S).offset for future in futures] == list(range(500))
-        assert cluster.values("t") == numbered(500)
+        with verdict():
+            assert [future.result(patience()).offset for future in futures] == list(range(500))
+            assert cluster.values("t") == numbered(500)
 
 
 def test_several_threads_share_one_producer() -> None:
@@ -87,7 +88,7 @@ def test_several_threads_share_one_producer() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        producer.flush(PATIENCE_S)
+        producer.flush(patience())
 
         arrived = [value for partition in (0, 1) for value in cluster.values("t", partition)]
         for name in range(4):
@@ -100,14 +101,14 @@ def test_compressed_batches_arrive(compression: str) -> None:
     with producing(compression_type=compression, linger_ms=5) as (producer, cluster):
         for value in numbered(300):
             producer.send("t", value)
-        producer.flush(PATIENCE_S)
+        producer.flush(patience())
 
         assert cluster.values("t") == numbered(300)
 
 
 def test_null_key_and_value_stay_null() -> None:
     with producing() as (producer, cluster):
-        metadata = producer.send("t").result(PATIENCE_S)
+        metadata = producer.send("t").result(patience())
 
         assert (metadata.serialized_key_size, metadata.serialized_value_size) == (-1, -1)
         assert [(record.key, record.value) for record in cluster.records("t")] == [(None, None)]
@@ -117,7 +118,7 @@ def test_broker_may_stamp_the_records() -> None:
     cluster = ScriptedCluster()
     cluster.log_append_time_ms = 1234
     with producing(cluster=cluster) as (producer, _):
-        assert producer.send("t", b"v", timestamp_ms=5).result(PATIENCE_S).timestamp_ms == 1234
+        assert producer.send("t", b"v", timestamp_ms=5).result(patience()).timestamp_ms == 1234
 
 
 # Retries
@@ -138,8 +139,9 @@ def test_retries_keep_the_order(answer: Answer) -> None:
 
         futures = [producer.send("t", value) for value in numbered(300)]
 
-        assert [future.result(PATIENCE_S).offset for future in futures] == list(range(300))
-        assert cluster.values("t") == numbered(300)
+        with verdict():
+            assert [future.result(patience()).offset for future in futures] == list(range(300))
+            assert cluster.values("t") == numbered(300)
         assert producer.metrics()["record-retry-total"] == 3
 
 
@@ -152,8 +154,9 @@ def test_lost_answers_do_no_harm() -> None:
 
         futures = [producer.send("t", value) for value in numbered(300)]
 
-        assert [future.result(PATIENCE_S).offset for future in futures] == list(range(300))
-        assert cluster.values("t") == numbered(300)
+        with verdict():
+            assert [future.result(patience()).offset for future in futures] == list(range(300))
+            assert cluster.values("t") == numbered(300)
         assert producer.metrics()["record-retry-total"] == 9
 
 
@@ -163,7 +166,7 @@ def test_without_idempotence_a_lost_answer_means_at_least_once_and_still_in_orde
 
         for value in numbered(300):
             producer.send("t", value)
-        producer.flush(PATIENCE_S)
+        producer.flush(patience())
 
         assert list(dict.fromkeys(cluster.values("t"))) == numbered(300)
         assert len(cluster.values("t")) > 300
@@ -179,13 +182,14 @@ def test_a_leader_that_lost_acknowledged_records_is_written_to_in_a_new_epoch() 
     """As after an unclean election."""
     with producing() as (producer, cluster):
         for value in numbered(3):
-            producer.send("t", value).result(PATIENCE_S)
+            producer.send("t", value).result(patience())
         states = cluster.topics["t"][0].producers
         states.restore([ProducerRow(1, 0, Run(0, 0, 1, 0), 0)])
-        later = [producer.send("t", value).result(PATIENCE_S).offset for value in (b"a", b"b")]
+        later = [producer.send("t", value).result(patience()).offset for value in (b"a", b"b")]
 
-        assert later == [3, 4]
-        assert headers(cluster) == [(1, 0, 0), (1, 0, 1), (1, 0, 2), (1, 1, 0), (1, 1, 1)]
+        with verdict():
+            assert later == [3, 4]
+            assert headers(cluster) == [(1, 0, 0), (1, 0, 1), (1, 0, 2), (1, 1, 0), (1, 1, 1)]
 
 
 def test_a_leader_that_has_the_first_batches_of_a_request_gets_the_others() -> None:
@@ -206,7 +210,7 @@ def test_a_leader_that_has_the_first_batches_of_a_request_gets_the_others() -> N
 
         cluster.on_drop = lose_the_end
         held.set()
-        assert [future.result(PATIENCE_S).offset for future in futures] == list(range(1, 41))
+        assert [future.result(patience()).offset for future in futures] == list(range(1, 41))
         assert cluster.values("t") == [b"first", *values]
         assert {epoch for _, epoch, _ in headers(cluster)} == {0}
 
@@ -215,25 +219,25 @@ def test_a_leader_that_has_the_first_batches_of_a_request_gets_the_others() -> N
 def test_a_producer_rests_as_long_as_it_is_told(acks: int) -> None:
     told_s = 1.0
     with producing(acks=acks, enable_idempotence=False) as (producer, cluster):
-        producer.send("t", b"before").result(PATIENCE_S)
+        producer.send("t", b"before").result(patience())
         cluster.produce_answers.append(Answer(throttle_ms=int(told_s * 1000)))
         began_s = time.monotonic()
-        producer.send("t", b"too much").result(PATIENCE_S)
-        producer.send("t", b"after").result(PATIENCE_S)
+        producer.send("t", b"too much").result(patience())
+        producer.send("t", b"after").result(patience())
         assert time.monotonic() - began_s >= told_s * 0.99
         wait_until(lambda: cluster.values("t") == [b"before", b"too much", b"after"])
 
 
 def test_after_records_whose_fate_is_unknown_a_new_epoch_begins() -> None:
     with producing(request_timeout_ms=SHORT_MS, delivery_timeout_ms=SHORT_MS) as (producer, cluster):
-        producer.send("t", b"known").result(PATIENCE_S)
+        producer.send("t", b"known").result(patience())
         stuck = threading.Event()
         cluster.produce_answers.append(Answer(append=False, wait_for=stuck))
         with pytest.raises(DeliveryTimeoutError):
-            producer.send("t", b"unknown").result(PATIENCE_S)
+            producer.send("t", b"unknown").result(patience())
         stuck.set()
         written = [producer.send("t", value) for value in (b"a", b"b")]
-        producer.flush(PATIENCE_S)
+        producer.flush(patience())
 
         assert all(future.done() for future in written)
         assert headers(cluster)[:2] == [(1, 0, 0), (1, 1, 0)]
@@ -243,7 +247,7 @@ def test_a_producer_id_is_asked_for_until_there_is_one() -> None:
     cluster = ScriptedCluster()
     cluster.producer_id_errors.extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3)
     with producing(cluster=cluster) as (producer, _):
-        assert producer.send("t", b"v").result(PATIENCE_S).offset == 0
+        assert producer.send("t", b"v").result(patience()).offset == 0
         assert headers(cluster) == [(1, 0, 0)]
 
 
@@ -252,7 +256,7 @@ def test_without_a_producer_id_records_expire() -> None:
     cluster.producer_id_errors.extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000)
     with producing(cluster=cluster, request_timeout_ms=100, delivery_timeout_ms=100) as (producer, _):
         with pytest.raises(DeliveryTimeoutError, match="never sent"):
-            producer.send("t", b"v").result(PATIENCE_S)
+            producer.send("t", b"v").result(patience())
         cluster.producer_id_errors.clear()
 
 
@@ -263,12 +267,12 @@ def test_a_producer_that_may_have_no_id_says_so() -> None:
         producing(cluster=cluster) as (producer, _),
         pytest.raises(EXCEPTIONS[ErrorCode.CLUSTER_AUTHORIZATION_FAILED]),
     ):
-        producer.send("t", b"v").result(PATIENCE_S)
+        producer.send("t", b"v").result(patience())
 
 
 def test_without_idempotence_no_id_is_asked_for() -> None:
     with producing(enable_idempotence=False) as (producer, cluster):
-        producer.send("t", b"v").result(PATIENCE_S)
+        producer.send("t", b"v").result(patience())
         assert headers(cluster) == [(-1, -1, -1)]
         assert cluster.producer_id_count == 0
 
@@ -278,7 +282,7 @@ def test_error_of_one_partition_does_not_hold_up_the_others() -> None:
         cluster.produce_answers.append(Answer(error=ErrorCode.NOT_ENOUGH_REPLICAS, only=TopicPartition("t", 0)))
 
         futures = [producer.send("t", b"v", partition=partition) for partition in (0, 1)]
-        producer.flush(PATIENCE_S)
+        producer.flush(patience())
 
         assert [future.exception(0) for future in futures] == [None, None]
         assert [len(seen.header.partitions) for seen in cluster.produced] == [2, 1]
@@ -289,7 +293,7 @@ def test_retries_are_limited_by_their_setting() -> None:
         cluster.usual_answer = Answer(error=ErrorCode.NOT_ENOUGH_REPLICAS)
 
         with pytest.raises(EXCEPTIONS[ErrorCode.NOT_ENOUGH_REPLICAS]):
-            producer.send("t", b"v").result(PATIENCE_S)
+            producer.send("t", b"v").result(patience())
         assert len(cluster.produced) == 3
 
 
@@ -298,8 +302,8 @@ def test_fatal_error_is_not_retried() -> None:
         cluster.produce_answers.append(Answer(error=ErrorCode.INVALID_RECORD))
 
         with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_RECORD]):
-            producer.send("t", b"v").result(PATIENCE_S)
-        assert producer.send("t", b"w").result(PATIENCE_S).offset == 0
+            producer.send("t", b"v").result(patience())
+        assert producer.send("t", b"w").result(patience()).offset == 0
         assert producer.metrics()["record-error-total"] == 1
 
 
@@ -308,7 +312,7 @@ def test_delivery_timeout_ends_retries_and_names_the_last_error() -> None:
         cluster.usual_answer = Answer(error=ErrorCode.NOT_ENOUGH_REPLICAS)
 
         with pytest.raises(DeliveryTimeoutError, match=r"delivery\.timeout\.ms=2000 .*NOT_ENOUGH_REPLICAS"):
-            producer.send("t", b"v").result(PATIENCE_S)
+            producer.send("t", b"v").result(patience())
 
 
 def test_request_that_is_never_answered_fails_in_time_and_the_next_gets_through() -> None:
@@ -317,10 +321,10 @@ def test_request_that_is_never_answered_fails_in_time_and_the_next_gets_through(
         cluster.produce_answers.extend([Answer(wait_for=release, append=False)] * 2)
 
         with pytest.raises(DeliveryTimeoutError):
-            producer.send("t", b"v").result(PATIENCE_S)
+            producer.send("t", b"v").result(patience())
         release.set()
         cluster.produce_answers.clear()
-        producer.send("t", b"w").result(PATIENCE_S)
+        producer.send("t", b"w").result(patience())
 
 
 # Leaders
@@ -329,12 +333,12 @@ def test_request_that_is_never_answered_fails_in_time_and_the_next_gets_through(
 def test_leader_hint_is_followed_without_asking_for_metadata() -> None:
     cluster = ScriptedCluster(broker_count=2)
     with producing(cluster=cluster, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as (producer, _):
-        producer.send("t", b"first").result(PATIENCE_S)
+        producer.send("t", b"first").result(patience())
         metadata_count = cluster.metadata_count
         cluster.move_leader(TopicPartition("t", 0), 1)
         cluster.produce_answers.append(Answer(leader_hint=(1, 1)))
 
-        producer.send("t", b"second").result(30)
+        producer.send("t", b"second").result(patience())
 
         assert cluster.values("t") == [b"first", b"second"]
         assert cluster.metadata_count == metadata_count
@@ -345,10 +349,10 @@ def test_leader_hint_is_followed_without_asking_for_metadata() -> None:
 
 def test_moved_leader_is_found_by_metadata() -> None:
     with producing(cluster=ScriptedCluster(broker_count=2)) as (producer, cluster):
-        producer.send("t", b"first").result(PATIENCE_S)
+        producer.send("t", b"first").result(patience())
         cluster.move_leader(TopicPartition("t", 0), 1)
 
-        producer.send("t", b"second").result(PATIENCE_S)
+        producer.send("t", b"second").result(patience())
 
         assert cluster.values("t") == [b"first", b"second"]
 
@@ -357,10 +361,10 @@ def test_news_of_another_leader_ends_the_pause() -> None:
     """The old one gives no hint; the metadata, asked at once, name the new one."""
     cluster = ScriptedCluster(broker_count=2)
     with producing(cluster=cluster, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as (producer, _):
-        producer.send("t", b"first").result(PATIENCE_S)
+        producer.send("t", b"first").result(patience())
         cluster.move_leader(TopicPartition("t", 0), 1)
 
-        producer.send("t", b"second").result(30)
+        producer.send("t", b"second").result(patience())
 
         assert cluster.values("t") == [b"first", b"second"]
 
@@ -369,7 +373,7 @@ def test_a_new_leader_is_asked_for_while_the_next_attempt_waits() -> None:
     """A question after each failed attempt would find it when the pause is over, or a pause later."""
     cluster = ScriptedCluster(broker_count=2)
     with producing(cluster=cluster, retry_backoff_ms=100, retry_backoff_max_ms=60_000) as (producer, _):
-        producer.send("t", b"first").result(PATIENCE_S)
+        producer.send("t", b"first").result(patience())
         cluster.usual_answer = Answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         second = producer.send("t", b"second")
         asked_since: dict[int, int] = {}  # the number of attempts -> of metadata requests by then
@@ -381,18 +385,18 @@ def test_a_new_leader_is_asked_for_while_the_next_attempt_waits() -> None:
         wait_until(has_asked_in_a_pause)
         cluster.usual_answer = Answer()
         cluster.move_leader(TopicPartition("t", 0), 1)
-        second.result(PATIENCE_S)
+        second.result(patience())
 
 
 def test_a_leader_that_answers_nothing_is_asked_about() -> None:
     """It may stand still, and another lead since."""
     release = threading.Event()
     with producing(request_timeout_ms=300, delivery_timeout_ms=60_000) as (producer, cluster):
-        producer.send("t", b"first").result(PATIENCE_S)
+        producer.send("t", b"first").result(patience())
         metadata_count = cluster.metadata_count
         cluster.produce_answers.append(Answer(wait_for=release, append=False))
 
-        producer.send("t", b"second").result(PATIENCE_S)
+        producer.send("t", b"second").result(patience())
         release.set()
 
         wait_until(lambda: cluster.metadata_count > metadata_count)
@@ -400,7 +404,7 @@ def test_a_leader_that_answers_nothing_is_asked_about() -> None:
 
 def test_partition_without_leader_waits_for_one() -> None:
     with producing(cluster=ScriptedCluster(broker_count=2)) as (producer, cluster):
-        producer.send("t", b"first").result(PATIENCE_S)
+        producer.send("t", b"first").result(patience())
         cluster.move_leader(TopicPartition("t", 0), -1)
         future = producer.send("t", b"second")
         with pytest.raises(TimeoutError):
@@ -408,7 +412,7 @@ def test_partition_without_leader_waits_for_one() -> None:
 
         cluster.move_leader(TopicPartition("t", 0), 1)
 
-        assert future.result(PATIENCE_S).offset == 1
+        assert future.result(patience()).offset == 1
 
 
 def test_records_without_key_stay_in_the_clients_rack() -> None:
@@ -416,7 +420,7 @@ def test_records_without_key_stay_in_the_clients_rack() -> None:
     with producing(8, cluster=cluster, client_rack="b", partitioner_rack_aware=True, batch_size=0) as (producer, _):
         futures = [producer.send("t", b"v") for _ in range(40)]
 
-        assert {future.result(PATIENCE_S).partition % 2 for future in futures} == {1}
+        assert {future.result(patience()).partition % 2 for future in futures} == {1}
 
 
 # Too large
@@ -428,7 +432,7 @@ def test_too_large_batches_are_split_until_they_fit() -> None:
     with producing(cluster=cluster, linger_ms=20) as (producer, _):
         futures = [producer.send("t", value) for value in numbered(1_000)]
 
-        assert [future.result(PATIENCE_S).offset for future in futures] == list(range(1_000))
+        assert [future.result(patience()).offset for future in futures] == list(range(1_000))
         assert cluster.values("t") == numbered(1_000)
         assert producer.metrics()["batch-split-total"] > 1
 
@@ -445,9 +449,9 @@ def test_records_that_are_encoded_already_are_written_in_order_with_the_others()
     with producing(2, linger_ms=60_000) as (producer, cluster):
         producer.send("t", b"before", partition=1)
         future = producer.send_packed("t", packed(numbered(100)), partition=1)
-        future.result(PATIENCE_S)
+        future.result(patience())
         assert cluster.values("t", 1) == [b"before", *numbered(100)]
-        producer.send_packed("t", packed([b"anywhere"])).result(PATIENCE_S)
+        producer.send_packed("t", packed([b"anywhere"])).result(patience())
         assert len([*cluster.values("t", 0), *cluster.values("t", 1)]) == 102
 
 
@@ -455,17 +459,17 @@ def test_encoded_records_that_are_too_many_for_the_broker_are_split() -> None:
     cluster = ScriptedCluster()
     cluster.max_message_bytes = 1_000
     with producing(cluster=cluster) as (producer, _):
-        producer.send_packed("t", packed(numbered(1_000))).result(PATIENCE_S)
+        producer.send_packed("t", packed(numbered(1_000))).result(patience())
         assert cluster.values("t") == numbered(1_000)
         with pytest.raises(MessageTooLargeError):
-            producer.send_packed("t", packed([b"a", b"b" * 2_000, b"c"])).result(PATIENCE_S)
+            producer.send_packed("t", packed([b"a", b"b" * 2_000, b"c"])).result(patience())
 
 
 def test_encoded_records_wait_for_memory_and_have_to_fit_into_a_request() -> None:
     with producing(buffer_memory=20_000, batch_size=1_000, max_request_size=10_000) as (producer, cluster):
         futures = [producer.send_packed("t", packed([b"x" * 9_000])) for _ in range(10)]
         for future in futures:
-            future.result(PATIENCE_S)
+            future.result(patience())
         assert cluster.values("t") == [b"x" * 9_000] * 10
         with pytest.raises(MessageTooLargeError, match=r"2 record\(s\) .*max\.request\.size allows 10000"):
             producer.send_packed("t", packed([b"x" * 9_000] * 2))
@@ -483,7 +487,7 @@ def test_record_that_is_too_large_by_itself_fails_alone() -> None:
                 content,
                 on_delivery=lambda metadata, error: outcomes.append(str(error or metadata)),
             )
-        producer.flush(PATIENCE_S)
+        producer.flush(patience())
 
         assert cluster.values("t") == [b"a", b"c"]
         assert len(outcomes) == 3
@@ -494,7 +498,7 @@ def test_record_above_max_request_size_is_refused_before_it_is_buffered() -> Non
     with producing(max_request_size=1_000) as (producer, cluster):
         with pytest.raises(MessageTooLargeError, match=r"max\.request\.size allows 1000"):
             producer.send("t", b"x" * 1_000)
-        producer.flush(PATIENCE_S)
+        producer.flush(patience())
         assert cluster.produced == []
 
 
@@ -518,9 +522,9 @@ def test_send_blocks_while_memory_is_used_up_and_goes_on_when_it_is_free() -> No
             assert not finished.wait(0.001)
         assert producer.metrics()["waiting-threads"] == 1
         release.set()
-        assert finished.wait(PATIENCE_S)
+        assert finished.wait(patience())
         thread.join()
-        producer.flush(PATIENCE_S)
+        producer.flush(patience())
 
         assert cluster.values("t") == numbered(200)
 
@@ -544,7 +548,7 @@ def test_flush_does_not_wait_for_linger_but_for_every_acknowledgement() -> None:
     with producing(linger_ms=60_000) as (producer, cluster):
         future = producer.send("t", b"v")
 
-        producer.flush(PATIENCE_S)
+        producer.flush(patience())
 
         assert future.done()
         assert cluster.values("t") == [b"v"]
@@ -565,15 +569,15 @@ def test_callbacks_come_in_order_and_before_flush_returns() -> None:
     with producing(batch_size=200) as (producer, _):
         for value in numbered(300):
             producer.send("t", value, on_delivery=lambda metadata, error: delivered.append(metadata.offset))
-        producer.flush(PATIENCE_S)
+        producer.flush(patience())
 
         assert delivered == list(range(300))
 
 
 def test_failing_callback_is_logged_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     with producing() as (producer, _):
-        producer.send("t", b"v", on_delivery=lambda metadata, error: 1 / 0).result(PATIENCE_S)
-        producer.send("t", b"v").result(PATIENCE_S)
+        producer.send("t", b"v", on_delivery=lambda metadata, error: 1 / 0).result(patience())
+        producer.send("t", b"v").result(patience())
 
     assert "ZeroDivisionError" in caplog.text
 
@@ -589,8 +593,8 @@ def test_callback_may_send_but_not_block() -> None:
                     blocking()
                 errors.append(IllegalStateError())
 
-        producer.send("t", b"first", on_delivery=on_delivery).result(PATIENCE_S)
-        producer.flush(PATIENCE_S)
+        producer.send("t", b"first", on_delivery=on_delivery).result(patience())
+        producer.flush(patience())
 
         assert len(errors) == 3
         assert cluster.values("t") == [b"first", b"second"]
@@ -599,7 +603,7 @@ def test_callback_may_send_but_not_block() -> None:
 def test_close_sends_what_is_buffered() -> None:
     with producing(linger_ms=60_000) as (producer, cluster):
         producer.send("t", b"v")
-        producer.close(PATIENCE_S)
+        producer.close(patience())
         assert cluster.values("t") == [b"v"]
         producer.close()
 
@@ -623,7 +627,7 @@ def test_close_with_a_timeout_fails_the_rest() -> None:
 
 def test_closed_producer_takes_no_records() -> None:
     with producing() as (producer, _):
-        producer.send("t", b"v").result(PATIENCE_S)
+        producer.send("t", b"v").result(patience())
         producer.close()
         with pytest.raises(IllegalStateError, match="closed"):
             producer.send("t", b"v")
@@ -647,7 +651,7 @@ def test_send_that_waits_when_the_producer_is_closed_is_told() -> None:
         while not cluster.metadata_count:
             asked.wait(0.001)
         producer.close()
-        thread.join(PATIENCE_S)
+        thread.join(patience())
 
         assert len(errors) == 1
 
@@ -657,7 +661,7 @@ def test_send_that_waits_when_the_producer_is_closed_is_told() -> None:
 
 def test_acks_0_is_done_without_an_offset() -> None:
     with producing(acks=0) as (producer, cluster):
-        assert producer.send("t", b"v").result(PATIENCE_S).offset == -1
+        assert producer.send("t", b"v").result(patience()).offset == -1
         assert cluster.values("t") == [b"v"]
         assert cluster.produced[0].header.acks == 0
 
@@ -665,7 +669,7 @@ def test_acks_0_is_done_without_an_offset() -> None:
 @pytest.mark.parametrize(("setting", "acks"), [("all", -1), (1, 1)])
 def test_acks_reach_the_broker(setting: object, acks: int) -> None:
     with producing(acks=setting, client_id="me") as (producer, cluster):
-        producer.send("t", b"v").result(PATIENCE_S)
+        producer.send("t", b"v").result(patience())
         assert (cluster.produced[0].header.acks, cluster.produced[0].header.client_id) == (acks, "me")
 
 
@@ -673,7 +677,7 @@ def test_requests_in_flight_are_limited() -> None:
     with producing(10, batch_size=100, max_in_flight_requests_per_connection=2) as (producer, cluster):
         for number in range(500):
             producer.send("t", b"v" * 50, partition=number % 10)
-        producer.flush(PATIENCE_S)
+        producer.flush(patience())
 
         assert cluster.in_flight_max <= 2
 
@@ -687,7 +691,7 @@ def test_batches_of_a_partition_travel_together_while_it_waits_its_turn() -> Non
         for value in numbered(100):
             producer.send("t", value)
         release.set()
-        producer.flush(PATIENCE_S)
+        producer.flush(patience())
 
         assert cluster.values("t") == [b"first", *numbered(100)]
         assert max(count for seen in cluster.produced for count in seen.batch_counts) > 5
@@ -707,13 +711,13 @@ def test_topic_may_be_created_by_asking_for_it() -> None:
     cluster.auto_create_partitions = 2
     with producing(0, cluster=cluster) as (producer, _):
         assert producer.partitions_for("new") == {0, 1}
-        assert producer.send("new", b"v").result(PATIENCE_S).offset == 0
+        assert producer.send("new", b"v").result(patience()).offset == 0
 
 
 def test_send_waits_for_a_topic_that_is_about_to_exist() -> None:
     with producing() as (producer, cluster):
         cluster.metadata_errors.extend([ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
-        assert producer.send("t", b"v").result(PATIENCE_S).offset == 0
+        assert producer.send("t", b"v").result(patience()).offset == 0
 
 
 @pytest.mark.parametrize("topic", ["", "a b", "..", 5, None, ["t"]])
@@ -724,12 +728,12 @@ def test_bad_topic_name_is_refused_at_once(topic: Any) -> None:
 
 def test_partition_that_there_is_not_is_refused_and_found_once_it_is_there() -> None:
     with producing(2, max_block_ms=SHORT_MS) as (producer, cluster):
-        producer.send("t", b"v", partition=1).result(PATIENCE_S)
+        producer.send("t", b"v", partition=1).result(patience())
         with pytest.raises(UnknownTopicError, match=r"2 partition\(s\); there is no partition 2"):
             producer.send("t", b"v", partition=2)
         cluster.topics["t"].append(cluster.topics["t"][0].__class__(leader=0))
 
-        assert producer.send("t", b"v", partition=2).result(PATIENCE_S).partition == 2
+        assert producer.send("t", b"v", partition=2).result(patience()).partition == 2
 
 
 def test_partitioner_that_chooses_wildly_is_told() -> None:
@@ -780,9 +784,9 @@ def test_interceptors_change_records_see_outcomes_and_cannot_break_anything(
 ) -> None:
     recorder = Recorder()
     with producing(interceptor_classes=[Broken(), recorder]) as (producer, cluster):
-        producer.send("t", b"a").result(PATIENCE_S)
+        producer.send("t", b"a").result(patience())
         cluster.produce_answers.append(Answer(error=ErrorCode.INVALID_RECORD))
-        producer.send("t", b"b").exception(PATIENCE_S)
+        producer.send("t", b"b").exception(patience())
 
         assert cluster.values("t") == [b"a!"]
         assert recorder.outcomes == [0, "InvalidRecordError"]

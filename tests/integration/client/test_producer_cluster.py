@@ -14,8 +14,9 @@ from klamm.errors import EXCEPTIONS, ErrorCode, OtherRecordsInvalidError
 from klamm.model import TopicPartition
 from klamm.producer import AsyncProducer, Producer
 from tests.support.klamm_process import KlammProcess, running_cluster
+from tests.support.violation import verdict
+from tests.support.waiting import patience
 
-PATIENCE_S = 60
 MessageTooLargeError = EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE]
 
 
@@ -53,7 +54,7 @@ def test_offsets_told_are_those_of_the_log(cluster: KlammProcess, compression: s
             (producer.send(topic, b"%d" % number, b"k%d" % (number % 7), headers=[("n", b"%d" % number)]))
             for number in range(2_000)
         ]
-        places = [future.result(PATIENCE_S) for future in sent]
+        places = [future.result(patience()) for future in sent]
 
     for partition in (0, 1):
         expected = {place.offset: b"%d" % number for number, place in enumerate(places) if place.partition == partition}
@@ -69,8 +70,8 @@ def test_batches_the_topic_finds_too_large_are_split(cluster: KlammProcess) -> N
         futures = [producer.send("small-batches", b"%d" % number) for number in range(500)]
         too_large = producer.send("small-batches", b"x" * 600)
 
-        assert [future.result(PATIENCE_S).offset for future in futures] == list(range(500))
-        assert isinstance(too_large.exception(PATIENCE_S), MessageTooLargeError)
+        assert [future.result(patience()).offset for future in futures] == list(range(500))
+        assert isinstance(too_large.exception(patience()), MessageTooLargeError)
         assert producer.metrics()["batch-split-total"] > 0
 
 
@@ -91,8 +92,8 @@ def test_a_record_that_is_refused_does_not_answer_for_others(cluster: KlammProce
             )
             for number in range(60)
         ]
-        errors = [future.exception(PATIENCE_S) for future in futures]
-        assert producer.send(topic, b"v", b"after", partition=0).result(PATIENCE_S).offset == errors.count(None)
+        errors = [future.exception(patience()) for future in futures]
+        assert producer.send(topic, b"v", b"after", partition=0).result(patience()).offset == errors.count(None)
 
     assert isinstance(errors[7], EXCEPTIONS[ErrorCode.INVALID_RECORD])
     assert str(errors[7]).startswith("INVALID_RECORD: it has no key;")
@@ -107,13 +108,13 @@ def test_a_record_that_is_refused_does_not_answer_for_others(cluster: KlammProce
 
 def test_topic_is_created_by_the_first_record(cluster: KlammProcess) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
-        assert producer.send("made-on-demand", b"v").result(PATIENCE_S).offset == 0
+        assert producer.send("made-on-demand", b"v").result(patience()).offset == 0
 
 
 def test_acks_0_gets_through(cluster: KlammProcess) -> None:
     create(cluster, "unacknowledged")
     with Producer(bootstrap_servers=cluster.bootstrap, acks=0) as producer:
-        assert producer.send("unacknowledged", b"v").result(PATIENCE_S).offset == -1
+        assert producer.send("unacknowledged", b"v").result(patience()).offset == -1
 
     assert [record.value for record in read(cluster, "unacknowledged", 0, 1)] == [b"v"]
 
@@ -121,7 +122,7 @@ def test_acks_0_gets_through(cluster: KlammProcess) -> None:
 def test_log_append_time_is_the_brokers(cluster: KlammProcess) -> None:
     create(cluster, "stamped", message_timestamp_type="LogAppendTime")
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
-        metadata = producer.send("stamped", b"v", timestamp_ms=5).result(PATIENCE_S)
+        metadata = producer.send("stamped", b"v", timestamp_ms=5).result(patience())
 
     (record,) = read(cluster, "stamped", 0, 1)
     assert metadata.timestamp_ms == record.timestamp != 5
@@ -147,13 +148,15 @@ def test_producer_outlives_a_broker_that_is_killed(tmp_path: pathlib.Path) -> No
         create(cluster, "survivor")
         with Producer(bootstrap_servers=cluster.bootstrap, batch_size=500, reconnect_backoff_max_ms=200) as producer:
             before = [producer.send("survivor", b"%d" % number) for number in range(200)]
-            assert before[-1].result(PATIENCE_S).offset == 199
+            assert before[-1].result(patience()).offset == 199
             cluster.kill()
             during = [producer.send("survivor", b"%d" % number) for number in range(200, 400)]
             cluster.start()
             after = [producer.send("survivor", b"%d" % number) for number in range(400, 600)]
-            places = [future.result(PATIENCE_S).offset for future in (*before, *during, *after)]
+            places = [future.result(patience()).offset for future in (*before, *during, *after)]
 
-        assert places == sorted(places)
+        with verdict():
+            assert places == sorted(places)
         values = {record.offset: record.value for record in read(cluster, "survivor", 0, places[-1] + 1)}
-        assert [values[place] for place in places] == [b"%d" % number for number in range(600)]
+        with verdict():
+            assert [values[place] for place in places] == [b"%d" % number for number in range(600)]

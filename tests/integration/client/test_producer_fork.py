@@ -7,6 +7,7 @@ import sys
 import textwrap
 
 from tests.support.scripted_broker import ScriptedCluster
+from tests.support.waiting import patience
 
 PRELUDE = """
 import os, sys, warnings
@@ -26,7 +27,7 @@ def in_child(function):
 
 def produce():
     with Producer(bootstrap_servers=sys.argv[1]) as producer:
-        producer.send("t", b"v").result(60)
+        producer.send("t", b"v").result()
 """
 
 
@@ -36,7 +37,7 @@ def run(script: str) -> list[bytes | None]:
     cluster.create_topic("t", 1)
     with cluster.serve_in_thread():
         command = [sys.executable, "-c", PRELUDE + textwrap.dedent(script), cluster.bootstrap]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=patience())
     assert result.returncode == 0, result.stderr
     return cluster.values("t")
 
@@ -76,7 +77,7 @@ def test_children_that_become_other_programs_do_so_while_grpc_works() -> None:
         def produce_until_ended():
             with Producer(bootstrap_servers=sys.argv[1]) as producer:
                 while not ended.is_set():
-                    producer.send("t", b"v").result(60)
+                    producer.send("t", b"v").result()
 
         thread = threading.Thread(target=produce_until_ended)
         thread.start()

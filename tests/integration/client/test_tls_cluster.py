@@ -17,7 +17,8 @@ from klamm.health import main as health
 from tests.support.certificates import ca, client, replace, server, write_stores
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import KlammProcess
-from tests.support.waiting import wait_until
+from tests.support.violation import verdict
+from tests.support.waiting import patience, wait_until
 
 RECORDS = 1_500
 HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -76,26 +77,27 @@ def test_no_record_is_lost_or_doubled_while_everybody_gets_new_certificates(clus
 
     shown = cluster.shown()
     with Producer(cluster.of(**{"linger.ms": "0"})) as producer:
-        first = producer.send("t", b"0").result(30)
+        first = producer.send("t", b"0").result(patience())
         assert first.offset == 0
         renewing = threading.Timer(0.2, renew)
         renewing.start()
         sent = 1
         while not renewed.is_set() or sent < RECORDS:
-            producer.send("t", b"%d" % sent).result(30)
+            producer.send("t", b"%d" % sent).result(patience())
             sent += 1
         renewing.join()
         wait_until(lambda: cluster.shown() != shown)
         for _ in range(100):
-            producer.send("t", b"%d" % sent).result(30)
+            producer.send("t", b"%d" % sent).result(patience())
             sent += 1
 
     with Consumer(cluster.of(**{"auto.offset.reset": "earliest"})) as consumer:
         consumer.assign([TopicPartition("t", 0)])
         values: list[int] = []
-        while len(values) < sent:
+        while consumer.position(TopicPartition("t", 0)) < sent:
             values += [int(record.value) for records in consumer.poll(30_000).values() for record in records]
-    assert values == list(range(sent))
+    with verdict():
+        assert values == list(range(sent))
 
 
 def test_connections_that_come_together_are_all_served(cluster: TlsCluster) -> None:

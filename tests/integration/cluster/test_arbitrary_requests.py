@@ -25,6 +25,7 @@ from klamm.wire.v1.controller_rpc import ADMIN, CONTROLLER
 from klamm.wire.v1.coordinator_rpc import COORDINATOR
 from tests.support import seeds
 from tests.support.klamm_process import running_cluster
+from tests.support.waiting import patience
 
 SEED = seeds.run_seed()
 RERUN = f"TEST_SEED={SEED} python -m pytest {__file__}"
@@ -161,7 +162,7 @@ def assert_all_is_well(bootstrap: str) -> None:
         Producer(bootstrap_servers=bootstrap) as producer,
         Consumer(bootstrap_servers=bootstrap, group_id="after", auto_offset_reset="earliest") as consumer,
     ):
-        written = producer.send("afterwards", b"still here").result(timeout=60)
+        written = producer.send("afterwards", b"still here").result(timeout=patience())
         consumer.subscribe(["afterwards"])
-        records = [record for each in consumer.poll(timeout_ms=60_000).values() for record in each]
+        records = [record for each in consumer.poll(timeout_ms=int(patience() * 1_000)).values() for record in each]
     assert [(each.offset, each.value) for each in records] == [(written.offset, b"still here")], RERUN

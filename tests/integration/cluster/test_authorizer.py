@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator
 
@@ -15,11 +14,8 @@ from klamm.acls import AclBindingFilter, AclOperation, ResourceType
 from klamm.admin import NewTopic
 from klamm.errors import BrokerError, ErrorCode
 from tests.support.authorized_cluster import AuthorizedCluster, allow, authorized_cluster
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
-TIMEOUT_S = 60
-REVOKED_WITHIN_S = 10.0
-"""A bound for a busy machine: on an idle one it is far below a second."""
 TOPIC, GROUP = "orders-canary", "billing-canary"
 PRODUCES = allow("producer", AclOperation.WRITE, ResourceType.TOPIC, TOPIC)
 CONSUMES = [
@@ -45,7 +41,7 @@ def produced(producer: Producer, topic: str = TOPIC) -> KafkaError | None:
         heard.append(error)
 
     producer.produce(topic, b"v", on_delivery=on_delivery)
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(patience()) == 0
     return heard[0]
 
 
@@ -64,7 +60,7 @@ def test_a_producer_and_a_consumer_do_what_their_lists_allow_and_nothing_else(cl
     assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     other = Consumer({**cluster.kafka("producer"), "group.id": GROUP})
     other.subscribe([TOPIC])
-    (told,) = other.consume(1, TIMEOUT_S)
+    (told,) = other.consume(1, patience())
     other.close()
     error = told.error()
     assert error is not None
@@ -73,8 +69,8 @@ def test_a_producer_and_a_consumer_do_what_their_lists_allow_and_nothing_else(cl
 
 def test_a_stranger_with_a_valid_certificate_learns_no_name(cluster: AuthorizedCluster) -> None:
     kafka = AdminClient(cluster.kafka("stranger"))
-    assert not kafka.list_topics(timeout=TIMEOUT_S).topics
-    assert not kafka.list_consumer_groups(request_timeout=TIMEOUT_S).result().valid
+    assert not kafka.list_topics(timeout=patience()).topics
+    assert not kafka.list_consumer_groups(request_timeout=patience()).result().valid
     refused = produced(Producer(cluster.kafka("stranger")))
     assert refused is not None
     assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
@@ -88,7 +84,7 @@ def test_a_stranger_with_a_valid_certificate_learns_no_name(cluster: AuthorizedC
         assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_a_revocation_holds_within_a_second_on_both_doors(cluster: AuthorizedCluster) -> None:
+def test_a_revocation_holds_on_both_doors(cluster: AuthorizedCluster) -> None:
     who = f"temporary-{uuid.uuid4().hex[:8]}"
     allowed = allow(who, AclOperation.WRITE, ResourceType.TOPIC, TOPIC)
     with cluster.admin() as admin:
@@ -96,12 +92,10 @@ def test_a_revocation_holds_within_a_second_on_both_doors(cluster: AuthorizedClu
         by_kafka = Producer({**cluster.kafka(who), "linger.ms": 0})
         with KlammProducer({**cluster.klamm(who), "linger.ms": "0"}) as by_grpc:
             wait_until(lambda: produced(by_kafka) is None, cluster.logs)
-            by_grpc.send(TOPIC, b"v").result(TIMEOUT_S)
+            by_grpc.send(TOPIC, b"v").result(patience())
             admin.delete_acls([AclBindingFilter(principal=f"User:{who}")])
-            revoked_s = time.monotonic()
             refused = wait_until(lambda: produced(by_kafka), cluster.logs)
-            assert time.monotonic() - revoked_s < REVOKED_WITHIN_S
             assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
             with pytest.raises(BrokerError) as caught:
-                by_grpc.send(TOPIC, b"v").result(TIMEOUT_S)
+                by_grpc.send(TOPIC, b"v").result(patience())
             assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -12,7 +12,7 @@ from klamm.consumer import LogTruncation, LogTruncationError
 from pyspark_klamm.cluster_access import ClusterAccess
 from pyspark_klamm.offsets import OffsetRange
 from tests.support.broker_cluster import BrokerCluster, broker_cluster, describe
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -60,7 +60,7 @@ class Partition:
         """Returns when all are acknowledged."""
         with Producer(bootstrap_servers=bootstrap or self._cluster.bootstrap, acks=acks) as producer:
             for future in [producer.send(self.tp.topic, value, partition=0) for value in values]:
-                future.result(60)
+                future.result(patience())
 
     def consumer(self, **settings: object) -> Consumer:
         """Has not read anything."""
@@ -191,14 +191,14 @@ def test_who_hears_from_the_former_leader_who_leads_now_asks_for_no_metadata(
         return sum(cluster.metric(broker, "klamm_broker_requests_total", rpc="Metadata") for broker in cluster.brokers)
 
     with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer, partition.consumer() as consumer:
-        producer.send(tp.topic, b"before", partition=0).result(60)
+        producer.send(tp.topic, b"before", partition=0).result(patience())
         assert partition.read(consumer, 1) == [b"before"]
         led = cluster.metric(2, "klamm_broker_leader_count")
         admin.alter_partition_reassignments({tp: [2, 1, 3]})
         calls = metadata_calls()
         admin.elect_leaders(ElectionType.PREFERRED, [tp])
         wait_until(lambda: cluster.metric(2, "klamm_broker_leader_count") > led, cluster.logs)
-        producer.send(tp.topic, b"after", partition=0).result(60)
+        producer.send(tp.topic, b"after", partition=0).result(patience())
         assert partition.read(consumer, 1) == [b"after"]
         assert metadata_calls() == calls
         assert partition.leader == 2

@@ -13,7 +13,8 @@ import time
 
 from klamm import Consumer, NewTopic, Producer, TopicPartition
 from tests.support.broker_cluster import broker_cluster, describe
-from tests.support.waiting import wait_until
+from tests.support.violation import verdict
+from tests.support.waiting import patience, wait_until
 
 TOPIC = "rolling"
 PARTITIONS = 3
@@ -51,7 +52,7 @@ class Stream(threading.Thread):
     def stop(self) -> None:
         """Returns when everything is acknowledged."""
         self._stopping.set()
-        self.join(60)
+        self.join(patience())
         assert not self.is_alive()
 
 
@@ -95,7 +96,8 @@ def test_each_broker_is_restarted_while_records_are_sent(tmp_path: pathlib.Path)
     assert not stream.errors
     assert len(stream.acknowledged) == stream.count
     for number, values in found.items():
-        assert values == list(range(number, stream.count, PARTITIONS))
+        with verdict():
+            assert values == list(range(number, stream.count, PARTITIONS))
     for _, group in itertools.groupby(
         sorted(stream.acknowledged, key=lambda one: one[0] % PARTITIONS), key=lambda one: one[0] % PARTITIONS
     ):

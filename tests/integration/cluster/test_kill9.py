@@ -17,6 +17,8 @@ import pytest
 from klamm import Admin, Consumer, KlammError, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from tests.support import seeds
 from tests.support.klamm_process import KlammProcess
+from tests.support.violation import verdict
+from tests.support.waiting import patience
 
 TOPIC = "ledger"
 GROUP = "auditors"
@@ -42,10 +44,10 @@ class Ledger:
             self.count += 1
             self._changed.notify_all()
 
-    def wait_for_more(self, more: int, timeout_s: float) -> None:
+    def wait_for_more(self, more: int) -> None:
         with self._changed:
             target = self.count + more
-            assert self._changed.wait_for(lambda: self.count >= target, timeout_s), (
+            assert self._changed.wait_for(lambda: self.count >= target, patience()), (
                 f"writers are stuck at {self.count} acknowledgements, {target} were expected; {RERUN}"
             )
 
@@ -69,11 +71,11 @@ class Commits:
         with self._changed:
             return dict(self._offsets)
 
-    def wait_for_one(self, timeout_s: float) -> None:
+    def wait_for_one(self) -> None:
         with self._changed:
             seen = self._count
-            assert self._changed.wait_for(lambda: self._count > seen, timeout_s), (
-                f"the group committed nothing for {timeout_s} s, {self._offsets} before; {RERUN}"
+            assert self._changed.wait_for(lambda: self._count > seen, patience()), (
+                f"the group commits nothing, {self._offsets} before; {RERUN}"
             )
 
 
@@ -88,7 +90,7 @@ def write(bootstrap: str, writer: int, ledger: Ledger, stopping: threading.Event
                 sent.append((value, producer.send(TOPIC, value, partition=number % len(PARTITIONS))))
                 number += 1
             for value, future in sent:
-                metadata = future.result(timeout=120)
+                metadata = future.result(timeout=patience())
                 ledger.record(metadata.partition, metadata.offset, value)
 
 
@@ -165,23 +167,25 @@ def test_nothing_acknowledged_is_lost_or_moved(tmp_path):
     try:
         for kill in range(KILL_COUNT):
             if kill % 2:
-                commits.wait_for_one(timeout_s=180)  # else a slow machine's group may never get as far as a commit
-            ledger.wait_for_more(rng.randrange(1, 400), timeout_s=180)
+                commits.wait_for_one()  # else a slow machine's group may never get as far as a commit
+            ledger.wait_for_more(rng.randrange(1, 400))
             acknowledged = commits.offsets()
             cluster.kill()
             cluster.start()
             stored = stored_offsets(cluster.bootstrap)
             for tp, offset in acknowledged.items():
-                assert stored.get(tp, -1) >= offset, f"{tp} was committed at {offset}, now {stored.get(tp)}; {RERUN}"
-        ledger.wait_for_more(100, timeout_s=180)
+                with verdict():
+                    assert stored.get(tp, -1) >= offset, f"{tp} was committed at {offset}: {stored}; {RERUN}"
+        ledger.wait_for_more(100)
     finally:
         stopping.set()
         for thread in threads:
-            thread.join(timeout=180)
+            thread.join(timeout=patience())
     assert not any(thread.is_alive() for thread in threads)
     log = {(partition, offset): value for partition, offset, value in read_everything(cluster.bootstrap)}
     assert cluster.stop() == 0
     assert ledger.count > KILL_COUNT
     wrong = {place: (values, log.get(place)) for place, values in ledger.acked.items() if values != [log.get(place)]}
-    assert not wrong, f"{len(wrong)} of {ledger.count} acknowledged records are not where their ack said: {RERUN}"
-    check_once_and_in_order(log)
+    with verdict():
+        assert not wrong, f"{len(wrong)} of {ledger.count} acknowledged records are not where their ack said: {RERUN}"
+        check_once_and_in_order(log)

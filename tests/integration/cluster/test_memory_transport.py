@@ -21,10 +21,10 @@ from klamm_server.main import Server
 from klamm_server.net.listeners import plain_listeners
 from klamm_server.rpc.server import RpcServer
 from tests.support.memory_transport import FIRST_PORT, MemoryTransport
+from tests.support.waiting import patience
 
 HOST = "127.0.0.1"
 CONTROLLER_PORT = 49_000
-TIMEOUT_S = 60
 
 
 class Served:
@@ -106,6 +106,6 @@ def test_a_cluster_and_its_clients_need_nothing_but_their_transport(
             for served in reversed(running):
                 await served.stop()
 
-    asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+    asyncio.run(asyncio.wait_for(scenario(), patience()))
     used = {path.rpartition("/")[2] for path in transport.calls}
     assert {"WatchMetadata", "ReplicaFetch", "Produce", "Fetch", "OffsetCommit", "HoldSession"} <= used, used

@@ -13,7 +13,7 @@ from klamm.admin import PartitionDescription
 from klamm.model import EARLIEST_TIMESTAMP
 from tests.support.broker_cluster import BrokerCluster, broker_cluster, describe
 from tests.support.cli_runner import KlammCommand
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
 RECORDS = [b"record %d" % number for number in range(300)]
 
@@ -52,7 +52,7 @@ def produce(cluster: BrokerCluster, name: str, partitions: int = 1) -> None:
         for future in [
             producer.send(name, value, partition=number % partitions) for number, value in enumerate(RECORDS)
         ]:
-            future.result(60)
+            future.result(patience())
 
 
 def read(cluster: BrokerCluster, name: str, count: int) -> list[bytes]:
@@ -103,7 +103,7 @@ def test_a_partition_whose_first_records_were_deleted_moves_too(cluster: BrokerC
     with Producer(bootstrap_servers=cluster.bootstrap, acks="all", linger_ms=10_000) as producer:
         futures = [producer.send("cut", b"%d" % number, partition=0) for number in range(10)]
         producer.flush()
-        assert [future.result(60).offset for future in futures] == list(range(10))
+        assert [future.result(patience()).offset for future in futures] == list(range(10))
     assert admin.delete_records({first: 5}) == {first: 5}
     admin.alter_partition_reassignments({first: [2]})
     wait(cluster, admin, "cut", {2})
@@ -117,7 +117,7 @@ def make_slow(cluster: BrokerCluster, admin: Admin, name: str) -> None:
     admin.create_topics([NewTopic(name, assignments={0: (1,)})])
     with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
         for number in range(60):
-            producer.send(name, b"%d" % number, partition=0).result(60)
+            producer.send(name, b"%d" % number, partition=0).result(patience())
 
 
 def plan_of(name: str, *replicas: int) -> str:

@@ -19,12 +19,12 @@ from klamm.wire.v1.broker_pb2 import ReplicaFetchRequest
 from tests.support import certificates
 from tests.support.ports import free_ports
 from tests.support.server_process import ServerProcess
-from tests.support.waiting import wait_until
+from tests.support.violation import verdict
+from tests.support.waiting import patience, wait_until
 
 HOST = "localhost"
 BROKERS = (1, 2, 3)
-TIMEOUT_S = 60
-SESSION = {"broker.heartbeat.interval.ms": "200", "broker.session.timeout.ms": "3000"}
+SESSION = {"broker.heartbeat.interval.ms": "200", "broker.session.timeout.ms": "9000"}
 
 
 class SecuredCluster:
@@ -87,7 +87,7 @@ class SecuredCluster:
     def serial(self, broker_id: int) -> int:
         """The serial number of the certificate that the broker shows new clients."""
         context = ssl.create_default_context(cafile=self.client["ssl.ca.location"])
-        plain = socket.create_connection((HOST, self.kafka_ports[broker_id]), TIMEOUT_S)
+        plain = socket.create_connection((HOST, self.kafka_ports[broker_id]), patience())
         with context.wrap_socket(plain, server_hostname=HOST) as secured:
             shown = secured.getpeercert(binary_form=True)
         assert shown is not None
@@ -99,7 +99,7 @@ class SecuredCluster:
 
     def wait_for(self, broker_ids: tuple[int, ...]) -> None:
         admin = AdminClient(self.client)
-        wait_until(lambda: sorted(admin.list_topics(timeout=TIMEOUT_S).brokers) == sorted(broker_ids), self.logs)
+        wait_until(lambda: sorted(admin.list_topics(timeout=patience()).brokers) == sorted(broker_ids), self.logs)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_no_record_is_lost_or_doubled_while_certificates_change_and_a_broker_sta
     cluster: SecuredCluster,
 ) -> None:
     admin = AdminClient(cluster.client)
-    admin.create_topics([NewTopic("t", 3, 3, config={"min.insync.replicas": "2"})])["t"].result(TIMEOUT_S)
+    admin.create_topics([NewTopic("t", 3, 3, config={"min.insync.replicas": "2"})])["t"].result(patience())
     failed: list[object] = []
     sent = 0
     producer = Producer({**cluster.client, "enable.idempotence": True, "linger.ms": 1})
@@ -154,26 +154,30 @@ def test_no_record_is_lost_or_doubled_while_certificates_change_and_a_broker_sta
     produce(500)
     cluster.brokers[2].start()
     wait_until(
-        lambda: all(len(one.isrs) == 3 for one in admin.list_topics("t", TIMEOUT_S).topics["t"].partitions.values()),
+        lambda: all(len(one.isrs) == 3 for one in admin.list_topics("t", patience()).topics["t"].partitions.values()),
         cluster.logs,
         between=lambda: produce(5),
     )
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(patience()) == 0
     assert not failed
     consumer = Consumer({**cluster.client, "group.id": "unused", "enable.auto.commit": False})
     consumer.assign([TopicPartition("t", partition, 0) for partition in range(3)])
+    positions = [0, 0, 0]
     got: list[int] = []
 
     def read() -> bool:
-        got.extend(int(one.value() or b"-1") for one in consumer.consume(1000, 1))
-        return len(got) >= sent
+        for one in consumer.consume(1000, 1):
+            got.append(int(one.value() or b"-1"))
+            positions[one.partition()] = one.offset() + 1
+        return sum(positions) >= sent
 
     wait_until(read, cluster.logs)
     consumer.close()
-    assert sorted(got) == list(range(sent))
-    for partition in range(3):
-        own = [number for number in got if number % 3 == partition]
-        assert own == sorted(own)
+    with verdict():
+        assert sorted(got) == list(range(sent))
+        for partition in range(3):
+            own = [number for number in got if number % 3 == partition]
+            assert own == sorted(own)
 
 
 def test_a_server_with_a_foreign_certificate_does_not_join(cluster: SecuredCluster) -> None:
@@ -198,7 +202,7 @@ def test_a_stolen_certificate_of_one_broker_is_none_of_another(cluster: SecuredC
                 pb.RegisterResponse.FromString,
             )
             with pytest.raises(grpc.RpcError) as caught:
-                register(pb.RegisterBrokerRequest(broker_id=1, incarnation_id=bytes(16)), timeout=TIMEOUT_S)
+                register(pb.RegisterBrokerRequest(broker_id=1, incarnation_id=bytes(16)), timeout=patience())
             assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
             assert "may not speak for broker 1" in caught.value.details()
         with grpc.secure_channel(f"{HOST}:{cluster.grpc_ports[3]}", shown) as channel:
@@ -206,7 +210,7 @@ def test_a_stolen_certificate_of_one_broker_is_none_of_another(cluster: SecuredC
                 "/klamm.v1.Replication/ReplicaFetch", ReplicaFetchRequest.SerializeToString, lambda answer: answer
             )
             with pytest.raises(grpc.RpcError) as caught:
-                list(fetch(iter([ReplicaFetchRequest(replica_id=1)]), timeout=TIMEOUT_S))
+                list(fetch(iter([ReplicaFetchRequest(replica_id=1)]), timeout=patience()))
             assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
     cluster.wait_for(BROKERS)
 
@@ -233,4 +237,4 @@ def _described(channel: grpc.Channel) -> list[int]:
             pb.DescribeClusterRequest.SerializeToString,
             pb.DescribeClusterResponse.FromString,
         )
-        return sorted(one.node_id for one in call(pb.DescribeClusterRequest(), timeout=TIMEOUT_S).brokers)
+        return sorted(one.node_id for one in call(pb.DescribeClusterRequest(), timeout=patience()).brokers)

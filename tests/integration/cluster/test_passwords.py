@@ -20,7 +20,8 @@ from tests.support import certificates
 from tests.support.cli_runner import KlammCommand
 from tests.support.ports import free_ports
 from tests.support.server_process import ServerProcess
-from tests.support.waiting import wait_until
+from tests.support.violation import verdict
+from tests.support.waiting import patience, wait_until
 
 HOST = "localhost"
 TOPIC, GROUP = "orders", "billing"
@@ -139,7 +140,7 @@ def logs_in(settings: dict[str, str]) -> bool:
 
 def use_producer(settings: dict[str, str]) -> None:
     with Producer(settings) as producer:
-        producer.send(TOPIC, b"v").result(60)
+        producer.send(TOPIC, b"v").result(patience())
 
 
 def use_consumer(settings: dict[str, str]) -> None:
@@ -178,17 +179,18 @@ def test_no_record_is_lost_or_doubled_while_sessions_end(cluster: PasswordCluste
     """A producer that sends one record after another, and a group that reads them, over several logins."""
     stopped, sent = threading.Event(), 0
     with Producer(cluster.client(linger_ms="0")) as producer:
-        begun = producer.send(TOPIC, b"-1").result(60).offset
+        begun = written = producer.send(TOPIC, b"-1").result(patience()).offset
 
         def produce() -> None:
-            nonlocal sent
+            nonlocal sent, written
             while not stopped.is_set():
-                producer.send(TOPIC, b"%d" % sent).result(60)
+                written = producer.send(TOPIC, b"%d" % sent).result(patience()).offset
                 sent += 1
 
         producing = threading.Thread(target=produce)
         producing.start()
         values: list[int] = []
+        read = begun
         try:
             with Consumer(
                 cluster.client(group_id=GROUP, auto_offset_reset="earliest", auto_commit_interval_ms="100")
@@ -196,20 +198,23 @@ def test_no_record_is_lost_or_doubled_while_sessions_end(cluster: PasswordCluste
                 consumer.subscribe([TOPIC])
 
                 def take() -> None:
+                    nonlocal read
                     for records in consumer.poll(1_000).values():
                         values.extend(int(each.value) for each in records if each.offset > begun)
+                        read = max(read, records[-1].offset)
 
                 timer = threading.Timer(RENEWALS * REAUTH_MS / 1000, stopped.set)
                 timer.start()
                 while not stopped.is_set():
                     take()
-                producing.join(60)
-                wait_until(lambda: len(values) >= sent, lambda: f"{len(values)} of {sent}", between=take)
+                producing.join(patience())
+                wait_until(lambda: read >= written, lambda: f"read to {read} of {written}", between=take)
         finally:
             stopped.set()
-            producing.join(60)
+            producing.join(patience())
     assert sent > 0
-    assert values == list(range(sent))
+    with verdict():
+        assert values == list(range(sent))
 
 
 def begin_admin(settings: dict[str, str]) -> tuple[Any, Callable[[], object]]:
@@ -219,7 +224,7 @@ def begin_admin(settings: dict[str, str]) -> tuple[Any, Callable[[], object]]:
 
 def begin_producer(settings: dict[str, str]) -> tuple[Any, Callable[[], object]]:
     producer = Producer({**settings, "linger.ms": "0"})
-    return producer, lambda: producer.send(TOPIC, b"-1").result(60)
+    return producer, lambda: producer.send(TOPIC, b"-1").result(patience())
 
 
 def begin_consumer(settings: dict[str, str]) -> tuple[Any, Callable[[], object]]:
@@ -284,7 +289,7 @@ def test_health_is_told_to_everybody(
     file = tmp_path / "health.properties"
     file.write_text(f"security.protocol=SASL_SSL\nssl.truststore.location={trusted}\n")
     for port in cluster.ports.values():
-        assert health([f"{HOST}:{port}", "--config", str(file), "--timeout", "60"]) == 0
+        assert health([f"{HOST}:{port}", "--config", str(file), "--timeout", str(patience())]) == 0
     assert capsys.readouterr().out == "SERVING\n" * 3
 
 

@@ -12,14 +12,16 @@ from klamm.admin import PartitionDescription
 from klamm.errors import BrokerError, ErrorCode
 from klamm.records.header import iter_headers
 from tests.support.broker_cluster import BrokerCluster, broker_cluster, describe
-from tests.support.waiting import wait_until
+from tests.support.violation import verdict
+from tests.support.waiting import patience, wait_until
 
-LAG_TIME_MAX_MS = 1_500
+IMPATIENT = {"replica_lag_time_max_ms": "1500", "broker_session_timeout_ms": "3000"}
+"""A follower that is frozen leaves the in-sync set soon, and a leader that is frozen is deposed soon."""
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
-    with broker_cluster(tmp_path_factory.mktemp("brokers"), replica_lag_time_max_ms=str(LAG_TIME_MAX_MS)) as cluster:
+    with broker_cluster(tmp_path_factory.mktemp("brokers"), **IMPATIENT) as cluster:
         yield cluster
 
 
@@ -64,7 +66,7 @@ class Topic:
     def send(self, *values: bytes) -> None:
         """Returns when all are acknowledged."""
         for future in [self._producer.send(self.name, value, partition=0) for value in values]:
-            future.result(60)
+            future.result(patience())
 
     @property
     def partition(self) -> PartitionDescription:
@@ -101,7 +103,8 @@ def test_what_was_acknowledged_outlives_the_leader(cluster: BrokerCluster, admin
         topic.wait_whole()
         topic.send(b"after")
         data = topic.wait_equal()
-    assert all(b"before %d" % number in data and b"during %d" % number in data for number in range(100))
+    with verdict():
+        assert all(b"before %d" % number in data and b"during %d" % number in data for number in range(100))
 
 
 def test_a_slow_follower_leaves_the_in_sync_set_and_comes_back(cluster: BrokerCluster, admin: Admin) -> None:
@@ -128,7 +131,7 @@ def test_too_few_in_sync_are_refused_until_there_are_enough(cluster: BrokerClust
         topic.wait_isr(set(cluster.brokers) - {dead})
         with Producer(bootstrap_servers=cluster.bootstrap, acks="all", retries=0) as impatient:
             with pytest.raises(BrokerError) as refused:
-                impatient.send(topic.name, b"two", partition=0).result(60)
+                impatient.send(topic.name, b"two", partition=0).result(patience())
             assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
         cluster.brokers[dead].start()
         topic.send(b"three again")
@@ -145,8 +148,8 @@ def test_records_of_a_deposed_leader_that_nobody_else_has_are_cut(cluster: Broke
             cluster.brokers[broker].freeze()
         with Producer(bootstrap_servers=cluster.brokers[first].address, acks=1) as lonely:
             # The followers' fetches waited for this one: they may find it in their sockets.
-            lonely.send(topic.name, b"on its way", partition=0).result(60)
-            lonely.send(topic.name, b"lost", partition=0).result(60)
+            lonely.send(topic.name, b"on its way", partition=0).result(patience())
+            lonely.send(topic.name, b"lost", partition=0).result(patience())
         assert b"lost" in cluster.records(first, topic.name)
         cluster.brokers[first].freeze()
         for broker in others:

@@ -18,12 +18,11 @@ from klamm.acls import AclBinding, AclOperation, AclPermissionType, PatternType,
 from klamm.admin import NewTopic, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from klamm.errors import AuthenticationError, BrokerError, ErrorCode, KlammError
 from tests.support.upgraded_cluster import HOST, PASSWORD, USER, Step, UpgradedCluster
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
 OURS, KAFKAS = "ours", "kafkas"
 PARTITIONS: Final = 2
 INTERVAL_S: Final = 0.02
-TIMEOUT_S: Final = 300.0
 IMPATIENT: Final = {"default.api.timeout.ms": "3000", "request.timeout.ms": "3000"}
 
 
@@ -55,7 +54,7 @@ class Load:
         """Returns when everything is acknowledged, and what was read is committed."""
         self._stopping.set()
         for thread in self._threads:
-            thread.join(TIMEOUT_S)
+            thread.join(patience())
             assert not thread.is_alive(), self._cluster.logs()
 
     def change_to(self, settings: Mapping[str, Any]) -> None:
@@ -68,7 +67,6 @@ class Load:
         wait_until(
             lambda: self.failed or any(number >= sent for number in self.read[-1_000:]),
             lambda: f"{self.topic}: nothing from {sent} on was read\n{self._cluster.logs()}",
-            timeout_s=TIMEOUT_S,
         )
         self.check()
 
@@ -138,7 +136,7 @@ class KafkaLoad(Load):
                 on_delivery=lambda error, _, number=number: self.on_delivery(number, error),
             )
             producer.poll(0)
-        assert producer.flush(TIMEOUT_S) == 0, "records without an answer"
+        assert producer.flush(patience()) == 0, "records without an answer"
 
     def consume(self, settings: dict[str, Any]) -> None:
         consumer = confluent_kafka.Consumer({**settings, "group.id": self.topic, "auto.offset.reset": "earliest"})
@@ -177,7 +175,7 @@ def test_a_cluster_gets_its_security_by_rolling_restarts_under_load(cluster: Upg
             for load in loads:
                 load.wait_for_progress()
         give_rights(cluster)
-        wait_until(lambda: is_let_in(cluster), cluster.logs, timeout_s=TIMEOUT_S)
+        wait_until(lambda: is_let_in(cluster), cluster.logs)
         ours.change_to(cluster.klamm(Step.CLOSED))
         kafkas.change_to(cluster.kafka(Step.CLOSED))
         for load in loads:
@@ -202,7 +200,7 @@ def create_topics(cluster: UpgradedCluster) -> None:
     for future in admin.create_topics(
         [confluent_admin.NewTopic(name, PARTITIONS, 2) for name in (OURS, KAFKAS)]
     ).values():
-        future.result(TIMEOUT_S)
+        future.result(patience())
 
 
 def give_rights(cluster: UpgradedCluster) -> None:
@@ -240,7 +238,7 @@ def logged(cluster: UpgradedCluster, topic: str) -> list[list[int]]:
     """What the log of each partition has."""
     consumer = confluent_kafka.Consumer({**cluster.kafka(Step.CLOSED), "group.id": topic, "enable.auto.commit": False})
     partitions = [confluent_kafka.TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
-    ends = [consumer.get_watermark_offsets(one, TIMEOUT_S)[1] for one in partitions]
+    ends = [consumer.get_watermark_offsets(one, patience())[1] for one in partitions]
     consumer.assign(partitions)
     found: list[list[int]] = [[] for _ in partitions]
 
@@ -250,7 +248,7 @@ def logged(cluster: UpgradedCluster, topic: str) -> list[list[int]]:
             found[message.partition()].append(int(message.value()))
         return [len(each) for each in found] == ends
 
-    wait_until(take, lambda: f"{topic}: {[len(each) for each in found]} of {ends}", timeout_s=TIMEOUT_S)
+    wait_until(take, lambda: f"{topic}: {[len(each) for each in found]} of {ends}")
     consumer.close()
     return found
 
@@ -260,7 +258,7 @@ def check_that_strangers_get_nothing(cluster: UpgradedCluster) -> None:
     for node in cluster.nodes:
         for port in (node.plain, node.kafka_plain):
             with pytest.raises(ConnectionRefusedError):
-                socket.create_connection((HOST, port), TIMEOUT_S)
+                socket.create_connection((HOST, port), patience())
         for port in (node.internal, node.clients):
             with pytest.raises(KlammError), Admin({"bootstrap.servers": f"{HOST}:{port}", **IMPATIENT}) as admin:
                 admin.list_topics()

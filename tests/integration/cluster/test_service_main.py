@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import patience
+
 SERVICE = """
 import asyncio, sys
 from klamm.errors import KlammError
@@ -63,7 +65,7 @@ def _start(mode: str, *arguments: str, stderr: int = subprocess.PIPE) -> subproc
 
 def _run(mode: str, *arguments: str) -> tuple[int, str, str]:
     with _start(mode, *arguments) as process:
-        stdout, stderr = process.communicate(timeout=30)
+        stdout, stderr = process.communicate(timeout=patience())
     return process.returncode, stdout, stderr
 
 
@@ -100,7 +102,7 @@ def _said_until_started(process: subprocess.Popen[str]) -> str:
     while process.stdout.readline() != "started\n":
         pass
     process.terminate()
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=patience())
     return stderr or ""
 
 
@@ -123,7 +125,7 @@ def test_a_signal_stops_it_gracefully(number: signal.Signals) -> None:
         assert (host, int(port) > 0) == ("localhost", True)
         assert process.stdout.readline() == "started\n"
         process.send_signal(number)
-        stdout, stderr = process.communicate(timeout=30)
+        stdout, stderr = process.communicate(timeout=patience())
     assert (process.returncode, stdout) == (0, "stopped\n")
     assert "config node.id=1 (command line)" in stderr
 
@@ -133,7 +135,7 @@ def test_a_signal_ends_a_start_that_waits_for_the_controller() -> None:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        stdout, _ = process.communicate(timeout=30)
+        stdout, _ = process.communicate(timeout=patience())
     assert (process.returncode, stdout) == (0, "stopped\n")
 
 
@@ -170,7 +172,7 @@ def test_an_unknown_variable_is_refused_by_name() -> None:
         env={**os.environ, "KLAMM_METRIC_PORT": "2"},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=patience(),
     )
     assert (done.returncode, done.stderr) == (
         1,
@@ -184,7 +186,7 @@ def _show_config(environment: dict[str, str], *arguments: str) -> set[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=patience(),
     )
     assert (done.returncode, done.stderr) == (0, "")
     return set(done.stdout.splitlines())

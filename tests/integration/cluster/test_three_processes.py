@@ -18,13 +18,12 @@ import pytest
 from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
 from klamm.consumer.config import Records
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
 HOST = "127.0.0.1"
 TOPIC = "orders"
 GROUP = "billing"
 PARTITIONS = frozenset(TopicPartition(TOPIC, number) for number in range(2))
-DEADLINE_S = 60
 
 
 class ServiceProcess:
@@ -51,13 +50,13 @@ class ServiceProcess:
         process, self._process = self._process, None
         assert process.poll() is None, f"{self._package} had ended: {self._log_path.read_text()}"
         process.send_signal(number)
-        return process.wait(DEADLINE_S)
+        return process.wait(patience())
 
     def abandon(self) -> None:
         """Whatever became of it, it does not outlive the test."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(DEADLINE_S)
+            self._process.wait(patience())
 
 
 class Deployment:
@@ -168,7 +167,7 @@ def test_clients_outlive_a_restart_of_each_service(deployment: Deployment, name:
         during = [producer.send(TOPIC, b"during-%d" % each, partition=0) for each in range(5)]
         service.start()
 
-        assert [future.result(timeout=DEADLINE_S).offset for future in during] == [10, 11, 12, 13, 14]
+        assert [future.result(timeout=patience()).offset for future in during] == [10, 11, 12, 13, 14]
         after = [b"after-%d" % each for each in range(20)]
         send(producer, after)
         assert read(consumer, 25) == sorted([*after, *(b"during-%d" % each for each in range(5))])

@@ -12,6 +12,7 @@ from klamm import Consumer, Producer, TopicPartition
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import running_cluster
 from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 FAILED, USAGE, UNREACHABLE = 1, 2, 3
 
@@ -98,9 +99,7 @@ def test_a_listener_for_kafka_clients_names_the_other_one(tmp_path):
 )
 def test_nobody_waits_long_for_a_server_that_is_not_there(klamm, arguments):
     address = f"127.0.0.1:{free_port()}"
-    begin = time.monotonic()
     line = klamm.refused(UNREACHABLE, *arguments, "--bootstrap", address, "--timeout", "0.3")
-    assert time.monotonic() - begin < 20
     assert f"no server answers at {address}" in line
     assert "klamm up" in line
 
@@ -389,9 +388,7 @@ def test_a_record_the_broker_finds_too_large_is_refused(klamm, topic):
     ],
 )
 def test_wrong_usage_of_produce(klamm, topic, arguments, complaint):
-    begin = time.monotonic()
     assert complaint in klamm.refused(USAGE, "produce", topic, *arguments, stdin="a:b\n")
-    assert time.monotonic() - begin < 20
 
 
 def test_producing_to_a_topic_that_does_not_exist_creates_it_and_says_so(klamm, name):
@@ -551,8 +548,7 @@ def test_members_are_removed(klamm, topic):
     for options in (("--instance", "a"), ("--all", "--reason", "moving house")):
         with Consumer(bootstrap_servers=klamm.bootstrap, group_id=topic, group_instance_id="a") as consumer:
             consumer.subscribe([topic])
-            while not consumer.assignment():
-                consumer.poll(timeout_ms=50)
+            wait_until(consumer.assignment, between=lambda: consumer.poll(timeout_ms=50))
         (left,) = klamm.ok("groups", "describe", topic, "--members", "--json").document
         assert left["instance"] == "a"
         klamm.ok("groups", "remove-members", topic, *options)
@@ -562,10 +558,7 @@ def test_members_are_removed(klamm, topic):
 def test_a_group_with_members_is_described_and_not_touched(klamm, topic):
     with Consumer(bootstrap_servers=klamm.bootstrap, group_id=topic, client_id="reader") as consumer:
         consumer.subscribe([topic])
-        deadline = time.monotonic() + 60
-        while len(consumer.assignment()) < 3:
-            assert time.monotonic() < deadline
-            consumer.poll(timeout_ms=100)
+        wait_until(lambda: len(consumer.assignment()) == 3, between=lambda: consumer.poll(timeout_ms=100))
         (member,) = klamm.ok("groups", "describe", topic, "--members", "--json").document
         assert member["client"] == "reader"
         assert len(member["assignment"]) == 3

@@ -16,8 +16,8 @@ import pytest
 
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import running_cluster
+from tests.support.waiting import patience
 
-TIMEOUT_S = 60
 INTERRUPTED = 130
 
 
@@ -47,7 +47,7 @@ def start(klamm, *arguments, **options):
 def read_terminal(descriptor, until):
     """What is written to a terminal, colours and all, until `until` is in it or the writer has gone."""
     seen = b""
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + patience()
     while until not in seen:
         assert select.select([descriptor], [], [], deadline - time.monotonic())[0], f"{until!r} not in {seen!r}"
         try:
@@ -66,7 +66,7 @@ def on_terminal(klamm, *arguments, **options):
     with start(klamm, *arguments, **{"stdout": follower, "stderr": follower, **options}) as process:
         os.close(follower)
         text = read_terminal(leader, b"\0")
-        assert process.wait(TIMEOUT_S) == 0, text
+        assert process.wait(patience()) == 0, text
     os.close(leader)
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
@@ -75,7 +75,7 @@ def test_a_reader_that_leaves_ends_consume_silently(klamm):
     with start(klamm, "consume", "numbers", "--from", "beginning") as process:
         assert process.stdout.readline() == b"0\n"
         process.stdout.close()
-        assert process.wait(TIMEOUT_S) == 1
+        assert process.wait(patience()) == 1
         assert process.stderr.read() == b""
 
 
@@ -84,7 +84,7 @@ def test_a_reader_that_left_before_a_table_is_not_told(klamm):
     os.close(read_end)
     with start(klamm, "topics", "list", stdout=write_end) as process:
         os.close(write_end)
-        assert process.wait(TIMEOUT_S) == 1
+        assert process.wait(patience()) == 1
         assert process.stderr.read() == b""
 
 
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_consume_without_a_traceback(klamm, group):
         for _ in range(20_000):
             process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT_S) == INTERRUPTED
+        assert process.wait(patience()) == INTERRUPTED
         assert process.stderr.read() == b""
 
 
@@ -103,7 +103,7 @@ def test_ctrl_c_ends_a_groups_consume_where_the_next_one_goes_on(klamm):
         printed = [process.stdout.readline()]  # The rest is more than a pipe holds: it is still printing.
         process.send_signal(signal.SIGINT)
         printed += process.stdout.readlines()
-        assert process.wait(TIMEOUT_S) == INTERRUPTED
+        assert process.wait(patience()) == INTERRUPTED
         assert process.stderr.read() == b""
     printed += klamm.ok("consume", "numbers", "--group", "stopped", "--exit").out.encode().splitlines(keepends=True)
     assert printed[:20_000] == [b"%d\n" % number for number in range(20_000)]
@@ -116,7 +116,7 @@ def test_ctrl_c_ends_produce_and_what_was_sent_is_there(klamm):
         process.stdin.flush()
         assert klamm.ok("consume", "typed", "--from", "beginning", "-n", 2).out == "first\nsecond\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT_S) == INTERRUPTED
+        assert process.wait(patience()) == INTERRUPTED
         assert process.stderr.read() == b""
 
 
@@ -128,7 +128,7 @@ def test_top_repeats_itself_on_a_terminal_until_ctrl_c(klamm):
         assert "records/s" in read_terminal(leader, b"numbers")  # another frame
         process.send_signal(signal.SIGINT)
         assert "Traceback" not in read_terminal(leader, b"\0")
-        assert process.wait(TIMEOUT_S) == INTERRUPTED
+        assert process.wait(patience()) == INTERRUPTED
     os.close(leader)
 
 
@@ -139,7 +139,7 @@ def test_typing_records_on_a_terminal_says_how_to_end(klamm):
         read_terminal(leader, b"Ctrl-D ends")
         os.write(leader, b"20000\n\x04")
         read_terminal(leader, b"1 record acknowledged")
-        assert process.wait(TIMEOUT_S) == 0
+        assert process.wait(patience()) == 0
     os.close(leader)
     assert klamm.ok("consume", "numbers", "--from", "20000", "-n", 1).out == "20000\n"
 

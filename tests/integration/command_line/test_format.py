@@ -87,8 +87,8 @@ def test_users_of_three_controllers_outlive_elections_and_snapshots(klamm, tmp_p
             klamm.ok("format", file.parent, "--add-scram", user)
         quorum.start()
         expected = {"admin": (ScramCredentialInfo(SHA_512, 8192),)}
-        wait_until(lambda: users(quorum.broker.address) == expected, lambda: "the users are not there", timeout_s=60)
-        wait_until(lambda: not any(file.exists() for file in files), lambda: "a file is still there", timeout_s=60)
+        wait_until(lambda: users(quorum.broker.address) == expected, lambda: "the users are not there")
+        wait_until(lambda: not any(file.exists() for file in files), lambda: "a file is still there")
         with Admin(bootstrap_servers=quorum.broker.address) as admin:
             for number in range(60):
                 info = ScramCredentialInfo(SHA_256, 4096)

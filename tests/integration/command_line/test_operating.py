@@ -14,6 +14,7 @@ from klamm_cli.top.watcher import Scope, Watcher
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import running_cluster
 from tests.support.ports import free_port
+from tests.support.waiting import patience
 
 FAILED, USAGE = 1, 2
 
@@ -109,7 +110,7 @@ def test_without_a_cluster_the_machine_is_looked_at(klamm):
 
 def test_what_happens_between_two_looks(klamm, cluster):
     klamm.ok("topics", "create", "busy", "--partitions", 1)
-    scope = Scope(topics=None, groups=None, endpoints=[("127.0.0.1", cluster.metrics_port)], timeout_s=60)
+    scope = Scope(topics=None, groups=None, endpoints=[("127.0.0.1", cluster.metrics_port)], timeout_s=patience())
     with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
         watcher = Watcher(admin, scope)
         before = watcher.sample()

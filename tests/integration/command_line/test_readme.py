@@ -14,11 +14,10 @@ from klamm.config import DEFAULT_PORT
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import running_cluster
 from tests.support.ports import free_port
+from tests.support.waiting import patience
 
 ROOT = pathlib.Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
-TIMEOUT_S = 100
-SPARK_TIMEOUT_S = 280
 
 
 def blocks(heading: str, language: str) -> list[str]:
@@ -36,7 +35,7 @@ def cluster(tmp_path):
         yield process
 
 
-def run(cluster, command: list[str], directory: pathlib.Path, text: str = "", timeout_s: int = TIMEOUT_S) -> str:
+def run(cluster, command: list[str], directory: pathlib.Path, text: str = "") -> str:
     """Runs it where it writes nothing into the project; returns its output."""
     environment = {
         **os.environ,
@@ -50,7 +49,6 @@ def run(cluster, command: list[str], directory: pathlib.Path, text: str = "", ti
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=timeout_s,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -107,13 +105,13 @@ def test_the_services_apart(tmp_path):
                 command = [sys.executable, *arguments, "--set", f"listeners=GRPC://localhost:{port}"]
                 services.append(subprocess.Popen(command, cwd=tmp_path, stderr=log))
         klamm = KlammCommand(f"localhost:{broker}")
-        klamm.ok("topics", "create", "apart", "--timeout", TIMEOUT_S)
+        klamm.ok("topics", "create", "apart", "--timeout", int(patience()))
         klamm.ok("produce", "apart", stdin="a\n")
         assert klamm.ok("consume", "apart", "--group", "g", "--from", "beginning", "--exit").out == "a\n"
     finally:
         for service in reversed(services):
             service.terminate()
-            assert service.wait(TIMEOUT_S) == 0
+            assert service.wait(patience()) == 0
 
 
 @pytest.mark.slow
@@ -122,6 +120,6 @@ def test_the_spark_pipeline(cluster, tmp_path):
     run(cluster, ["klamm", "produce", "clicks"], tmp_path, "/docs\n/docs\nno page\n/blog\n")
     (program,) = blocks("Spark", "python")
     program = on_its_port(cluster, program).replace("/tmp/clicks-checkpoint", str(tmp_path / "checkpoint"))
-    run(cluster, [sys.executable, "-"], tmp_path, program, SPARK_TIMEOUT_S)
+    run(cluster, [sys.executable, "-"], tmp_path, program)
     output = run(cluster, ["klamm", "consume", "page-views", "--from", "beginning", "--exit", "--key"], tmp_path)
     assert sorted(line.partition("\t")[0] for line in output.splitlines()) == ["/blog", "/docs", "/docs"]

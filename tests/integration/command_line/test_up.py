@@ -18,18 +18,17 @@ import pytest
 from tests.support import klamm_without_override
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import KlammProcess, running_cluster
+from tests.support.waiting import patience
 
-TIMEOUT_S = 60
-GRACE_S = 50
-LONG_GRACE = {"shutdown.grace.ms": str(GRACE_S * 1_000)}
-"""A server waits for calls under way for longer than a busy machine needs to stop."""
+LONG_GRACE = {"shutdown.grace.ms": "3600000"}
+"""A server that waits for calls under way does not end before the test gives up."""
 CANNOT_START = 1
 
 
 def up(*arguments: object, python: tuple[str, ...] = ("-m", "klamm")) -> subprocess.CompletedProcess[str]:
     """A `klamm up` that is expected to end by itself."""
     command = [sys.executable, *python, "up", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
 
 
 def refusal(*arguments: object, **options: tuple[str, ...]) -> str:
@@ -134,9 +133,7 @@ def test_a_signal_stops_it_gracefully_and_everything_is_there_afterwards(tmp_pat
     klamm.ok("topics", "create", "kept", "--partitions", 2)
     klamm.ok("produce", "kept", stdin="a\nb\n")
     klamm.ok("consume", "kept", "--group", "readers", "--from", "beginning", "--exit")
-    begin = time.monotonic()
     assert cluster.end(number) == 0
-    assert time.monotonic() - begin < GRACE_S / 2
     assert cluster.log_path.read_text() == ""
     assert (cluster.data_dir / "broker" / ".kafka_cleanshutdown").exists()
     cluster.start()
@@ -155,9 +152,7 @@ def test_a_consumer_that_waits_does_not_keep_it_from_stopping(tmp_path):
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as consumer:
             try:
                 KlammCommand(cluster.bootstrap).ok("consume", "quiet", "--group", "other", "--exit")
-                begin = time.monotonic()
                 assert cluster.stop() == 0
-                assert time.monotonic() - begin < GRACE_S / 2
             finally:
                 consumer.kill()
 
@@ -171,7 +166,7 @@ def test_it_starts_fast_and_idles_on_next_to_nothing(tmp_path):
         # CPU seconds to readiness do not depend on what else this machine does; the wall clock does.
         assert start_cpu_s < 3
         # On a machine that does much else, what the start left behind takes a while.
-        idle_deadline_s, busy = time.monotonic() + TIMEOUT_S, 1.0
+        idle_deadline_s, busy = time.monotonic() + patience(), 1.0
         while busy >= 0.02 and time.monotonic() < idle_deadline_s:
             before_s, begin = sum(process.cpu_times()[:2]), time.monotonic()
             time.sleep(3)

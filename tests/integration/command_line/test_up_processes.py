@@ -17,9 +17,8 @@ import pytest
 from klamm_embedded.ports import KAFKA_PORT_STEP
 from tests.support.cli_runner import KlammCommand
 from tests.support.ports import free_ports
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
-DEADLINE_S = 60
 SIZE = ("--controllers", "3", "--brokers", "3", "--coordinators", "2")
 
 
@@ -60,7 +59,7 @@ def up(data_dir: pathlib.Path, *arguments: str) -> Iterator[Up]:
         yield Up(process, ready[1])
     finally:
         process.terminate()
-        process.wait(DEADLINE_S)
+        process.wait(patience())
         process.stdout.close()
 
 
@@ -86,7 +85,7 @@ def test_it_serves_survives_a_kill_and_ends_with_the_command(tmp_path):
         assert "broker 2 ended status=-9; it is started again in 1 s" in data_dir.with_suffix(".log").read_text()
         children = cluster.children()
         cluster.process.terminate()
-        assert cluster.process.wait(DEADLINE_S) == 0
+        assert cluster.process.wait(patience()) == 0
         assert ended(children.values())
     # The same cluster again, under other ports.
     with up(data_dir, *SIZE) as cluster:
@@ -109,7 +108,7 @@ def test_no_process_outlives_a_killed_command(tmp_path):
 )
 def test_what_is_refused_is_named_and_leaves_no_trace(tmp_path, arguments, complaint):
     command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(tmp_path / "data"), "--port", "0", *arguments]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
     assert refused.returncode == 1
     assert refused.stdout == ""
     assert complaint in refused.stderr
@@ -121,7 +120,7 @@ def test_when_a_process_cannot_start_none_stays(tmp_path):
     data_dir.mkdir()
     (data_dir / "broker-2").write_text("in the way")
     command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(data_dir), "--port", "0", "--brokers", "2"]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
     assert refused.returncode == 1
     assert "broker 2 ended before it served" in refused.stderr
     assert str(data_dir / "broker-2") in refused.stderr

@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient
 from klamm_embedded.ports import KAFKA_PORT_STEP, SERVERS_PORT_STEP
 from tests.support.cli_runner import KlammCommand
 from tests.support.ports import free_ports
+from tests.support.waiting import patience
 
-TIMEOUT_S = 120
 CANNOT_START = 1
 UNREACHABLE = 3
 
@@ -57,7 +57,7 @@ def up(data_dir: Path, *arguments: str) -> Iterator[SecuredUp]:
         yield SecuredUp(line)
     finally:
         process.terminate()
-        assert process.wait(TIMEOUT_S) == 0, log_path.read_text()
+        assert process.wait(patience()) == 0, log_path.read_text()
         process.stdout.close()
 
 
@@ -70,7 +70,7 @@ def test_a_client_with_its_files_gets_in_and_another_does_not(tmp_path: Path, si
         assert cluster.klamm("produce", "orders", *known, stdin="one\n").status == 0
         producer = LibrdkafkaProducer(cluster.librdkafka_settings())
         producer.produce("orders", b"two")
-        assert producer.flush(TIMEOUT_S) == 0
+        assert producer.flush(patience()) == 0
 
         stranger = cluster.klamm("topics", "list", "--timeout", "10")
         assert (stranger.status, stranger.out) == (UNREACHABLE, "")
@@ -89,7 +89,7 @@ def test_kcat_gets_in_as_the_readme_says(tmp_path: Path) -> None:
     with up(tmp_path / "data") as cluster:
         assert cluster.klamm("topics", "create", "orders", "--command-config", cluster.properties).status == 0
         command = ["kcat", "-F", cluster.librdkafka, "-b", cluster.kafka, "-L"]
-        listed = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=True)
         assert 'topic "orders"' in listed.stdout
 
 
@@ -99,7 +99,7 @@ def test_a_secured_directory_is_not_served_without(tmp_path: Path) -> None:
         pass
     for size in ([], ["--brokers", "2"]):
         command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(data_dir), "--port", "0", *size]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
         assert ended.returncode == CANNOT_START
         assert f"{data_dir} holds a " in ended.stderr
         assert "--secure" in ended.stderr or "in one process" in ended.stderr

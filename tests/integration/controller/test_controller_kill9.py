@@ -23,9 +23,8 @@ from klamm.wire.v1.controller_pb2 import (
 )
 from klamm.wire.v1.controller_rpc import ADMIN, CONTROLLER
 from tests.support.raw_stub import RawStub
-from tests.support.waiting import wait_until
-
-READY_TIMEOUT_S = 60
+from tests.support.violation import verdict
+from tests.support.waiting import patience, wait_until
 
 
 class ControllerProcess:
@@ -68,14 +67,14 @@ class ControllerProcess:
         """Exit status and what it said at last, when it ends by itself."""
         assert self._process is not None
         process, self._process = self._process, None
-        _, said = process.communicate(timeout=READY_TIMEOUT_S)
+        _, said = process.communicate(timeout=patience())
         return process.returncode, said
 
     def end(self, number: signal.Signals) -> int:
         assert self._process is not None
         process, self._process = self._process, None
         process.send_signal(number)
-        process.communicate(timeout=READY_TIMEOUT_S)
+        process.communicate(timeout=patience())
         return process.returncode
 
 
@@ -145,8 +144,9 @@ def test_acknowledged_topics_survive_kill_9(tmp_path):
         killer.join()
         process.start()
         found = asyncio.run(described(process.port))
-        assert acked <= found.keys()
-        assert set(found.values()) <= {2}, "no topic is there in part"
+        with verdict():
+            assert acked <= found.keys()
+            assert set(found.values()) <= {2}, "no topic is there in part"
     assert process.end(signal.SIGTERM) == 0
 
 
@@ -164,7 +164,9 @@ def test_a_failed_write_ends_the_process_and_loses_nothing_acknowledged(tmp_path
     roomy = ControllerProcess(tmp_path)
     roomy.start()
     assert acked
-    assert acked <= asyncio.run(described(roomy.port)).keys()
+    found = asyncio.run(described(roomy.port))
+    with verdict():
+        assert acked <= found.keys()
     assert roomy.end(signal.SIGTERM) == 0
 
 

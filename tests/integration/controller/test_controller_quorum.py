@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -17,10 +18,15 @@ from klamm.errors import ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
 from tests.support.controller_quorum import Quorum, quorum_processes
 from tests.support.quorum_load import History, load
+from tests.support.waiting import patience, wait_until
 
-GRACE_S = 60
-ELECTION_S = 2
-"""Both are longer than what a busy machine does without waiting for them."""
+HAND_OVER = {
+    # A leader that waits for the streams of others does not end before the test gives up.
+    "shutdown_grace_ms": "3600000",
+    # A leader may hand over for two election time-outs.
+    "controller_quorum_election_timeout_ms": "2000",
+    "controller_quorum_election_timeout_max_ms": "2000",
+}
 
 
 @pytest.fixture
@@ -101,10 +107,14 @@ def test_every_controller_says_who_leads(quorum: Quorum) -> None:
 def described_by_broker(quorum: Quorum) -> tuple[QuorumDescription, int]:
     """The quorum, with a broker and a coordinator, and the controller that is named to clients."""
     with Admin(bootstrap_servers=quorum.broker.address) as admin:
-        until_s = time.monotonic() + 60
-        while len((described := admin.describe_quorum()).replicas) < 5 and time.monotonic() < until_s:
-            time.sleep(0.05)  # Brokers and coordinators show with their first heartbeat to this leader.
-        return described, admin.describe_cluster().controller_id
+        # Brokers and coordinators show with their first heartbeat to this leader.
+        wait_until(lambda: len(admin.describe_quorum().replicas) >= 5, pause_s=0.05)
+        return admin.describe_quorum(), admin.describe_cluster().controller_id
+
+
+def hears_of_another_leader(log: str, node_id: int) -> bool:
+    """Whether the last leader in what the controller logged is another one."""
+    return re.findall(r"quorum term=\d+ leader=(-?\d+)", log)[-1] not in ("-1", str(node_id))
 
 
 @pytest.mark.slow
@@ -112,6 +122,7 @@ def test_a_leader_that_is_stopped_hands_over_before_it_ends(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outages_s: list[float] = []
+    handed_over: list[bool] = []
 
     async def run(quorum: Quorum) -> None:
         history = History()
@@ -120,23 +131,18 @@ def test_a_leader_that_is_stopped_hands_over_before_it_ends(
                 leader = await leader_of(quorum)
                 stopped_s = time.monotonic()
                 assert await ended(quorum, leader, signal.SIGTERM) == 0
-                assert time.monotonic() - stopped_s < GRACE_S / 2, "it waited for the streams of others"
+                handed_over.append(hears_of_another_leader(quorum.controllers[leader].log_path.read_text(), leader))
                 await leader_of(quorum, but=leader)
                 await history.wait_for_acknowledgement(stopped_s)
                 outages_s.append(history.outage_s(stopped_s))
                 quorum.controllers[leader].start()
                 await all_caught_up(quorum)
 
-    patience = {
-        "shutdown_grace_ms": str(GRACE_S * 1_000),
-        "controller_quorum_election_timeout_ms": str(ELECTION_S * 1_000),
-        "controller_quorum_election_timeout_max_ms": str(ELECTION_S * 1_000),
-    }
-    with started(tmp_path, **patience) as quorum:
+    with started(tmp_path, **HAND_OVER) as quorum:
         asyncio.run(run(quorum))
     with capsys.disabled():
         print(f"\nhandovers: {', '.join(f'{each:.3f}s' for each in outages_s)}")
-    assert min(outages_s) < ELECTION_S, "none was faster than an election"
+    assert any(handed_over), "none heard of the next leader before it ended"
 
 
 @pytest.mark.slow
@@ -149,14 +155,14 @@ def test_records_flow_while_controllers_come_and_go(quorum: Quorum) -> None:
         consumer.subscribe(["first"])
         read: list[bytes] = []
 
+        def poll() -> None:
+            read.extend(each.value for records in consumer.poll(timeout_ms=200).values() for each in records)
+
         def flow(values: list[bytes]) -> None:
             for value in values:
                 producer.send("first", value)
             producer.flush()
-            until_s = time.monotonic() + 30
-            while not set(values) <= set(read) and time.monotonic() < until_s:
-                read.extend(each.value for records in consumer.poll(timeout_ms=200).values() for each in records)
-            assert set(values) <= set(read)
+            wait_until(lambda: set(values) <= set(read), lambda: read, between=poll)
             consumer.commit()
 
         flow([b"before"])
@@ -167,7 +173,7 @@ def test_records_flow_while_controllers_come_and_go(quorum: Quorum) -> None:
             quorum.wait_leader()
             with Admin(**servers, retry_backoff_max_ms=100) as admin:
                 admin.create_topics([NewTopic(f"topic-{round_}", partition_count=1)])
-            producer.send(f"topic-{round_}", b"x").result(timeout=30)
+            producer.send(f"topic-{round_}", b"x").result(timeout=patience())
             leader.start()
             asyncio.run(all_caught_up(quorum))
         assert sorted(read) == sorted(set(read)), "an election is no reason to read anything twice"

@@ -41,6 +41,7 @@ from klamm_server.rpc.controllers import Controllers
 from klamm_server.rpc.server import RpcServer
 from klamm_server.runtime.clock import SystemClock
 from tests.support.raw_stub import RawStub
+from tests.support.waiting import patience
 
 
 class Running:
@@ -306,7 +307,7 @@ def test_a_request_that_cannot_commit_in_time_says_so(tmp_path, monkeypatch):
 
 def test_watchers_do_not_hold_up_the_stop(tmp_path):
     async def run():
-        async with asyncio.timeout(60), contextlib.AsyncExitStack() as stack:
+        async with asyncio.timeout(patience()), contextlib.AsyncExitStack() as stack:
             running = await stack.enter_async_context(controller(tmp_path))
             watch = running.nodes.watch_metadata(WatchMetadataRequest())
             assert (await watch.read()).snapshot_begin

@@ -19,8 +19,8 @@ from klamm.wire.v1.broker_rpc import BROKER
 from tests.support.controller_quorum import Quorum, quorum_processes
 from tests.support.quorum_load import History, load
 from tests.support.raw_stub import RawStub
-from tests.support.server_process import DEADLINE_S, ServerProcess
-from tests.support.waiting import until
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import patience, until, wait_until
 
 
 @contextlib.asynccontextmanager
@@ -33,13 +33,16 @@ async def administering(quorum: Quorum) -> AsyncIterator[AsyncAdmin]:
 
 async def replica(admin: AsyncAdmin, node_id: int, *, is_voter: bool) -> ReplicaOfQuorum:
     """The controller, once it is shown as a voter or as an observer."""
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            for each in (await admin.describe_quorum()).replicas:
-                is_controller = each.kind is QuorumReplicaKind.CONTROLLER
-                if is_controller and (each.node_id, each.is_voter) == (node_id, is_voter):
-                    return each
-            await asyncio.sleep(0.05)
+
+    async def shown() -> ReplicaOfQuorum | None:
+        for each in (await admin.describe_quorum()).replicas:
+            is_controller = each.kind is QuorumReplicaKind.CONTROLLER
+            if is_controller and (each.node_id, each.is_voter) == (node_id, is_voter):
+                return each
+        return None
+
+    found: ReplicaOfQuorum = await until(shown, pause_s=0.05)
+    return found
 
 
 async def add(admin: AsyncAdmin, node_id: int) -> None:
@@ -87,14 +90,13 @@ async def restarted(server: ServerProcess) -> None:
 
 async def followers_at_the_end(admin: AsyncAdmin) -> None:
     """The broker and the coordinator follow the present leader, and have everything."""
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            kinds = [
-                each.kind for each in (await admin.describe_quorum()).replicas if not each.is_voter and not each.lag
-            ]
-            if {QuorumReplicaKind.BROKER, QuorumReplicaKind.COORDINATOR} <= set(kinds):
-                return
-            await asyncio.sleep(0.05)
+
+    async def follow() -> bool:
+        replicas = (await admin.describe_quorum()).replicas
+        kinds = {each.kind for each in replicas if not each.is_voter and not each.lag}
+        return {QuorumReplicaKind.BROKER, QuorumReplicaKind.COORDINATOR} <= kinds
+
+    await until(follow, pause_s=0.05)
 
 
 @pytest.mark.slow
@@ -132,12 +134,10 @@ def test_a_quorum_of_three_becomes_another_one_of_two_under_load(tmp_path: pathl
         asyncio.run(replace(quorum, history))
         servers = {"bootstrap_servers": quorum.broker.address}
         with Producer(**servers) as producer:
-            producer.send("first", b"after").result(timeout=30)
+            producer.send("first", b"after").result(timeout=patience())
         with Consumer(**servers, group_id="g", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["first"])
-            until_s = time.monotonic() + DEADLINE_S
-            while not (records := consumer.poll(timeout_ms=200)) and time.monotonic() < until_s:
-                pass
+            records = wait_until(lambda: consumer.poll(timeout_ms=200), "no record comes", pause_s=0)
             assert [each.value for batch in records.values() for each in batch] == [b"after"]
         assert history.acknowledged_s
         # Both of the new ones are needed, and they come back by themselves.
@@ -170,7 +170,7 @@ def test_a_voter_whose_disk_was_wiped_follows_until_it_is_removed_and_added(tmp_
             quorum.controllers[away].start()
             quorum.controllers[wiped].start()
             with pytest.raises(AssertionError, match="no leader"):
-                await asyncio.to_thread(quorum.wait_leader, deadline_s=4)
+                await asyncio.to_thread(quorum.wait_leader, timeout_s=4)
             quorum.controllers[leader_id].start()
             async with load(quorum, history, prefix="again"):
                 await asyncio.to_thread(quorum.wait_leader)

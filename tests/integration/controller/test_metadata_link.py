@@ -48,16 +48,16 @@ from klamm_server.rpc.controllers import Controllers
 from klamm_server.rpc.server import RpcServer
 from klamm_server.runtime.clock import SystemClock
 from tests.support.ports import closed_port, free_port
+from tests.support.waiting import patience
 
 FAST = Backoff(initial_ms=5, max_ms=20)
-TIMEOUT_S = 60
 
 
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Runs a coroutine test in a loop of its own, for no longer than TIMEOUT_S."""
+    """Runs a coroutine test in a loop of its own, for no longer than patience()."""
 
     def run() -> None:
-        asyncio.run(asyncio.wait_for(test(), TIMEOUT_S))
+        asyncio.run(asyncio.wait_for(test(), patience()))
 
     run.__name__ = test.__name__
     return run
@@ -234,7 +234,7 @@ def follow(*scripts: Script, until: int, streams: int) -> tuple[Follower, Script
                 await follower.reach(until)
                 await controller.until(lambda: len(controller.watched) >= streams)
 
-    asyncio.run(asyncio.wait_for(run(), TIMEOUT_S))
+    asyncio.run(asyncio.wait_for(run(), patience()))
     return followers[0], controller
 
 
@@ -464,8 +464,8 @@ async def registering(
     member: Registrant = BROKER,
     cluster_id: str = "",
     heartbeat_interval_ms: int = 5,
-    request_timeout_ms: int = 5_000,
-    registration_timeout_ms: int = 10_000,
+    request_timeout_ms: int = 60_000,
+    registration_timeout_ms: int = 60_000,
 ) -> AsyncIterator[Registration]:
     """A Registration with its link running, at the given controllers."""
     async with serving(controllers[0]) as port, serving(controllers[-1]) as other_port:
@@ -504,7 +504,7 @@ def test_a_lost_session_is_held_again_and_a_heartbeat_sent_at_once() -> None:
                 keeping.cancel()
                 await asyncio.wait({keeping})
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(run(), patience()))
 
 
 @pytest.mark.parametrize("member", [BROKER, COORDINATOR], ids=str)
@@ -524,7 +524,7 @@ def test_a_server_registers_is_unfenced_and_leaves(member: Registrant) -> None:
             assert await registration.shut_down(10_000)
             await running
 
-    asyncio.run(asyncio.wait_for(run(), TIMEOUT_S))
+    asyncio.run(asyncio.wait_for(run(), patience()))
     assert fenced == [True, False]
     assert [heartbeat.want_shutdown for heartbeat in controller.heartbeats] == [False, True]
     assert controller.heartbeats[0].metadata_end_index == 2

@@ -29,9 +29,9 @@ from klamm_controller.raft.settings import RaftSettings
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
 from klamm_server.runtime.clock import SystemClock
+from tests.support.waiting import patience
 
 NotControllerError = EXCEPTIONS[ErrorCode.NOT_CONTROLLER]
-DEADLINE_S = 30
 
 
 def record(number: int) -> MetadataRecord:
@@ -148,7 +148,7 @@ class Cluster:
 
     async def until(self, predicate):
         """The first result of `predicate` that is true."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(patience()):
             while not (found := predicate()):
                 self.changed.clear()
                 await self.changed.wait()

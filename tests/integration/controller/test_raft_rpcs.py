@@ -15,8 +15,8 @@ from klamm_controller.io.raft_codec import encode
 from klamm_controller.raft.messages import Message, ReplicaKey, TimeoutNowRequest
 from klamm_controller.rpc.raft import RaftRpcs
 from klamm_server.rpc.server import RpcServer
+from tests.support.waiting import patience
 
-DEADLINE_S = 40
 ME = ReplicaKey(1, "")
 OTHER = ReplicaKey(2, "")
 
@@ -37,11 +37,11 @@ def test_a_controller_that_ends_does_not_wait_for_those_who_send_to_it() -> None
         link = PeerLink(GrpcTransport(), f"127.0.0.1:{port}", make_envelope=make_envelope, rng=random.Random(1))
         sending = asyncio.create_task(link.run())
         try:
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(patience()):
                 link.send(TimeoutNowRequest(sender=OTHER, receiver=ME, term=1))
                 await received.wait()
                 rpcs.stop()
-                await server.stop(grace_s=10 * DEADLINE_S)
+                await server.stop(grace_s=10 * patience())
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
@@ -78,7 +78,7 @@ def test_a_link_with_nothing_to_send_finds_a_controller_that_was_restarted() -> 
         link = PeerLink(GrpcTransport(), f"127.0.0.1:{port}", make_envelope=make_envelope, rng=random.Random(1))
         sending = asyncio.create_task(link.run())
         try:
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(patience()):
                 await streams.opened.wait()
                 await server.stop(grace_s=0)
                 server, streams, _ = await serve(port)

@@ -17,14 +17,13 @@ from klamm import AsyncProducer, ConsumerGroupMetadata, OffsetAndMetadata, Topic
 from tests.support.coordinator_cluster import HOST, Cluster, cluster
 from tests.support.coordinator_process import CoordinatorProcess
 from tests.support.group_members import ConsumerGroup, Group
+from tests.support.waiting import until
 
 GROUP_COUNT = 6
 """How many groups there are of each protocol."""
 MEMBER_COUNT = 3
 COMMIT_INTERVAL_S = 0.1
 TRANSACTIONAL_ID_COUNT = 12
-UNAVAILABLE_MS_MAX = 60_000
-"""A bound for a busy machine; what it takes on an idle one is in bench/RESULTS.md."""
 
 
 class TransactionLoad:
@@ -38,11 +37,13 @@ class TransactionLoad:
         ]
 
     async def until_each_committed_one_begun_after(self, since_s: float) -> None:
-        while min(self._begun_s) <= since_s:
+        def have_committed() -> bool:
             for task in self._tasks:
                 if task.done():
                     task.result()
-            await asyncio.sleep(0.02)
+            return min(self._begun_s) > since_s
+
+        await until(have_committed, "not every transactional id commits", pause_s=0.02)
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -66,24 +67,30 @@ class TransactionLoad:
 async def until_each_committed_again(groups: list[Group]) -> float:
     """Returns from when on."""
     since_s = time.perf_counter()
-    while not all(group.commits.acknowledged_s[-1:] > [since_s] for group in groups):
+
+    def have_committed() -> bool:
         for group in groups:
             group.check_alive()
-        await asyncio.sleep(0.02)
+        return all(group.commits.acknowledged_s[-1:] > [since_s] for group in groups)
+
+    await until(have_committed, "not every group commits", pause_s=0.02)
     return since_s
 
 
 async def until_each_member_was_heard_again(groups: list[Group]) -> None:
     """Two more heartbeats each: the first one may have been on its way already."""
     before = [group.heartbeat_counts() for group in groups]
-    while any(
-        now < then + 2
-        for group, counts in zip(groups, before, strict=True)
-        for now, then in zip(group.heartbeat_counts(), counts, strict=True)
-    ):
+
+    def were_heard() -> bool:
         for group in groups:
             group.check_alive()
-        await asyncio.sleep(0.02)
+        return all(
+            now >= then + 2
+            for group, counts in zip(groups, before, strict=True)
+            for now, then in zip(group.heartbeat_counts(), counts, strict=True)
+        )
+
+    await until(were_heard, "not every member is heard", pause_s=0.02)
 
 
 async def settled_groups(running: Cluster) -> list[Group]:
@@ -123,10 +130,8 @@ def test_members_keep_their_generation_and_assignment_when_their_coordinator_is_
                 await process.kill()
                 killed_s = time.perf_counter()
                 await transactions.until_each_committed_one_begun_after(killed_s)
-                assert (time.perf_counter() - killed_s) * 1e3 < UNAVAILABLE_MS_MAX
                 await until_each_committed_again(groups)
                 assert {group.owner for group in hit} == {3 - victim}
-                assert max(group.commits.gap_ms(killed_s) for group in hit) < UNAVAILABLE_MS_MAX
                 await until_each_member_was_heard_again([group for group in hit if isinstance(group, ConsumerGroup)])
 
                 await process.start()

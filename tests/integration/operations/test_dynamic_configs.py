@@ -17,7 +17,7 @@ from tests.support.broker_cluster import BrokerCluster, broker_cluster
 from tests.support.cli_runner import KlammCommand
 from tests.support.kafka_wire import KafkaWire
 from tests.support.klamm_process import KlammProcess, running_cluster
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
 TOPIC, BROKER = 2, 4
 ONE = ConfigResource(ConfigResourceType.BROKER, "1")
@@ -70,7 +70,7 @@ def is_cleaned(cluster: KlammProcess) -> bool:
 def send(cluster: KlammProcess, topic: str, value: bytes) -> ErrorCode:
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         try:
-            producer.send(topic, value, key=b"k").result(timeout=30)
+            producer.send(topic, value, key=b"k").result(timeout=patience())
         except KlammError as error:
             return getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR)
     return ErrorCode.NONE
@@ -165,7 +165,7 @@ def test_followers_go_on_with_another_number_of_streams(tmp_path: pathlib.Path) 
             def replicate() -> None:
                 sent = [producer.send("spread", b"v", partition=number % 6) for number in range(60)]
                 for one in sent:
-                    one.result(timeout=30)
+                    one.result(timeout=patience())
 
             replicate()
             for change, count in enumerate(("2", "4", "2"), start=1):

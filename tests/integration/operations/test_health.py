@@ -17,13 +17,13 @@ from klamm_server.runtime.switch import Switch
 from klamm_server.security.server_tls import ServerTls
 from tests.support.certificates import ca, client, replace, server, write_stores
 from tests.support.ports import closed_port
-from tests.support.waiting import until
+from tests.support.waiting import patience, until
 
 HOST = "127.0.0.1"
 
 
 def _ask(port: int, service: str = "") -> str:
-    return check(HOST, port, service=service, timeout_s=30)
+    return check(HOST, port, service=service, timeout_s=patience())
 
 
 async def _until(status: str, port: int, service: str = "") -> None:
@@ -101,7 +101,7 @@ def test_what_is_no_server_of_ours_is_said_to_be_none(
 
         thread = threading.Thread(target=serve)
         thread.start()
-        status = main([f"{HOST}:{port}", "--timeout", "30"])
+        status = main([f"{HOST}:{port}", "--timeout", str(patience())])
         thread.join()
     assert status == 1
     assert problem in capsys.readouterr().out

@@ -11,7 +11,6 @@ import math
 import re
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,9 +25,9 @@ from tests.support.controller_quorum import CLUSTER_ID, HOST
 from tests.support.ports import free_port
 from tests.support.prometheus_server import PrometheusServer
 from tests.support.server_process import ServerProcess
+from tests.support.waiting import patience, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
-DEADLINE_S = 60
 TOPIC, PARTITIONS = "orders", 3
 SENT, SENT_BY_KAFKA_CLIENT, LEFT_OPEN = 300, 60, 1
 GROUP, COMMITTED = "billing", (50, 40, 30)
@@ -133,7 +132,7 @@ def _work(stack: ExitStack, prometheus: PrometheusServer, admin: Admin, ours: st
     left_open = stack.enter_context(Producer(bootstrap_servers=ours, transactional_id="left-open"))
     left_open.init_transactions()
     left_open.begin_transaction()
-    left_open.send(TOPIC, b"open", partition=0).result(DEADLINE_S)
+    left_open.send(TOPIC, b"open", partition=0).result(patience())
     stack.callback(left_open.abort_transaction)
     prometheus.wait_scraped()
     prometheus.wait_evaluated()
@@ -143,14 +142,13 @@ def _send_by_kafka_client(bootstrap: str, count: int) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
     for number in range(count):
         producer.produce(TOPIC, b"Kafka's", partition=number % PARTITIONS)
-    assert producer.flush(DEADLINE_S) == 0
+    assert producer.flush(patience()) == 0
 
 
 def _read_and_commit(consumer: Consumer, share: int) -> None:
-    until_s = time.monotonic() + DEADLINE_S
-    while len(consumer.assignment()) < PARTITIONS:
-        assert time.monotonic() < until_s, consumer.assignment()
-        consumer.poll(100)
+    wait_until(
+        lambda: len(consumer.assignment()) == PARTITIONS, consumer.assignment, between=lambda: consumer.poll(100)
+    )
     consumer.poll(1_000)
     offsets = {
         TopicPartition(TOPIC, number): OffsetAndMetadata(offset * share // 2) for number, offset in enumerate(COMMITTED)

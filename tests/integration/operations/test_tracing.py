@@ -20,8 +20,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
 from klamm.producer.tracing_interceptor import TracingInterceptor
 from tests.support.klamm_process import KlammProcess
+from tests.support.waiting import patience
 
-TIMEOUT_S = 60
 PRODUCE = "/klamm.v1.Broker/Produce"
 
 
@@ -39,7 +39,8 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self._news = threading.Condition()
-        self._server = grpc.server(futures.ThreadPoolExecutor(2))
+        self._threads = futures.ThreadPoolExecutor(2)
+        self._server = grpc.server(self._threads)
         trace_service_pb2_grpc.add_TraceServiceServicer_to_server(self, self._server)
         self.endpoint = f"http://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
@@ -61,7 +62,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
     def wait_for(self, *chain: tuple[str, str]) -> list[Span]:
         """Spans of these services and names, each the parent of the next, the first one without."""
         with self._news:
-            spans = self._news.wait_for(lambda: self._chain(chain, b""), TIMEOUT_S)
+            spans = self._news.wait_for(lambda: self._chain(chain, b""), patience())
         assert spans, f"no spans {chain}; there are {sorted({span[:2] for span in self.spans})}"
         return spans
 
@@ -74,7 +75,8 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         return []
 
     def stop(self) -> None:
-        self._server.stop(None)
+        self._server.stop(None).wait()
+        self._threads.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -119,18 +121,18 @@ def test_a_transactions_first_produce_goes_on_to_the_coordinator(cluster, collec
 def test_a_produce_of_a_kafka_client_is_a_trace_of_its_own(cluster, collector):
     producer = KafkaProducer({"bootstrap.servers": cluster.kafka_bootstrap})
     producer.produce("t", b"value")
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(patience()) == 0
     collector.wait_for(("klamm", "Produce"), ("klamm", "append"))
 
 
 def test_a_record_takes_the_context_of_its_sender_along(cluster):
     settings = {"bootstrap_servers": cluster.bootstrap, "interceptor_classes": [TracingInterceptor()]}
     with Producer(**settings) as producer, trace.get_tracer("test").start_as_current_span("sends") as span:
-        sent = producer.send("t", b"value", headers=[("mine", b"1")]).result(TIMEOUT_S)
+        sent = producer.send("t", b"value", headers=[("mine", b"1")]).result(patience())
     with Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
         consumer.assign([TopicPartition("t", 0)])
         consumer.seek(TopicPartition("t", 0), sent.offset)
-        ((record,),) = consumer.poll(TIMEOUT_S * 1000).values()
+        ((record,),) = consumer.poll(int(patience() * 1_000)).values()
     context = span.get_span_context()
     (mine, (name, value)) = record.headers
     assert (mine, name) == (("mine", b"1"), "traceparent")

@@ -18,6 +18,7 @@ from klamm_pipelines.archive_store import ArchiveStore, read_archive
 from klamm_pipelines.job import Pipeline, run_in
 from tests.support.klamm_process import KlammProcess, running_cluster
 from tests.support.topic_reading import read_topics
+from tests.support.violation import verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -259,9 +260,12 @@ def test_an_archive_holds_each_record_once_and_gives_it_back(spark, cluster, run
     counted = run(compact.PIPELINE, "--archive", str(root), "--min-files", "2")
     after = store.contents()
     assert counted == {"files_merged": len(before.files), "files_written": 4, "files_deleted": 0}
-    assert sum(each.rows for each in after.files.values()) == 240
-    assert read_rows(store.read(after.files.values())) == expected
-    assert read_rows(store.read(before.files.values())) == expected, "readers of an older version go on"
+    with verdict():
+        assert sum(each.rows for each in after.files.values()) == 240
+    merged, older = (read_rows(store.read(each.files.values())) for each in (after, before))
+    with verdict():
+        assert merged == expected
+        assert older == expected, "readers of an older version go on"
     left = root / "topic=orders" / "date=2026-01-31" / "hour=12" / "left-by-a-batch-that-failed.parquet"
     left.touch()
     counted = run(compact.PIPELINE, "--archive", str(root), "--retain", "0 seconds")

@@ -12,21 +12,23 @@ import pytest
 from klamm.admin import LedgerListing
 from tests.support import spark_copy
 from tests.support.copy_job import CopyJob
+from tests.support.waiting import patience, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
-DEADLINE_S = 180
 ROWS = 3 * spark_copy.ROWS_PER_BATCH
 
 
 def run_killed(job: CopyJob, moment: Callable[[LedgerListing], bool]) -> LedgerListing:
     """Runs the query as a process of its own until its ledger is such; returns the ledger it left."""
     with job.driver(0.2) as process:
-        deadline_s = time.monotonic() + DEADLINE_S
-        while (ledger := job.ledger()) is None or not moment(ledger):
+
+        def has_come() -> bool:
             assert process.poll() is None, job.log_path.read_text()
-            assert time.monotonic() < deadline_s, f"waited in vain: {ledger}"
-            time.sleep(0.01)
+            ledger = job.ledger()
+            return ledger is not None and moment(ledger)
+
+        wait_until(has_come, lambda: f"waited in vain: {job.ledger()}", timeout_s=2 * patience())
     left = job.ledger()
     assert left is not None
     return left
@@ -49,11 +51,11 @@ def test_rows_count_once_when_the_driver_is_killed_before_and_after_it_decides(j
     left = run_killed(job, is_prepared)
     assert is_prepared(left), "killed between prepare and commit"
     assert left.committed_batch_id == -1
-    assert job.read() == []
+    job.check_read([])
     left = run_killed(job, lambda ledger: ledger.committed_batch_id == 0)
     assert left.committed_batch_id == 0
     job.run_to_end()
-    assert job.read() == values
+    job.check_read(values)
     ledger = job.ledger()
     assert ledger is not None
     assert ledger.committed_batch_id == ROWS // spark_copy.ROWS_PER_BATCH - 1
@@ -70,11 +72,11 @@ def test_a_batch_that_counts_is_not_written_again_and_an_older_checkpoint_is_ref
     assert job.read("read_uncommitted") == once
     job.produce("second")
     job.run_to_end()
-    assert job.read() == sorted([*once, "second"])
+    job.check_read([*once, "second"])
     forget(job, "commits/1", "commits/2", "offsets/2")
     with pytest.raises(Exception, match=r"older checkpoint than its output. Restore .*`klamm ledgers delete spark "):
         job.run_to_end()
-    assert job.read() == sorted([*once, "second"])
+    job.check_read([*once, "second"])
 
 
 def test_a_run_that_another_has_replaced_writes_nothing(job):
@@ -86,8 +88,8 @@ def test_a_run_that_another_has_replaced_writes_nothing(job):
     assert job.admin.register_run(ledger.ledger, "another", ledger.committed_batch_id + 1)
     job.produce("third", "fourth")
     with pytest.raises(Exception, match=r"Another run of the query has taken over.* another sinkId than 'spark'"):
-        query.awaitTermination(DEADLINE_S)
-    assert job.read() == ["first", "second"]
+        query.awaitTermination(patience())
+    job.check_read(["first", "second"])
 
 
 def test_a_task_that_runs_again_writes_its_rows_once(job):
@@ -114,7 +116,7 @@ def test_a_task_that_runs_again_writes_its_rows_once(job):
     save(job, rows.mapInArrow(fail_once, "value STRING, partition INT"))
     job.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert pathlib.Path(failed).exists()
-    assert job.read() == sorted(map(str, range(80_000)))
+    job.check_read([str(number) for number in range(80_000)])
     assert len(job.read("read_uncommitted")) > 80_000, "the attempt that failed wrote what does not count"
     assert job.admin.list_ledgers().keys() == ledgers, "a job's ledger goes with it"
 
@@ -133,7 +135,7 @@ def test_a_job_that_fails_leaves_nothing(job):
     frame = job.spark.range(20_000, numPartitions=2).selectExpr("CAST(id AS STRING) AS value")
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
         save(job, frame.selectExpr("IF(value = '19999', CAST(1 / 0 AS STRING), value) AS value"))
-    assert job.read() == []
+    job.check_read([])
     assert job.admin.list_ledgers().keys() == ledgers
 
 
@@ -142,7 +144,7 @@ def test_a_write_in_foreach_batch_is_refused(job):
     query = job.writer().foreachBatch(lambda frame, batch_id: save(job, frame)).trigger(availableNow=True).start()
     with pytest.raises(Exception, match="not for a write in foreachBatch"):
         query.awaitTermination()
-    assert job.read() == []
+    job.check_read([])
 
 
 def test_a_producer_setting_that_does_not_go_with_it_is_named(job):

@@ -9,19 +9,19 @@ taken over (8); a speculative copy of a task that has prepared as well (9).
 from __future__ import annotations
 
 import pathlib
-import time
 
 import psutil
 import pytest
 
+from klamm.admin import LedgerListing
 from tests.support import spark_copy
 from tests.support.copy_job import CopyJob
 from tests.support.dying_sink import Moment
 from tests.support.spark_standalone import standalone_cluster
+from tests.support.waiting import patience, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
-DEADLINE_S = 180
 VALUES = [f"{number:04}" for number in range(2 * spark_copy.ROWS_PER_BATCH)]
 
 
@@ -76,7 +76,7 @@ def test_a_batch_counts_once_in_the_next_run_though(query, moment):
 def test_a_batch_counts_once_with_the_next_driver_though(query, moment):
     """Windows 3, 5 and 4."""
     with query.driver(0.0, sink(query, moment)) as process:
-        process.wait(DEADLINE_S)
+        process.wait(3 * patience())
     assert marker(query).exists(), query.log_path.read_text()
     if moment is Moment.DRIVER_AND_CLUSTER:
         query.cluster.kill()  # it is dead: this forgets its process
@@ -89,15 +89,12 @@ def test_a_batch_counts_once_with_the_next_driver_though(query, moment):
 def test_a_driver_that_comes_back_when_another_has_taken_over_writes_nothing(query):
     """Window 8."""
     with query.driver(0.2) as process:
-        until_s = time.monotonic() + DEADLINE_S
-        while not has_prepared(query):
-            assert time.monotonic() < until_s, query.log_path.read_text()
-            time.sleep(0.01)
+        wait_until(lambda: has_prepared(query), query.log_path.read_text, timeout_s=3 * patience())
         driver = next(child for child in psutil.Process(process.pid).children(True) if child.name() == "java")
         driver.suspend()
         query.run_to_end()
         driver.resume()
-        assert process.wait(DEADLINE_S) != 0
+        assert process.wait(patience()) != 0
     query.check(VALUES)
 
 
@@ -115,11 +112,14 @@ def test_a_batch_counts_once_though_a_speculative_copy_of_its_task_prepares_as_w
             "spark.sql.shuffle.partitions": "2",
         }
         with query.driver(0.0, {**sink(query, Moment.COPIED), **settings}) as process:
-            until_s = time.monotonic() + DEADLINE_S
-            while (ledger := query.ledger()) is None or ledger.committed_batch_id < 1:
+
+            def committed() -> LedgerListing | None:
                 assert process.poll() is None, query.log_path.read_text()
-                assert time.monotonic() < until_s, query.log_path.read_text()
-                time.sleep(0.05)
+                ledger = query.ledger()
+                return ledger if ledger is not None and ledger.committed_batch_id >= 1 else None
+
+            ledger = wait_until(committed, query.log_path.read_text, timeout_s=3 * patience(), pause_s=0.05)
+            assert ledger is not None
     assert marker(query).exists(), "two attempts have prepared, and neither ended before the other had"
     assert ledger.open_parts == ()
     query.check(VALUES)

@@ -1,12 +1,10 @@
-"""deploy/monitoring: it watches every server of compose.yaml, asks for no metric that nobody shows, and each alert is
-tried by promtool."""
+"""deploy/monitoring: it watches every server of compose.yaml, asks for no metric that nobody shows, and each alert has
+its tests. `tests/integration/operations/test_promtool.py` runs them."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,37 +112,3 @@ def test_every_server_of_compose_is_scraped_and_nothing_else() -> None:
     }
     assert always == {target for name, target in expected.items() if "small" not in servers[name]["profiles"]}
     assert small == {target for name, target in expected.items() if "small" in servers[name]["profiles"]}
-
-
-def promtool(*arguments: str | Path) -> str:
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("promtool is not there; it comes with Debian's package prometheus")
-    ended = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=100, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
-
-
-def test_promtool_takes_the_configuration_and_the_rules() -> None:
-    assert f"{len(RULES)} rule files found" in promtool("check", "config", PROMETHEUS / "prometheus.yml")
-    promtool("check", "rules", *RULES)
-
-
-def test_targets_are_called_by_their_names(tmp_path: Path) -> None:
-    """Those of the profile `small`, too, which DNS gives as addresses."""
-    config, *others = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
-    assert all(other["relabel_configs"] == config["relabel_configs"] for other in others)
-    (looked_up,) = config.pop("dns_sd_configs")
-    (name,) = looked_up["names"]
-    config["static_configs"].append({"targets": ["192.0.2.7:9404"], "labels": {"__meta_dns_name": name}})
-    path = tmp_path / "prometheus.yml"
-    path.write_text(yaml.safe_dump({"scrape_configs": [config]}))
-    found = json.loads(promtool("check", "service-discovery", "--timeout=1s", path, config["job_name"]))
-    named = {(one["labels"]["cluster"], one["labels"]["instance"], one["labels"]["__address__"]) for one in found}
-    static = {("cluster", target.partition(":")[0], target) for target in config["static_configs"][0]["targets"]}
-    assert named == static | {("small", name, "192.0.2.7:9404")}
-
-
-@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
-def test_promtool_finds_that_each_alert_fires_when_it_should(path: Path) -> None:
-    promtool("test", "rules", PROMETHEUS / "tests" / path.name)

@@ -17,20 +17,23 @@ from klamm.cluster.client import KlammClient
 from klamm.cluster.metadata import ClusterView, Node
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import TopicPartition
+from klamm.producer import sender as sender_module
 from klamm.producer.accumulator import Accumulator, PartitionQueue
 from klamm.producer.config import ProducerConfig
 from klamm.producer.interceptors import InterceptorChain
 from klamm.producer.metrics import ProducerMetrics
-from klamm.producer.sender import Sender, monotonic_ms
+from klamm.producer.sender import Sender
 from klamm.records import BatchHeader, decode_batch, iter_headers
 from klamm.retry import Backoff
 from klamm.wire.framed import decode_framed, split_records
 from klamm.wire.v1 import broker_pb2
 from klamm_broker.log.producers.producer_state import ProducerStates
+from tests.support.loop_time import LoopClock, run_without_waiting
 
 RECORDS = 150
 PARTITIONS = 2
 SEEDS = range(40)
+CLOCK = LoopClock()
 NetworkError = EXCEPTIONS[ErrorCode.NETWORK_EXCEPTION]
 
 
@@ -228,7 +231,7 @@ def send(accumulator: Accumulator, queue: PartitionQueue, number: int, outcomes:
     value = b"%d" % number
     entry = accumulator.append(queue, (1, None, value, ()), 20, None)
     if entry is None:
-        assert accumulator.open_batch(queue, 20, monotonic_ms())
+        assert accumulator.open_batch(queue, 20, CLOCK.monotonic_ms())
         entry = accumulator.append(queue, (1, None, value, ()), 20, None)
     assert entry is not None
     result, index = entry
@@ -262,13 +265,20 @@ def violations(brokers: Brokers, outcomes: Outcomes) -> list[str]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def _time_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sender reads the time of its event loop, which a test does not have to wait for."""
+    monkeypatch.setattr(sender_module, "monotonic_ms", CLOCK.monotonic_ms)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_record_is_written_once_and_in_order_or_has_failed(seed: int) -> None:
-    brokers, outcomes = asyncio.run(run(seed, idempotent=True))
+    brokers, outcomes = run_without_waiting(run(seed, idempotent=True))
     assert not violations(brokers, outcomes), f"seed {seed}"
     assert len(outcomes.offsets) + len(outcomes.failed) == RECORDS
 
 
 def test_without_idempotence_the_same_faults_do_harm() -> None:
-    found = [violation for seed in SEEDS for violation in violations(*asyncio.run(run(seed, idempotent=False)))]
+    runs = [run_without_waiting(run(seed, idempotent=False)) for seed in SEEDS]
+    found = [violation for ended in runs for violation in violations(*ended)]
     assert any(text.startswith("duplicates") for text in found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
@@ -14,11 +13,9 @@ from klamm.errors import (
     AbortableTransactionError,
     CommitFailedError,
     ConfigError,
-    DeliveryTimeoutError,
     ErrorCode,
     FatalProducerError,
     IllegalStateError,
-    KlammError,
 )
 from klamm.records import read_header
 from tests.support.scripted_broker import Answer, Dropped, ScriptedCluster
@@ -45,20 +42,10 @@ def producer(cluster):
 
 
 def new_producer(cluster, **overrides) -> Producer:
-    settings = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5, "max_block_ms": 20_000, "linger_ms": 0}
+    settings = {"retry_backoff_ms": 0, "retry_backoff_max_ms": 0, "max_block_ms": 60_000, "linger_ms": 0}
     one = Producer(bootstrap_servers=cluster.bootstrap, transactional_id="payments", **(settings | overrides))
-    in_time(one.init_transactions)
+    one.init_transactions()
     return one
-
-
-def in_time(call: Callable[[], T]) -> T:
-    """What `call` returns, for a producer whose max.block.ms is short: a busy machine may need more than one call."""
-    while True:
-        try:
-            return call()
-        except KlammError as error:
-            if getattr(error, "code", None) is not ErrorCode.REQUEST_TIMED_OUT:
-                raise
 
 
 def names(cluster) -> list[str]:
@@ -170,10 +157,9 @@ def test_an_abort_waits_for_what_is_under_way(cluster, producer):
     producer.begin_transaction()
     future = producer.send("t", b"1", partition=0)
     aborting = threading.Thread(target=lambda: (arrived.set(), producer.abort_transaction()))
-    while "produce" not in names(cluster):
-        arrived.wait(0.01)
+    wait_until(lambda: "produce" in names(cluster))
     aborting.start()
-    arrived.wait(10)
+    arrived.wait(60)
 
     assert "end_txn" not in names(cluster)
     go_on.set()
@@ -324,18 +310,6 @@ def test_what_waits_behind_a_failure_fails_with_it(cluster):
             producer.commit_transaction()
         producer.abort_transaction()
         assert names(cluster).count("produce") == 2
-
-
-def test_a_record_that_is_not_delivered_in_time_costs_its_transaction(cluster):
-    cluster.usual_answer = Answer(error=ErrorCode.NOT_ENOUGH_REPLICAS)
-    with new_producer(cluster, request_timeout_ms=50, delivery_timeout_ms=60) as producer:
-        producer.begin_transaction()
-        producer.send("t", b"1", partition=0)
-
-        with pytest.raises(AbortableTransactionError) as raised:
-            producer.commit_transaction()
-        assert isinstance(raised.value.__cause__, DeliveryTimeoutError)
-        producer.abort_transaction()
 
 
 @pytest.mark.parametrize(
@@ -506,40 +480,3 @@ def test_what_cannot_be_committed_is_refused_before_it_is_sent(cluster, producer
     producer.send_offsets_to_transaction({}, GROUP)
 
     assert "txn_offset_commit" not in names(cluster)
-
-
-# Calls that take too long
-
-
-def test_a_call_that_took_too_long_is_made_again_before_any_other(cluster):
-    with new_producer(cluster, max_block_ms=500) as producer:
-        go_on = threading.Event()
-        producer.begin_transaction()
-        in_time(lambda: producer.send("t", b"1", partition=0)).result()
-        cluster.transaction_script["end_txn"].append(go_on)
-        with pytest.raises(KlammError, match=r"max\.block\.ms") as raised:
-            producer.commit_transaction()
-        assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT  # type: ignore[attr-defined]
-
-        for call in (producer.begin_transaction, producer.abort_transaction):
-            with pytest.raises(IllegalStateError, match="commit_transaction"):
-                call()
-        go_on.set()
-        in_time(producer.commit_transaction)
-
-        assert names(cluster).count("end_txn") == 1
-        producer.begin_transaction()
-
-
-def test_offsets_of_which_nobody_knows_have_to_be_aborted(cluster):
-    with new_producer(cluster, max_block_ms=500) as producer:
-        go_on = threading.Event()
-        cluster.transaction_script["txn_offset_commit"].append(go_on)
-        producer.begin_transaction()
-
-        with pytest.raises(AbortableTransactionError, match=r"max\.block\.ms"):
-            producer.send_offsets_to_transaction(OFFSETS, GROUP)
-        go_on.set()
-        with pytest.raises(AbortableTransactionError):
-            producer.commit_transaction()
-        in_time(producer.abort_transaction)

@@ -11,6 +11,7 @@ import pytest
 from klamm.errors import ErrorCode
 from klamm.retry import Backoff
 from klamm.rpc.retrying import Retries, retrying
+from tests.support.loop_time import run_without_waiting
 
 BACKOFF = Backoff(initial_ms=1, max_ms=4, jitter=0)
 
@@ -39,7 +40,7 @@ def failing(times: int, code: ErrorCode):
 
 def test_what_passes_is_tried_until_it_works_and_each_failure_is_told():
     retries = Noted()
-    assert asyncio.run(retrying(failing(3, ErrorCode.NETWORK_EXCEPTION), retries)) == "done"
+    assert run_without_waiting(retrying(failing(3, ErrorCode.NETWORK_EXCEPTION), retries)) == "done"
     assert retries.told == [(number, "NETWORK_EXCEPTION: not yet") for number in (1, 2, 3)]
     assert retries.failures == 0
 

@@ -23,6 +23,8 @@ from klamm.security.token_endpoint import (
 )
 
 CANARY = "canary-s3cret"
+SHUTDOWN_CHECK_S = 0.001
+"""How often the server of the test looks whether it is to end."""
 
 
 class Endpoint(http.server.ThreadingHTTPServer):
@@ -60,7 +62,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def endpoint(status: int, body: bytes, location: str = "") -> Iterator[Endpoint]:
     with Endpoint(status, body, location) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=[SHUTDOWN_CHECK_S], daemon=True)
         thread.start()
         try:
             yield server

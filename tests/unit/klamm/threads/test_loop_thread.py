@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from typing import Any
 
@@ -64,23 +63,6 @@ def test_stop_cancels_what_still_runs() -> None:
 
     assert cancelled.is_set()
     assert thread.loop.is_closed()
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_forked_child_gets_a_loop_of_its_own() -> None:
-    parent = LoopThread.shared()
-    child_pid = os.fork()
-    if not child_pid:
-        status = 1
-        try:
-            child = LoopThread.shared()
-            status = 0 if child is not parent and child.run(_name_of_thread) else 1
-        finally:
-            os._exit(status)
-
-    assert os.waitstatus_to_exitcode(os.waitpid(child_pid, 0)[1]) == 0
-    assert LoopThread.shared() is parent
-    assert parent.run(_name_of_thread)
 
 
 class PollerCompletionQueue:

@@ -7,7 +7,7 @@ import errno
 import os
 import pathlib
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -68,8 +68,10 @@ class Log:
 
 
 @pytest.fixture
-def log(tmp_path: pathlib.Path) -> Log:
-    return Log(tmp_path)
+def log(tmp_path: pathlib.Path) -> Iterator[Log]:
+    log = Log(tmp_path)
+    yield log
+    log.reader.close()
 
 
 def test_long_slices_are_files_and_short_ones_copies(log: Log) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 import pytest
 
+from klamm_broker.io import request_times
 from klamm_broker.io.request_times import RequestTimes, timed
+from klamm_broker.kafka import connection, listener
 from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.requests import Request
 from klamm_server.metrics.prometheus import registry
 from tests.support.kafka_door import Door, answer_to, echo, echo_in_time, frame
+from tests.support.waiting import until
 
 PHASES = ("queue", "local", "remote", "send", "total")
 
@@ -51,14 +53,19 @@ def test_a_kafka_request_is_counted_in_the_phases_it_has(
     }
 
 
-def test_a_request_that_waits_for_memory_is_queued_meanwhile() -> None:
+def test_a_request_that_waits_for_memory_is_queued_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 100.0
+    for module in (connection, listener):
+        monkeypatch.setattr(module, "perf_counter", lambda: now_s)
     counts, sums = shown("count"), shown("sum")
 
     async def scenario() -> None:
+        nonlocal now_s
         async with Door(echo) as door:
             door.memory.take_anyway(10_000_000)
             answered = asyncio.create_task(answered_one(door))
-            await asyncio.sleep(0.05)
+            await until(lambda: door.memory.is_waited_for)
+            now_s += 5
             door.memory.give_back(10_000_000)
             await answered
 
@@ -66,16 +73,21 @@ def test_a_request_that_waits_for_memory_is_queued_meanwhile() -> None:
     added = {phase: count - counts[phase] for phase, count in shown("count").items()}
     assert added == {"queue": 1, "local": 1, "remote": 0, "send": 1, "total": 1}
     took = {phase: seconds - sums[phase] for phase, seconds in shown("sum").items()}
-    assert 0.03 < took["queue"] <= took["total"]
+    assert took["queue"] == took["total"] == pytest.approx(5)
 
 
 class TestCoroutines:
     """Those of gRPC."""
 
-    def test_up_to_its_first_wait_it_is_local(self) -> None:
+    def test_up_to_its_first_wait_it_is_local(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        now_s = 100.0
+        monkeypatch.setattr(request_times, "perf_counter", lambda: now_s)
+
         async def work() -> str:
-            time.sleep(0.02)  # noqa: ASYNC251 - what is measured
-            await asyncio.sleep(0.04)
+            nonlocal now_s
+            now_s += 2
+            await asyncio.sleep(0)
+            now_s += 4
             return "answer"
 
         async def scenario() -> None:
@@ -83,9 +95,7 @@ class TestCoroutines:
 
         asyncio.run(scenario())
         took = shown("sum", "Wait", "GRPC")
-        assert took["local"] >= 0.02
-        assert took["remote"] > 0.03
-        assert took["total"] == pytest.approx(took["local"] + took["remote"])
+        assert (took["local"], took["remote"], took["total"]) == (2, 4, 6)
         assert shown("count", "Wait", "GRPC") == {"queue": 0, "local": 1, "remote": 1, "send": 0, "total": 1}
 
     def test_what_waits_for_nothing_is_all_local(self) -> None:

@@ -92,7 +92,7 @@ def test_others_are_named_and_ended(first: bytes, told: bytes, line: str, caplog
 
 
 def test_a_grpc_client_that_stays_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refused_client, "REFUSAL_S", 0.01)
+    monkeypatch.setattr(refused_client, "REFUSAL_S", 0.0)
 
     async def scenario() -> None:
         async with Door(echo) as door:

@@ -9,56 +9,21 @@ import logging
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
-import uvloop
 
 from klamm.security.dev_certificates import SignedKey
-from klamm_broker.kafka.tls_clients import TlsClients
 from tests.support import certificates
 from tests.support.kafka_door import Door, answer_to, echo, echo_by_turns, frame
+from tests.support.tls_door import Run, both_loops, opened, refused
 from tests.support.tls_world import TlsWorld
 from tests.support.waiting import until
-
-Run = Callable[[Coroutine[Any, Any, None]], None]
-
-
-def run_with_uvloop(scenario: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(scenario)
-
-
-both_loops = pytest.mark.parametrize("run", [asyncio.run, run_with_uvloop], ids=["asyncio", "uvloop"])
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> TlsWorld:
     return TlsWorld(tmp_path)
-
-
-@contextlib.asynccontextmanager
-async def opened(tls: TlsClients, **door: Any) -> AsyncIterator[Door]:
-    async with Door(door.pop("handle", echo), tls=tls, **door) as made:
-        yield made
-
-
-async def refused(door: Door, tls: ssl.SSLContext) -> bool:
-    """Whether a client gets no answer. In TLS 1.3 it may be through with its handshake before the server is."""
-    try:
-        reader, writer = await door.connect(tls)
-    except OSError:
-        return True
-    try:
-        writer.write(frame(1, b"a"))
-        await answer_to(reader)
-    except (asyncio.IncompleteReadError, OSError):
-        return True
-    finally:
-        writer.close()
-    return False
 
 
 @both_loops
@@ -208,26 +173,6 @@ def test_plain_bytes_get_no_answer_and_the_log_names_the_port(
 
 
 @both_loops
-def test_a_handshake_that_does_not_end_is_cut_off(world: TlsWorld, run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async with opened(world.clients(ssl_handshake_timeout_ms="50"), connections_max=1) as door:
-            reader, writer = await door.connect()
-            writer.write(b"\x16\x03\x01\x02")
-            with contextlib.suppress(ConnectionError):
-                assert await reader.read() == b""
-            writer.close()
-            await until(lambda: not door.listener._acceptors[0]._under_way)
-            reader, writer = await door.connect(world.dialler())
-            writer.write(frame(1, b"a"))
-            assert await answer_to(reader) == (1, b"a")
-            writer.close()
-
-    run(scenario())
-    assert "a TLS handshake of 127.0.0.1 failed" in caplog.text
-    assert "not done in 50 ms" in caplog.text
-
-
-@both_loops
 def test_where_there_is_no_room_no_handshake_is_begun(world: TlsWorld, run: Run) -> None:
     tls = world.clients()
     taken = 0
@@ -252,32 +197,6 @@ def test_where_there_is_no_room_no_handshake_is_begun(world: TlsWorld, run: Run)
             writer.close()
 
     run(scenario())
-
-
-@both_loops
-def test_the_silent_are_few_and_keep_nobody_out_for_longer_than_they_may(
-    world: TlsWorld, run: Run, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scenario() -> None:
-        tls = world.clients(handshakes_max=20, ssl_handshake_timeout_ms="300")
-        async with opened(tls) as door:
-            silent = [await door.connect() for _ in range(10)]
-            # An address has a tenth: the first two of them.
-            ended = [asyncio.create_task(reader.read()) for reader, _ in silent]
-            await until(lambda: sum(one.done() for one in ended) == 8)
-            assert len(tls.room) == 2
-            assert await refused(door, world.dialler())
-            await until(lambda: len(tls.room) == 0)
-            assert not await refused(door, world.dialler())
-            await asyncio.gather(*ended, return_exceptions=True)
-            for _, writer in silent:
-                writer.close()
-        assert len(tls.room) == 0
-
-    run(scenario())
-    told = [one.getMessage() for one in caplog.records if "a connection" in one.getMessage()]
-    assert len(told) == 1
-    assert "a tenth of max.unauthenticated.connections=20 are on their way in from its address" in told[0]
 
 
 @both_loops

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import logging
 import os
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -31,12 +30,12 @@ from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.metadata.entities import PartitionImage
 from klamm_server.runtime.clock import SystemClock
 from tests.support.log_steps import create_log, delete_log, open_logs
+from tests.support.waiting import until
 
 NAME = TopicPartition("orders", 0)
 TOPIC_ID = TopicId(uuid.UUID(int=7))
 CONFIG = LogConfig(segment_bytes=4_096, index_interval_bytes=100, file_delete_delay_ms=0)
 COUNT = 200
-DEADLINE_S = 30
 
 
 class Observer:
@@ -161,11 +160,8 @@ class Broker:
 
     def run_until(self, condition: Callable[[], bool]) -> None:
         async def scenario() -> None:
-            deadline = time.monotonic() + DEADLINE_S
             async with self.running():
-                while not condition():
-                    assert time.monotonic() < deadline, self.scrubber.status()
-                    await asyncio.sleep(0)
+                await until(condition, self.scrubber.status, pause_s=0)
 
         asyncio.run(scenario())
 
@@ -370,13 +366,5 @@ def test_a_compaction_under_way_is_waited_for(broker: Broker) -> None:
 def test_the_rate_is_kept_and_a_stop_ends_the_wait(broker: Broker) -> None:
     """At this rate the first segment alone would take an hour."""
     broker.scrubber = broker.new_scrubber(bytes_per_second=1)
-    began = time.monotonic()
-
-    async def scenario() -> None:
-        async with broker.running():
-            while not broker.scrubber.status()[0].is_running:  # noqa: ASYNC110 - nothing announces it
-                await asyncio.sleep(0)
-
-    asyncio.run(scenario())
-    assert time.monotonic() - began < DEADLINE_S
+    broker.run_until(lambda: broker.scrubber.status()[0].is_running)
     assert broker.scrubber.status()[0].mark.next_offset == 0

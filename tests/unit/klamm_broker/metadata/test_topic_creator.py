@@ -16,6 +16,7 @@ from klamm_broker.metadata.topic_creator import TopicCreator
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.rpc.controllers import Controllers
 from klamm_server.rpc.server import RpcServer
+from tests.support.waiting import settle, until
 
 LONG_MS = 60_000
 
@@ -77,7 +78,9 @@ def test_who_waits_is_let_go_when_the_broker_knows_the_topic() -> None:
         waiting = asyncio.create_task(world.creator.created(["a", "never asked for"], timeout_ms=LONG_MS))
         world.controller.may_answer.set()
         world.publish(41)
-        assert not (await asyncio.wait([waiting], timeout=0.1))[0]
+        await until(lambda: not world.creator._pending)
+        await settle()
+        assert not waiting.done()
         world.publish(42)
         await waiting
 

@@ -1,4 +1,4 @@
-"""One timer of a real event loop drives a purgatory."""
+"""One timer of an event loop drives a purgatory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from klamm.model import TopicPartition
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.purgatory.wake_ups import WAKE_UPS_PER_TURN
 from klamm_server.runtime.clock import SystemClock
+from tests.support.loop_time import LoopClock, run_without_waiting
 from tests.support.waiting import settle
 
 A = TopicPartition("a", 0)
@@ -75,7 +76,7 @@ def test_what_is_ready_does_not_park() -> None:
 
 def test_the_deadline_ends_the_wait_an_earlier_one_first() -> None:
     async def scenario() -> None:
-        driver = PurgatoryDriver(max_parked=10, clock=SystemClock())
+        driver = PurgatoryDriver(max_parked=10, clock=LoopClock())
         order: list[str] = []
 
         async def wait(name: str, wait_ms: int) -> None:
@@ -89,7 +90,7 @@ def test_the_deadline_ends_the_wait_an_earlier_one_first() -> None:
         assert order == ["early", "late", "latest"]
         assert len(driver) == 0
 
-    asyncio.run(scenario())
+    run_without_waiting(scenario())
 
 
 def test_a_cancelled_waiter_is_gone_and_a_change_at_the_same_moment_hurts_nobody() -> None:

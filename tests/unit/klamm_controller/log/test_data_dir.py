@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import base64
-import subprocess
-import sys
 
 import pytest
 
@@ -68,24 +66,6 @@ def test_a_log_without_its_meta_file_is_not_formatted_over(tmp_path):
     (tmp_path / "metadata.db").mkdir()
     with pytest.raises(KlammError, match=r"no meta\.properties"):
         opened(tmp_path)
-
-
-def test_two_processes_cannot_have_it(tmp_path):
-    holder = open_data_dir(tmp_path, node_id=1, cluster_id="")
-    script = (
-        "import sys, pathlib\n"
-        "from klamm.errors import KlammError\n"
-        "from klamm_controller.log.data_dir import open_data_dir\n"
-        "try:\n"
-        "    open_data_dir(pathlib.Path(sys.argv[1]), node_id=1, cluster_id='')\n"
-        "except KlammError as error:\n"
-        "    print(error)\n"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    refused = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "is in use by another process" in refused.stdout
-    holder.close()
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == ""
 
 
 def test_a_path_that_is_a_file_is_refused_in_one_line(tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
+from klamm_controller.log import store_batch
 from klamm_controller.log.store_batch import StoreBatch
 
 
@@ -47,7 +48,8 @@ def test_operations_are_made_in_their_order(db: Rdict) -> None:
     assert dict(db.items()) == {b"a": b"1"}
 
 
-def test_what_is_refused_is_offered_again(db: Rdict) -> None:
+def test_what_is_refused_is_offered_again(db: Rdict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_batch, "_RETRY_S", 0)
     batch().write(StalledThenReady(db, refusals=3))
     assert dict(db.items()) == {b"a": b"1"}
 

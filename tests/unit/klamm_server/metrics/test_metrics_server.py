@@ -6,14 +6,12 @@ import gzip
 import http.client
 import socket
 import threading
-import time
 from collections.abc import Iterator
 
 import grpc
 import pytest
 
 from klamm.errors import KlammError
-from klamm_server.metrics import metrics_server
 from klamm_server.metrics.instruments import Readings, counter
 from klamm_server.metrics.metrics_server import CONNECTIONS_MAX, MetricsServer
 
@@ -119,26 +117,6 @@ def test_idle_connections_keep_nobody_out(server: MetricsServer) -> None:
     finally:
         for one in idle:
             one.close()
-
-
-@pytest.mark.parametrize("first", [b"", b"GE", b"GET /metrics HTTP/1.1\r\nHost:"])
-def test_who_does_not_ask_is_ended(first: bytes, monkeypatch: pytest.MonkeyPatch, server: MetricsServer) -> None:
-    monkeypatch.setattr(metrics_server, "REQUEST_TIMEOUT_S", 0.05)
-    with connect(server, first) as connection:
-        assert is_ended(connection)
-
-
-def test_who_does_not_take_the_answer_is_ended(monkeypatch: pytest.MonkeyPatch, server: MetricsServer) -> None:
-    monkeypatch.setattr(metrics_server, "ANSWER_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(server, "_app", lambda _, start: start("200 OK", []) or [b"x" * 50_000_000])
-    with connect(server, b"GET /metrics HTTP/1.1\r\n\r\n"):
-        # Not read: the answer is larger than the buffers of the socket.
-        deadline = time.monotonic() + DEADLINE_S
-        while not server._connections and time.monotonic() < deadline:
-            time.sleep(0.001)
-        while server._connections and time.monotonic() < deadline:
-            time.sleep(0.001)
-        assert not server._connections
 
 
 def test_a_reading_that_fails_is_told_and_the_next_scrape_goes_on(server: MetricsServer, caplog) -> None:

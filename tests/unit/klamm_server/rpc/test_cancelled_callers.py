@@ -162,7 +162,7 @@ async def send_to_peer(transport: Transport) -> None:
     async def keep_sending() -> None:
         while True:
             link.send(TimeoutNowRequest(sender=ME, receiver=OTHER, term=1))
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
 
     sending = asyncio.ensure_future(keep_sending())
     try:

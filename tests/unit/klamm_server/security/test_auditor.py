@@ -14,6 +14,7 @@ from klamm_server.security.audit.events import Category
 from klamm_server.security.auditor import Auditor, auditor_of
 from tests.support.audit_events import NODE, denied
 from tests.support.callers import ALICE, HOST
+from tests.support.loop_time import run_without_waiting
 from tests.support.waiting import until
 
 
@@ -66,7 +67,7 @@ def test_lines_come_in_order_and_wait_for_an_output_that_fails() -> None:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
-    asyncio.run(run())
+    run_without_waiting(run())
 
 
 def test_the_last_events_are_told_at_the_end() -> None:

@@ -1,11 +1,11 @@
-"""The generated pages of the reference are up to date, and have everything that they are about."""
+"""The generated pages of the reference have everything that they are about.
+
+`tests/integration/processes/test_reference_pages.py` tests that they are up to date."""
 
 from __future__ import annotations
 
 import importlib
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -30,13 +30,6 @@ klamm_command = KlammCommand("nobody:1")
 @cache
 def page(name: str) -> str:
     return (FOLDER / name).read_text()
-
-
-def test_the_pages_are_what_the_generator_writes() -> None:
-    # In a process of its own: which module measures what is known by the import that adds it.
-    command = [sys.executable, "-m", "tools.reference", "--check"]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -11,6 +11,7 @@ from klamm.consumer.group.identity import Identity
 from klamm.consumer.subscription import SubscriptionState
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata
+from tests.support.loop_time import run_without_waiting
 
 TP = TopicPartition("t", 0)
 OLD, NEW = Identity(1, "me"), Identity(2, "me")
@@ -78,7 +79,7 @@ def test_the_last_commit_gives_up_in_time_also_when_the_store_does_not():
             await world.committer.commit_before_revocation(1)
         assert world.store.committed_by == []
 
-    asyncio.run(story())
+    run_without_waiting(story())
 
 
 def test_before_the_first_join_there_is_nothing_to_commit_and_nothing_to_warn_of(caplog):

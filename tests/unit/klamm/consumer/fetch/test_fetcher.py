@@ -22,6 +22,7 @@ from klamm.records import encode_batch
 from klamm.retry import Backoff
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1 import broker_pb2, common_pb2
+from tests.support.loop_time import run_without_waiting
 from tests.support.waiting import settle, until
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
@@ -233,13 +234,15 @@ async def test_a_broker_that_said_how_long_to_rest_is_asked_nothing_before_that_
     await world.fetcher.close()
 
 
-@scenario
-async def test_after_its_rest_a_fetcher_goes_on_by_itself():
-    world = World()
-    await world.pump()
-    await world.open_at(1).answer({A: batch(0, 3)}, throttle_ms=20)
-    await until(lambda: [call for call in world.open if call.node_id == 1], "broker 1 is not asked again")
-    await world.fetcher.close()
+def test_after_its_rest_a_fetcher_goes_on_by_itself():
+    async def story() -> None:
+        world = World()
+        await world.pump()
+        await world.open_at(1).answer({A: batch(0, 3)}, throttle_ms=20)
+        await until(lambda: [call for call in world.open if call.node_id == 1], "broker 1 is not asked again")
+        await world.fetcher.close()
+
+    run_without_waiting(story())
 
 
 @scenario

@@ -211,6 +211,7 @@ def test_the_audit_hears_how_each_login_ended_and_no_password() -> None:
         await world.by_plain("canary-password", name="nobody")
         assert world.login().handshake("GSSAPI").code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
         await told.auditor.close()
+        world.logins.close()
         return told.events
 
     events = asyncio.run(run())

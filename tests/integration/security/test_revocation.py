@@ -22,9 +22,8 @@ from tests.support.authorized_cluster import AuthorizedCluster, allow
 from tests.support.canary_cluster import CanaryCluster
 from tests.support.every_rpc import Caller, every_rpc
 from tests.support.kafka_wire import KafkaWire
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
-TIMEOUT_S = 60
 numbers = itertools.count()
 
 
@@ -109,7 +108,7 @@ def test_a_kafka_fetch_that_waits_is_answered_without_records(tenant: Tenant) ->
 def test_a_consumer_of_ours_that_waits_for_records_ends(tenant: Tenant) -> None:
     settings = {**tenant.cluster.klamm(tenant.name), "group.id": tenant.name, "auto.offset.reset": "earliest"}
     with Producer(tenant.cluster.klamm(tenant.name)) as producer, Consumer(settings) as consumer:
-        producer.send(tenant.name, b"v").result(TIMEOUT_S)
+        producer.send(tenant.name, b"v").result(patience())
         consumer.subscribe([tenant.name])
         wait_until(lambda: consumer.poll(timeout_ms=200))
         since_s = tenant.revoke(tenant.reads)
@@ -129,7 +128,7 @@ def test_a_producer_of_ours_ends(tenant: Tenant) -> None:
 
         def code() -> ErrorCode:
             try:
-                producer.send(tenant.name, b"v").result(TIMEOUT_S)
+                producer.send(tenant.name, b"v").result(patience())
             except BrokerError as error:
                 return error.code
             return ErrorCode.NONE

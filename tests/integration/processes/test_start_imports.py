@@ -8,6 +8,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from tests.support.waiting import patience
+
 NEVER = {
     "cryptography",
     "email.message",
@@ -30,10 +32,18 @@ NEVER = {
 }
 
 
+def run_python(script: str) -> subprocess.CompletedProcess[str]:
+    """Runs the script in a new process. Returns its output after it has succeeded."""
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=patience())
+
+
 def loaded_by(*modules: str) -> set[str]:
     """What is there when a new process has imported these."""
     script = f"import sys, {', '.join(modules)}; print('\\n'.join(sys.modules))"
-    ended = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=patience()
+    )
     return set(ended.stdout.split())
 
 

@@ -9,11 +9,14 @@ import uuid
 import pytest
 
 from klamm.model import TopicId, TopicPartition
+from klamm.records import decode_batch, encode_batch, iter_headers
 from klamm_broker.log.dirs.log_manager import LogManager, LogManagerConfig
 from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import DiskFull
 from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.partition.partition_log import PartitionLog
 from tests.support.log_steps import create_log
+from tests.support.waiting import patience
 
 ORDERS = TopicPartition("orders", 0)
 CONFIG = LogConfig(segment_bytes=200_000, file_delete_delay_ms=0)
@@ -25,13 +28,13 @@ def small_disk(tmp_path):
     path.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)]
     try:
-        mounted = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        mounted = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
     except FileNotFoundError:
         pytest.skip("there is no mount command")
     if mounted.returncode:
         pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.strip()}")
     yield path
-    subprocess.run(["umount", "--lazy", str(path)], check=True, timeout=60)
+    subprocess.run(["umount", "--lazy", str(path)], check=True, timeout=patience())
 
 
 def start(path) -> LogManager:
@@ -52,10 +55,21 @@ def append_until_full(log, batch: bytes) -> int:
         assert appended < 10_000
 
 
-def test_full_refused_restarted_and_used_again(small_disk, make_batch, read_all) -> None:
+def read_all(log: PartitionLog) -> list[int]:
+    """Returns the offset of every record from the log start on."""
+    found: list[int] = []
+    offset = log.log_start_offset
+    while data := log.reader.read(offset, 100_000).records:
+        for position, header in iter_headers(data):
+            found += [record.offset for record in decode_batch(data, position)]
+            offset = header.next_offset
+    return found
+
+
+def test_full_refused_restarted_and_used_again(small_disk) -> None:
     manager = start(small_disk)
     log = create_log(manager, ORDERS, TopicId(uuid.UUID(int=1)), CONFIG)
-    batch = make_batch(1, value_bytes=3_000)
+    batch = bytes(encode_batch([(1_000, b"k", bytes(3_000), ())]))
     written = append_until_full(log, batch)
     assert written > 100
     before = read_all(log)

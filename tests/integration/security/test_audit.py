@@ -19,8 +19,8 @@ from klamm.model import AUDIT_TOPIC
 from tests.support.audit_events import short
 from tests.support.authorized_cluster import allow
 from tests.support.klamm_process import running_cluster
-from tests.support.sasl_cluster import PASSWORD, TIMEOUT_S, USER, SaslCluster, token
-from tests.support.waiting import wait_until
+from tests.support.sasl_cluster import PASSWORD, USER, SaslCluster, token
+from tests.support.waiting import patience, wait_until
 
 ALICE, ANONYMOUS = f"User:{USER}", "User:ANONYMOUS"
 WRONG_PASSWORD = "canary-wrong-password"
@@ -60,7 +60,7 @@ class Audited:
             if error.code() == KafkaError._AUTHENTICATION:
                 failures.append(error)
 
-        given = {**settings, "error_cb": on_error, "message.timeout.ms": TIMEOUT_S * 1000}
+        given = {**settings, "error_cb": on_error, "message.timeout.ms": int(patience() * 1000)}
         producer = Producer(given)
         producer.produce(topic, b"x", on_delivery=lambda error, _: errors.append(error))
         wait_until(lambda: errors or failures, between=lambda: producer.poll(0.1))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import multiprocessing
 import pathlib
 import random
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -17,7 +17,9 @@ from klamm_controller.log.raft_store import DiskFullError, RaftStore
 from klamm_controller.raft.effects import Persist
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import EntryKind, LogEntry, ReplicaKey, SnapshotId, Voter
+from tests.support.waiting import patience
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 VOTERS = VoterSet([Voter(ReplicaKey(1, ""), "a:1")])
 SNAPSHOT = SnapshotId(end_index=0, term=1)
 
@@ -117,7 +119,6 @@ def test_a_store_without_space_can_be_closed(small_disk: pathlib.Path) -> None:
 LARGER_THAN_THE_WRITE_BUFFER = 1_100_000
 ROUNDS = 12
 """In each tenth RocksDB would have a write wait for the flush that finds no space."""
-DEADLINE_S = 100
 
 
 def fill_again_and_again(small_disk: pathlib.Path) -> None:
@@ -131,10 +132,10 @@ def fill_again_and_again(small_disk: pathlib.Path) -> None:
 
 def test_a_write_does_not_wait_for_a_flush_that_finds_no_space(small_disk: pathlib.Path) -> None:
     """In a process of its own: a thread that waits holds the interpreter's lock, so nothing inside could end it."""
-    process = multiprocessing.get_context("spawn").Process(target=fill_again_and_again, args=(small_disk,))
-    process.start()
-    process.join(DEADLINE_S)
-    is_done = process.exitcode == 0
-    process.kill()
-    process.join()
-    assert is_done
+    program = (
+        "import pathlib, sys\n"
+        "from tests.integration.controller.test_full_store import fill_again_and_again\n"
+        "fill_again_and_again(pathlib.Path(sys.argv[1]))\n"
+    )
+    command = [sys.executable, "-c", program, small_disk]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=patience())

@@ -1,0 +1,65 @@
+"""A Kafka listener with TLS bounds the time of a handshake, and closes connections on which none begins."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from tests.support.kafka_door import answer_to, frame
+from tests.support.tls_door import Run, both_loops, opened, refused
+from tests.support.tls_world import TlsWorld
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> TlsWorld:
+    return TlsWorld(tmp_path)
+
+
+@both_loops
+def test_a_handshake_that_does_not_end_is_cut_off(world: TlsWorld, run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with opened(world.clients(ssl_handshake_timeout_ms="50"), connections_max=1) as door:
+            reader, writer = await door.connect()
+            writer.write(b"\x16\x03\x01\x02")
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+            await until(lambda: not door.listener._acceptors[0]._under_way)
+            reader, writer = await door.connect(world.dialler())
+            writer.write(frame(1, b"a"))
+            assert await answer_to(reader) == (1, b"a")
+            writer.close()
+
+    run(scenario())
+    assert "a TLS handshake of 127.0.0.1 failed" in caplog.text
+    assert "not done in 50 ms" in caplog.text
+
+
+@both_loops
+def test_the_silent_are_few_and_keep_nobody_out_for_longer_than_they_may(
+    world: TlsWorld, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        tls = world.clients(handshakes_max=20, ssl_handshake_timeout_ms="300")
+        async with opened(tls) as door:
+            silent = [await door.connect() for _ in range(10)]
+            # An address has a tenth: the first two of them.
+            ended = [asyncio.create_task(reader.read()) for reader, _ in silent]
+            await until(lambda: sum(one.done() for one in ended) == 8)
+            assert len(tls.room) == 2
+            assert await refused(door, world.dialler())
+            await until(lambda: len(tls.room) == 0)
+            assert not await refused(door, world.dialler())
+            await asyncio.gather(*ended, return_exceptions=True)
+            for _, writer in silent:
+                writer.close()
+        assert len(tls.room) == 0
+
+    run(scenario())
+    told = [one.getMessage() for one in caplog.records if "a connection" in one.getMessage()]
+    assert len(told) == 1
+    assert "a tenth of max.unauthenticated.connections=20 are on their way in from its address" in told[0]

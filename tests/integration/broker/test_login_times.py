@@ -1,0 +1,81 @@
+"""A Kafka listener where clients log in: how long a login may take, and for how long it lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from klamm.errors import ErrorCode
+from klamm.secret import Secret
+from klamm.security.sasl.plain_client import PlainClient
+from tests.support.kafka_door import frame
+from tests.support.sasl_door import Client, Run, World, both_loops
+from tests.support.tls_world import TlsWorld
+
+
+@both_loops
+@pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
+def test_who_takes_too_long_is_cut_off_and_others_are_not(run: Run, with_tls: bool, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world, tls_world = World(authentication_timeout_ms="4000"), TlsWorld(tmp_path)
+        tls, dialler = (tls_world.clients(), tls_world.dialler()) if with_tls else (None, None)
+        async with world.opened(tls=tls) as door:
+            good = await Client.of(door, dialler)
+            assert await good.by_plain() == 0
+            silent, halfway, dripping = [await Client.of(door, dialler) for _ in range(3)]
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await halfway.handshake()
+
+            async def drip() -> None:
+                while True:
+                    dripping.writer.write(b"\x00")
+                    await asyncio.sleep(0.05)
+
+            drops = asyncio.create_task(drip())
+            try:
+                for one in (silent, halfway, dripping):
+                    assert await one.is_cut_off()
+            finally:
+                drops.cancel()
+            assert await good.is_served()
+
+    run(scenario())
+
+
+@both_loops
+def test_a_failure_is_answered_also_if_that_waits_longer_than_a_login_may_take(run: Run) -> None:
+    async def scenario() -> None:
+        world = World(authentication_timeout_ms="4000", connection_failed_authentication_delay_ms="5000")
+        async with world.opened() as door:
+            client = await Client.of(door)
+            assert await client.by_plain("alice", "wrong") == ErrorCode.SASL_AUTHENTICATION_FAILED
+            assert await client.is_cut_off()
+
+    run(scenario())
+
+
+@both_loops
+def test_who_logs_in_again_goes_on_and_who_should_have_is_cut_off(run: Run) -> None:
+    async def scenario() -> None:
+        async with World(connections_max_reauth_ms="3000").opened() as door:
+            client, late, other = [await Client.of(door) for _ in range(3)]
+            for one in (client, late, other):
+                await one.handshake()
+                code, _, lifetime_ms = await one.authenticate(PlainClient("alice", Secret("wonderland")).first())
+                assert (code, lifetime_ms) == (0, 3000)
+            # As somebody else, or by something else: never.
+            assert await other.by_plain("bob", "builder") == ErrorCode.SASL_AUTHENTICATION_FAILED
+            assert await other.is_cut_off()
+            loop = asyncio.get_running_loop()
+            end_s = loop.time() + 3.1
+            while loop.time() < end_s:
+                assert await client.by_plain() == 0
+                assert await client.is_served()
+                await asyncio.sleep(0.1)
+            late.writer.write(frame(1, b"a"))
+            assert await late.is_cut_off()
+
+    run(scenario())

@@ -1,0 +1,28 @@
+"""Only one process at a time can use a controller's data directory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from klamm_controller.log.data_dir import open_data_dir
+from tests.support.waiting import patience
+
+
+def test_two_processes_cannot_have_it(tmp_path):
+    holder = open_data_dir(tmp_path, node_id=1, cluster_id="")
+    script = (
+        "import sys, pathlib\n"
+        "from klamm.errors import KlammError\n"
+        "from klamm_controller.log.data_dir import open_data_dir\n"
+        "try:\n"
+        "    open_data_dir(pathlib.Path(sys.argv[1]), node_id=1, cluster_id='')\n"
+        "except KlammError as error:\n"
+        "    print(error)\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    refused = subprocess.run(command, capture_output=True, text=True, check=True, timeout=patience())
+    assert "is in use by another process" in refused.stdout
+    holder.close()
+    accepted = subprocess.run(command, capture_output=True, text=True, check=True, timeout=patience())
+    assert accepted.stdout == ""

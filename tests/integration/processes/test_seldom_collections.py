@@ -1,0 +1,22 @@
+"""How garbage is collected in a process that keeps many objects."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.support.waiting import patience
+
+
+def test_in_a_process_that_keeps_much_little_is_looked_at_again() -> None:
+    """A million objects: without setting aside, each full collection would look at them all."""
+    script = """
+import gc
+from klamm_server.runtime.garbage import collect_seldom
+collect_seldom()
+kept = [[number] for number in range(1_000_000)]
+for _ in range(3):
+    gc.collect()
+assert gc.get_freeze_count() > 900_000, gc.get_freeze_count()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=patience())
