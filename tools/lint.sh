@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs every check of `make lint`, also after one has failed. KLAMM_TEST_STORY is a file to which it appends the end of
+# Runs every check of `make lint`, also after one has failed. TEST_STORY is a file to which it appends the end of
 # what each failed check printed.
 set -u
 bin=$1
@@ -12,7 +12,7 @@ check() {
     cat "$output"
     [ "$status" = 0 ] && return
     failed=1
-    [ -z "${KLAMM_TEST_STORY:-}" ] || { echo "LINT: $*"; tail -n 15 "$output"; } >>"$KLAMM_TEST_STORY"
+    [ -z "${TEST_STORY:-}" ] || { echo "LINT: $*"; tail -n 15 "$output"; } >>"$TEST_STORY"
 }
 
 check "$bin/ruff" check .

@@ -33,10 +33,12 @@ MOST_FLAKY: Final = 3
 MOST_AGAIN: Final = 12
 """The number of failed tests up to which they run again."""
 
-STORY_FILE: Final = "KLAMM_TEST_STORY"
-"""The environment variable with the file to which the plugin appends the last lines of a run, if it is set."""
+STORY_FILE: Final = "TEST_STORY"
+"""The environment variable with the file to which the plugin appends the last lines of a run, if it is set.
 
-_IS_SECOND: Final = "KLAMM_TEST_SECOND_CHANCE"
+Its name does not begin with `KLAMM_`: a server refuses such a variable that it does not know."""
+
+IS_SECOND: Final = "TEST_SECOND_CHANCE"
 """The environment variable that is set in a test's second run."""
 
 _AGAIN_TIMEOUT_S: Final = 1_200
@@ -71,7 +73,7 @@ class Failure(NamedTuple):
 
 def install(config: pytest.Config) -> None:
     """Adds the plugin to the process that collects the results: with pytest-xdist, the one that starts the workers."""
-    if not hasattr(config, "workerinput") and _IS_SECOND not in os.environ and not config.option.collectonly:
+    if not hasattr(config, "workerinput") and IS_SECOND not in os.environ and not config.option.collectonly:
         config.pluginmanager.register(SecondChance(config))
 
 
@@ -135,7 +137,7 @@ class SecondChance:
             ended = subprocess.run(
                 command,
                 cwd=self._config.rootpath,
-                env={**os.environ, _IS_SECOND: "1"},
+                env={**os.environ, IS_SECOND: "1"},
                 capture_output=True,
                 text=True,
                 timeout=_AGAIN_TIMEOUT_S,

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from tests.support.second_chance import MOST_FLAKY, STORY_FILE
+from tests.support.second_chance import IS_SECOND, MOST_FLAKY, STORY_FILE
 from tests.support.waiting import patience
 
 pytest_plugins = "pytester"
@@ -46,6 +46,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     """A project whose tests get a second chance as those of this one do."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.delenv(IS_SECOND, raising=False)
     monkeypatch.setenv(STORY_FILE, str(pytester.path / "story"))
     pytester.makeconftest(CONFTEST)
     pytester.makeini("[pytest]\naddopts = -p xdist --import-mode=importlib")
