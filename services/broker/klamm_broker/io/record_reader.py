@@ -19,6 +19,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from klamm_broker.io.cold_read import ColdRead
 from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.log.files.disk import Disk
 from klamm_broker.replica.fetch_reader import LocatedSlice
@@ -166,28 +167,11 @@ class RecordReader:
             raise one.log_dir.failed(error, "read") from error
 
     async def _read_cold(self, slices: Sequence[LocatedSlice]) -> list[bytes]:
-        # A segment may be released or deleted while the thread reads; a descriptor of its own keeps the file.
-        with contextlib.ExitStack() as opened:
-            fds = []
-            for one in slices:
-                fds.append(one.where.segment.files.duplicate_fd())
-                opened.callback(self._disk.close, fds[-1])
-            opened.pop_all()
-        jobs = list(zip(fds, slices, strict=True))
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._read_all, jobs)
-
-    def _read_all(self, jobs: Sequence[tuple[int, LocatedSlice]]) -> list[bytes]:
+        read = ColdRead(self._disk, slices)
         try:
-            return [self._read_at(fd, one) for fd, one in jobs]
+            return await asyncio.get_running_loop().run_in_executor(self._threads, read.run)
         finally:
-            for fd, _ in jobs:
-                self._disk.close(fd)
-
-    def _read_at(self, fd: int, one: LocatedSlice) -> bytes:
-        try:
-            return self._disk.read_all(fd, one.size_bytes, one.where.part.position)
-        except OSError as error:
-            raise one.log_dir.failed(error, "read") from error
+            read.give_up()
 
 
 def _has_files(slices: Sequence[LocatedSlice]) -> bool:

@@ -7,6 +7,7 @@ import errno
 import os
 import pathlib
 import random
+import threading
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,6 +21,7 @@ from klamm_broker.log.files.storage_failure import LogDir, LogDirFailure
 from klamm_broker.log.partition.log_reader import LocatedRecords
 from klamm_broker.log.segment.segment_files import FileSlice
 from klamm_broker.replica.fetch_reader import LocatedSlice
+from tests.support.waiting import settle
 
 CONTENT = random.Random(5).randbytes(10 * FILE_BYTES_MIN)
 
@@ -112,6 +114,34 @@ def test_what_is_not_in_memory_is_read_by_a_thread(log: Log, cold_from: int) -> 
         CONTENT[: 2 * FILE_BYTES_MIN],
         CONTENT[2 * FILE_BYTES_MIN : 8 * FILE_BYTES_MIN],
     ]
+    assert not log.disk.opened
+
+
+def test_cold_reads_that_are_given_up_before_a_thread_takes_them_leave_nothing_open(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.disk.cold_from = 0
+    read_all, may_read = log.disk.read_all, threading.Event()
+
+    def wait_and_read(fd: int, size_bytes: int, position: int) -> bytes:
+        may_read.wait()
+        return read_all(fd, size_bytes, position)
+
+    monkeypatch.setattr(log.disk, "read_all", wait_and_read)
+
+    async def scenario() -> Sequence[object]:
+        first = asyncio.create_task(log.reader.read(log.slices(100)))
+        queued = [asyncio.create_task(log.reader.read(log.slices(100, 200))) for _ in range(20)]
+        await settle()
+        for task in queued:
+            task.cancel()
+        await asyncio.gather(*queued, return_exceptions=True)
+        opened = len(log.disk.opened)
+        may_read.set()
+        assert opened == 1, "only the read under way has one"
+        return await first
+
+    assert asyncio.run(scenario()) == [CONTENT[:100]]
     assert not log.disk.opened
 
 

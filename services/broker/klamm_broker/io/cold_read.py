@@ -1,0 +1,62 @@
+"""A read of slices that are not in the page cache: it waits for the disk, so a thread runs it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Sequence
+
+from klamm_broker.log.files.disk import Disk
+from klamm_broker.replica.fetch_reader import LocatedSlice
+
+
+class ColdRead:
+    """Holds a descriptor for each slice, because a segment can be released or deleted while the read waits.
+
+    A thread calls `run`. The event loop calls `give_up` when the read is over, however it ended: an executor drops a
+    job whose caller was cancelled before a thread took it. Whichever of the two comes first takes the descriptors and
+    closes them."""
+
+    def __init__(self, disk: Disk, slices: Sequence[LocatedSlice]) -> None:
+        """Raises OSError if there are no descriptors left, and holds none then."""
+        self._disk = disk
+        self._slices = slices
+        self._unclaimed = deque([self._open()])
+
+    def run(self) -> list[bytes]:
+        """Returns the bytes of each slice; nothing after `give_up`. Raises LogDirFailure."""
+        fds = self._claim()
+        try:
+            return [self._read(fd, one) for fd, one in zip(fds, self._slices, strict=False)]
+        finally:
+            self._close(fds)
+
+    def give_up(self) -> None:
+        """Closes the descriptors unless `run` has begun."""
+        self._close(self._claim())
+
+    def _open(self) -> list[int]:
+        with contextlib.ExitStack() as on_failure:
+            fds = []
+            for one in self._slices:
+                fds.append(one.where.segment.files.duplicate_fd())
+                on_failure.callback(self._disk.close, fds[-1])
+            on_failure.pop_all()
+        return fds
+
+    def _claim(self) -> list[int]:
+        """Returns the descriptors to the first caller; `pop` is atomic."""
+        try:
+            return self._unclaimed.pop()
+        except IndexError:
+            return []
+
+    def _read(self, fd: int, one: LocatedSlice) -> bytes:
+        try:
+            return self._disk.read_all(fd, one.size_bytes, one.where.part.position)
+        except OSError as error:
+            raise one.log_dir.failed(error, "read") from error
+
+    def _close(self, fds: Sequence[int]) -> None:
+        for fd in fds:
+            self._disk.close(fd)
