@@ -39,7 +39,7 @@ class Connection:
         self._timeout_ms = timeout_ms
         self._channel = transport.channel(address, options)
         self._stubs: dict[str, Stub] = {}
-        self._under_way: set[UnaryCall] = set()
+        self._under_way: dict[UnaryCall, None] = {}
 
     async def __aenter__(self) -> Connection:
         return self
@@ -60,6 +60,11 @@ class Connection:
         for call in self._under_way:
             call.cancel()
 
+    async def retire(self) -> None:
+        """Closes the connection when the unary calls that are under way now have ended."""
+        await asyncio.gather(*(_end_of(call) for call in self._under_way))
+        await self.close()
+
     async def close(self) -> None:
         """Ends it; calls under way raise NetworkError."""
         await self._channel.close()
@@ -74,7 +79,7 @@ class Connection:
     def _unary(self, begin: Callable[[Any, int], UnaryCall], target: str) -> Callable[..., Awaitable[Any]]:
         async def call(request: Any, *, timeout_ms: int = self._timeout_ms) -> Any:
             under_way = begin(request, timeout_ms)
-            self._under_way.add(under_way)
+            self._under_way[under_way] = None
             try:
                 return await under_way
             except CallFailed as failure:
@@ -83,9 +88,20 @@ class Connection:
                 _raise_unless_cancelled(target)
                 raise
             finally:
-                self._under_way.discard(under_way)
+                self._under_way.pop(under_way, None)
 
         return call
+
+
+def _end_of(call: UnaryCall) -> asyncio.Future[None]:
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_end(_: object) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    call.add_done_callback(on_end)
+    return ended
 
 
 def _answers(begin: Callable[[Any, int | None], StreamCall], target: str) -> Callable[..., AsyncIterator[Any]]:

@@ -6,9 +6,10 @@ import asyncio
 import dataclasses
 from typing import Any
 
+import pytest
 from kio.index import load_request_schema
 
-from klamm.errors import ErrorCode
+from klamm.errors import BrokerError, ErrorCode
 from klamm.rpc.grpc_transport import GrpcTransport
 from klamm.wire.v1 import controller_pb2
 from klamm.wire.v1.controller_rpc import ADMIN, AdminStub
@@ -25,7 +26,7 @@ from klamm_server.rpc.controllers import Controllers
 from klamm_server.rpc.server import RpcServer
 from klamm_server.runtime.clock import SystemClock
 from tests.support.broker_harness import LONG_MS
-from tests.support.waiting import patience
+from tests.support.waiting import patience, until
 
 
 class UndecidedController:
@@ -158,3 +159,50 @@ def test_a_change_is_answered_when_the_broker_itself_has_heard_of_it_or_would_be
             await server.stop(0)
 
     asyncio.run(asyncio.wait_for(scenario(), patience()))
+
+
+class SlowController(UndecidedController):
+    """Creates topics once the test sets `may_decide`."""
+
+    def __init__(self) -> None:
+        self.may_decide = asyncio.Event()
+        self.asked: list[str] = []
+
+    async def create_topics(self, request: Any, context: Any) -> Any:
+        self.asked += [one.name for one in request.topics]
+        await self.may_decide.wait()
+        return controller_pb2.CreateTopicsResponse()
+
+
+def test_the_time_out_of_one_client_cuts_off_none_of_the_others() -> None:
+    """Their requests are not sent again either, because the controller may have created the topics."""
+
+    def creation(name: str) -> controller_pb2.CreateTopicsRequest:
+        return controller_pb2.CreateTopicsRequest(topics=[controller_pb2.NewTopic(name=name)])
+
+    async def scenario() -> None:
+        server = RpcServer(max_message_bytes=1_000_000, max_concurrent_rpcs=10)
+        slow = SlowController()
+        server.add_service(ADMIN, slow)
+        port = await server.start("127.0.0.1", 0)
+        controller = ActiveController(
+            GrpcTransport(), Controllers([("127.0.0.1", port)]), MetadataWaiters(MetadataImage.empty), SystemClock()
+        )
+        try:
+            names = ["patient-1", "patient-2", "patient-3"]
+            patient = [
+                asyncio.create_task(controller.ask(AdminStub.create_topics, creation(name), timeout_ms=LONG_MS))
+                for name in names
+            ]
+            await until(lambda: sorted(slow.asked) == names, "not every request has arrived")
+            with pytest.raises(BrokerError) as impatient:
+                await controller.ask(AdminStub.create_topics, creation("impatient"), timeout_ms=500)
+            assert impatient.value.code is ErrorCode.REQUEST_TIMED_OUT
+            slow.may_decide.set()
+            await asyncio.gather(*patient)
+            assert sorted(name for name in slow.asked if name != "impatient") == names
+        finally:
+            await controller.close()
+            await server.stop(0)
+
+    asyncio.run(scenario())

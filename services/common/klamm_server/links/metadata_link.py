@@ -86,7 +86,7 @@ class MetadataLink:
             while True:
                 why = await self._follow_one_stream()
                 await self._retries.pause(f"controller={self._channel.address} end_index={self._image.end_index} {why}")
-                await self._channel.rotate()
+                self._channel.rotate()
         finally:
             await self._channel.close()
 

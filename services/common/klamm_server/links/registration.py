@@ -390,10 +390,10 @@ class Registration:
         if self._clock.monotonic_ms() - self._heard_ms >= REQUESTS_PER_SESSION * self._request_timeout_ms:
             self._in_touch.turn(False)
         if response is None:
-            await self._channel.rotate()
+            self._channel.rotate()
         elif response.error_code == ErrorCode.NOT_CONTROLLER:
             self._why = f"{self._channel.address} is not the active controller"
-            await self._channel.redirect(response.controller)
+            self._channel.redirect(response.controller)
         else:
             code = ErrorCode.of(response.error_code)
             self._why = f"refused by controller={self._channel.address} code={code.name} {response.error_message}"

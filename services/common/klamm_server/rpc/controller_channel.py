@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Generic, Protocol, TypeVar
 
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
@@ -33,15 +34,19 @@ AnswerT = TypeVar("AnswerT", bound=ControllerAnswer)
 
 
 class ControllerChannel(Generic[StubT]):
-    """One connection at a time, to the controller that is believed to be the right one.
+    """One connection for new calls, to the controller that is believed to be the right one.
 
-    A redirection may name one that is not among `controllers`; it is forgotten at the next failure."""
+    A call that fails turns the channel to another controller. Calls that others have under way at the former one go on
+    there: they have their own time-outs, and may have had an effect already. A redirection may name a controller that
+    is not among `controllers`; it is forgotten at the next failure."""
 
     def __init__(self, transport: Transport, controllers: Controllers, service: Service[StubT, Any]) -> None:
         self._transport = transport
         self._controllers = controllers
         self._service = service
         self._connection: Connection | None = None
+        self._retiring: dict[Connection, asyncio.Task[None]] = {}
+        """Former connections that still have calls under way, and what waits for their end."""
         self._asked = controllers.to_try[0]
 
     @property
@@ -65,31 +70,38 @@ class ControllerChannel(Generic[StubT]):
             answer = await rpc(self.stub(), request, timeout_ms=timeout_ms)
         except BrokerError:
             if self._asked == asked:
-                await self.rotate()
+                self.rotate()
             raise
         if answer.error_code == ErrorCode.NOT_CONTROLLER:
             if self._asked == asked:
-                await self.redirect(answer.controller)
+                self.redirect(answer.controller)
             raise NotControllerError("{}:{} is not the active controller".format(*asked))
         return answer
 
-    async def rotate(self) -> None:
+    def rotate(self) -> None:
         """Turns to the next controller, after a failure."""
-        await self._switch_to(self._controllers.following(self._asked))
+        self._switch_to(self._controllers.following(self._asked))
 
-    async def redirect(self, controller: Endpoint) -> None:
+    def redirect(self, controller: Endpoint) -> None:
         """Turns to the controller that NOT_CONTROLLER named; without a name, to the next one."""
         if not controller.host:
-            await self.rotate()
+            self.rotate()
         else:
-            await self._switch_to((controller.host, controller.port))
+            self._switch_to((controller.host, controller.port))
 
     async def close(self) -> None:
         """Ends the calls under way."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
+        self._retire()
+        for connection, retiring in list(self._retiring.items()):
+            retiring.cancel()
             await connection.close()
 
-    async def _switch_to(self, address: Address) -> None:
+    def _switch_to(self, address: Address) -> None:
         self._asked = address
-        await self.close()
+        self._retire()
+
+    def _retire(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            retiring = self._retiring[connection] = asyncio.create_task(connection.retire())
+            retiring.add_done_callback(lambda _: self._retiring.pop(connection, None))
