@@ -210,3 +210,25 @@ def test_a_new_partition_is_led_by_another_where_the_first_has_no_space_for_its_
         await cluster.until(lambda partition: len(partition.isr) == 3, "new")
 
     scenario(tmp_path, story)
+
+
+def test_a_topic_that_is_deleted_while_the_disk_is_full_can_be_made_again_when_there_is_space(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        configs = {"min.insync.replicas": "1", "file.delete.delay.ms": "0"}
+        wanted = NewTopic("again", assignments={0: [1]}, configs=configs)
+        await cluster.admin.create_topics([wanted])
+        assert await cluster.send("again") == 0
+        cluster.disks[1].full = True
+        await cluster.admin.delete_topics(["again"])
+        await until(
+            lambda: "again-0" not in {path.name for path in (tmp_path / "broker-1").iterdir()}, "it is not renamed"
+        )
+        await until(lambda: "no space left" in caplog.text, "the full disk refuses nothing")
+        cluster.disks[1].full = False
+        await cluster.admin.create_topics([wanted])
+        assert await cluster.send("again") == 0
+        await until(lambda: not list(tmp_path.rglob("again-0.*-delete")), "the deleted log is still there")
+
+    scenario(tmp_path, story)

@@ -189,12 +189,20 @@ class LogDirMoves:
         job = self._logs.moves.swap(name, now_ms=self._clock.wall_ms())
         self._replicas.hosted(name).replace_log(future)
         try:
-            await self._on_thread(job.run)
+            await self._run_when_there_is_space(name, job.run)
         except BrokerError as error:
             log.error("partition=%s moved, but: %s", name, error)
             return
         self._retire(self._logs.moves.complete_swap(job))
         log.info("partition=%s moved to=%s", name, future.log_dir.path)
+
+    async def _run_when_there_is_space(self, name: TopicPartition, run: Callable[[], None]) -> None:
+        while True:
+            try:
+                return await self._on_thread(run)
+            except DiskFull as error:
+                log.warning("partition=%s moved, but its former log is still there: %s", name, error)
+                await self._wait_ms(self._backoff_ms)
 
     async def _cancel(self, name: TopicPartition) -> None:
         job = self._logs.deletion.plan_of_future(name, now_ms=self._clock.wall_ms())
@@ -204,6 +212,10 @@ class LogDirMoves:
     async def _delete(self, job: DeletionJob) -> None:
         try:
             await self._on_thread(job.run)
+        except DiskFull as error:
+            log.warning("not deleted yet: %s", error)
+            self._logs.deletion.postpone(job)
+            return
         except BrokerError as error:
             log.error("not deleted: %s", error)
             return

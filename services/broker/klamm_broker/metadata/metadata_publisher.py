@@ -12,8 +12,8 @@ A log whose topic id is not the image's belongs to a topic of the same name that
 was away: its directory is removed. A partition whose log cannot be opened is offline and answers
 KAFKA_STORAGE_ERROR; it does not keep the others from being served. The same holds for a partition that is not new and
 in no readable log dir, while a log dir cannot be read (KIP-112) or is missing: a new log would lack its records, and
-there would be two when the log dir is back. Where the disk was full the log is tried again with every image, and after
-a while without one.
+there would be two when the log dir is back. What a full disk refused, a new log or the deletion of one, is tried again
+with every image, and after a while without one.
 """
 
 from __future__ import annotations
@@ -152,15 +152,21 @@ class MetadataPublisher:
 
     async def _delete_logs(self, names: Iterable[TopicPartition]) -> None:
         present = [name for name in names if self._logs.get(name) is not None]
-        for job in self._logs.deletion.plan(present, now_ms=self._clock.wall_ms()):
+        deletion = self._logs.deletion
+        for job in [*deletion.take_postponed(), *deletion.plan(present, now_ms=self._clock.wall_ms())]:
             try:
                 await self._on_thread(job.run)
+            except DiskFull as error:
+                log.warning("not deleted yet: %s", error)
+                deletion.postpone(job)
+                self._has_refused.set()
+                continue
             except BrokerError as error:
                 # The directories are found to be strays at the next start, and removed then.
                 log.error("not deleted: %s", error)
                 continue
-            for deletion in self._logs.deletion.complete(job):
-                self._retire(deletion)
+            for pending in deletion.complete(job):
+                self._retire(pending)
 
     # Replicas that come or change
 

@@ -4,7 +4,7 @@
 |---|---|
 | current | that is in service, also one whose dir went offline (its calls then raise LogDirFailure) |
 | future | that is being copied to another log dir, beside the current one (`log_move.py`) |
-| leaving | that was deleted, but whose directory has its name still: for a moment, or for good if renaming it failed |
+| leaving | that was deleted, but whose directory can have its name still: until its deletion job has run |
 """
 
 from __future__ import annotations

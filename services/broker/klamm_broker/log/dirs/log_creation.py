@@ -25,7 +25,7 @@ from klamm_broker.log.dirs.log_directories import LogDirectories
 from klamm_broker.log.dirs.log_opener import LogOpener
 from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.partition_metadata import write_topic_id
-from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.log.files.storage_failure import DiskFull, LogDir
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import PartitionLog
 
@@ -106,8 +106,7 @@ class LogCreation:
             assert new.topic_partition not in self._logs.current, new
             former = self._logs.leaving.get(new.topic_partition)
             if former is not None or not counts:
-                reason = "no log dir is online" if former is None else f"{former.directory} could not be moved away"
-                refused[new.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR.exception(reason)
+                refused[new.topic_partition] = _refusal(new, former)
                 continue
             free = [one for one in counts if (one, new.topic_partition) not in self._logs.replaced]
             log_dir = min(free or counts, key=counts.__getitem__)
@@ -129,3 +128,12 @@ class LogCreation:
             else:
                 failures[new.topic_partition] = outcome
         return failures
+
+
+def _refusal(new: NewLog, former: PartitionLog | None) -> BrokerError:
+    """Why no log can be made now. DiskFull: its name will be free when there is space for the deletion of `former`."""
+    if former is None:
+        return ErrorCode.KAFKA_STORAGE_ERROR.exception("no log dir is online")
+    if former.log_dir.failure is None:
+        return DiskFull(former.log_dir, f"creation of {new.topic_partition}, whose deleted log has its name still,")
+    return ErrorCode.KAFKA_STORAGE_ERROR.exception(f"{former.directory} could not be moved away")

@@ -6,11 +6,14 @@
    as the old one was.
 3. `LogDeletion.complete`, on the event loop: the names are free again.
 
+A job that finds the disk full is kept (`LogDeletion.postpone`) and run again later: its names stay taken until then.
+
 The renamed directories are removed when `file.delete.delay.ms` is over (`LogDeletion.remove_files`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 from collections.abc import Iterable, Sequence
@@ -41,6 +44,11 @@ class DoomedLog(NamedTuple):
     due_ms: int
     """When it may be removed."""
 
+    def move_away(self, disk: Disk) -> None:
+        """Renames the directory, unless a job that found the disk full afterwards has done so. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            disk.replace(self.directory, self.renamed)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionJob:
@@ -52,10 +60,11 @@ class DeletionJob:
     checkpoint: CheckpointJob
 
     def run(self) -> None:
-        """Raises LogDirFailure or DiskFull; the next start finds directories that were not renamed to be strays."""
+        """Raises LogDirFailure: the next start finds directories that were not renamed to be strays. Raises DiskFull:
+        the job can run again."""
         try:
             for doomed in self.logs:
-                self.disk.replace(doomed.directory, doomed.renamed)
+                doomed.move_away(self.disk)
             self.disk.fsync_directory(self.log_dir.path)
         except OSError as error:
             raise self.log_dir.failed(error, f"deletion of {len(self.logs)} logs") from error
@@ -78,6 +87,7 @@ class LogDeletion:
         self._checkpoints = checkpoints
         self._disk = disk
         self._rng = rng
+        self._postponed: list[DeletionJob] = []
 
     def plan(self, doomed: Iterable[TopicPartition], *, now_ms: int) -> list[DeletionJob]:
         """Step 1: takes the logs out of service at once.
@@ -131,6 +141,15 @@ class LogDeletion:
         return [
             PendingDeletion(log_dir=job.log_dir, paths=(doomed.renamed,), due_ms=doomed.due_ms) for doomed in job.logs
         ]
+
+    def postpone(self, job: DeletionJob) -> None:
+        """Keeps a job whose `run` raised DiskFull."""
+        self._postponed.append(job)
+
+    def take_postponed(self) -> list[DeletionJob]:
+        """Returns the jobs that were kept, to be run now."""
+        postponed, self._postponed = self._postponed, []
+        return postponed
 
     def remove_files(self, deletion: PendingDeletion) -> None:
         """Removes what a deletion left behind. Disk thread. Raises LogDirFailure."""

@@ -110,13 +110,14 @@ class SwapJob:
     checkpoints: tuple[CheckpointJob, ...]
 
     def run(self) -> None:
-        """Raises LogDirFailure, which also takes one of the dirs offline, or DiskFull: the next start does the rest."""
+        """Raises LogDirFailure, which also takes one of the dirs offline: the next start does the rest. Raises
+        DiskFull: the job can run again."""
         try:
             self.disk.fsync_directory(self.log_dir.path)
         except OSError as error:
             raise self.log_dir.failed(error, f"move of {self.doomed.topic_partition}") from error
         try:
-            self.disk.replace(self.doomed.directory, self.doomed.renamed)
+            self.doomed.move_away(self.disk)
             self.disk.fsync_directory(self.old_log_dir.path)
         except OSError as error:
             raise self.old_log_dir.failed(error, f"move of {self.doomed.topic_partition}") from error

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
+import pytest
+
 from klamm.model import TopicPartition
+from klamm_broker.log.files.storage_failure import DiskFull
 from tests.support.log_managers import NOW, create, fill
 from tests.support.log_steps import delete_log
 
@@ -70,3 +74,24 @@ def test_a_flush_planned_before_does_no_harm(manager, make_batch) -> None:
     job.run()
     manager.complete_flush(job)
     assert not manager.directories.offline()
+
+
+def test_a_deletion_that_found_the_disk_full_is_run_again_and_frees_the_name(manager, faulty_disk) -> None:
+    name = TopicPartition("orders", 0)
+    former = create(manager, 0)
+    (job,) = manager.deletion.plan([name], now_ms=NOW)
+    faulty_disk.errors["pwrite"] = errno.ENOSPC
+    with pytest.raises(DiskFull):
+        job.run()
+    manager.deletion.postpone(job)
+    with pytest.raises(DiskFull, match="whose deleted log has its name still"):
+        create(manager, 0)
+    faulty_disk.errors.clear()
+    (again,) = manager.deletion.take_postponed()
+    again.run()
+    (deletion,) = manager.deletion.complete(again)
+    assert not manager.deletion.take_postponed()
+    assert not Path(former.directory).exists()
+    assert create(manager, 0).log_end_offset == 0
+    manager.deletion.remove_files(deletion)
+    assert not Path(deletion.paths[0]).exists()
