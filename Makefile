@@ -49,7 +49,8 @@ test: setup  ## Lint and every test a laptop can run. Before each commit.
 	+@$(MAKE) --no-print-directory --jobs 2 lint tests
 
 tests: setup
-	$(PYTEST) tests -m "not clients and not compose and not chaos and not pipelines and not quarantine" $(SPREAD)
+	$(PYTEST) tests -m "not clients and not compose and not chaos and not pipelines and not quarantine" $(SPREAD) \
+	    --durations 30
 
 quarantine: setup  ## Tests that fail now and then for a cause that is known and not yet mended.
 	$(PYTEST) tests -m quarantine

@@ -3,7 +3,7 @@
 Run: python tools/gate_soak.py [--runs idle,user,busy,busy]
 
 - `idle`: as root, with nothing beside it.
-- `user`: the same as a new user without root's rights, who is removed afterwards.
+- `user`: the same as a new user without root's rights, who makes a virtual environment and is removed afterwards.
 - `busy`: as root, beside eight loops that take the cores and a writer that fills the page cache.
 
 Each run has a TMPDIR and a HOME of its own, new and empty. The clone holds what is committed. The tool needs root, and
@@ -29,6 +29,8 @@ from typing import Final, NamedTuple
 ROOT: Final = pathlib.Path(__file__).resolve().parent.parent
 KINDS: Final = ("idle", "user", "busy")
 USER: Final = "klamm-soak"
+USER_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+"""A new user's `PATH`. Root's can name programs in root's home, which nobody else may read."""
 MOST_FLAKY: Final = 2
 LOOPS: Final = 8
 FILLED_MIB: Final = 2_048
@@ -93,7 +95,10 @@ def _run(kind: str, clone: pathlib.Path, directory: pathlib.Path) -> Ran:
     environment = {**os.environ, "HOME": str(home), "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": ""}
     begin_s = time.monotonic()
     with contextlib.ExitStack() as stack:
-        user = stack.enter_context(_user(directory, clone)) if kind == "user" else None
+        user = None
+        if kind == "user":
+            user = stack.enter_context(_user(directory, clone))
+            environment["PATH"] = USER_PATH
         if kind == "busy":
             stack.enter_context(_load(directory))
         with (directory / "log").open("w") as log:
@@ -117,7 +122,8 @@ def _run(kind: str, clone: pathlib.Path, directory: pathlib.Path) -> Ran:
 
 @contextlib.contextmanager
 def _user(directory: pathlib.Path, clone: pathlib.Path) -> Iterator[str]:
-    """Makes a user for the block. The user owns the clone and the folders of the run."""
+    """Makes a user for the block. The user owns the clone, without root's environment, and the folders of the run."""
+    shutil.rmtree(clone / ".venv", ignore_errors=True)
     subprocess.run(["useradd", "--no-create-home", USER], check=True)
     try:
         subprocess.run(["chown", "-R", f"{USER}:", directory, clone], check=True)

@@ -7,15 +7,16 @@ import sys
 import time
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 
 from tests.chaos.klammchaos.partition_workload import run_each
 from tests.compose.compose_cluster import BOOTSTRAP, SERVICES, SMALL_SERVICES, ComposeCluster
 from tests.compose.compose_faults import COMPOSE_FAULTS
 from tests.compose.group_reader import GroupReader
 from tests.support import seeds
+from tests.support.reading import read_as_kafka_group
 from tests.support.violation import verdict
-from tests.support.waiting import patience, wait_until
+from tests.support.waiting import patience
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
@@ -68,17 +69,9 @@ def test_the_host_and_containers_produce_and_consume(cluster: ComposeCluster) ->
 
 def test_kafka_clients_on_the_host_do_too(cluster: ComposeCluster) -> None:
     expected = _fill(cluster, "payments") + _fill_as_kafka_client("payments")
-    consumer = Consumer({"bootstrap.servers": "localhost:9102", "group.id": "outside", "auto.offset.reset": "earliest"})
-    consumer.subscribe(["payments"])
-    values: list[int] = []
-
-    def consume() -> None:
-        values.extend(int(message.value()) for message in consumer.consume(500, 1.0))
-
-    wait_until(lambda: len(values) >= len(expected), lambda: f"{len(values)} records", between=consume)
-    consumer.close()
+    messages = read_as_kafka_group({"bootstrap.servers": "localhost:9102"}, "outside", "payments")
     with verdict():
-        assert sorted(values) == expected
+        assert sorted(int(message.value()) for message in messages) == expected
 
 
 def test_its_settings_are_those_of_the_file_and_nobody_is_root(cluster: ComposeCluster) -> None:

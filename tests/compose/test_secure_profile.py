@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from docker import DockerClient
 
 from tests.compose.compose_cluster import BOOTSTRAP, SERVICES, ComposeCluster
-from tests.support.waiting import patience, wait_until
+from tests.support.reading import read_as_kafka_group
+from tests.support.violation import verdict
+from tests.support.waiting import patience
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
@@ -91,17 +93,11 @@ def test_who_has_the_password_produces_and_consumes(
 
     everything = list(range(3 * RECORDS))
     found = klamm("consume", TOPIC, "--from", "beginning", "--exit", config=config).stdout
-    assert sorted(map(int, found.split())) == everything
-    consumer = Consumer({**librdkafka, "group.id": "outside", "auto.offset.reset": "earliest"})
-    consumer.subscribe([TOPIC])
-    values: list[int] = []
-
-    def consume() -> None:
-        values.extend(int(message.value()) for message in consumer.consume(500, 1.0))
-
-    wait_until(lambda: len(values) >= len(everything), lambda: f"{len(values)} records", between=consume)
-    consumer.close()
-    assert sorted(values) == everything
+    with verdict():
+        assert sorted(map(int, found.split())) == everything
+    messages = read_as_kafka_group(librdkafka, "outside", TOPIC)
+    with verdict():
+        assert sorted(int(message.value()) for message in messages) == everything
 
 
 def test_a_stranger_gets_nothing(known: Path, librdkafka: dict[str, str]) -> None:

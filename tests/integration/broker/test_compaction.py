@@ -13,6 +13,7 @@ from klamm import Admin, Consumer, ConsumerRecord, NewTopic, OffsetAndMetadata, 
 from klamm.admin import ConfigChange, ConfigResource, ConfigResourceType
 from klamm.errors import InvalidRecordError
 from tests.support.klamm_process import KlammProcess, running_cluster
+from tests.support.reading import read_all
 from tests.support.violation import verdict
 from tests.support.waiting import patience, wait_until
 
@@ -54,15 +55,8 @@ def suffixes(cluster: KlammProcess) -> set[str]:
     return {path.suffix for path in directory(cluster, STATES).iterdir()}
 
 
-def read_all(cluster: KlammProcess) -> list[ConsumerRecord]:
-    found: list[ConsumerRecord] = []
-    with Consumer(bootstrap_servers=cluster.bootstrap, enable_auto_commit=False) as consumer:
-        consumer.assign([STATES])
-        consumer.seek_to_beginning()
-        end = consumer.end_offsets([STATES])[STATES]
-        while consumer.position(STATES) < end:
-            found += consumer.poll(timeout_ms=1_000, max_records=10_000).get(STATES, [])
-    return found
+def read_states(cluster: KlammProcess) -> list[ConsumerRecord]:
+    return read_all(cluster.bootstrap, [STATES])
 
 
 class History:
@@ -112,16 +106,17 @@ def test_every_last_value_survives_kills_during_compaction(cluster: KlammProcess
         cluster.kill()
         killed_with |= suffixes(cluster)
         cluster.start()
-        history.check(read_all(cluster), cleaned_to(cluster, STATES))
+        cleaned = cleaned_to(cluster, STATES)  # The cleaner runs while the records are read.
+        history.check(read_states(cluster), cleaned)
     assert ".cleaned" in killed_with, "no kill came in the middle of a compaction"
     sealed = max(int(path.stem) for path in directory(cluster, STATES).glob("*.log"))
     wait_until(lambda: cleaned_to(cluster, STATES) >= sealed, "the compaction does not come to an end")
-    found = read_all(cluster)
+    found = read_states(cluster)
     history.check(found, sealed)
     assert len(found) < len(history.records) / 3
     assert cluster.stop() == 0
     cluster.start()
-    history.check(read_all(cluster), sealed)
+    history.check(read_states(cluster), sealed)
 
 
 def test_committed_offsets_survive_the_compaction_of_their_topic(cluster: KlammProcess) -> None:

@@ -21,6 +21,7 @@ from klamm import Admin, Consumer, KlammError, NewTopic, OffsetAndMetadata, Prod
 from tests.support import seeds
 from tests.support.cli_runner import KlammCommand
 from tests.support.klamm_process import KlammProcess, running_cluster
+from tests.support.reading import read_all
 from tests.support.violation import verdict
 from tests.support.waiting import patience, wait_until
 
@@ -376,11 +377,4 @@ def fill_up_groups(admin: Admin, bootstrap: str) -> None:
 
 
 def read_numbers(bootstrap: str) -> list[int]:
-    with Consumer(bootstrap_servers=bootstrap) as consumer:
-        consumer.assign([TP])
-        consumer.seek_to_beginning(TP)
-        end = consumer.end_offsets([TP])[TP]
-        numbers = []
-        while consumer.position(TP) < end:
-            numbers += [int(record.value[:8]) for record in poll(consumer)]
-        return numbers
+    return [int(record.value[:8]) for record in read_all(bootstrap, [TP])]

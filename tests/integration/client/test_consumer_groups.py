@@ -21,6 +21,7 @@ from tests.support.group_workers import (
     workers,
 )
 from tests.support.klamm_process import running_cluster
+from tests.support.reading import read_to_end
 from tests.support.waiting import wait_until
 
 
@@ -269,9 +270,8 @@ def test_committed_offsets_are_where_a_new_member_begins(bootstrap, topic, admin
     admin.alter_group_offsets(topic, {tp: OffsetAndMetadata(90, "reset")})
     with Consumer(bootstrap_servers=bootstrap, **FAST, group_id=topic) as consumer:
         consumer.subscribe([topic])
-        records = []
-        while len(records) < 510:
-            records += [record for of_tp in consumer.poll(timeout_ms=1_000).values() for record in of_tp]
+        records = read_to_end(consumer, [TopicPartition(topic, number) for number in range(PARTITION_COUNT)])
+        assert len(records) == 510
         assert min(record.offset for record in records if record.partition == 0) == 90
         assert consumer.position(tp) == 100
         with pytest.raises(NonEmptyGroupError):

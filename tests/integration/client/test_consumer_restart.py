@@ -10,9 +10,12 @@ from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
 from klamm.errors import WakeupError
 from tests.support.broker_harness import LONG_MS
 from tests.support.klamm_process import running_cluster
+from tests.support.reading import read_to_end
+from tests.support.violation import require
 from tests.support.waiting import patience, wait_until
 
 TOPIC = "survivor"
+PARTITIONS = [TopicPartition(TOPIC, number) for number in range(2)]
 PATIENT = {"default_api_timeout_ms": LONG_MS}
 """The settings of a consumer whose poll would outlast the test if it did not keep to its own time."""
 
@@ -24,12 +27,10 @@ def produce(bootstrap: str, first: int, count: int) -> None:
             future.result(timeout=patience())
 
 
-def read_until(consumer: Consumer, seen: set[int], count: int) -> None:
-    def poll() -> None:
-        for records in consumer.poll(timeout_ms=500).values():
-            seen.update(int(record.value) for record in records)
-
-    wait_until(lambda: len(seen) >= count, lambda: f"{len(seen)} records of {count}", between=poll)
+def read_all_of(consumer: Consumer, seen: set[int], count: int) -> None:
+    """Reads what the consumer has not read yet. Raises Violation unless it has `seen` all numbers below `count`."""
+    seen.update(int(record.value) for record in read_to_end(consumer, PARTITIONS))
+    require(seen == set(range(count)), f"{len(seen)} of {count} numbers, without {sorted(set(range(count)) - seen)}")
 
 
 def test_group_and_hand_assigned_consumers_go_on_after_a_restart(tmp_path):
@@ -43,12 +44,12 @@ def test_group_and_hand_assigned_consumers_go_on_after_a_restart(tmp_path):
             "session_timeout_ms": 20_000,
         }
         with Consumer(**config) as by_hand, Consumer(**config, group_id="group") as member:
-            by_hand.assign([TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)])
+            by_hand.assign(PARTITIONS)
             member.subscribe([TOPIC])
             produce(cluster.bootstrap, 0, 500)
             seen_by_hand, seen_by_member = set(), set()
-            read_until(by_hand, seen_by_hand, 500)
-            read_until(member, seen_by_member, 500)
+            read_all_of(by_hand, seen_by_hand, 500)
+            read_all_of(member, seen_by_member, 500)
             member.commit()
             for restart in range(1, 3):
                 cluster.kill()
@@ -56,8 +57,8 @@ def test_group_and_hand_assigned_consumers_go_on_after_a_restart(tmp_path):
                 member.poll(timeout_ms=300)
                 cluster.start()
                 produce(cluster.bootstrap, 500 * restart, 500)
-                read_until(by_hand, seen_by_hand, 500 * (restart + 1))
-                read_until(member, seen_by_member, 500 * (restart + 1))
+                read_all_of(by_hand, seen_by_hand, 500 * (restart + 1))
+                read_all_of(member, seen_by_member, 500 * (restart + 1))
             member.commit()
             stored = member.committed(member.assignment())
             assert sum(each.offset for each in stored.values()) == 1_500
@@ -72,7 +73,7 @@ def test_a_poll_keeps_its_time_and_wakes_up_while_a_commit_before_a_rebalance_fi
             consumer.subscribe([TOPIC])
             produce(cluster.bootstrap, 0, 100)
             seen: set[int] = set()
-            read_until(consumer, seen, 100)
+            read_all_of(consumer, seen, 100)
             cluster.kill()
             consumer.subscribe([TOPIC, "another"])
             consumer.poll(timeout_ms=200)

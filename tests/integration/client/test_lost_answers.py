@@ -14,9 +14,10 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 
-from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
+from klamm import Admin, NewTopic, Producer, TopicPartition
 from tests.support.klamm_process import running_cluster
 from tests.support.ports import free_port
+from tests.support.reading import read_all
 from tests.support.violation import verdict
 from tests.support.waiting import patience
 
@@ -118,21 +119,11 @@ def produce_through(tmp_path: pathlib.Path, *, idempotent: bool) -> tuple[list[b
                 producer.flush(patience())
             proxy.is_lossy = False
         assert proxy.swallowed_bytes
-        return sent, read_all(bootstrap)
+        return sent, read_values(bootstrap)
 
 
-def read_all(bootstrap: str) -> list[bytes]:
-    partition = TopicPartition(TOPIC, 0)
-    with Consumer(bootstrap_servers=bootstrap, enable_auto_commit=False) as consumer:
-        consumer.assign([partition])
-        consumer.seek_to_beginning()
-        end = consumer.end_offsets([partition])[partition]
-        values: list[bytes] = []
-        while consumer.position(partition) < end:
-            values += [
-                record.value for record in consumer.poll(timeout_ms=1_000, max_records=10_000).get(partition, [])
-            ]
-        return values
+def read_values(bootstrap: str) -> list[bytes]:
+    return [record.value for record in read_all(bootstrap, [TopicPartition(TOPIC, 0)])]
 
 
 def test_what_is_sent_again_is_written_once(tmp_path: pathlib.Path) -> None:

@@ -11,8 +11,9 @@ import signal
 import threading
 import time
 
-from klamm import Consumer, NewTopic, Producer, TopicPartition
+from klamm import NewTopic, Producer, TopicPartition
 from tests.support.broker_cluster import broker_cluster, describe
+from tests.support.reading import read_all
 from tests.support.violation import verdict
 from tests.support.waiting import patience, wait_until
 
@@ -56,17 +57,12 @@ class Stream(threading.Thread):
         assert not self.is_alive()
 
 
-def read_all(servers: str) -> dict[int, list[int]]:
+def read_numbers(servers: str) -> dict[int, list[int]]:
+    """Returns the numbers of each partition, in order of their offsets."""
     partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
     found: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
-    with Consumer(bootstrap_servers=servers, enable_auto_commit=False) as consumer:
-        consumer.assign(partitions)
-        consumer.seek_to_beginning()
-        ends = consumer.end_offsets(partitions)
-        while any(consumer.position(one) < end for one, end in ends.items()):
-            for records in consumer.poll(timeout_ms=1_000).values():
-                for record in records:
-                    found[record.partition].append(int(record.value))
+    for record in read_all(servers, partitions):
+        found[record.partition].append(int(record.value))
     return found
 
 
@@ -92,7 +88,7 @@ def test_each_broker_is_restarted_while_records_are_sent(tmp_path: pathlib.Path)
             wait_until(lambda settled=settled: len(stream.acknowledged) > settled + 30, cluster.logs)
             broker.start()
         stream.stop()
-        found = read_all(cluster.bootstrap)
+        found = read_numbers(cluster.bootstrap)
     assert not stream.errors
     assert len(stream.acknowledged) == stream.count
     for number, values in found.items():

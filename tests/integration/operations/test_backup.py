@@ -8,6 +8,7 @@ import subprocess
 
 from klamm import Consumer, Producer, TopicPartition
 from tests.support.klamm_process import KlammProcess
+from tests.support.reading import read_to_end
 
 OPERATIONS = (pathlib.Path(__file__).parents[3] / "deploy" / "OPERATIONS.md").read_text()
 TOPIC = TopicPartition("orders", 0)
@@ -36,17 +37,14 @@ def produce(cluster: KlammProcess, values: list[str], transactional_id: str | No
         producer.flush()
 
 
-def consume(cluster: KlammProcess, group: str, count: int) -> list[str]:
-    """That many, where the group stands; commits behind them."""
+def consume(cluster: KlammProcess, group: str) -> list[str]:
+    """Returns the values that the group has not read yet, and commits behind them."""
     settings = {"group_id": group, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
-    found: list[str] = []
     with Consumer(bootstrap_servers=cluster.bootstrap, enable_auto_commit=False, **settings) as consumer:
         consumer.subscribe(["orders"])
-        while len(found) < count:
-            for records in consumer.poll(timeout_ms=1_000).values():
-                found += [record.value.decode() for record in records]
+        records = read_to_end(consumer, [TopicPartition("orders", 0)])
         consumer.commit()
-    return found
+    return [record.value.decode() for record in records]
 
 
 def test_what_was_there_at_the_backup_is_there_after_the_restore(tmp_path: pathlib.Path) -> None:
@@ -55,22 +53,22 @@ def test_what_was_there_at_the_backup_is_there_after_the_restore(tmp_path: pathl
     cluster.start()
     try:
         produce(cluster, ["a", "b"])
-        assert consume(cluster, "readers", 2) == ["a", "b"]
+        assert consume(cluster, "readers") == ["a", "b"]
         produce(cluster, ["c", "d"], transactional_id="writer")
         cluster.stop()
         sh(backup, tmp_path)
 
         cluster.start()
         produce(cluster, ["lost"])
-        assert consume(cluster, "readers", 3) == ["c", "d", "lost"]
+        assert consume(cluster, "readers") == ["c", "d", "lost"]
         cluster.stop()
         sh(restore, tmp_path)
 
         cluster.start()
-        assert consume(cluster, "readers", 2) == ["c", "d"], "the group stands where it stood at the backup"
+        assert consume(cluster, "readers") == ["c", "d"], "the group stands where it stood at the backup"
         produce(cluster, ["e"], transactional_id="writer")
-        assert consume(cluster, "readers", 1) == ["e"]
-        assert consume(cluster, "others", 5) == ["a", "b", "c", "d", "e"]
+        assert consume(cluster, "readers") == ["e"]
+        assert consume(cluster, "others") == ["a", "b", "c", "d", "e"]
     finally:
         if cluster.running:
             cluster.stop()
