@@ -406,6 +406,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             file_bytes = sum(len(part) for part in body if isinstance(part, RecordFile))
             self._memory.take_anyway(size - file_bytes)
             try:
+                if self._transport.is_closing():
+                    # uvloop refuses to write with a RuntimeError.
+                    raise ConnectionResetError("the client has gone")
                 parts = [_header_of(request, size), *body]
                 if file_bytes:
                     await self._send_files(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import re
 import socket
 import struct
@@ -242,6 +243,9 @@ class OneWrite:
 
     def writelines(self, parts: Sequence[bytes]) -> None:
         self.write(b"".join(parts))
+
+    def is_closing(self) -> bool:
+        return not self.is_open
 
     def pause_reading(self) -> None:
         self.is_reading = False
@@ -504,6 +508,28 @@ def test_what_was_sent_before_the_client_hung_up_ends_with_the_connection(loop_o
                 writer.close()
 
     run_on(loop_of, scenario())
+
+
+@pytest.mark.parametrize("loop_of", ["asyncio", "uvloop"])
+def test_a_client_that_leaves_while_its_answer_is_made_is_not_logged_as_a_mistake(
+    loop_of: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async def answer(request: Request) -> Answer:
+            (connection,) = door.listener._connections
+            connection._transport.abort()
+            await asyncio.sleep(0)  # The transport is closed now. This task is cancelled in the next turn of the loop.
+            return [b"x"]
+
+        async with Door(answer) as door:
+            reader, writer = await door.connect()
+            writer.write(frame(1))
+            with contextlib.suppress(ConnectionError):
+                assert not await reader.read()
+            writer.close()
+
+    run_on(loop_of, scenario())
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_more_than_max_connections_are_closed_at_once() -> None:
