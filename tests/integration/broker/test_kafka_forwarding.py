@@ -161,6 +161,34 @@ def test_a_change_is_answered_when_the_broker_itself_has_heard_of_it_or_would_be
     asyncio.run(asyncio.wait_for(scenario(), patience()))
 
 
+class IdleController(UndecidedController):
+    """Has no reassignments under way."""
+
+    async def list_partition_reassignments(self, request: Any, context: Any) -> Any:
+        return controller_pb2.ListPartitionReassignmentsResponse()
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 0])
+def test_reassignments_are_listed_whatever_time_the_request_gives(timeout_ms: int) -> None:
+    async def scenario() -> None:
+        server = RpcServer(max_message_bytes=1_000_000, max_concurrent_rpcs=10)
+        server.add_service(ADMIN, IdleController())
+        port = await server.start("127.0.0.1", 0)
+        controller = ActiveController(
+            GrpcTransport(), Controllers([("127.0.0.1", port)]), MetadataWaiters(MetadataImage.empty), SystemClock()
+        )
+        try:
+            listed = await ReplicaApis(controller).list_reassignments(
+                *request_of(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, {"timeout": timeout_ms, "topics": None})
+            )
+            assert (listed["error_code"], listed["topics"]) == (ErrorCode.NONE, [])
+        finally:
+            await controller.close()
+            await server.stop(0)
+
+    asyncio.run(scenario())
+
+
 class SlowController(UndecidedController):
     """Creates topics once the test sets `may_decide`."""
 

@@ -11,7 +11,7 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.controller_rpc import AdminStub
 from klamm.wire.v1.metadata_pb2 import BrokerIds
-from klamm_broker.kafka.forwarding import ActiveController
+from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
 from klamm_broker.kafka.groups import by_topic
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
@@ -86,7 +86,7 @@ class ReplicaApis:
         return {**answer, "responses": by_topic(results, _outcome)}
 
     async def list_reassignments(self, request: Request, wanted: Any) -> Fields:
-        """Lists reassignments; without topics, all that are under way."""
+        """Lists reassignments; without topics, all that are under way. Kafka ignores the request's timeout."""
         named = [
             pb.NamedPartition(topic=topic.name, partition=number)
             for topic in wanted.topics or ()
@@ -98,7 +98,7 @@ class ReplicaApis:
             answer = await self._controller.ask(
                 AdminStub.list_partition_reassignments,
                 pb.ListPartitionReassignmentsRequest(partitions=named),
-                timeout_ms=milliseconds(wanted.timeout),
+                timeout_ms=TIMEOUT_MS,
             )
         except BrokerError as error:
             return {"error_code": error.code, "error_message": error.message, "topics": []}
