@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from klamm.version import __version__
+from klamm_cli.console.bootstrap_option import make_bootstrap_option, offer_bootstrap
 from klamm_cli.console.coercion import convert_only_what_must_be
 from klamm_cli.console.command_config import offer_command_config
 from klamm_cli.console.completion import install_completion, prepare_completion, show_completion, with_shell
@@ -50,6 +51,7 @@ class _LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
+        self.params.append(make_bootstrap_option())
         convert_only_what_must_be(self)
 
     def resolve_command(self, context: Any, args: list[str]) -> Any:
@@ -59,6 +61,7 @@ class _LazyGroup(TyperGroup):
         command = typer.main.get_command(importlib.import_module(COMMANDS[name][0]).app)
         command.name = name
         offer_command_config(command)
+        offer_bootstrap(command)
         convert_only_what_must_be(command)
         return name, command, rest
 

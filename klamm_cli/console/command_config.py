@@ -4,24 +4,23 @@ those of TLS and logins. Every command that talks to a cluster has it."""
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from klamm_cli.console.bootstrap_option import TALKS_TO_A_CLUSTER
 
 if TYPE_CHECKING:
     from klamm.config import ClientConfig
 
 _file: ContextVar[str | None] = ContextVar("command_config", default=None)
 
-_TALKS_TO_A_CLUSTER: Final = "bootstrap"
-"""The parameter of commands that do."""
-
 
 def offer_command_config(command: Any) -> None:
     """Gives the option to a command of typer's, and those below it, that talk to a cluster."""
     for each in getattr(command, "commands", {}).values():
         offer_command_config(each)
-    if any(each.name == _TALKS_TO_A_CLUSTER for each in command.params):
+    if any(each.name == TALKS_TO_A_CLUSTER for each in command.params):
         command.params.append(_make_option())
 
 

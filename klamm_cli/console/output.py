@@ -13,6 +13,7 @@ import typer
 
 from klamm.config import DEFAULT_PORT
 from klamm.errors import EXCEPTIONS, ConfigError, DeliveryTimeoutError, ErrorCode, KlammError, NoBrokerError
+from klamm_cli.console.bootstrap_option import BOOTSTRAP_VARIABLE
 from klamm_cli.console.exit_status import ExitStatus
 from klamm_cli.console.table import table_lines
 
@@ -21,7 +22,7 @@ Bootstrap = Annotated[
     typer.Option(
         "--bootstrap",
         "-b",
-        envvar="KLAMM_BOOTSTRAP",
+        envvar=BOOTSTRAP_VARIABLE,
         metavar="HOST:PORT",
         help="A broker's address; several with commas.",
     ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klamm.errors import ConfigError, KlammError
+from klamm_cli.console.bootstrap_option import BOOTSTRAP_VARIABLE
 from klamm_cli.console.command import new_app
 from klamm_cli.console.command_config import client_settings
 from klamm_cli.console.exit_status import ExitStatus
@@ -37,7 +38,7 @@ def doctor(
             "--bootstrap",
             "--bootstrap-servers",
             "-b",
-            envvar="KLAMM_BOOTSTRAP",
+            envvar=BOOTSTRAP_VARIABLE,
             metavar="HOST:PORT",
             help=f"A broker's address; several with commas [default: {DEFAULT_BOOTSTRAP} if a server answers there].",
         ),

@@ -126,10 +126,16 @@ class OffsetStore:
             if code in _ABOUT_MEMBERSHIP and self._on_refused is not None:
                 self._on_refused(identity, code, each.error_message)
             if code in _GROUP_MOVED_ON:
-                raise CommitFailedError(COMMIT_FAILED)
+                raise CommitFailedError(COMMIT_FAILED if member else self._not_a_member())
             if code is ErrorCode.STALE_MEMBER_EPOCH:
                 raise _EpochMovedError(f"{each.topic}-{each.partition}: {each.error_message or code.text}")
             self._raise_for(code, f"{each.topic}-{each.partition}: {each.error_message or code.text}")
+
+    def _not_a_member(self) -> str:
+        return (
+            f"group {self._group_id} has members, and this consumer is none of them, because its partitions were "
+            "assigned by hand: use subscribe(), another group.id, or stop the members first"
+        )
 
     async def _call(self, rpc: Unary[CoordinatorStub, RequestT, ResponseT], request: RequestT) -> ResponseT:
         return await call_coordinator(self._client, self._group_id, rpc, request)

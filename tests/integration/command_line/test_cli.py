@@ -107,6 +107,24 @@ def test_a_command_says_how_long_no_server_answered(klamm, arguments):
     assert "klamm up" in line
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-b", "{}", "topics", "list"),
+        ("--bootstrap", "{}", "topics", "list"),
+        ("topics", "-b", "{}", "list"),
+        ("topics", "list", "-b", "{}"),
+        ("-b", "127.0.0.1:1", "topics", "list", "-b", "{}"),
+        ("-b", "{}", "cluster"),
+        ("cluster", "--bootstrap", "{}", "quorum"),
+        ("-b", "{}", "groups", "list"),
+    ],
+)
+def test_the_server_may_be_named_before_the_command(klamm, arguments):
+    elsewhere = KlammCommand("127.0.0.1:1")
+    assert elsewhere(*(each.format(klamm.bootstrap) for each in arguments)).status == 0
+
+
 def test_a_malformed_bootstrap_is_refused(klamm):
     assert "expected host:port" in klamm.refused(USAGE, "topics", "list", "--bootstrap", "one:two")
 

@@ -134,6 +134,11 @@ def test_a_group_that_moved_on_fails_the_commit_and_the_membership_hears_of_it(c
     assert refused[0][:2] == (ME, code)
 
 
+def test_a_commit_from_outside_a_group_that_has_members_is_told_so():
+    with pytest.raises(CommitFailedError, match=r"group group has members, and this consumer is none of them"):
+        commit(ErrorCode.UNKNOWN_MEMBER_ID, identity=OUTSIDE_THE_GROUP)
+
+
 @pytest.mark.parametrize(
     ("code", "error"),
     [

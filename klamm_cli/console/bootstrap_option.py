@@ -1,0 +1,59 @@
+"""`--bootstrap` and `-b` before the name of a command: `klamm -b broker-1:9094 topics list`.
+
+A command that talks to a cluster has the option itself, and takes what stands before its name as its default.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any, Final
+
+import typer
+
+BOOTSTRAP_VARIABLE: Final = "KLAMM_BOOTSTRAP"
+"""Commands, and the processes that they start, read their default from this environment variable."""
+
+TALKS_TO_A_CLUSTER: Final = "bootstrap"
+"""The parameter that a command has if it talks to a cluster."""
+
+
+def offer_bootstrap(group: Any) -> bool:
+    """Gives the option to a group of typer's commands, and to the groups in it, where a command talks to a cluster.
+
+    Returns whether one does. A group that is a command itself hands the value of its own option on."""
+    own = next((each for each in group.params if each.name == TALKS_TO_A_CLUSTER), None)
+    talks = [offer_bootstrap(command) for command in getattr(group, "commands", {}).values()]
+    if any(talks) and own is not None:
+        own.callback = lambda context, parameter, value: _note(value)
+    elif any(talks):
+        group.params.append(make_bootstrap_option())
+    return any(talks) or own is not None
+
+
+def make_bootstrap_option() -> Any:
+    """Returns a parameter of typer's that can be added to any group."""
+    holder = typer.Typer(add_completion=False)
+    holder.command()(_with_option)
+    return typer.main.get_command(holder).params[0]
+
+
+def _note(bootstrap: str | None) -> str | None:
+    if bootstrap is not None:
+        os.environ[BOOTSTRAP_VARIABLE] = bootstrap
+    return bootstrap
+
+
+def _with_option(
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap",
+            "-b",
+            metavar="HOST:PORT",
+            callback=_note,
+            expose_value=False,
+            help="A broker's address, for a command that is given none; several with commas.",
+        ),
+    ] = None,
+) -> None:
+    """Has the option."""
