@@ -19,6 +19,7 @@ check "$bin/ruff" check .
 check "$bin/ruff" format --check .
 check "$bin/mypy"
 check "$bin/lint-imports"
+check "$bin/python" tools/set_order.py
 check "$bin/python" tools/plain_english.py
 check "$bin/typos"
 exit $failed

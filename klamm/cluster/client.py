@@ -25,6 +25,7 @@ from klamm.errors import (
     raise_for,
 )
 from klamm.model import TopicPartition
+from klamm.ordered_set import OrderedSet
 from klamm.retry import NEWS_MULTIPLIER, Backoff
 from klamm.rpc.cancellation import is_cancelled
 from klamm.rpc.client_sasl import client_sasl
@@ -88,7 +89,7 @@ class KlammClient:
         self._tracks_all = False
         self._next_refresh: _Refresh | None = None
         self._refreshing = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
         self._ages = False
         self._closed = False
 

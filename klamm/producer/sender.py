@@ -41,6 +41,7 @@ from klamm.errors import (
     raise_for,
 )
 from klamm.model import TopicPartition
+from klamm.ordered_set import OrderedSet
 from klamm.producer.accumulator import NEVER_MS, Accumulator, PartitionQueue, PendingRequest
 from klamm.producer.batch import Batch, Stamp
 from klamm.producer.config import ProducerConfig
@@ -109,7 +110,7 @@ class Sender:
         self._on_settled = on_settled
         self._in_flight: Counter[int] = Counter()
         self._due = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
         self._stale_topics: set[str] = set()
         self._refreshing = False
         self._news_backoff = Backoff(

@@ -12,6 +12,7 @@ import grpc
 from grpc import aio
 
 from klamm.errors import IllegalStateError
+from klamm.ordered_set import OrderedSet
 from klamm.rpc.call_metadata import CALL_METADATA, Metadata
 from klamm.rpc.handshakes import SPEAKS_TLS, HandshakeFailed, ask_server, is_worth_asking, speaks_tls, why_failed
 from klamm.rpc.login import SaslSource
@@ -153,7 +154,7 @@ class SecureChannel:
         self._dial = dial
         self._tls = tls
         self._current = _Generation(dial(tls.material), tls.version)
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: OrderedSet[asyncio.Task[None]] = OrderedSet()
 
     def unary(self, method: Method) -> Callable[[Any, int], UnaryCall]:
         return lambda request, timeout_ms: self._newest().begin_unary(method, request, timeout_ms)

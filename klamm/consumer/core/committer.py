@@ -18,6 +18,7 @@ from klamm.consumer.kip848.group_link import ConsumerGroupLink
 from klamm.consumer.offsets.offset_store import COMMIT_FAILED, OUTSIDE_THE_GROUP, Offsets, OffsetStore
 from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import CommitFailedError, IllegalStateError, KlammError
+from klamm.ordered_set import OrderedSet
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class Committer:
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
         self._due_at_s = self._loop.time() + config.auto_commit_interval_ms / 1000
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
 
     @property
     def due(self) -> bool:

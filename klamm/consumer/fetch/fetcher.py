@@ -30,6 +30,7 @@ from klamm.consumer.offset_policy import OffsetPolicy
 from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import ErrorCode, KlammError
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
+from klamm.ordered_set import OrderedSet
 from klamm.wire.framed import decode_framed, split_records
 from klamm.wire.v1 import broker_pb2, common_pb2
 
@@ -99,8 +100,8 @@ class Fetcher:
         self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
         self._flights: dict[int, _Flight] = {}
-        self._cancelled: set[asyncio.Task[None]] = set()
-        self._refreshes: set[asyncio.Task[None]] = set()
+        self._cancelled: OrderedSet[asyncio.Task[None]] = OrderedSet()
+        self._refreshes: OrderedSet[asyncio.Task[None]] = OrderedSet()
         self._backoff = _BackOff()
         self._replicas = ReadReplicas(config.metadata_max_age_ms / 1000)
         self._failures_in_a_row: dict[int, int] = {}

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from klamm.ordered_set import OrderedSet
+
 
 class GroupCalls:
     """Lives on the running loop. `on_tick` is called when the deadline that was armed has passed."""
@@ -14,7 +16,7 @@ class GroupCalls:
         self._on_tick = on_tick
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
 
     def now_ms(self) -> int:
         """The loop's clock."""

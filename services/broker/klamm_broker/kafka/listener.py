@@ -9,6 +9,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
+from klamm.ordered_set import OrderedSet
 from klamm.quotas import CONNECTION_CREATION_RATE
 from klamm.setting import INT_MAX
 from klamm_broker.io import metrics
@@ -108,7 +109,7 @@ class KafkaListener:
         self._rates = ConnectionRates(self._quotas, pace or ConnectionPace(INT_MAX, WindowSpan()))
         self._idle_max_ms = idle_max_ms
         self._clock = clock
-        self._connections: set[KafkaConnection] = set()
+        self._connections: OrderedSet[KafkaConnection] = OrderedSet()
         self._arrived: dict[KafkaConnection, tuple[int, int]] = {}
         """When `cut_stalled_frames` was last called: a connection's last request, and the bytes of its next frame."""
         self._servers: list[asyncio.Server] = []
@@ -223,7 +224,7 @@ class KafkaListener:
             connection.login.close()
         # One that was refused is not among them.
         if connection in self._connections:
-            self._connections.remove(connection)
+            self._connections.discard(connection)
             self._room.give_back()
 
     def handle(self, connection: KafkaConnection, request: Request) -> Answer | AnswerInTime:

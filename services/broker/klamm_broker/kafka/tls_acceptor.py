@@ -17,6 +17,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from klamm.ordered_set import OrderedSet
 from klamm.security.alerts import HandshakeFailed
 from klamm_broker.kafka.connection import KafkaConnection
 from klamm_broker.kafka.handshake_room import HandshakeRoom
@@ -76,7 +77,7 @@ class TlsAcceptor:
         self._leave = leave
         self._make = make
         self._protocol = protocol
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: OrderedSet[asyncio.Task[None]] = OrderedSet()
 
     def listen(self, backlog: int) -> None:
         """Lets `backlog` connections wait to be accepted."""

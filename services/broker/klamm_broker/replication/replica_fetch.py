@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
+from klamm.ordered_set import OrderedSet
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1.broker_pb2 import ReplicaFetchHeader, ReplicaFetchRequest
 from klamm_broker.io import metrics
@@ -47,7 +48,7 @@ class ReplicaFetchRpc:
         self._records = records
         self._memory = memory
         self._clock = clock
-        self._inboxes: set[_Inbox] = set()
+        self._inboxes: OrderedSet[_Inbox] = OrderedSet()
 
     async def replica_fetch(self, requests: AsyncIterator[ReplicaFetchRequest], context: Any) -> AsyncIterator[bytes]:
         inbox = _Inbox()

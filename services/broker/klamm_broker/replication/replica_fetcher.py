@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from klamm.cluster.metadata import server_address
 from klamm.errors import BrokerError, ErrorCode, KlammError
+from klamm.ordered_set import OrderedSet
 from klamm.retry import Backoff
 from klamm.rpc.connection import Connection
 from klamm.rpc.options import SERVERS
@@ -99,7 +100,7 @@ class ReplicaFetcher:
         self._session = self._new_session()
         self._call: Duplex[ReplicaFetchRequest, bytes] | None = None
         self._writing = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
 
     def follow(self, partition: Partition) -> None:
         """Follows the partition from where it stands, under its present leader epoch."""

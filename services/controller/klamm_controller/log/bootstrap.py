@@ -58,7 +58,7 @@ def write_bootstrap_records(directory: Path, records: Sequence[MetadataRecord]) 
             raise KlammError(f"the directory {directory} is not empty: it has {', '.join(found[:3])}")
         temporary.unlink(missing_ok=True)
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(MetadataBatch(records=records).SerializeToString())
+            file.write(MetadataBatch(records=records).SerializeToString(deterministic=True))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(directory / _FILE)

@@ -154,7 +154,7 @@ class QuorumLog:
         batch = MetadataBatch(
             term=self.term, base_index=self._end_index, end_index=self._end_index + len(records), records=records
         )
-        proposal = Propose(request_id=next(self._request_ids), payloads=(batch.SerializeToString(),))
+        proposal = Propose(request_id=next(self._request_ids), payloads=(batch.SerializeToString(deterministic=True),))
         (reply,) = [reply for reply in self._step(proposal) if reply.request_id == proposal.request_id]
         if isinstance(reply, Rejected):
             raise reply.code.exception()

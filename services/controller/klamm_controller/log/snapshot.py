@@ -47,7 +47,7 @@ def snapshot_batches(image: MetadataImage, term: int) -> Iterator[MetadataBatch]
 def snapshot_bytes(image: MetadataImage, term: int) -> Iterator[bytes]:
     """The bytes to store, lazily, one part per batch."""
     for batch in snapshot_batches(image, term):
-        data = batch.SerializeToString()
+        data = batch.SerializeToString(deterministic=True)
         yield _LENGTH.pack(len(data)) + data
 
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from klamm.errors import ErrorCode
+from klamm.ordered_set import OrderedSet
 from klamm.wire.calls import CallContext
 from klamm.wire.v1.raft_pb2 import IntroduceRequest, IntroduceResponse, RaftEnvelope, RaftExchangeResponse
 from klamm_controller.io.raft_codec import check_address, decode, decode_address, decode_key, encode_key
@@ -39,7 +40,7 @@ class RaftRpcs:
         self._voter_ids = sorted(voter_ids)
         self._receive = receive
         self._learn = learn
-        self._streams: set[asyncio.Task[None]] = set()
+        self._streams: OrderedSet[asyncio.Task[None]] = OrderedSet()
         self._former_keys: set[ReplicaKey] = set()
         self._stopped = False
 

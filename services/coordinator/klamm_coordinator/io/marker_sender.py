@@ -20,6 +20,7 @@ from functools import partial
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
+from klamm.ordered_set import OrderedSet
 from klamm.retry import Backoff
 from klamm.wire.v1.broker_rpc import BrokerStub
 from klamm.wire.v1.common_pb2 import TopicPartitions, TxnMarker, WriteTxnMarkersRequest
@@ -73,7 +74,7 @@ class _Server:
     """What waits for one server, and what is under way to it."""
 
     waiting: deque[_Part] = field(default_factory=deque)
-    requests: set[asyncio.Task[None]] = field(default_factory=set)
+    requests: OrderedSet[asyncio.Task[None]] = field(default_factory=OrderedSet)
     quick: asyncio.Task[None] | None = None
     """The one that has not proved slow yet."""
 
@@ -84,7 +85,7 @@ class MarkerSender:
     def __init__(self, holders: PartitionHolders, rng: random.Random) -> None:
         self._holders = holders
         self._rng = rng
-        self._sendings: set[_Sending] = set()
+        self._sendings: OrderedSet[_Sending] = OrderedSet()
         self._servers: defaultdict[Holder, _Server] = defaultdict(_Server)
 
     @property
@@ -103,7 +104,7 @@ class MarkerSender:
 
     def forget(self, owner: object) -> None:
         """Nothing more is sent for it, and nothing said to it."""
-        self._sendings = {sending for sending in self._sendings if sending.owner is not owner}
+        self._sendings = OrderedSet(sending for sending in self._sendings if sending.owner is not owner)
 
     async def close(self) -> None:
         """Ends the requests under way."""
@@ -118,7 +119,7 @@ class MarkerSender:
         if sending not in self._sendings:
             return
         homeless = []
-        addressed: set[Holder] = set()
+        addressed: OrderedSet[Holder] = OrderedSet()
         for partition in partitions:
             if not self._holders.exists(partition):
                 self._written(sending, partition)

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import coordinator_shard
+from klamm.ordered_set import OrderedSet
 from klamm_coordinator.io.shard_host import ShardHost
 from klamm_coordinator.runtime.rules import Rules
 from klamm_coordinator.runtime.shard_runtime import ShardRuntime
@@ -46,7 +47,7 @@ class Shards(Generic[RulesT]):
         self._epoch = epoch
         self._open_shard = open_shard
         self._hosts: dict[int, tuple[ShardImage, ShardHost[RulesT]]] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: OrderedSet[asyncio.Task[None]] = OrderedSet()
         self._shard_count = 0
         self._is_closed = False
 

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from klamm.model import TopicPartition
+from klamm.ordered_set import OrderedSet
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.partition.partition_log import PartitionLog
 
@@ -21,7 +22,7 @@ class HostedLogs:
         self.current: dict[TopicPartition, PartitionLog] = {}
         self.futures: dict[TopicPartition, PartitionLog] = {}
         self.leaving: dict[TopicPartition, PartitionLog] = {}
-        self.replaced: set[tuple[LogDir, TopicPartition]] = set()
+        self.replaced: OrderedSet[tuple[LogDir, TopicPartition]] = OrderedSet()
         """Moved from that dir, where the directory has its name still for a moment."""
 
     def all(self) -> list[PartitionLog]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from klamm.ordered_set import OrderedSet
 from klamm.security.sasl.scram_keys import ScramCredential
 from klamm_server.metadata.image import CredentialKey
 
@@ -30,7 +31,7 @@ class ProvenSessions:
 
     def __init__(self) -> None:
         self._credentials: Mapping[CredentialKey, ScramCredential] = {}
-        self._by_key: dict[CredentialKey, set[ProvenSession]] = {}
+        self._by_key: dict[CredentialKey, OrderedSet[ProvenSession]] = {}
 
     def __len__(self) -> int:
         """Sessions."""
@@ -40,7 +41,7 @@ class ProvenSessions:
         """False: the credential was changed during the login, so that it is no session."""
         if self._credentials.get(session.key) != session.credential:
             return False
-        self._by_key.setdefault(session.key, set()).add(session)
+        self._by_key.setdefault(session.key, OrderedSet()).add(session)
         return True
 
     def forget(self, session: ProvenSession) -> None:

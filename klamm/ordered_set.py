@@ -1,0 +1,42 @@
+"""A set that is iterated in the order in which its members came.
+
+Python's set orders objects by their addresses, which differ from process to process. Code that iterates over such a set
+hides bugs, and a simulation of it cannot be repeated from its seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+
+class OrderedSet(Collection[T]):
+    """Has the operations of a set that this project needs."""
+
+    __slots__ = ("_members",)
+
+    def __init__(self, members: Iterable[T] = ()) -> None:
+        self._members = dict.fromkeys(members)
+
+    def __contains__(self, member: object) -> bool:
+        return member in self._members
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def add(self, member: T) -> None:
+        """Puts a new member behind the others."""
+        self._members[member] = None
+
+    def discard(self, member: T) -> None:
+        """Removes a member, if it is there."""
+        self._members.pop(member, None)
+
+    def clear(self) -> None:
+        """Removes all members."""
+        self._members.clear()

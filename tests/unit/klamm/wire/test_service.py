@@ -1,0 +1,36 @@
+"""How messages are serialized: the same message gives the same bytes, and data pay nothing for it."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.descriptor import Descriptor
+
+from klamm.wire.service import has_map
+from klamm.wire.v1 import broker_pb2, common_pb2, controller_pb2
+from klamm.wire.v1.controller_rpc import ADMIN
+
+
+def test_a_map_is_written_in_one_order_however_it_was_filled() -> None:
+    (method,) = [one for one in ADMIN.methods if one.name == "create_topics"]
+    assert method.request_serializer is not None
+    configs = {f"config.{number}": str(number) for number in range(100)}
+    forwards, backwards = (
+        controller_pb2.CreateTopicsRequest(topics=[controller_pb2.NewTopic(name="t", configs=dict(items))])
+        for items in (configs.items(), reversed(configs.items()))
+    )
+    assert method.request_serializer(forwards) == method.request_serializer(backwards)
+    assert forwards.SerializeToString() != backwards.SerializeToString(), "else the test shows nothing"
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (controller_pb2.NewTopic.DESCRIPTOR, True),
+        (controller_pb2.CreateTopicsRequest.DESCRIPTOR, True),
+        (broker_pb2.ProduceResponse.DESCRIPTOR, False),
+        (broker_pb2.FetchRequest.DESCRIPTOR, False),
+        (common_pb2.Endpoint.DESCRIPTOR, False),
+    ],
+)
+def test_messages_with_a_map_are_told_from_others(message: Descriptor, expected: bool) -> None:
+    assert has_map(message) is expected
