@@ -245,7 +245,8 @@ def java(main_class: str, *arguments: str) -> list[str]:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4_000:]
-    return done.stdout.splitlines()
+    # A JVM notes that it has read JDK_JAVA_OPTIONS.
+    return [line for line in done.stdout.splitlines() if not line.startswith("NOTE: Picked up")]
 
 
 def dump(files: list[Path], *options: str) -> list[str]:

@@ -23,6 +23,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 import klamm
+from klamm.errors import ErrorCode
 from tests.clients import ways_in
 from tests.clients.secured_sides import GROUP, TIMEOUT_S, TOPIC, SecuredSide, kafka_side, klamm_side
 from tests.clients.ways_in import CELLS, Case, Identity, Way
@@ -151,17 +152,29 @@ def test_confluent(klamm_cluster: SecuredSide, kafka_cluster: SecuredSide) -> No
     check(by_steps(klamm_cluster, by_confluent), by_steps(kafka_cluster, by_confluent))
 
 
-KCAT_SAYS = ("SSL handshake failed", "SASL authentication error", "Topic authorization failed", "SSL routines")
+KCAT_SAYS = {
+    "SSL handshake failed": "SSL handshake failed",
+    "SASL authentication error": "SASL authentication error",
+    "Topic authorization failed": "TOPIC_AUTHORIZATION_FAILED",
+    "Group authorization failed": "GROUP_AUTHORIZATION_FAILED",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED.text: "GROUP_AUTHORIZATION_FAILED",
+    "SSL routines": "SSL routines",
+}
+"""What kcat's messages mean. It prints the text that the server has for an error of FindCoordinator."""
 
 
 def by_kcat(one: Identity, step: str) -> str:
     options = [f"-X{name}={text}" for name, text in ways_in.librdkafka(one).items()]
-    ends = ["-P"] if step == "produces" else ["-C", "-o", "beginning", "-c", "1"]
-    command = ["timeout", str(REFUSED_S), "kcat", *options, "-t", TOPIC, *ends]
+    if step == "produces":
+        ends = ["-P", "-t", TOPIC]
+    else:
+        # As a member of a group: who has no rights here may read the topic, but not the group.
+        ends = ["-X", "auto.offset.reset=earliest", "-G", GROUP, "-c", "1", TOPIC]
+    command = ["timeout", str(REFUSED_S), "kcat", *options, *ends]
     run = subprocess.run(command, input="v\n", capture_output=True, text=True, check=False)
     if run.returncode == 0:
         return DONE
-    return next((each for each in KCAT_SAYS if each in run.stderr), run.stderr)
+    return next((meaning for text, meaning in KCAT_SAYS.items() if text in run.stderr), run.stderr)
 
 
 @pytest.mark.behaviour("kcat", MATRIX)

@@ -30,6 +30,8 @@ from tests.support.kafka_wire import KafkaWire
 
 UNKNOWN = uuid.UUID(int=9)
 TIMES_MS = (1_000, 3_000, 2_000)
+KEPT = {"retention.ms": "-1"}
+"""The configs of a topic whose records of 1970 shall outlast the next check of its retention."""
 """The timestamps of the records that are written here."""
 METADATA_TOPIC = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
 
@@ -86,7 +88,7 @@ def produced(answer: Any) -> tuple[ErrorCode, int]:
 
 def topics_by_id(wire: KafkaWire, name: str) -> dict[str, Any]:
     """Produce and fetch by id, by one that nobody has, and by none."""
-    topic_id = create_topic(wire, name)
+    topic_id = create_topic(wire, name, configs=KEPT)
     answers = {
         "there": produce(wire, 13, topic_id),
         "no such id": produce(wire, 13, UNKNOWN),
@@ -105,7 +107,7 @@ def fetch(version: int) -> Scenario:
     """Fetches from a topic with three records, and from an id that no topic has."""
 
     def scenario(wire: KafkaWire, name: str) -> list[Any]:
-        topic_id = create_topic(wire, name)
+        topic_id = create_topic(wire, name, configs=KEPT)
         produce(wire, 13, topic_id)
         part = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 1, "partition_max_bytes": 1_000_000}
         part |= {"last_fetched_epoch": -1, "log_start_offset": -1}
@@ -145,7 +147,7 @@ def list_offsets(version: int) -> Scenario:
     """(code, time, offset) by timestamp, and of a partition that is named twice."""
 
     def scenario(wire: KafkaWire, name: str) -> dict[int | str, Any]:
-        produce(wire, 13, create_topic(wire, name))
+        produce(wire, 13, create_topic(wire, name, configs=KEPT))
 
         def ask(*timestamps: int, topic: str = name) -> Any:
             parts = [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": one} for one in timestamps]
@@ -226,7 +228,7 @@ def log_dirs(wire: KafkaWire, name: str) -> Any:
 
 def offsets_by_id(wire: KafkaWire, name: str) -> dict[str, Any]:
     """Committed and fetched by id: of a topic, of an id that nobody has, and of all."""
-    topic_id = create_topic(wire, name)
+    topic_id = create_topic(wire, name, configs=KEPT)
     find_coordinator(wire, name, GROUP)
 
     def commit(*ids: uuid.UUID | None, partition: int = 0) -> Any:
@@ -377,7 +379,7 @@ def open_topics(wire: KafkaWire, name: str) -> list[str]:
 
 def second_protocol(wire: KafkaWire, name: str) -> dict[str, Any]:
     """Nothing is added by the client, and each end is that of an epoch (KIP-890)."""
-    topic_id = create_topic(wire, name)
+    topic_id = create_topic(wire, name, configs=KEPT)
     producer_id, epoch = producer = init(wire, name)
     find_coordinator(wire, name, GROUP)
     seen: dict[str, Any] = {}
@@ -522,7 +524,7 @@ def markers(version: int) -> Scenario:
     """WriteTxnMarkers: an operator ends an open transaction in a partition."""
 
     def scenario(wire: KafkaWire, name: str) -> dict[str, Any]:
-        topic_id = create_topic(wire, name)
+        topic_id = create_topic(wire, name, configs=KEPT)
         producer = init(wire, name)
         first = produce(wire, 13, topic_id, transactional_id=name, data=records(producer))
         assert produced(first)[0] == ErrorCode.none

@@ -12,6 +12,7 @@ import os
 import pathlib
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Generator, Iterable
@@ -49,6 +50,7 @@ class RunDirectory:
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:
         """Ends processes that the tests left, for which the run fails, and removes the folder of a run that passed."""
         result = yield
+        _end_sparks_jvm()
         terminal: Any = session.config.pluginmanager.get_plugin("terminalreporter")
         for number, command in self._left_processes():
             terminal.write_line(f"the tests left the process {number}: {command}", red=True)
@@ -76,3 +78,12 @@ class RunDirectory:
                 if mark in (process / "environ").read_bytes().split(b"\0"):
                     command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                     yield int(process.name), command.strip()
+
+
+def _end_sparks_jvm() -> None:
+    """Ends the JVM that PySpark keeps until this process ends. It ends when its standard input does."""
+    pyspark = sys.modules.get("pyspark")
+    gateway = None if pyspark is None else pyspark.SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
