@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from klamm.errors import EXCEPTIONS, ErrorCode, KlammError
+from klamm.ordered_set import OrderedSet
 from klamm.rpc.cancellation import is_cancelled, raise_if_cancelled
 from klamm.rpc.options import ChannelOptions
 from klamm.rpc.status import CallFailed
@@ -39,7 +40,7 @@ class Connection:
         self._timeout_ms = timeout_ms
         self._channel = transport.channel(address, options)
         self._stubs: dict[str, Stub] = {}
-        self._under_way: dict[UnaryCall, None] = {}
+        self._under_way: OrderedSet[UnaryCall] = OrderedSet()
 
     async def __aenter__(self) -> Connection:
         return self
@@ -79,7 +80,7 @@ class Connection:
     def _unary(self, begin: Callable[[Any, int], UnaryCall], target: str) -> Callable[..., Awaitable[Any]]:
         async def call(request: Any, *, timeout_ms: int = self._timeout_ms) -> Any:
             under_way = begin(request, timeout_ms)
-            self._under_way[under_way] = None
+            self._under_way.add(under_way)
             try:
                 return await under_way
             except CallFailed as failure:
@@ -88,7 +89,7 @@ class Connection:
                 _raise_unless_cancelled(target)
                 raise
             finally:
-                self._under_way.pop(under_way, None)
+                self._under_way.discard(under_way)
 
         return call
 

@@ -1,4 +1,4 @@
-"""Only one process at a time can use a broker's log directory."""
+"""A broker's log directory has one process at a time that uses it."""
 
 from __future__ import annotations
 

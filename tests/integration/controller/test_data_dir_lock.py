@@ -1,4 +1,4 @@
-"""Only one process at a time can use a controller's data directory."""
+"""A controller's data directory has one process at a time that uses it."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ _AT_LISTENERS: Final = ("num.network.threads", "principal.builder.class", "sasl.
 
 @cache
 def configs_without_effect() -> Mapping[str, Setting]:
-    """Each config that a broker accepts without effect, by name."""
+    """Returns each config that a broker accepts without effect, by name."""
     settings = (
         *_settings(_READ_ONLY, UpdateMode.READ_ONLY),
         *_settings(_PER_BROKER, UpdateMode.PER_BROKER),
