@@ -168,7 +168,7 @@ def by_kcat(one: Identity, step: str) -> str:
     if step == "produces":
         ends = ["-P", "-t", TOPIC]
     else:
-        # As a member of a group: who has no rights here may read the topic, but not the group.
+        # The stranger may read the topic, but not in a group.
         ends = ["-X", "auto.offset.reset=earliest", "-G", GROUP, "-c", "1", TOPIC]
     command = ["timeout", str(REFUSED_S), "kcat", *options, *ends]
     run = subprocess.run(command, input="v\n", capture_output=True, text=True, check=False)
