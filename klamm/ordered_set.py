@@ -6,10 +6,10 @@ hides bugs, and a simulation of it cannot be repeated from its seed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TypeVar
 
-T = TypeVar("T", bound=Hashable)
+T = TypeVar("T")
 
 
 class OrderedSet(Collection[T]):
