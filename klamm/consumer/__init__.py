@@ -9,9 +9,10 @@ classic/ kip848/                       a member of a group, by protocol
 fetch/ offsets/                        records from brokers; committed offsets and positions
 group/                                 what members of either protocol share
 config, assignors/, offset_policy,      what is consumed, from where, as what
-subscription, partition_state, record, errors
+subscription, partition_state, record, errors,
+position_reset
 
-The membership modules, heartbeat_timer, subscription, partition_state, offset_policy, fetch_buffer,
+The membership modules, heartbeat_timer, subscription, partition_state, offset_policy, position_reset, fetch_buffer,
 fetched_data_reader, record_drain, read_replicas and work_ledger are pure.
 
 The public names below are loaded on first use: an Admin needs only two of these modules.
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         RecordDeserializationError,
     )
     from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener
+    from klamm.consumer.position_reset import PositionReset
     from klamm.consumer.record import ConsumerRecord
     from klamm.consumer.sync_consumer import Consumer
     from klamm.consumer.threads.consumer_threads import ConsumerThreads
@@ -48,6 +50,7 @@ _MODULES: Final = {
     "LogTruncation": "klamm.consumer.errors",
     "LogTruncationError": "klamm.consumer.errors",
     "NoOffsetForPartitionError": "klamm.consumer.errors",
+    "PositionReset": "klamm.consumer.position_reset",
     "RecordDeserializationError": "klamm.consumer.errors",
     "WorkerPool": "klamm.consumer.threads.worker_pool",
 }
@@ -62,6 +65,7 @@ __all__ = [
     "LogTruncation",
     "LogTruncationError",
     "NoOffsetForPartitionError",
+    "PositionReset",
     "RecordDeserializationError",
     "WorkerPool",
 ]

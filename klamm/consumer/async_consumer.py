@@ -9,13 +9,13 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from klamm.consumer.config import ConsumerConfig, Records
 from klamm.consumer.core.committer import CommitCallback
 from klamm.consumer.core.consumer_core import ConsumerCore
 from klamm.consumer.core.record_iteration import RecordIteration
-from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener, Invoke, Partitions
+from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener, Invoke
 from klamm.consumer.offsets.offset_store import Offsets
 from klamm.consumer.partition_state import PositionState
 from klamm.consumer.record import ConsumerRecord
@@ -29,6 +29,8 @@ from klamm.model import (
 from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, to_commit
 
 logger = logging.getLogger(__name__)
+
+A = TypeVar("A")
 
 CLOSE_TIMEOUT_MS = 30_000
 _FOREVER_MS = 1e9
@@ -132,9 +134,9 @@ class AsyncConsumer:
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
         """Returns records that are there, or the first that come within `timeout_ms`; at most `max.poll.records`.
 
-        Rebalances, automatic commits and listener calls happen in here. Raises NoOffsetForPartitionError,
+        Rebalances, automatic commits, calls of the listener and of on.position.reset happen in here. Raises NoOffsetForPartitionError,
         OffsetOutOfRangeError and LogTruncationError (with auto.offset.reset=none), RecordDeserializationError,
-        CorruptRecordError, what a listener raised, and what the group refused this member for."""
+        CorruptRecordError, what the listener or on.position.reset raised, and what the group refused this member for."""
         core = self.core
         limit = limit_of(core.config, max_records)
         with self._exclusively():
@@ -359,8 +361,8 @@ class AsyncConsumer:
         return await self.core.interruptible(find)
 
 
-async def _invoke(method: Callable[[Partitions], object], partitions: Partitions) -> None:
-    result = method(partitions)
+async def _invoke(function: Callable[[A], object], argument: A) -> None:
+    result = function(argument)
     if inspect.isawaitable(result):
         await result
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from klamm.config import ClientConfig
 from klamm.consumer.assignors import Assignor, resolve_assignors
 from klamm.consumer.offset_policy import parse_offset_reset
+from klamm.consumer.position_reset import PositionReset
 from klamm.consumer.record import ConsumerRecord
 from klamm.errors import ConfigError
 from klamm.model import TopicPartition
@@ -33,6 +34,13 @@ class ConsumerInterceptor(Protocol):
 def _assignors(value: Any) -> tuple[Assignor, ...]:
     strategies = value.split(",") if isinstance(value, str) else list(value)
     return resolve_assignors([each.strip() if isinstance(each, str) else each for each in strategies])
+
+
+def _callback(value: Any) -> Callable[[PositionReset], object]:
+    if not callable(value):
+        raise ValueError("a function that takes a PositionReset")
+    function: Callable[[PositionReset], object] = value
+    return function
 
 
 def _interceptors(value: Any) -> tuple[ConsumerInterceptor, ...]:
@@ -94,7 +102,15 @@ class ConsumerConfig(ClientConfig):
         parse_offset_reset,
         type=ConfigType.STRING,
         doc="Where to begin without a committed offset, or out of range: earliest, latest, none (that is an error) or"
-        " by_duration:PT1H (an hour ago).",
+        " by_duration:PT1H (an hour ago). nearest is Klamm's own: the log start if records were deleted or nothing is"
+        " committed, the end if the log was cut.",
+    )
+    on_position_reset: Callable[[PositionReset], object] | None = custom(
+        None,
+        _callback,
+        doc="Klamm's own: a function that poll calls with a PositionReset when the log no longer has the consumer's"
+        " position, before it returns records of the new one. An AsyncConsumer awaits it. The poll raises what it"
+        " raises.",
     )
     enable_auto_commit: bool = boolean(
         True, doc="Commits, from within poll and close, what earlier polls returned. Needs a group.id to have effect."

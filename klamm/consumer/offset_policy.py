@@ -1,6 +1,8 @@
-"""Where a partition begins, and what happens when its position is not there any more: auto.offset.reset.
+"""The policy auto.offset.reset decides where a consumer begins, and continues when its position is not in the log:
 
 earliest, latest         the ends of the log
+nearest                  the start of the log if records were deleted or nothing is committed; the end if the log was cut
+                         (proposed for Kafka by KIP-842)
 by_duration:<duration>   so long before now (KIP-1106); durations are those of ISO 8601, as `P1DT2H30M`
 none                     nowhere: that is an error
 
@@ -15,12 +17,14 @@ from typing import Final
 
 from klamm.consumer.errors import LogTruncation, NoOffsetForPartitionError
 from klamm.consumer.partition_state import Validation
+from klamm.consumer.position_reset import LostPosition
 from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import ErrorCode
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from klamm.offsets import EpochEnd, OffsetAndMetadata
 
 NONE: Final = "none"
+NEAREST: Final = "nearest"
 _ENDS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 _BY_DURATION: Final = "by_duration:"
 _DURATION: Final = re.compile(
@@ -31,11 +35,11 @@ _DURATION: Final = re.compile(
 def parse_offset_reset(value: object) -> str:
     """A value of auto.offset.reset, as it is. Raises ValueError with what was expected."""
     if isinstance(value, str):
-        if value in _ENDS or value == NONE:
+        if value in _ENDS or value in (NONE, NEAREST):
             return value
         if value.startswith(_BY_DURATION) and _duration_ms(value) is not None:
             return value
-    raise ValueError("one of earliest, latest, none or by_duration:<ISO 8601 duration>, such as by_duration:PT1H")
+    raise ValueError("one of earliest, latest, nearest, none or by_duration:<ISO 8601 duration>, such as by_duration:PT1H")
 
 
 def _duration_ms(reset: str) -> int | None:
@@ -56,7 +60,8 @@ class OffsetPolicy:
 
     def __init__(self, subscription: SubscriptionState, auto_offset_reset: str) -> None:
         self._subscription = subscription
-        self._end = _ENDS.get(auto_offset_reset)
+        self._is_nearest = auto_offset_reset == NEAREST
+        self._end = EARLIEST_TIMESTAMP if self._is_nearest else _ENDS.get(auto_offset_reset)
         self._duration_ms = _duration_ms(auto_offset_reset)
 
     def on_nothing_committed(self, partitions: Iterable[TopicPartition], now_ms: int) -> Exception | None:
@@ -69,14 +74,14 @@ class OffsetPolicy:
             self._subscription.require(tp).request_reset(timestamp_ms)
         return None
 
-    def on_out_of_range(self, tp: TopicPartition, position: int, now_ms: int) -> Exception | None:
+    def on_out_of_range(self, tp: TopicPartition, lost: LostPosition, now_ms: int) -> Exception | None:
         """The error to raise, when there is one."""
-        timestamp_ms = self._timestamp_ms(now_ms)
+        timestamp_ms = self._timestamp_ms(now_ms, was_cut=lost.is_beyond_the_end)
         if timestamp_ms is None:
             return ErrorCode.OFFSET_OUT_OF_RANGE.exception(
-                f"position {position} of {tp} is out of range and auto.offset.reset is none: seek, or set it"
+                f"position {lost.position} of {tp} is out of range and auto.offset.reset is none: seek, or set it"
             )
-        self._subscription.require(tp).request_reset(timestamp_ms)
+        self._subscription.require(tp).request_reset(timestamp_ms, lost)
         return None
 
     @property
@@ -97,17 +102,19 @@ class OffsetPolicy:
             subscription.complete_validation(tp, asked.position, epoch, current_leader_epoch=end.current_leader_epoch)
             return None
         divergent = OffsetAndMetadata(end.end_offset, "", end.leader_epoch) if end.is_known else None
-        timestamp_ms = self._timestamp_ms(now_ms)
+        timestamp_ms = self._timestamp_ms(now_ms, was_cut=True)
         if timestamp_ms is not None and divergent is None:
-            subscription.require(tp).request_reset(timestamp_ms)
+            subscription.require(tp).request_reset(timestamp_ms, LostPosition(asked.position))
         elif divergent is not None and self.resets:
             subscription.complete_validation(
                 tp, divergent.offset, divergent.leader_epoch, current_leader_epoch=end.current_leader_epoch
             )
         return LogTruncation(tp, asked.position, asked.leader_epoch, divergent)
 
-    def _timestamp_ms(self, now_ms: int) -> int | None:
-        """Whose offset to begin at, as ListOffsets takes it; None: nowhere."""
+    def _timestamp_ms(self, now_ms: int, *, was_cut: bool = False) -> int | None:
+        """Whose offset to begin at, as ListOffsets takes it; None: nowhere. `was_cut`: the log lost its last records."""
+        if self._is_nearest and was_cut:
+            return LATEST_TIMESTAMP
         if self._duration_ms is None:
             return self._end
         return max(0, now_ms - self._duration_ms)  # Negative timestamps have meanings of their own.

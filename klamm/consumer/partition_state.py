@@ -25,6 +25,7 @@ import enum
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from klamm.consumer.position_reset import LostPosition
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
 
 
@@ -57,6 +58,7 @@ class PartitionState:
         "high_watermark",
         "last_stable_offset",
         "leader_epoch",
+        "lost",
         "paused",
         "position",
         "position_epoch",
@@ -77,6 +79,8 @@ class PartitionState:
         self.suspect = False
         """A leader's answer says that the position is not valid any more; to be validated with the next poll."""
         self.reset_timestamp_ms = 0
+        self.lost: LostPosition | None = None
+        """The position that the log no longer has, while a reset that the user did not ask for is under way."""
         self.paused = False
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
@@ -97,9 +101,11 @@ class PartitionState:
         self._place(PositionState.VALIDATING if known else PositionState.FETCHING, offset, leader_epoch)
         self.current_leader_epoch = NO_LEADER_EPOCH
 
-    def request_reset(self, timestamp_ms: int) -> None:
-        """The position becomes unknown until the offset at `timestamp_ms` is found."""
+    def request_reset(self, timestamp_ms: int, lost: LostPosition | None = None) -> None:
+        """The position becomes unknown until the offset at `timestamp_ms` is found. `lost` is the position before it,
+        if the log no longer has that."""
         self.state = PositionState.RESETTING
+        self.lost = lost
         self.reset_timestamp_ms = timestamp_ms
         self.position_epoch = next(self._epochs)
 
@@ -133,6 +139,7 @@ class PartitionState:
 
     def _place(self, state: PositionState, offset: int, leader_epoch: int) -> None:
         self.state = state
+        self.lost = None
         self.position = offset
         self.leader_epoch = leader_epoch
         self.suspect = False

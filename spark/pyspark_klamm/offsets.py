@@ -120,10 +120,18 @@ def continuation(begin: SourceOffset, finish: SourceOffset, earliest: Offsets) -
             if earliest[tp] > 0 and tp.topic not in recreated:
                 losses.append(f"{tp} is new and begins at offset {earliest[tp]}, not 0")
         elif known < earliest[tp]:
-            losses.append(f"{tp} begins at offset {earliest[tp]}, offset {known} was wanted")
+            losses.append(deleted_unread(tp, known, earliest[tp], end))
         elif end < known:
-            losses.append(f"{tp} ends at offset {end}, {known} was reached before")
+            losses.append(f"{tp} ends at offset {end}, but the query had read up to offset {known}")
     return Continuation(offsets=offsets, losses=tuple(losses))
+
+
+def deleted_unread(tp: TopicPartition, position: int, log_start_offset: int, log_end_offset: int) -> str:
+    """The text about records that were deleted before a query at `position` read them."""
+    return (
+        f"{tp}: the query was at offset {position}, but the log starts at {log_start_offset} and ends at"
+        f" {log_end_offset}: {log_start_offset - position} records were deleted before the query read them"
+    )
 
 
 def went_back(known: SourceOffset, latest: SourceOffset) -> list[TopicPartition]:

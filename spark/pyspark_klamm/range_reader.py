@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from pyspark_klamm.cluster_access import ClusterAccess, FetchedBatches, OffsetOutOfRangeError, TopicGoneError
 from pyspark_klamm.data_loss import LossPolicy
-from pyspark_klamm.offset_spec import EARLIEST
-from pyspark_klamm.offsets import OffsetRange
+from pyspark_klamm.offset_spec import EARLIEST, LATEST
+from pyspark_klamm.offsets import OffsetRange, deleted_unread
 
 
 class RangeReader:
@@ -40,8 +40,7 @@ class RangeReader:
                 position = fetched.next_offset
                 yield fetched
         except OffsetOutOfRangeError as error:
-            self._loss.report(str(error))
-            self._rest = self._left(wanted, position)
+            self._rest = self._left(wanted, position, str(error))
         except TopicGoneError as error:
             self._loss.report(f"{wanted.tp} is gone: {error}")
 
@@ -53,10 +52,17 @@ class RangeReader:
             if found is not None and found.topic_id.hex != topic_id:
                 self._loss.report(f"topic {topic!r} was deleted and created again while it was read")
 
-    def _left(self, wanted: OffsetRange, position: int) -> OffsetRange | None:
-        """What of the range is left after `position`, where records are missing."""
+    def _left(self, wanted: OffsetRange, position: int, problem: str) -> OffsetRange | None:
+        """What of the range is left after `position`, where records are missing. Reports the loss; `problem` is the
+        broker's text."""
         try:
             earliest = self._cluster.list_offsets({wanted.tp: EARLIEST})[wanted.tp]
+            latest = self._cluster.list_offsets({wanted.tp: LATEST})[wanted.tp]
         except TopicGoneError:
+            self._loss.report(problem)
             return None
-        return wanted.within(earliest, None) if earliest > position else None
+        if earliest <= position:
+            self._loss.report(problem)
+            return None
+        self._loss.report(deleted_unread(wanted.tp, position, earliest, latest))
+        return wanted.within(earliest, None)

@@ -31,6 +31,7 @@ from klamm.consumer.kip848.reconciler import ConsumerReconciler
 from klamm.consumer.offset_policy import OffsetPolicy
 from klamm.consumer.offsets.offset_store import OUTSIDE_THE_GROUP, OffsetStore
 from klamm.consumer.offsets.position_finder import PositionFinder
+from klamm.consumer.offsets.position_resets import PositionResets
 from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import ConfigError, IllegalStateError, WakeupError
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
@@ -70,6 +71,7 @@ class ConsumerCore:
         )
         policy = OffsetPolicy(self.subscription, config.auto_offset_reset)
         self.fetcher = Fetcher(self.client, config, self.subscription, self.buffer, policy, self.notify)
+        self.resets = PositionResets(config, invoke)
         self._loop = asyncio.get_running_loop()
         self._signal = asyncio.Event()
         self.link: ClassicGroupLink | ConsumerGroupLink | None = None
@@ -89,6 +91,7 @@ class ConsumerCore:
             store,
             self.finder,
             EpochFinder(self.client),
+            self.resets,
             self.notify,
         )
         self.topics = TopicWatch(self.client, config, self.subscription, self._on_match_changed, self.notify)
@@ -112,7 +115,7 @@ class ConsumerCore:
 
     def is_idle(self) -> bool:
         """Whether a poll may read the drain without `fill` first. Callable from the polling thread."""
-        if self.woken or self.committer.due or self._is_revoking or self.subscription.is_unchecked:
+        if self.woken or self.committer.due or self._is_revoking or self.subscription.is_unchecked or self.resets.are_due:
             return False
         if self.link is not None and self.subscription.auto_assigned:
             if self.link.needs_poll:
@@ -239,6 +242,7 @@ class ConsumerCore:
         if not self._is_revoking:
             self.committer.commit_if_due()
         self.topics.watch()
+        await self.resets.deliver()
         self._raise_failures()
 
     def _raise_failures(self) -> None:
@@ -321,6 +325,8 @@ class ConsumerCore:
             "fetch-size-avg": fetch.fetched_bytes / max(1, fetch.fetches),
             "fetch-latency-avg": fetch.latency_ms_total / max(1, fetch.fetches),
             "fetch-failed-total": fetch.failures,
+            "position-resets-total": self.resets.resets_total,
+            "records-skipped-total": self.resets.skipped_total,
             "fetch-buffered-bytes": self.buffer.buffered_bytes,
             "assigned-partitions": len(self.subscription.assignment),
             "commit-total": self.committer.commits_total,

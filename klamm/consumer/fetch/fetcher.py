@@ -27,6 +27,7 @@ from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.fetch.fetch_buffer import FetchBuffer, FetchedData, FetchPosition, last_header
 from klamm.consumer.fetch.read_replicas import ReadReplicas
 from klamm.consumer.offset_policy import OffsetPolicy
+from klamm.consumer.position_reset import LostPosition
 from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import ErrorCode, KlammError
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
@@ -351,7 +352,7 @@ class Fetcher:
             # What a follower says is no reason to trouble the user, nor to wait: the leader is asked.
             self._back_off([], refresh=code.refresh_metadata, topics={tp.topic})
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._on_out_of_range(position)
+            self._on_out_of_range(position, LostPosition(position.offset, part.log_start_offset, part.high_watermark))
         elif code.retriable:
             # The broker is behind the metadata, not ahead of them, when it does not know the epoch yet.
             refresh = code.refresh_metadata or code is ErrorCode.OFFSET_NOT_AVAILABLE
@@ -359,13 +360,13 @@ class Fetcher:
         else:
             self._fail(position, code.exception(f"{tp}: {part.error_message or code.text}"))
 
-    def _on_out_of_range(self, position: FetchPosition) -> None:
+    def _on_out_of_range(self, position: FetchPosition, lost: LostPosition) -> None:
         state = self._subscription.require(position.tp)
         if state.position != position.offset:
             # What was fetched ahead is read first; only the position itself is the user's business.
             self._back_off([position.tp], refresh=False)
             return
-        failure = self._policy.on_out_of_range(position.tp, position.offset, int(time.time() * 1000))
+        failure = self._policy.on_out_of_range(position.tp, lost, int(time.time() * 1000))
         if failure is not None:
             self._fail(position, failure)
         self._on_progress()

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from klamm.model import TopicPartition
 
 Partitions = frozenset[TopicPartition]
-Invoke = Callable[[Callable[[Partitions], object], Partitions], Awaitable[None]]
-"""Calls the user's listener where user code belongs, and awaits what it returns if that can be awaited."""
+A = TypeVar("A")
+
+
+class Invoke(Protocol):
+    """Calls a function of the user's where user code belongs, and awaits its result if that can be awaited."""
+
+    def __call__(self, function: Callable[[A], object], argument: A, /) -> Awaitable[None]:
+        """Raises what `function` raises."""
 
 
 class ConsumerRebalanceListener(Protocol):

@@ -21,10 +21,12 @@ from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.errors import LogTruncationError
 from klamm.consumer.offset_policy import OffsetPolicy
 from klamm.consumer.offsets.offset_store import OffsetStore
+from klamm.consumer.offsets.position_resets import PositionResets
 from klamm.consumer.partition_state import PositionState, Validation
+from klamm.consumer.position_reset import LostPosition
 from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import KlammError
-from klamm.model import LATEST_TIMESTAMP, NO_LEADER_EPOCH, TopicPartition
+from klamm.model import LATEST_TIMESTAMP, TopicPartition
 from klamm.offsets import EpochEnd, OffsetAndTimestamp
 
 logger = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ class PositionFinder:
         store: OffsetStore | None,
         finder: OffsetFinder,
         epochs: EpochFinder,
+        resets: PositionResets,
         on_progress: Callable[[], None],
     ) -> None:
         self._client = client
@@ -54,6 +57,7 @@ class PositionFinder:
         self._store = store
         self._finder = finder
         self._epochs_of = epochs
+        self._resets = resets
         self._on_progress = on_progress
         self._task: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
@@ -147,11 +151,17 @@ class PositionFinder:
 
     def _apply(self, found: dict[TopicPartition, OffsetAndTimestamp], epochs: dict[TopicPartition, int]) -> None:
         for tp, offset in found.items():
-            if offset.offset >= 0:
-                self._subscription.complete(tp, epochs[tp], offset.offset, NO_LEADER_EPOCH)
-            elif self._waits_for(tp, epochs[tp]):
+            if not self._waits_for(tp, epochs[tp]):
+                continue
+            state = self._subscription.require(tp)
+            lost = state.lost
+            if offset.offset < 0:
                 # No record is that late: the end is where the first such record will be.
-                self._subscription.require(tp).request_reset(LATEST_TIMESTAMP)
+                state.request_reset(LATEST_TIMESTAMP, lost)
+                continue
+            state.seek(offset.offset)
+            if lost is not None:
+                self._resets.add(tp, lost, offset.offset)
 
     async def _validate(self) -> None:
         wanted = self._subscription.validating()
@@ -170,6 +180,8 @@ class PositionFinder:
             if truncation is not None:
                 logger.warning("%s", truncation)
                 truncations.append(truncation)
+                if truncation.divergent is not None and self._policy.resets:
+                    self._resets.add(tp, LostPosition(truncation.fetch_offset), truncation.divergent.offset)
             elif end.leader_epoch < wanted[tp].leader_epoch:
                 # As in Kafka, whose position goes on too: the leader's log reaches it, with other records before it.
                 logger.warning(

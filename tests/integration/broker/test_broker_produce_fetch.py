@@ -186,7 +186,9 @@ def test_list_offsets_and_delete_records(start_broker: StartBroker) -> None:
 
             assert await delete_before(3) == (0, 3)
             assert await list_offset(-2) == (0, 3, -1)
-            assert (await broker.fetch("flights", 2))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            refused = (await broker.fetch("flights", 2))[0]
+            assert refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert (refused.log_start_offset, refused.high_watermark, refused.last_stable_offset) == (3, 6, 6)
             assert (await delete_before(7))[0] == ErrorCode.OFFSET_OUT_OF_RANGE
             assert (await delete_before(-2))[0] == ErrorCode.OFFSET_OUT_OF_RANGE
             assert (await delete_before(1, "nowhere"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -19,7 +19,7 @@ from klamm import (
     Producer,
     TopicPartition,
 )
-from klamm.consumer import NoOffsetForPartitionError, RecordDeserializationError
+from klamm.consumer import NoOffsetForPartitionError, PositionReset, RecordDeserializationError
 from klamm.errors import (
     ConcurrentAccessError,
     ConfigError,
@@ -203,6 +203,64 @@ def test_out_of_range_goes_where_the_policy_says(bootstrap, admin, topic, reset,
         consumer.seek(tp, 10)
         wait_until(lambda: consumer.position(tp) != 10, between=lambda: consumer.poll(timeout_ms=100, max_records=1))
         assert consumer.position(tp) in (position, position + 1)
+
+
+@pytest.mark.parametrize(("reset", "position"), [("earliest", 40), ("latest", 100), ("nearest", 40)])
+def test_a_consumer_that_lost_its_place_says_so_before_it_returns_records(bootstrap, admin, topic, reset, position):
+    produce(bootstrap, topic, 100)
+    tp = TopicPartition(topic, 0)
+    assert admin.delete_records({tp: 40}) == {tp: 40}
+    heard: list[PositionReset] = []
+    with Consumer(
+        bootstrap_servers=bootstrap, group_id=topic, auto_offset_reset=reset, on_position_reset=heard.append
+    ) as consumer:
+        consumer.assign([tp])
+        consumer.seek(tp, 10)
+        told_first = []
+
+        def poll() -> None:
+            if consumer.poll(timeout_ms=100):
+                told_first.append(bool(heard))
+
+        wait_until(lambda: heard, between=poll)
+        assert all(told_first), "a record of the new position came before the callback"
+        assert heard == [PositionReset(tp, topic, 10, 40, 100, position)]
+        metrics = consumer.metrics()
+        assert metrics["position-resets-total"] == 1
+        assert metrics["records-skipped-total"] == position - 10
+
+
+def test_a_log_that_ends_before_the_position_is_read_from_its_end_with_nearest(bootstrap, topic):
+    produce(bootstrap, topic, 10)
+    tp = TopicPartition(topic, 0)
+    heard: list[PositionReset] = []
+    with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="nearest", on_position_reset=heard.append) as consumer:
+        consumer.assign([tp])
+        consumer.seek(tp, 500)
+        wait_until(lambda: heard, between=lambda: consumer.poll(timeout_ms=100))
+        assert heard == [PositionReset(tp, None, 500, 0, 10, 10)]
+
+
+def test_an_async_consumer_awaits_the_callback_and_its_poll_raises_what_that_raises(bootstrap, admin, topic):
+    produce(bootstrap, topic, 20)
+    tp = TopicPartition(topic, 0)
+    admin.delete_records({tp: 5})
+
+    async def stop(reset: PositionReset) -> None:
+        await asyncio.sleep(0)
+        raise RuntimeError(f"{reset.records_skipped} records are lost")
+
+    async def main() -> None:
+        config = {"bootstrap_servers": bootstrap, "auto_offset_reset": "earliest", "on_position_reset": stop}
+        async with AsyncConsumer(**config) as consumer:
+            consumer.assign([tp])
+            consumer.seek(tp, 1)
+            with pytest.raises(RuntimeError, match="4 records are lost"):
+                await consumer.poll(timeout_ms=POLL_MS)
+            records = await consumer.poll(timeout_ms=POLL_MS)
+            assert records[tp][0].offset == 5
+
+    asyncio.run(main())
 
 
 def test_a_reset_by_duration_begins_so_long_before_now(bootstrap, topic):

@@ -31,6 +31,7 @@ _DIVERGING_EPOCH_TAG: Final = 0
 _CURRENT_LEADER_TAG: Final = 1
 _DIVERGING_EPOCH: Final = struct.Struct(">iqB")
 """Epoch, its end offset, and no tagged fields."""
+_NO_OFFSET: Final = -1
 _BY_TOPIC_ID: Final = 13
 """From this version on topics are named by id."""
 _WITH_ENDPOINTS: Final = 16
@@ -201,7 +202,9 @@ def _write_partition(writer: AnswerWriter, version: int, answer: PartitionAnswer
     name, partition = answer.topic_partition
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and version >= _BY_TOPIC_ID and unknown_id(name) is not None:
         code = ErrorCode.UNKNOWN_TOPIC_ID
-    offsets = (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset)
+    # Kafka tells no end beside an error.
+    ends = (_NO_OFFSET, _NO_OFFSET) if code else (answer.high_watermark, answer.last_stable_offset)
+    offsets = (*ends, answer.log_start_offset)
     if version >= 5:
         writer.fields(_FETCHED, partition, code, *offsets)
     else:

@@ -179,9 +179,17 @@ class FetchReader:
             error_code=error.code,
             error_message=error.message,
         )
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._add_end(answer)
         if error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
             answer.current_leader, answer.current_leader_epoch = leader_hint(self._replicas, topic_partition)
         return answer
+
+    def _add_end(self, answer: PartitionAnswer) -> None:
+        """Tells a reader that is out of range where the records end."""
+        partition = self._replicas.get(answer.topic_partition)
+        if partition is not None:
+            answer.high_watermark, answer.last_stable_offset = partition.high_watermark, partition.last_stable_offset
 
     def _log_start_offset(self, topic_partition: TopicPartition) -> int:
         """Tells a reader that is out of range where it could go on; -1 when there is no log."""

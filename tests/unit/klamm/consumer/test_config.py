@@ -42,7 +42,7 @@ def test_deserializers_are_functions_or_names():
         ({"heartbeat_interval_ms": 5_000, "session_timeout_ms": 5_000}, "heartbeat.interval.ms"),
         ({"group_id": ""}, "group.id"),
         ({"group_instance_id": "a"}, "group.id"),
-        ({"auto_offset_reset": "newest"}, "earliest, latest, none"),
+        ({"auto_offset_reset": "newest"}, "earliest, latest, nearest, none"),
         ({"isolation_level": "serializable"}, "read_uncommitted"),
         ({"partition_assignment_strategy": "best"}, "'best' is unknown"),
         ({"value_deserializer": "avro"}, "a function or one of"),

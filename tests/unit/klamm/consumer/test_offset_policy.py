@@ -8,6 +8,7 @@ from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.errors import LogTruncation, LogTruncationError, NoOffsetForPartitionError
 from klamm.consumer.offset_policy import OffsetPolicy
 from klamm.consumer.partition_state import Validation
+from klamm.consumer.position_reset import LostPosition
 from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import ConfigError, OffsetOutOfRangeError
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
@@ -44,15 +45,37 @@ def test_a_partition_is_sent_to(reset, timestamp_ms):
     assert uncommitted.on_nothing_committed([TP], NOW_MS) is None
     assert subscription.resetting() == {TP: timestamp_ms}
     beyond, subscription = policy(reset)
-    assert beyond.on_out_of_range(TP, 7, NOW_MS) is None
+    assert beyond.on_out_of_range(TP, LostPosition(7), NOW_MS) is None
     assert subscription.resetting() == {TP: timestamp_ms}
+    assert subscription.require(TP).lost == LostPosition(7)
+
+
+@pytest.mark.parametrize(
+    ("lost", "timestamp_ms"),
+    [
+        (LostPosition(7, 10, 20), EARLIEST_TIMESTAMP),
+        (LostPosition(21, 10, 20), LATEST_TIMESTAMP),
+        (LostPosition(21, 0, 0), LATEST_TIMESTAMP),
+        (LostPosition(7), EARLIEST_TIMESTAMP),
+    ],
+)
+def test_nearest_goes_to_the_end_of_the_log_that_is_closer(lost, timestamp_ms):
+    nearest, subscription = policy("nearest")
+    assert nearest.on_out_of_range(TP, lost, NOW_MS) is None
+    assert subscription.resetting() == {TP: timestamp_ms}
+
+
+def test_nearest_begins_at_the_start_of_the_log_where_nothing_is_committed():
+    nearest, subscription = policy("nearest")
+    assert nearest.on_nothing_committed([TP], NOW_MS) is None
+    assert subscription.resetting() == {TP: EARLIEST_TIMESTAMP}
 
 
 def test_without_a_policy_both_are_errors():
     none, subscription = policy("none")
     assert isinstance(none.on_nothing_committed([TP], NOW_MS), NoOffsetForPartitionError)
     assert none.on_nothing_committed([], NOW_MS) is None
-    assert isinstance(none.on_out_of_range(TP, 7, NOW_MS), OffsetOutOfRangeError)
+    assert isinstance(none.on_out_of_range(TP, LostPosition(7), NOW_MS), OffsetOutOfRangeError)
     assert subscription.resetting() == {}
 
 
@@ -100,7 +123,7 @@ def test_a_position_in_an_older_epoch_than_was_read_goes_on_with_that():
     assert subscription.require(TP).leader_epoch == 2
 
 
-@pytest.mark.parametrize("reset", ["earliest", "latest", "by_duration:PT1H"])
+@pytest.mark.parametrize("reset", ["earliest", "latest", "nearest", "by_duration:PT1H"])
 def test_with_any_policy_a_cut_log_is_read_again_from_where_it_parts(reset):
     made, subscription, asked = validating(reset)
     assert made.on_epoch_end(TP, asked, end(2, 7), NOW_MS) == TRUNCATION
@@ -116,10 +139,12 @@ def test_without_a_policy_a_cut_log_keeps_the_position_waiting():
 
 
 @UNKNOWN
-def test_where_nobody_knows_where_the_log_parts_the_policy_says_where_to_begin(unknown):
-    made, subscription, asked = validating("earliest")
+@pytest.mark.parametrize(("reset", "timestamp_ms"), [("earliest", EARLIEST_TIMESTAMP), ("nearest", LATEST_TIMESTAMP)])
+def test_where_nobody_knows_where_the_log_parts_the_policy_says_where_to_begin(unknown, reset, timestamp_ms):
+    made, subscription, asked = validating(reset)
     assert made.on_epoch_end(TP, asked, unknown, NOW_MS) == TRUNCATION._replace(divergent=None)
-    assert subscription.resetting() == {TP: EARLIEST_TIMESTAMP}
+    assert subscription.resetting() == {TP: timestamp_ms}
+    assert subscription.require(TP).lost == LostPosition(9)
 
 
 @UNKNOWN

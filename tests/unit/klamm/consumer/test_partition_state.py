@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from klamm.consumer.partition_state import PartitionState, PositionState, Validation
+from klamm.consumer.position_reset import LostPosition
 from klamm.model import TopicPartition
 
 TP = TopicPartition("a", 0)
@@ -53,6 +54,15 @@ def test_a_reset_and_a_new_fetch_make_the_old_fetch_stale(state):
     epochs.append(state.position_epoch)
     assert len(set(epochs)) == 3
     assert (state.state, state.reset_timestamp_ms) == (PositionState.RESETTING, 1234)
+
+
+@pytest.mark.parametrize("seeks", [lambda state: state.seek(9), lambda state: state.request_reset(1234)])
+def test_what_the_user_asks_for_ends_the_reset_of_a_lost_position(state, seeks):
+    state.seek(5)
+    state.request_reset(1234, LostPosition(5, 7, 9))
+    assert state.lost == LostPosition(5, 7, 9)
+    seeks(state)
+    assert state.lost is None
 
 
 def test_a_suspect_position_without_an_epoch_is_only_fetched_again(state):

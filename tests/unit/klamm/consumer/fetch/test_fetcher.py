@@ -15,9 +15,10 @@ from klamm.consumer.fetch.fetch_buffer import FetchBuffer
 from klamm.consumer.fetch.fetcher import Fetcher
 from klamm.consumer.offset_policy import OffsetPolicy
 from klamm.consumer.partition_state import PositionState
+from klamm.consumer.position_reset import LostPosition
 from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import EXCEPTIONS, ErrorCode, OffsetOutOfRangeError, TopicAuthorizationFailedError
-from klamm.model import EARLIEST_TIMESTAMP, TopicPartition
+from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from klamm.records import encode_batch
 from klamm.retry import Backoff
 from klamm.wire.framed import encode_framed
@@ -330,6 +331,18 @@ async def test_out_of_range_resets_by_policy():
     await world.open_at(2).answer({C: ErrorCode.OFFSET_OUT_OF_RANGE})
     assert world.subscription.resetting() == {C: EARLIEST_TIMESTAMP}
     assert world.fetcher.take_failure() is None
+    await world.fetcher.close()
+
+
+@scenario
+async def test_nearest_goes_by_the_bounds_of_the_log_in_the_refusal():
+    world = World(reset="nearest")
+    world.subscription.require(C).seek(30)
+    await world.pump()
+    refused = part(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=10, high_watermark=20)
+    await world.open_at(2).answer({C: refused})
+    assert world.subscription.resetting() == {C: LATEST_TIMESTAMP}
+    assert world.subscription.require(C).lost == LostPosition(30, 10, 20)
     await world.fetcher.close()
 
 

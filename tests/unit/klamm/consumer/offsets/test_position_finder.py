@@ -12,9 +12,11 @@ from klamm.consumer.config import ConsumerConfig
 from klamm.consumer.errors import LogTruncation, LogTruncationError, NoOffsetForPartitionError
 from klamm.consumer.offset_policy import OffsetPolicy
 from klamm.consumer.offsets.position_finder import PositionFinder
+from klamm.consumer.offsets.position_resets import PositionResets
+from klamm.consumer.position_reset import LostPosition
 from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import FencedLeaderEpochError, NoBrokerError, TopicAuthorizationFailedError
-from klamm.model import TopicPartition
+from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from klamm.offsets import EpochEnd, OffsetAndMetadata, OffsetAndTimestamp
 from klamm.retry import Backoff
 
@@ -41,6 +43,8 @@ class World:
 
     def __init__(self, *errors: Exception, reset: str = "earliest") -> None:
         self.errors = list(errors)
+        self.offsets: dict[int, int] = {}
+        """What is found for a timestamp, if not 7."""
         self.subscription = SubscriptionState()
         self.subscription.assign([TP])
         self.idle = asyncio.Event()
@@ -50,17 +54,21 @@ class World:
             backoff=Backoff(initial_ms=0, max_ms=0), rng=random.Random(1), refresh_metadata=self._refresh
         )
         policy = OffsetPolicy(self.subscription, reset)
+        self.resets = PositionResets(ConsumerConfig.parse(group_id="g"), self._invoke)
         self.finder = PositionFinder(
-            *(client, ConsumerConfig.parse(), self.subscription, policy, None, self, self.epochs, self._on_progress)
+            *(client, ConsumerConfig.parse(), self.subscription, policy, None, self, self.epochs, self.resets, self._on_progress)
         )
 
     async def _refresh(self, topics) -> None:
         self.refreshed.append(topics)
 
+    async def _invoke(self, function, argument) -> None:
+        function(argument)
+
     async def ask_once(self, wanted, found) -> None:
         if self.errors:
             raise self.errors.pop(0)
-        found[TP] = OffsetAndTimestamp(7, 0)
+        found[TP] = OffsetAndTimestamp(self.offsets.get(wanted[TP], 7), 0)
 
     def _on_progress(self) -> None:
         if self.finder._task is None:
@@ -107,6 +115,50 @@ def test_a_seek_ends_an_error_that_no_poll_has_raised_yet():
         world.finder.restart()
         assert world.finder.take_failure() is None
         assert isinstance(await World(reset="none").look_up(), NoOffsetForPartitionError)
+
+    asyncio.run(story())
+
+
+def test_a_lost_position_is_reported_with_the_new_one(caplog):
+    async def story() -> None:
+        world = World()
+        world.subscription.require(TP).request_reset(EARLIEST_TIMESTAMP, LostPosition(2, 7, 9))
+        assert await world.look_up() is None
+        assert (world.resets.resets_total, world.resets.skipped_total) == (1, 5)
+
+    asyncio.run(story())
+    assert "group 'g' lost its position 2 in t-0" in caplog.text
+
+
+def test_a_lost_position_is_still_known_when_the_end_has_to_be_looked_up_in_a_second_round():
+    async def story() -> None:
+        world = World()
+        world.offsets = {1234: -1, LATEST_TIMESTAMP: 9}
+        world.subscription.require(TP).request_reset(1234, LostPosition(2, 7, 9))
+        assert await world.look_up() is None
+        assert world.subscription.require(TP).position == 9
+        assert (world.resets.resets_total, world.resets.skipped_total) == (1, 7)
+
+    asyncio.run(story())
+
+
+def test_a_reset_that_the_user_asked_for_is_not_reported():
+    async def story() -> None:
+        world = World()
+        world.subscription.require(TP).request_reset(LATEST_TIMESTAMP)
+        assert await world.look_up() is None
+        assert world.resets.resets_total == 0
+
+    asyncio.run(story())
+
+
+def test_a_position_that_goes_back_to_where_the_logs_part_is_reported():
+    async def story() -> None:
+        world = World()
+        world.subscription.require(TP).seek(9, 3)
+        world.epochs.ends = {TP: EpochEnd(2, 7, 6)}
+        assert await world.look_up() is None
+        assert (world.resets.resets_total, world.resets.skipped_total) == (1, 0)
 
     asyncio.run(story())
 
