@@ -90,12 +90,14 @@ def cluster(
 
 @app.command("status")
 def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
-    """Show how the cluster does, and what is wrong with it.
+    """Show the state of the cluster and its problems.
 
-    Exit status: 0 healthy, 1 degraded, 3 no server answered. Degraded is: no active controller; a partition without a
-    leader, below min.insync.replicas or under-replicated; a server that is fenced, shutting down or silent; a log
-    directory that is offline or on a disk that is 90 % full; a hanging transaction; a part that does not answer within
-    --timeout."""
+    Exit status: 0 healthy, 1 degraded, 3 no server answered.
+
+    A cluster without an active controller is degraded. A partition degrades the cluster if it has no leader, or is
+    under-replicated or below min.insync.replicas. A server does if it is fenced, shuts down or is silent. A log
+    directory does if it is offline, or if its disk is 90 % full. A hanging transaction degrades the cluster. So do a
+    group whose records were deleted before the group read them, and a server that does not answer within --timeout."""
     from klamm_cli.status.gather import gather
     from klamm_cli.status.problems import problems
     from klamm_cli.status.screen import document, headline, summary, tables

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klamm.model import LATEST_TIMESTAMP, TopicPartition
+from klamm.model import TopicPartition
 from klamm_cli.console.command import new_app
 from klamm_cli.console.connect import connected
 from klamm_cli.console.exit_status import ExitStatus
@@ -23,6 +22,8 @@ from klamm_cli.console.output import (
     print_message,
     print_rows,
 )
+from klamm_cli.status.group_positions import read_positions
+from klamm_cli.status.unread_records import LogBounds, unread
 from klamm_cli.text.positions import POSITION_HELP, offsets_at, parse_position
 
 _STATES: Final = {
@@ -32,7 +33,7 @@ _STATES: Final = {
 _TYPES: Final = ("classic", "consumer")
 
 if TYPE_CHECKING:
-    from klamm import Admin, OffsetAndMetadata, OffsetAndTimestamp
+    from klamm import Admin
     from klamm.admin import GroupDescription
 
 app = new_app("List, describe, reset and delete consumer groups.")
@@ -76,18 +77,23 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Show a group's offsets, lag and owners by partition."""
+    """Show a group's offsets, lag and owners by partition.
+
+    LAG is how many records the group has still to read. LOST is how many records were deleted (by retention, for
+    example) before the group read them. Kafka's kafka-consumer-groups shows the sum of both as LAG."""
     with connected(bootstrap, timeout) as admin:
         description = admin.describe_groups([group])[group]
         if members:
             _print_members(description, as_json)
             return
         owners = {tp: member.client_id for member in description.members for tp in member.assignment}
-        committed = admin.list_group_offsets(group)
-        tps = sorted(owners.keys() | committed.keys())
-        ends = admin.list_offsets(dict.fromkeys(_led(admin, tps), LATEST_TIMESTAMP))
-    rows = [_lag_row(tp, committed.get(tp), ends.get(tp), owners.get(tp)) for tp in tps]
-    columns = ("topic", "partition", "committed", "end_offset", "lag", "owner")
+        found = read_positions(admin, [group], _led(admin), also=owners)
+    committed = found.committed.get(group, {})
+    rows = [
+        _lag_row(tp, committed.get(tp), found.bounds.get(tp), owners.get(tp))
+        for tp in sorted(owners.keys() | committed.keys())
+    ]
+    columns = ("topic", "partition", "committed", "end_offset", "lag", "lost", "owner")
     if as_json:
         print_json(
             {
@@ -114,23 +120,22 @@ def _progress(description: GroupDescription) -> dict[str, int]:
     return {"group_epoch": description.group_epoch, "assignment_epoch": description.assignment_epoch}
 
 
-def _led(admin: Admin, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """The partitions that can say their offsets: a group may have offsets of topics that are gone."""
-    leaders = {
-        TopicPartition(name, each.partition): each.leader
+def _led(admin: Admin) -> set[TopicPartition]:
+    """Returns the partitions that can tell their offsets. A group may also have offsets of topics that are gone."""
+    return {
+        TopicPartition(name, each.partition)
         for name, topic in admin.list_topics(include_internal=True).items()
         for each in topic.partitions
+        if each.leader >= 0
     }
-    return [tp for tp in tps if leaders.get(tp, -1) >= 0]
 
 
 def _lag_row(
-    tp: TopicPartition, committed: OffsetAndMetadata | None, end: OffsetAndTimestamp | None, owner: str | None
+    tp: TopicPartition, committed: int | None, bounds: LogBounds | None, owner: str | None
 ) -> tuple[str | int | None, ...]:
-    offset = None if committed is None else committed.offset
-    end_offset = None if end is None else end.offset
-    lag = None if offset is None or end_offset is None else max(0, end_offset - offset)
-    return *tp, offset, end_offset, lag, owner
+    found = None if committed is None or bounds is None else unread(committed, bounds)
+    end_offset = None if bounds is None else bounds.end
+    return *tp, committed, end_offset, *((None, None) if found is None else found), owner
 
 
 def _print_members(description: GroupDescription, as_json: bool) -> None:

@@ -26,7 +26,15 @@ class GroupLag:
     type: str
     state: str
     lag: int
+    """The records that the group has still to read."""
     partitions: int
+    lost: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The records that were deleted before the group read them, by partition. Other partitions are left out."""
+
+    @property
+    def lost_count(self) -> int:
+        """The records that the group has lost in all partitions."""
+        return sum(self.lost.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +64,7 @@ class ClusterFacts:
     damaged: Mapping[int, Sequence[ScrubDescription]] = field(default_factory=dict)
     """The replicas with damaged segments, by broker."""
     groups: Sequence[GroupLag] | None = None
-    """Most lag first."""
+    """The groups, those that lost records first, then those with the most lag."""
     groups_left_out: int = 0
     """Groups that were not looked at, for there are too many."""
     open_transactions: Sequence[OpenTransaction] | None = None

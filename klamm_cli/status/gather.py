@@ -14,9 +14,11 @@ from klamm.admin.types import (
     ScrubDescription,
     TopicDescription,
 )
-from klamm.errors import GroupIdNotFoundError, KlammError
-from klamm.model import LATEST_TIMESTAMP, TopicPartition
+from klamm.errors import KlammError
+from klamm.model import TopicPartition
 from klamm_cli.status.facts import ClusterFacts, GroupLag, OpenTransaction
+from klamm_cli.status.group_positions import read_positions
+from klamm_cli.status.unread_records import LogBounds, lost_by_partition, total_lag
 
 if TYPE_CHECKING:
     from klamm import Admin
@@ -124,21 +126,11 @@ class _Asking:
         return found
 
     def lags(self, groups: Iterable[GroupListing], topics: Mapping[str, TopicDescription]) -> list[GroupLag]:
-        """Most lag first."""
-        committed = {}
-        for group in groups:
-            try:
-                offsets = self.admin.list_group_offsets(group.group_id, timeout_ms=self.timeout_ms)
-            except GroupIdNotFoundError:
-                continue  # it was deleted meanwhile
-            committed[group] = {tp: one.offset for tp, one in offsets.items()}
-        wanted = {tp for offsets in committed.values() for tp in offsets} & set(_led(topics))
-        ends = self.admin.list_offsets(dict.fromkeys(wanted, LATEST_TIMESTAMP), timeout_ms=self.timeout_ms)
-        lags = [
-            group_lag(group, offsets, {tp: end.offset for tp, end in ends.items()})
-            for group, offsets in committed.items()
-        ]
-        return sorted(lags, key=lambda each: (-each.lag, each.group_id))
+        """Returns the lag of each group. Groups that lost records come first, then those with the most lag."""
+        listed = {group.group_id: group for group in groups}
+        found = read_positions(self.admin, listed, set(_led(topics)), timeout_ms=self.timeout_ms)
+        lags = [group_lag(listed[group_id], offsets, found.bounds) for group_id, offsets in found.committed.items()]
+        return sorted(lags, key=lambda each: (-each.lost_count, -each.lag, each.group_id))
 
     def open_transactions(self) -> list[OpenTransaction]:
         """The oldest first."""
@@ -150,16 +142,16 @@ class _Asking:
 
 
 def group_lag(
-    group: GroupListing, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    group: GroupListing, committed: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, LogBounds]
 ) -> GroupLag:
-    """Partitions whose end nobody can tell do not count."""
-    known = [tp for tp in committed if tp in ends]
+    """Returns the lag of one group. Partitions of which nobody can tell the bounds do not count."""
     return GroupLag(
         group_id=group.group_id,
         type=group.type,
         state=group.state,
-        lag=sum(max(0, ends[tp] - committed[tp]) for tp in known),
-        partitions=len(known),
+        lag=total_lag(committed, bounds),
+        partitions=len(committed.keys() & bounds.keys()),
+        lost=lost_by_partition(committed, bounds),
     )
 
 

@@ -1,7 +1,8 @@
-"""What is wrong with a cluster, in sentences, the worst first. Pure.
+"""Lists the problems of a cluster in sentences, the worst first. Pure.
 
-A cluster without any is healthy: every server is there, every partition has its replicas in sync, and there is room on
-the disks. Lag and transactions that are open are its clients' business; a transaction that hangs is not."""
+A cluster without problems is healthy: every server is live, every partition has its replicas in sync, and the disks
+have room. Lag and open transactions belong to the clients, so they are no problems. A hanging transaction is one, and
+so is a group that lost records: retention deleted them before the group read them."""
 
 from __future__ import annotations
 
@@ -37,6 +38,7 @@ def problems(facts: ClusterFacts) -> list[Problem]:
         *_of_disks(facts),
         *_of_damage(facts),
         *_of_transactions(facts),
+        *_of_groups(facts),
         *(
             Problem(f"{part}: not known ({reason})", "see whether the servers that should tell it are alive")
             for part, reason in facts.unknown.items()
@@ -173,6 +175,29 @@ def _of_transactions(facts: ClusterFacts) -> Iterator[Problem]:
             f"{_count(len(facts.hanging), 'transaction')} hanging, nothing after it is read with read_committed:"
             f" {name_some(tps)}",
             "`klamm transactions find-hanging` has where it begins, `klamm transactions abort --hanging-in` ends it",
+        )
+
+
+_LOST_ADVICE: Final = (
+    "start the group's consumers: they go on at the first record that is left, or where auto.offset.reset says; keep"
+    " records longer (retention.ms, retention.bytes); if nobody needs the group, delete it: `klamm groups delete`"
+)
+
+
+def _of_groups(facts: ClusterFacts) -> Iterator[Problem]:
+    losers = [each for each in facts.groups or () if each.lost]
+    for group in losers[:LISTED_MAX]:
+        where = name_some([f"{tp} ({lost})" for tp, lost in group.lost.items()])
+        yield Problem(
+            f"group {group.group_id} lost {_count(group.lost_count, 'record')}, deleted before the group read them:"
+            f" {where}",
+            _LOST_ADVICE,
+        )
+    if others := losers[LISTED_MAX:]:
+        yield Problem(
+            f"{_count(len(others), 'more group')} lost records, deleted before the groups read them:"
+            f" {name_some([each.group_id for each in others])}",
+            _LOST_ADVICE,
         )
 
 

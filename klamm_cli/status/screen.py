@@ -29,7 +29,7 @@ def tables(facts: ClusterFacts) -> list[Table]:
             ("broker", "path", "state", "replicas", "used_mib", "free_mib", "disk_used_percent"),
             _disks(facts),
         ),
-        ("groups", ("group", "type", "state", "partitions", "lag"), _groups(facts)),
+        ("groups", ("group", "type", "state", "partitions", "lag", "lost"), _groups(facts)),
     ]
     return [table for table in found if table[2]]
 
@@ -56,8 +56,10 @@ def summary(facts: ClusterFacts) -> list[str]:
         lines.append(f"transactions open {len(facts.open_transactions)}{oldest}, hanging {hanging}")
     if facts.groups is not None:
         behind = sum(1 for each in facts.groups if each.lag)
+        losers = sum(1 for each in facts.groups if each.lost)
+        lost = f", with records lost {losers}" if losers else ""
         left_out = f", {facts.groups_left_out} not looked at" if facts.groups_left_out else ""
-        lines.append(f"groups {len(facts.groups) + facts.groups_left_out}, behind {behind}{left_out}")
+        lines.append(f"groups {len(facts.groups) + facts.groups_left_out}, behind {behind}{lost}{left_out}")
     return lines
 
 
@@ -171,6 +173,6 @@ def _disks(facts: ClusterFacts) -> list[tuple[Any, ...]]:
 
 def _groups(facts: ClusterFacts) -> list[tuple[Any, ...]]:
     return [
-        (each.group_id, each.type, each.state, each.partitions, each.lag)
+        (each.group_id, each.type, each.state, each.partitions, each.lag, each.lost_count)
         for each in (facts.groups or ())[:GROUPS_SHOWN]
     ]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from klamm.model import TopicPartition
+from klamm_cli.status.unread_records import LogBounds, total_lag
 from klamm_cli.top.sample import GroupPositions, Sample
 
 _MIB = 1024 * 1024
@@ -167,7 +168,8 @@ def _group(name: str, before: Sample, after: Sample, interval_s: float) -> dict[
 
 
 def _lag(group: GroupPositions, sample: Sample) -> int:
-    return sum(max(0, sample.ends[tp] - offset) for tp, offset in group.committed.items() if tp in sample.ends)
+    bounds = {tp: LogBounds(sample.starts.get(tp, 0), end) for tp, end in sample.ends.items() if tp in group.committed}
+    return total_lag(group.committed, bounds)
 
 
 def _endpoint(name: str, before: Sample, after: Sample, interval_s: float) -> dict[str, Any]:

@@ -39,6 +39,8 @@ class Sample:
     log_bytes: Mapping[TopicPartition, int]
     """The log of the leader, as it is on the disk; those that nobody told are left out."""
     groups: Mapping[str, GroupPositions]
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The log start offset of each partition that a group has committed an offset of."""
     metrics: Mapping[str, Counters] = field(default_factory=dict)
     """The counters of the endpoints that answered, by endpoint."""
     left_out: str = ""

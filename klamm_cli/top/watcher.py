@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from klamm.admin.types import TopicDescription
 from klamm.errors import KlammError
-from klamm.model import LATEST_TIMESTAMP, TopicPartition
+from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from klamm_cli.top.metrics_text import read_metrics
 from klamm_cli.top.sample import Counters, GroupPositions, Sample
 
@@ -87,12 +87,14 @@ class Watcher:
             self._catalog_s = None  # a topic may be gone: look again at what there is
             raise
         silent: list[str] = []
+        groups = self._positions(silent)
         return Sample(
             at_s=time.monotonic(),
             ends={tp: one.offset for tp, one in ends.items()},
             leaders=dict(self._leaders),
             log_bytes=self._log_bytes(silent),
-            groups=self._positions(silent),
+            groups=groups,
+            starts=self._starts(groups, silent),
             metrics=self._metrics(silent),
             left_out="; ".join(each for each in (*self._left_out, *silent) if each),
         )
@@ -142,6 +144,18 @@ class Watcher:
             if watched:
                 found[name] = GroupPositions(state=state, committed=watched)
         return found
+
+    def _starts(self, groups: Mapping[str, GroupPositions], silent: list[str]) -> dict[TopicPartition, int]:
+        """Returns the log start offset of each partition that a group has committed an offset of."""
+        wanted = {tp for group in groups.values() for tp in group.committed}
+        try:
+            found = self._admin.list_offsets(
+                dict.fromkeys(sorted(wanted), EARLIEST_TIMESTAMP), timeout_ms=self._timeout_ms
+            )
+        except KlammError as error:
+            silent.append(f"log start offsets: {error}")
+            return {}
+        return {tp: one.offset for tp, one in found.items()}
 
     def _metrics(self, silent: list[str]) -> dict[str, Counters]:
         found = {}

@@ -501,7 +501,7 @@ def test_a_group_commits_what_it_printed_and_goes_on_from_there(klamm, topic):
     assert (by_partition[1]["committed"], by_partition[1]["end_offset"], by_partition[1]["lag"]) == (2, 3, 1)
     assert klamm.ok("consume", topic, *group, "--exit").out.split() == ["c"]
     assert klamm.ok("consume", topic, *group, "--exit").out == ""
-    assert [topic, "1", "3", "3", "0", "-"] in klamm.ok("groups", "describe", topic).rows
+    assert [topic, "1", "3", "3", "0", "0", "-"] in klamm.ok("groups", "describe", topic).rows
     assert [topic, "classic", "Empty", "consumer"] in klamm.ok("groups", "list").rows
     assert topic in klamm.ok("groups", "list", "--state", "empty").out
     assert topic not in klamm.ok("groups", "list", "--state", "Stable").out

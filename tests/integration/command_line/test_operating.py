@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from klamm import Admin
+from klamm import Admin, TopicPartition
 from klamm_cli.top.rates import frame
 from klamm_cli.top.watcher import Scope, Watcher
 from tests.support.cli_runner import KlammCommand
@@ -52,7 +52,8 @@ def test_a_healthy_cluster(klamm):
     state = "healthy" if document["healthy"] else "degraded"
     assert klamm("cluster", "status").out.startswith(f"cluster {document['cluster_id']}: {state}")
     assert [each["role"] for each in document["controllers"]] == ["leader"]
-    assert document["groups"] == [{"group": "shop", "type": "classic", "state": "Empty", "partitions": 1, "lag": 0}]
+    shop = {"group": "shop", "type": "classic", "state": "Empty", "partitions": 1, "lag": 0, "lost": 0}
+    assert document["groups"] == [shop]
     assert document["log_dirs"][0]["state"] == "online"
 
 
@@ -64,6 +65,27 @@ def test_a_partition_that_refuses_records_degrades_the_cluster(klamm):
         assert ended.document["partitions"]["under_min_isr"] == ["strict-0"]
     finally:
         klamm.ok("topics", "delete", "strict")
+
+
+def test_records_that_are_deleted_before_a_group_reads_them_degrade_the_cluster(klamm, cluster):
+    klamm.ok("topics", "create", "lossy", "--partitions", 1)
+    klamm.ok("produce", "lossy", stdin="\n".join(map(str, range(10))) + "\n")
+    klamm.ok("consume", "lossy", "--group", "late", "--from", "beginning", "-n", 2)
+    try:
+        with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
+            admin.delete_records({TopicPartition("lossy", 0): 7})
+        (row,) = klamm.ok("groups", "describe", "late", "--json").document["partitions"]
+        assert (row["committed"], row["end_offset"], row["lag"], row["lost"]) == (2, 10, 3, 5)
+        ended = klamm("cluster", "status", "--json")
+        assert ended.status == FAILED
+        said = "group late lost 5 records, deleted before the group read them: lossy-0 (5)"
+        assert said in ended.document["problems"]
+        assert ended.document["groups"][0]["lost"] == 5
+        assert len(klamm.ok("consume", "lossy", "--group", "late", "--from", "beginning", "--exit").out.split()) == 3
+        assert said not in klamm("cluster", "status", "--json").document["problems"]
+    finally:
+        klamm.ok("groups", "delete", "late")
+        klamm.ok("topics", "delete", "lossy")
 
 
 # --- klamm doctor
@@ -157,7 +179,8 @@ def test_records_of_the_offsets_topic(klamm, cluster):
         "log", "dump", "--json", "--offsets-decoder", *cluster.data_dir.glob("broker/__consumer_offsets-*")
     )
     commits = [line for line in ended.documents if line.get("key", {}).get("type") == "OffsetCommit"]
-    assert [(commit["key"]["topic"], commit["payload"]["offset"]) for commit in commits][-1:] == [("orders", 3)]
+    of_orders = [commit for commit in commits if commit["key"]["topic"] == "orders"]
+    assert [(commit["key"]["topic"], commit["payload"]["offset"]) for commit in of_orders][-1:] == [("orders", 3)]
 
 
 def test_damage_is_told_and_is_a_failure(klamm, cluster, tmp_path):

@@ -14,6 +14,7 @@ from klamm.admin.types import (
 )
 from klamm.model import TopicPartition
 from klamm_cli.status import problems as checked
+from klamm_cli.status.facts import GroupLag
 from klamm_cli.status.problems import name_some, used_percent
 from tests.support.status_world import controller, log_dir, partition, quorum, server, topic
 
@@ -126,6 +127,25 @@ def test_a_hanging_transaction_is_a_problem_and_an_open_one_is_not(facts):
     (said,) = problems(facts(hanging=(HangingTransaction(tp=TopicPartition("orders", 1), producer=producer),)))
     assert said.startswith("1 transaction hanging")
     assert "orders-1" in said
+
+
+def group(name, **lost):
+    by_partition = {TopicPartition(topic, 0): count for topic, count in lost.items()}
+    return GroupLag(group_id=name, type="classic", state="Empty", lag=7, partitions=2, lost=by_partition)
+
+
+def test_a_group_that_lost_records_is_a_problem_and_one_that_is_behind_is_not(facts):
+    assert problems(facts(groups=(group("behind"),))) == []
+    assert problems(facts(groups=(group("billing", orders=5_025, clicks=1), group("behind")))) == [
+        "group billing lost 5026 records, deleted before the group read them: orders-0 (5025), clicks-0 (1)"
+    ]
+
+
+def test_of_many_groups_that_lost_records_the_last_ones_share_a_problem(facts):
+    found = problems(facts(groups=[group(f"g{number}", orders=1) for number in range(12)]))
+    assert len(found) == 11
+    assert found[0] == "group g0 lost 1 record, deleted before the group read them: orders-0 (1)"
+    assert found[-1] == "2 more groups lost records, deleted before the groups read them: g10, g11"
 
 
 @pytest.mark.parametrize(("total", "usable", "percent"), [(0, 0, None), (100, 100, 0), (100, 0, 100), (3, 1, 67)])

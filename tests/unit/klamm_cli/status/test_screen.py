@@ -10,6 +10,7 @@ from klamm_cli.status.facts import GroupLag, OpenTransaction
 from klamm_cli.status.gather import group_lag
 from klamm_cli.status.problems import Problem
 from klamm_cli.status.screen import document, headline, summary, tables
+from klamm_cli.status.unread_records import LogBounds
 from tests.support.status_world import partition, server, topic
 
 
@@ -77,8 +78,21 @@ def test_the_headline_counts(facts):
     assert headline(facts(), [Problem("a", "")] * 2) == "cluster the-id: degraded, 2 problems"
 
 
+GROUP = GroupListing(group_id="g", protocol_type="consumer", state="Empty", type="classic")
+
+
 def test_lag_counts_what_has_an_end_and_is_never_negative():
-    group = GroupListing(group_id="g", protocol_type="consumer", state="Empty", type="classic")
     a, b, gone = (TopicPartition("t", number) for number in range(3))
-    lag = group_lag(group, {a: 5, b: 9, gone: 1}, {a: 12, b: 7})
-    assert (lag.lag, lag.partitions) == (7, 2)
+    lag = group_lag(GROUP, {a: 5, b: 9, gone: 1}, {a: LogBounds(0, 12), b: LogBounds(0, 7)})
+    assert (lag.lag, lag.partitions, lag.lost) == (7, 2, {})
+
+
+def test_lag_counts_only_records_that_are_still_there(facts):
+    a, b = (TopicPartition("t", number) for number in range(2))
+    lag = group_lag(GROUP, {a: 0, b: 4}, {a: LogBounds(5_025, 8_000), b: LogBounds(4, 5)})
+    assert (lag.lag, lag.lost) == (2_976, {a: 5_025})
+    shown = facts(groups=(lag,))
+    assert rows(shown, "groups") == [
+        {"group": "g", "type": "classic", "state": "Empty", "partitions": 2, "lag": 2_976, "lost": 5_025}
+    ]
+    assert "groups 1, behind 1, with records lost 1" in summary(shown)

@@ -56,6 +56,10 @@ def test_groups_with_lag_its_pace_and_theirs():
     assert rates().groups == [{"group": "g", "state": "Stable", "lag": 6, "committed_s": 14.0, "lag_s": -2.0}]
 
 
+def test_lag_leaves_out_records_that_were_deleted_unread():
+    assert rates(after={"starts": {A0: 29, A1: 0}}).groups[0]["lag"] == 1 + 2
+
+
 def test_rows_are_limited_to_the_busiest():
     assert [row["topic"] for row in rates(limit=1).topics] == ["a"]
 
