@@ -44,7 +44,8 @@ shows the first {SERIES_MAX:,}; `klamm_metrics_truncated` is 1 for a metric that
 `python_gc_*` metrics are those of Prometheus' own client for Python.
 
 The rules that raise alarms are on the page of [alerts](alerts.md). Lag is a rule too, `klamm:group_lag:records`:
-brokers know where partitions end, and coordinators know what groups have committed.
+brokers know where partitions start and end, and coordinators know what groups have committed. Records that were
+deleted before a group read them are not in its lag, but in `klamm:group_lost:records`.
 """
 
 

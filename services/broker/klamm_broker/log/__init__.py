@@ -11,6 +11,6 @@ Each room may use those below it:
     files/        the disk as a port, its failures, and the small files of a log dir and a partition
     log_config.py what a topic's configuration means to its logs
 
-Pure are `log_config`, `retention`, the rules of producers (`producer_state`, `open_transactions`, `verification`), and
-of a segment `record_set`, `batch_starts`, its states and the three indexes.
+These modules are pure: `log_config`, `retention`, `retention_forecast`, the rules of producers (`producer_state`,
+`open_transactions`, `verification`), and of a segment `record_set`, `batch_starts`, its states and the three indexes.
 """

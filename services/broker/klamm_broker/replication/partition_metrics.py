@@ -1,7 +1,10 @@
-"""What the broker shows of single partitions. Looked up when the metrics are read, in the endpoint's thread, which may
-only look: what changes meanwhile shows or not.
+"""Owns the broker's metrics of single partitions.
 
-The lag of a group is `klamm_broker_partition_high_watermark` less the group's offset, which its coordinator shows.
+The thread of the metrics endpoint looks the values up whenever the metrics are read. That thread may only look. A
+change that happens at the same time may or may not show.
+
+Prometheus computes the lag of groups from the offsets here and from the committed offsets, which the coordinator
+shows. `deploy/monitoring/prometheus/rules/lag.yml` has these rules.
 """
 
 from __future__ import annotations
@@ -18,6 +21,14 @@ _HIGH_WATERMARK = Readings(
 )
 _LOG_START = Readings(
     "klamm_broker_partition_log_start_offset", "The first record that is kept of a partition led here.", _LABELS
+)
+FORECAST_MS: Final = 4 * 3_600_000
+"""How far ahead the log start offset is forecast, in milliseconds: four hours, which an operator can act in."""
+_LOG_START_IN_4H = Readings(
+    "klamm_broker_partition_log_start_offset_in_4h",
+    "The log start offset that retention will have set in four hours, of a partition led here. By retention.ms it is"
+    " known. By retention.bytes, the log is assumed to grow as much as in the last four hours.",
+    _LABELS,
 )
 _LOG_SIZE = Readings("klamm_broker_log_size_bytes", "Bytes of a replica's .log files here.", _LABELS)
 _OUT_OF_SYNC = Readings(
@@ -45,10 +56,20 @@ def watch_partitions(partitions: Callable[[], Sequence[Partition]], wall_ms: Cal
 
     _HIGH_WATERMARK.set_function(of_led(lambda one: one.high_watermark))
     _LOG_START.set_function(of_led(lambda one: one.log.log_start_offset))
+    _LOG_START_IN_4H.set_function(lambda: _forecasts(partitions(), wall_ms()))
     _LOG_SIZE.set_function(lambda: [(one.topic_partition, one.log.segments.size_bytes) for one in partitions()])
     _OUT_OF_SYNC.set_function(lambda: _out_of_sync(partitions()))
     _REFUSES.set_function(lambda: _refusals(partitions()))
     _OPEN_TRANSACTION.set_function(lambda: _open_transactions(partitions(), wall_ms()))
+
+
+def _forecasts(partitions: Iterable[Partition], now_ms: int) -> Iterator[Reading]:
+    for partition in partitions:
+        if partition.is_leader:
+            start_offset = partition.log.retention.forecast_start(
+                now_ms=now_ms, ahead_ms=FORECAST_MS, high_watermark=partition.high_watermark
+            )
+            yield partition.topic_partition, start_offset
 
 
 def _out_of_sync(partitions: Iterable[Partition]) -> Iterator[Reading]:

@@ -1,8 +1,12 @@
-"""Where a log starts, and what of its oldest segments may go (`retention.py` decides)."""
+"""Owns the start of a log: moves it, drops expired segments, and forecasts it.
+
+`retention.py` decides which segments expire, and `retention_forecast.py` which ones will.
+"""
 
 from __future__ import annotations
 
 from klamm_broker.log.cleaning.retention import SegmentSummary, expired_count
+from klamm_broker.log.cleaning.retention_forecast import forecast_start
 from klamm_broker.log.files.leader_epochs import LeaderEpochCache
 from klamm_broker.log.partition.log_flush import LogFlusher
 from klamm_broker.log.partition.log_segments import LogSegments
@@ -29,7 +33,7 @@ class LogRetention:
         segments = self._segments
         segments.check_usable()
         count = expired_count(
-            [self._summary(segment) for segment in segments.items],
+            segments.reading(lambda: self._summaries(now_ms)),
             segments.config,
             now_ms=now_ms,
             log_start_offset=segments.start_offset,
@@ -47,9 +51,37 @@ class LogRetention:
         due_ms = now_ms + segments.config.file_delete_delay_ms
         return PendingDeletion(log_dir=segments.log_dir, paths=paths, due_ms=due_ms)
 
-    def _summary(self, segment: Segment) -> SegmentSummary:
+    def forecast_start(self, *, now_ms: int, ahead_ms: int, high_watermark: int) -> int:
+        """Returns the log start offset that retention will have set `ahead_ms` after `now_ms`.
+
+        The method only looks, so another thread than the event loop may call it. A change that happens meanwhile may
+        or may not show."""
         segments = self._segments
+        try:
+            summaries = self._summaries(now_ms)
+        except OSError:  # a segment was just deleted, or the disk fails, which the event loop will notice
+            return segments.start_offset
+        return forecast_start(
+            summaries,
+            segments.config,
+            now_ms=now_ms,
+            ahead_ms=ahead_ms,
+            log_start_offset=segments.start_offset,
+            high_watermark=high_watermark,
+        )
+
+    def _summaries(self, now_ms: int) -> list[SegmentSummary]:
+        """Returns the segments as the rules see them, oldest first. Raises OSError."""
+        found = list(self._segments.items)
+        ends = [*(segment.base_offset for segment in found[1:]), found[-1].next_offset]
+        return [
+            SegmentSummary(end_offset, segment.files.size_bytes, self._largest_ms(segment, now_ms))
+            for segment, end_offset in zip(found, ends, strict=True)
+        ]
+
+    def _largest_ms(self, segment: Segment, now_ms: int) -> int:
+        """Returns the time that the age of a segment is counted from. An empty active segment has no age."""
+        if segment is self._segments.active and not segment.files.size_bytes:
+            return now_ms
         largest_ms = segment.indexes.largest.timestamp_ms
-        if largest_ms < 0:
-            largest_ms = segments.reading(lambda: segments.disk.modified_ms(segment.files.path()))
-        return SegmentSummary(segments.end_offset_of(segment), segment.files.size_bytes, largest_ms)
+        return largest_ms if largest_ms >= 0 else self._segments.disk.modified_ms(segment.files.path())

@@ -68,3 +68,25 @@ def test_without_timestamps_the_time_of_writing_counts(harness, make_batch) -> N
     os.utime(harness.path(0), (1, 1))
     log.retention.apply(now_ms=written_ms + 900, high_watermark=120)
     assert log.log_start_offset > 0
+
+
+def test_the_start_is_forecast_by_the_rules_that_will_move_it(log) -> None:
+    log.config = LogConfig(retention_ms=1_000)
+    second = log.segments.base_offsets[1]
+    due_ms = NOW + 10 * ((second - 1) // 3) + 1_001
+    forecast = log.retention.forecast_start(now_ms=due_ms - 500, ahead_ms=500, high_watermark=120)
+    assert (forecast, log.log_start_offset) == (second, 0)
+    assert log.retention.forecast_start(now_ms=due_ms - 501, ahead_ms=500, high_watermark=120) == 0
+    log.retention.apply(now_ms=due_ms, high_watermark=120)
+    assert log.log_start_offset == forecast
+
+
+def test_a_forecast_over_a_disk_that_fails_leaves_the_log_alone(harness, make_batch) -> None:
+    log = harness.open()
+    log.append_as_leader(make_batch(3, timestamps=[-1] * 3), leader_epoch=0, now_ms=NOW)
+    log.config = LogConfig(retention_ms=0)
+    harness.path(0).rename(harness.path(0, ".elsewhere"))
+    assert log.retention.forecast_start(now_ms=10**15, ahead_ms=1, high_watermark=3) == 0
+    assert log.log_dir.failure is None
+    harness.path(0, ".elsewhere").rename(harness.path(0))
+    assert log.retention.forecast_start(now_ms=10**15, ahead_ms=1, high_watermark=3) == 3

@@ -1,0 +1,94 @@
+"""Where retention will have moved the start of a log."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm_broker.log.cleaning.retention import SegmentSummary, expired_count
+from klamm_broker.log.cleaning.retention_forecast import forecast_start, written_bytes
+from klamm_broker.log.log_config import LogConfig
+
+NOW, AHEAD = 10_000, 4_000
+
+
+def segments(*rows: tuple[int, int, int]) -> list[SegmentSummary]:
+    return [SegmentSummary(*row) for row in rows]
+
+
+def forecast(found: list[SegmentSummary], config: LogConfig, *, start: int = 0, mark: int = 10**9) -> int:
+    return forecast_start(found, config, now_ms=NOW, ahead_ms=AHEAD, log_start_offset=start, high_watermark=mark)
+
+
+THREE = segments((10, 100, 1_000), (20, 100, 5_000), (30, 100, 9_000))
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "start"),
+    [(-1, 0), (13_000, 0), (12_999, 10), (9_000, 10), (8_999, 20), (4_999, 30)],
+)
+def test_by_time_a_segment_goes_as_soon_as_its_records_will_be_too_old(retention_ms: int, start: int) -> None:
+    assert forecast(THREE, LogConfig(retention_ms=retention_ms)) == start
+
+
+@pytest.mark.parametrize(("retention_bytes", "start"), [(-1, 0), (276, 0), (275, 10), (175, 20), (75, 30)])
+def test_by_size_the_log_grows_as_it_did_before(retention_bytes: int, start: int) -> None:
+    """75 bytes of the last segment were written in the 4 s before now, so as many come in the next 4 s."""
+    assert written_bytes(THREE, NOW - AHEAD) == 75
+    assert forecast(THREE, LogConfig(retention_ms=-1, retention_bytes=retention_bytes)) == start
+
+
+def test_an_idle_log_loses_nothing_by_size() -> None:
+    idle = segments((10, 100, 100), (20, 100, 200), (30, 100, 300))
+    assert forecast(idle, LogConfig(retention_ms=-1, retention_bytes=201)) == 0
+
+
+def test_records_above_the_high_watermark_stay() -> None:
+    assert forecast(THREE, LogConfig(retention_ms=0), mark=29) == 20
+
+
+def test_the_start_never_moves_back() -> None:
+    assert forecast(THREE, LogConfig(retention_ms=9_000), start=15) == 15
+    assert forecast(THREE, LogConfig(retention_ms=8_999), start=15) == 20
+
+
+def test_a_compacted_log_keeps_its_start() -> None:
+    assert forecast(THREE, LogConfig(cleanup_policy=("compact",), retention_ms=0, retention_bytes=0)) == 0
+
+
+def test_an_empty_log_has_nothing_to_lose() -> None:
+    assert forecast(segments((30, 0, NOW)), LogConfig(retention_ms=0, retention_bytes=0), start=30) == 30
+
+
+@pytest.mark.parametrize(
+    ("since_ms", "written"),
+    [(9_000, 0), (8_000, 25), (5_000, 100), (3_000, 150), (1_000, 200), (0, 200)],
+)
+def test_what_was_written_is_shared_out_by_timestamps_and_the_oldest_segment_does_not_count(
+    since_ms: int, written: int
+) -> None:
+    assert written_bytes(THREE, since_ms) == written
+
+
+def test_timestamps_that_go_back_count_a_segment_whole_or_not_at_all() -> None:
+    back = segments((10, 100, 9_000), (20, 100, 5_000))
+    assert written_bytes(back, 4_000) == 100
+    assert written_bytes(back, 6_000) == 0
+
+
+rows = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 50), st.integers(0, NOW)), min_size=1, max_size=8)
+
+
+@given(rows, st.integers(-1, 200), st.integers(-1, 2 * NOW), st.integers(0, 40))
+def test_whatever_retention_deletes_from_now_on_was_forecast(
+    steps: list[tuple[int, int, int]], retention_bytes: int, retention_ms: int, mark: int
+) -> None:
+    """A log that grows loses its oldest segments at least as early as one that does not."""
+    end, found = 0, []
+    for step, size, largest_ms in steps:
+        end += step
+        found.append(SegmentSummary(end, size, largest_ms))
+    config = LogConfig(retention_bytes=retention_bytes, retention_ms=retention_ms)
+    count = expired_count(found, config, now_ms=NOW + AHEAD, log_start_offset=0, high_watermark=mark)
+    assert forecast(found, config, mark=mark) >= (found[count - 1].end_offset if count else 0)
